@@ -13,7 +13,8 @@ or by the system's loader. `gpusched.abi` and `gpusched.lib` are the C ABI as it
 """
 
 from . import _abi as abi
-from ._fd import WAVELETS, Gather, Model, Shot, ShotSize, wavelet
+from ._fd import WAVELETS, Model, Shot, wavelet
+from ._gather import Gather, ShotSize
 from ._info import Device, Progress, Stats, TaskInfo
 from ._jobs import Exec, current_exec
 from ._library import Cancelled, GpuschedError, lib, status_name

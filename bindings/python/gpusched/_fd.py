@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 from . import _abi
 from ._arrays import np
 from ._fields import put
+from ._gather import Gather, ShotSize, axis
 from ._info import filled
 from ._library import GpuschedError, Handle, check, lib
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float32]
+    from ._gather import Floats
 
 Cell = Tuple[int, int, int]
 
@@ -58,10 +59,6 @@ def cell(position: Cell) -> _abi.sched_fd_cell_t:
             raise ValueError(f"{name} is {number}; accepted: 0 to the number of the last cell")
         put(answer, name, number)
     return answer
-
-
-def axis(count: int, step: float, first: float = 0.0) -> NDArray[np.float64]:
-    return np.asarray(first + step * np.arange(count), dtype=np.float64)
 
 
 def floats(name: str, values: ArrayLike) -> Floats:
@@ -392,80 +389,3 @@ class Shot:
             desc.receivers, desc.receiver_count = cells, len(self.receivers)
             kept.append(cells)
         return desc, kept
-
-
-@dataclass(frozen=True)
-class ShotSize:
-    """Sizes of a shot's results, and the memory that it takes.
-
-    Attributes
-    ----------
-    record_shape : tuple of int
-        Shape of `Gather.record`: (ny, nx, nt) for a plane of receivers, (receivers, nt) for a list;
-        nt samples.
-    snapshots_shape : tuple of int or None
-        Shape of `Gather.snapshots`; None: no snapshots.
-    device_bytes : int
-        Peak use of device memory.
-    host_bytes : int
-        Additional host memory, on any device.
-    """
-
-    record_shape: tuple[int, ...]
-    snapshots_shape: tuple[int, ...] | None
-    device_bytes: int
-    host_bytes: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Gather:
-    """The results of a shot, with their axes.
-
-    Positions are those of cells: cell 0 is at 0 m. Time 0 is that of the first sample of the
-    wavelet.
-
-    Attributes
-    ----------
-    record : ndarray of float32
-        Pressure in units of the wavelet's amplitude, samples last: shape (ny, nx, nt) for a plane
-        of receivers, (receivers, nt) for a list.
-    time : ndarray of float64, shape (nt,)
-        Times of the samples in seconds, the first after one time step.
-    x, y : ndarray of float64
-        Positions of the receivers in metres: of a plane with the shapes (nx,) and (ny,), of a list
-        (receivers,).
-    z : ndarray of float64
-        Depths in metres: of a plane with the shape (), of a list (receivers,).
-    snapshots : ndarray of float32, shape (snapshots, ny, nx, nz), or None
-        Pressure in all cells of the model; None if the shot has no snapshots.
-    snapshot_time : ndarray of float64, shape (snapshots,)
-        Times of the snapshots in seconds.
-    """
-
-    record: Floats
-    time: NDArray[np.float64]
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    z: NDArray[np.float64]
-    snapshots: Floats | None
-    snapshot_time: NDArray[np.float64]
-
-    def __repr__(self) -> str:
-        shots = "" if self.snapshots is None else f", snapshots {self.snapshots.shape}"
-        return f"<gpusched.Gather: record {self.record.shape}, time {self.time[0]:g} to {self.time[-1]:g} s{shots}>"
-
-
-def output(name: str, array: Floats | None, shape: tuple[int, ...]) -> Floats:
-    """Returns the caller's array if a shot can write to it, or a new one."""
-    if array is None:
-        return np.zeros(shape, dtype=np.float32)
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"{name} is {array!r}; accepted: a numpy array")
-    flags = array.flags
-    usable = flags.c_contiguous and flags.writeable and flags.aligned
-    if array.shape != shape or array.dtype != np.float32 or not usable:
-        raise ValueError(
-            f"{name} has the shape {array.shape}, dtype {array.dtype} and strides {array.strides}; "
-            f"accepted: {shape}, float32, C-contiguous and writeable"
-        )
-    return array

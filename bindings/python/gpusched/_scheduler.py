@@ -13,9 +13,10 @@ from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
-from ._fd import Gather, Model, Shot, output
+from ._fd import Model, Shot
 from ._fd import pointer as floats
 from ._fields import put, text
+from ._gather import Gather, output
 from ._info import Device, Progress, Stats, devices_of, filled, progress_from, stats_of
 from ._jobs import OPTIONS, Exec, Job, describe, is_in_task, run_job
 from ._library import GpuschedError, Handle, check, lib
@@ -24,7 +25,7 @@ from ._ranges import Places, range_desc
 from ._tasks import Completer, Task, wait_for
 
 if TYPE_CHECKING:
-    from ._fd import Floats
+    from ._gather import Floats
 
 T = TypeVar("T")
 Item = TypeVar("Item")
