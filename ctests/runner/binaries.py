@@ -65,7 +65,7 @@ PARTS: dict[str, list[Part]] = {
         Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
     ],
     "kernels": [Part(minimum=12, levels=FULL), Part("-night", NIGHT_KERNELS, levels="night")],
-    "command": [Part(minimum=73)],
+    "command": [Part(minimum=74)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=16, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),

@@ -39,6 +39,24 @@ fn small_stack_of_the_shell_is_enough() {
     all_shots_are_there(&folder);
 }
 
+/// The time grows with the number of shots and not with its square: a second or two of the processor, or minutes.
+#[test]
+fn stopping_a_survey_of_many_shots_takes_little_time() {
+    let many = SURVEY
+        .replace("[24, 8, 16]", "[200, 200, 8]")
+        .replace("[60.0, 40.0, 10.0]", "[0.0, 0.0, 0.0]")
+        .replace("[40.0, 10.0]", "[10.0, 10.0]")
+        .replace("[4, 1]", "[200, 200]")
+        .replace("[snapshots]\nevery = 30\n", "");
+    let folder = Workspace::with_survey(&many);
+    let mut shell = isolated("sh");
+    shell.args(["-c", r#"ulimit -t 20; exec "$0" "$@""#]).arg(executable());
+    shell.args(["run", "survey.toml", "--json", "--no-rates-cache", "--stop-after", "1ms"]);
+    let ended = Ended::from(output(shell.current_dir(folder.path())).unwrap());
+    assert_eq!(ended.status, 1, "{}", ended.err);
+    assert!(ended.events().last().unwrap()["open"].as_u64() > Some(30_000), "{}", ended.err);
+}
+
 #[test]
 fn two_runs_do_not_write_into_one_folder() {
     let folder = Workspace::with_survey(SURVEY);

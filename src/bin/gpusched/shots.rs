@@ -1,6 +1,6 @@
 //! Runs the shots of a survey and reports how each ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ use crate::side::About;
 use crate::stopping::{Limit, Stop};
 use crate::summary;
 
+/// Most shots that one wait watches. Shots start in the order of their numbers; one beyond these that ends is reported
+/// once earlier ones have ended. A wait for all of them would take a time that grows with the square of their number.
+const WATCHED: usize = 256;
 /// Interval of the progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -68,13 +71,13 @@ impl SurveyRun<'_> {
                 stopped = true;
                 self.stop(&running, &progress);
             }
-            let ids: Vec<TaskId> = running.iter().map(|shot| shot.id).collect();
+            let ids: Vec<TaskId> = running.iter().take(WATCHED).map(|shot| shot.id).collect();
             match self.scheduler.wait_any(&ids, Some(REPORT_INTERVAL)) {
-                Ok(Some(at)) => {
-                    let shot = running.remove(at);
-                    self.end(shot, &mut progress);
+                Ok(at) => {
+                    if let Some(shot) = at.and_then(|at| running.remove(at)) {
+                        self.end(shot, &mut progress);
+                    }
                 }
-                Ok(None) => {}
                 Err(error) => {
                     for shot in running.drain(..) {
                         self.fail(shot.number, &error.to_string(), &mut progress);
@@ -142,7 +145,7 @@ impl SurveyRun<'_> {
     }
 
     /// Cancels the queued shots and asks the running ones to save their state.
-    fn stop(&self, running: &[SubmittedShot], progress: &Progress) {
+    fn stop(&self, running: &VecDeque<SubmittedShot>, progress: &Progress) {
         self.stop.ask();
         progress.say(
             "stopping: running shots save their state, no other shot begins; a second signal ends the run at once",
@@ -172,8 +175,8 @@ impl SurveyRun<'_> {
         written.is_ok()
     }
 
-    fn submit(&mut self, progress: &mut Progress) -> Vec<SubmittedShot> {
-        let mut running = Vec::new();
+    fn submit(&mut self, progress: &mut Progress) -> VecDeque<SubmittedShot> {
+        let mut running = VecDeque::new();
         let room = Room::default();
         for number in 1..=self.job.shots.len() {
             if self.kept.contains(&number) {
@@ -181,7 +184,7 @@ impl SurveyRun<'_> {
             }
             let files = Files::new(self.job, number, self.resume, &self.stop, &room, &self.output);
             match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
-                Ok(id) => running.push(SubmittedShot { number, id, files }),
+                Ok(id) => running.push_back(SubmittedShot { number, id, files }),
                 Err(error) => self.fail(number, &error.to_string(), progress),
             }
         }
