@@ -527,6 +527,18 @@ print("closed")
 """
         self.assertEqual(program(code), "closed\n")
 
+    def test_close_goes_on_after_ctrl_c_at_its_end(self) -> None:
+        end = _library.lib.sched_shutdown
+
+        def interrupted(*args: object) -> None:
+            end(*args)
+            raise KeyboardInterrupt
+
+        with mock.patch.object(_library.lib, "sched_shutdown", interrupted):
+            self.assertRaises(KeyboardInterrupt, self.scheduler.close)
+        self.scheduler.close()
+        self.assertEqual(repr(self.scheduler), "<gpusched.Scheduler, closed>")
+
 
 class Shots(unittest.TestCase):
     def test_gather_has_axes(self) -> None:
