@@ -242,11 +242,28 @@ static void waits_across_schedulers(void) {
   OK(sched_destroy(both[0]));
 }
 
+/* --- stacks --- */
+
+static void *works(void *nothing) {
+  sched_t *s = scheduler(2);
+  OK(wait_for(s, submit_work(s, counts, &ran, 1)));
+  OK(sched_destroy(s));
+  return nothing;
+}
+
+static void thread_with_little_stack(void) {
+  pthread_attr_t little;
+  pthread_t thread;
+  CHECK(pthread_attr_init(&little) == 0 && pthread_attr_setstacksize(&little, 128 << 10) == 0);
+  CHECK(pthread_create(&thread, &little, works, NULL) == 0);
+  CHECK(pthread_join(thread, NULL) == 0 && ran == 1);
+}
+
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
       CASE(fork_and_submit), CASE(fork_and_exit), CASE(fork_in_task), CASE(signals_on_host_threads),
       CASE(pthread_cancel_in_a_call), CASE(two_libraries), CASE(waits_across_schedulers),
-      {NULL, NULL}};
+      CASE(thread_with_little_stack), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);
 }
