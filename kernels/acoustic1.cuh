@@ -1,4 +1,4 @@
-// What both forms of a step have in common. `K` is either's parameters.
+// The stencil and the absorbing layer. `K` is a kernel's parameters.
 #pragma once
 
 enum { REACH = 4 };

@@ -16,8 +16,10 @@
 // same for a whole block; all threads of a block come to the same barriers. For newer GPUs there is a shape whose march through the
 // middle has what it needs copied into shared memory some planes ahead, so that more is on its way at a time.
 //
-// Assumed of the arrays: as in acoustic1.cu; and that an array has fewer than 2^32 values: positions are `unsigned`, which
-// need half the registers and a third of the instructions of 64 bits. Compiled with --fmad=false: only `fmaf` is fused.
+// Assumed of the arrays: rows of `pitch` values, a multiple of 32; pointers are to index 0 of row 0, placed so that index 4,
+// the first that is updated, is aligned to 128 bytes; fields are zero in the four outermost layers, which no kernel writes. An
+// array has fewer than 2^32 values: positions are `unsigned`, which need half the registers and a third of the instructions of
+// 64 bits. Compiled with --fmad=false: only `fmaf` is fused.
 
 #include "acoustic1.cuh"
 #include "copies.cuh"

@@ -28,7 +28,7 @@ CACHE = KERNELS.parent / "target/cuda"
 # Of each text: its source, the oldest GPU, and the oldest PTX that says all we need. Drivers from 470 on, the last for Kepler,
 # load 6.0; every driver that knows a GPU of 8.0 loads 7.0.
 TEXTS = {
-    "acoustic1": ("acoustic1", 35, "6.0"),
+    "field": ("field", 35, "6.0"),
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
     "acoustic1_one_pass_80": ("acoustic1_one_pass", 80, "7.0"),
 }
@@ -59,18 +59,16 @@ ASSEMBLERS = {  # what: architectures
     "nvidia-cuda-nvcc-cu12==12.9.86": [50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 103, 120, 121],
     "nvidia-cuda-nvcc==13.5.37": [75, 80, 86, 89, 90, 100, 103, 110, 120, 121],
 }
-# Registers a thread, at most: 64 leave room for 1024 threads of a multiprocessor's 65536 registers.
-# The marches of one pass have more, and a block's plane in shared memory, of which every GPU has 48 KiB.
+# Registers a thread of a march, at most. A multiprocessor has 65536; a block's plane is in shared memory, of which every GPU
+# has 48 KiB. Other kernels take at most SMALL registers and no shared memory.
 REGISTERS = {
-    "acoustic1_velocity": 64,
-    "acoustic1_pressure": 64,
     "acoustic1_one_pass_4x2": 176,
     "acoustic1_one_pass_4x4": 255,
     "acoustic1_one_pass_4x2_16_bit": 176,
     "acoustic1_one_pass_4x2_async": 168,
 }
 SMALL = 32
-SHARED = {name: 32 << 10 for name in REGISTERS if "one_pass" in name}
+SHARED = dict.fromkeys(REGISTERS, 32 << 10)
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ PARTS: dict[str, list[Part]] = {
         Part("-golden", FEW_GOLDEN_CASES, minimum=6, levels="quick"),
         Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
     ],
-    "kernels": [Part(minimum=12, levels=FULL), Part("-night", NIGHT_KERNELS, levels="night")],
+    "kernels": [Part(minimum=11, levels=FULL), Part("-night", NIGHT_KERNELS, levels="night")],
     "command": [Part(minimum=74)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=16, levels=FULL),
@@ -78,7 +78,7 @@ PARTS: dict[str, list[Part]] = {
     "fork": [Part(minimum=4)],
     "node": [Part(minimum=29)],
     "scheduler": [Part(minimum=104)],
-    "lib": [Part(minimum=280)],
+    "lib": [Part(minimum=277)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }
 

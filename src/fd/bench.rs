@@ -9,7 +9,7 @@ use super::equation::acoustic1::one_pass::TUNING_STEPS;
 use super::grid::Grid;
 use super::model::Model;
 use super::pause::State;
-use super::plan::{Form, Options, Plan, SHAPES, Shape, Stencil, Storage, moduli};
+use super::plan::{Options, Plan, SHAPES, Shape, Stencil, Storage, moduli};
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
 use super::wavelet::{self, Wavelet};
@@ -24,8 +24,6 @@ pub struct Case {
     /// The user's cells along x, y, z.
     pub n: [usize; 3],
     pub pml: usize,
-    /// How steps are computed.
-    pub form: Form,
     pub storage: Storage,
     /// Of blocks on a GPU.
     pub shapes: Shapes,
@@ -93,10 +91,9 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         Shapes::Each => offered(lane).iter().copied().map(Some).collect(),
         Shapes::One(shape) => vec![Some(shape)],
     };
-    let shapeless = match (lane, case.form, case.storage) {
-        (Lane::Cpu(_), ..) => Some("auto; the CPU computes without blocks"),
-        (_, Form::TwoSweeps, _) => Some("auto; only steps in one pass have a choice of shapes"),
-        (.., Storage::Bits16) => Some("auto; with coefficients in 16 bits there is no choice of shapes"),
+    let shapeless = match (lane, case.storage) {
+        (Lane::Cpu(_), _) => Some("auto; the CPU computes without blocks"),
+        (_, Storage::Bits16) => Some("auto; with coefficients in 16 bits there is no choice of shapes"),
         _ => None,
     };
     if let (Some(shape), Some(accepted)) = (shapes[0], shapeless) {
@@ -127,7 +124,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         Lane::Cpu(team) => Copy::new(team)?,
         Lane::Cuda(stream) => Copy::on_gpu(stream)?,
     };
-    let options = Options { pml: case.pml, form: case.form, storage: case.storage, ..Options::default() };
+    let options = Options { pml: case.pml, storage: case.storage, ..Options::default() };
     let plan = |shape| Plan::of(&moduli, dt, Options { shape, ..options });
     shapes.into_iter().map(|shape| measured(&plan(shape)?, &shot, lane, &mut copy, case.repeats)).collect()
 }

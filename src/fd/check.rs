@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::control::Control;
 use super::grid::Grid;
 use super::model::Model;
-use super::plan::{Form, Options, Plan, Storage};
+use super::plan::{Options, Plan};
 use super::shot::{self, CLASS};
 use super::survey::{Receivers, Shot};
 use super::wavelet::{Shape, Wavelet};
@@ -52,31 +52,25 @@ pub fn question() -> Result<(Arc<Model>, f32, Shot)> {
     Ok((model, DT, shot))
 }
 
-/// Computes the shot there, in every form. An error: what it is off by, or why it could not be computed.
+/// Computes the shot there. An error: what it is off by, or why it could not be computed.
 pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
     let (model, dt, shot) = question()?;
-    for form in Form::ALL {
-        let options = Options { pml: PML, form, storage: Storage::Float32, ..Options::default() };
-        let plan = Plan::new(model.clone(), dt, options)?;
-        let wrong = |how: String| {
-            let what = format!("the check shot, {}, {how}", form.name());
-            Error::WrongResult { device: device.into(), what }
-        };
-        let found = match shot::run(&plan, &shot, lane, control) {
-            Ok((found, _)) => found.data,
-            // There is nothing wrong with this model and this step, so what is said of them is of no use.
-            Err(Error::Unstable { what, value, .. }) => {
-                return Err(wrong(format!("is unstable: {what} is {value}")));
-            }
-            Err(error) => return Err(error),
-        };
-        let off = off(&found);
-        // What is no number is wrong, too.
-        if off.is_nan() || off > TOLERANCE {
-            return Err(wrong(format!(
-                "differs by {off:.1e} (relative, L2) from the expected record; rounding explains at most {TOLERANCE:e}"
-            )));
+    let plan = Plan::new(model, dt, Options { pml: PML, ..Options::default() })?;
+    let wrong =
+        |how: String| Error::WrongResult { device: device.into(), what: format!("the check shot {how}") };
+    let found = match shot::run(&plan, &shot, lane, control) {
+        Ok((found, _)) => found.data,
+        // Model and time step are sound, so what the error says of them is of no use.
+        Err(Error::Unstable { what, value, .. }) => {
+            return Err(wrong(format!("is unstable: {what} is {value}")));
         }
+        Err(error) => return Err(error),
+    };
+    let off = off(&found);
+    if off.is_nan() || off > TOLERANCE {
+        return Err(wrong(format!(
+            "differs by {off:.1e} (relative, L2) from the expected record; rounding explains at most {TOLERANCE:e}"
+        )));
     }
     Ok(())
 }
@@ -95,14 +89,10 @@ fn off(found: &[f32]) -> f64 {
 /// A check shot for one device.
 fn task(device: usize, label: String, threads: u32) -> Result<Task> {
     let (model, dt, shot) = question()?;
-    let bytes = Form::ALL.map(|form| {
-        let options = Options { pml: PML, form, ..Options::default() };
-        Plan::new(model.clone(), dt, options).map(|plan| plan.shot_bytes(&shot, threads).device)
-    });
-    let [two_sweeps, one_pass] = bytes;
+    let plan = Plan::new(model, dt, Options { pml: PML, ..Options::default() })?;
     let mut task = Task::new(|exec: &Exec<'_>| run(exec.lane, &exec.device.label(), &Heard(exec)));
     task.label = format!("check of {label}");
-    task.device_bytes = two_sweeps?.max(one_pass?);
+    task.device_bytes = plan.shot_bytes(&shot, threads).device;
     task.devices = DeviceMask::only(device);
     task.class = CLASS + 1;
     task.deadline = Some(PATIENCE);

@@ -1,12 +1,11 @@
-//! How a model is run with a time step: regions, coefficients, memory. The plan decides
-//! the form of the computation; its users do not see it.
+//! How a model is run with a time step: coefficients, memory, and where its shots run.
 
 use std::sync::Arc;
 
 use super::control::Control;
+pub use super::equation::acoustic1::Moduli;
 pub use super::equation::acoustic1::one_pass::kernel::{SHAPES, Shape};
 use super::equation::acoustic1::{self, Coefficients, Layout, Record};
-pub use super::equation::acoustic1::{Form, Moduli};
 use super::exact_time;
 use super::grid::AXES;
 use super::model::{Model, Outline};
@@ -35,9 +34,7 @@ pub struct Options {
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
-    /// How steps are computed.
-    pub form: Form,
-    /// Of a block on a GPU, one of [`Shape::on`] it, for steps in one pass. `None`: shots try them and take the fastest.
+    /// Of a block on a GPU, one of [`Shape::on`] it. `None`: shots try them and take the fastest.
     pub shape: Option<Shape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,
@@ -70,7 +67,6 @@ impl Default for Options {
         Options {
             pml: 20,
             allow_unstable: false,
-            form: Form::OnePass,
             shape: None,
             stencil: Stencil::Taylor,
             exact_time: false,
@@ -128,11 +124,11 @@ impl Plan {
         };
         let record = Record::gather_bytes(self.layout(), shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
-        let own = self.options.form.threads_bytes(&self.coefficients, threads as usize);
+        let own = acoustic1::one_pass::threads_bytes(&self.coefficients, threads as usize);
         let parts = [self.field_bytes(), own, Record::bytes(self.layout(), shot) - record, picture];
         let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
         Bytes {
-            device: on_cpu.max(acoustic1::cuda::bytes(&self.coefficients, self.options.form, shot)),
+            device: on_cpu.max(acoustic1::cuda::bytes(&self.coefficients, shot)),
             host: record.saturating_add(moving),
         }
     }
@@ -140,8 +136,8 @@ impl Plan {
     /// A shot that finds no room, with what would: the error says it, if that is what it is about.
     pub fn advise(&self, error: Error) -> Error {
         let Error::NoMemory { what, needed, place, there } = error else { return error };
-        let Options { pml, form, storage, .. } = self.options;
-        let fits = |n: [usize; 3]| acoustic1::cuda::bytes_of_cells(n, pml, form, storage) <= there;
+        let Options { pml, storage, .. } = self.options;
+        let fits = |n: [usize; 3]| acoustic1::cuda::bytes_of_cells(n, pml, storage) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {
@@ -172,18 +168,18 @@ impl Plan {
 
     /// Bytes of what a shot holds beside its record and snapshot.
     pub fn field_bytes(&self) -> u64 {
-        self.options.form.field_bytes(self.layout())
+        acoustic1::one_pass::Fields::bytes(self.layout())
     }
 
     /// Bytes on the device of coefficients and fields while a shot without snapshots runs there.
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
             Lane::Cpu(_) => self.coefficients.bytes() + self.field_bytes(),
-            Lane::Cuda(_) => acoustic1::cuda::bytes(&self.coefficients, self.options.form, shot),
+            Lane::Cuda(_) => acoustic1::cuda::bytes(&self.coefficients, shot),
         }
     }
 
-    /// The shape of blocks that shots have there, as far as it is known by now. `None`: none has run there in one pass, on a GPU.
+    /// The shape of blocks that shots have there, as far as it is known by now. `None`: none has run there on a GPU.
     pub fn shape(&self, lane: Lane<'_>) -> Option<Shape> {
         match lane {
             Lane::Cpu(_) => None,
@@ -237,10 +233,9 @@ impl Plan {
     /// Runs a checked shot: its record before the mute, and what it took.
     pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
         let done = match lane {
-            Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
+            Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, team, control),
             Lane::Cuda(stream) => {
-                let Options { form, shape, .. } = self.options;
-                acoustic1::cuda::run(&self.coefficients, shot, form, shape, stream, control)
+                acoustic1::cuda::run(&self.coefficients, shot, self.options.shape, stream, control)
             }
         };
         done.map_err(|error| self.blame(error))

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::Error;
-use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
+use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::{control::Silent, shot};
 use gpusched::sched::{AUTO_SLOTS, Scheduler, TaskId};
@@ -45,13 +45,10 @@ pub fn shots_have_the_bits_of_the_cpu() {
         };
         let mut world = World::rough(n, nt, receivers, &mut random);
         world.shot = Shot { record_every, snapshot_every, ..world.shot };
-        for form in Form::ALL {
-            let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
-            let storage = Storage::ALL[number / 2 % 2];
-            let options = Options::default();
-            world.options = Options { pml, form, stencil, exact_time: number == 3, storage, ..options };
-            same(&world.fire_on(&scheduler).unwrap(), &world.fire(), &format!("{n:?}, {form:?}"));
-        }
+        let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
+        let storage = Storage::ALL[number / 2 % 2];
+        world.options = Options { pml, stencil, exact_time: number == 3, storage, ..Options::default() };
+        same(&world.fire_on(&scheduler).unwrap(), &world.fire(), &format!("{n:?}"));
     }
     let without_receivers = World::rough([3; 3], 20, Receivers::List(Vec::new()), &mut random);
     assert!(without_receivers.fire_on(&scheduler).unwrap().record.is_empty());
@@ -70,21 +67,15 @@ pub fn a_shot_that_blows_up_is_found() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut world = one_trace([4; 3], 20, 24);
     world.dt *= 2.5;
-    for form in Form::ALL {
-        world.options = Options { pml: 8, form, allow_unstable: true, ..Options::default() };
-        let error = world.fire_on(&scheduler).err().expect("numbers that are far too large");
-        assert!(matches!(error, Error::Unstable { .. }) && !error.is_suspect(), "{error}");
-        for words in ["after step 20 ", "times the source", "worst at ", "CFL number", "may be at most"] {
-            assert!(error.to_string().contains(words), "{error}");
-        }
-        if fused_or_skip() {
-            let on_cpu =
-                try_fire(&world.model, world.dt, &world.shot, world.options, 2).err().expect("the same");
-            assert_eq!(
-                error.to_string().replace("blown up, after step 20 ", "blown up, "),
-                on_cpu.to_string()
-            );
-        }
+    world.options = Options { pml: 8, allow_unstable: true, ..Options::default() };
+    let error = world.fire_on(&scheduler).err().expect("numbers that are far too large");
+    assert!(matches!(error, Error::Unstable { .. }) && !error.is_suspect(), "{error}");
+    for words in ["after step 20 ", "times the source", "worst at ", "CFL number", "may be at most"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    if fused_or_skip() {
+        let on_cpu = try_fire(&world.model, world.dt, &world.shot, world.options, 2).err().expect("the same");
+        assert_eq!(error.to_string().replace("blown up, after step 20 ", "blown up, "), on_cpu.to_string());
     }
 }
 
@@ -162,7 +153,7 @@ pub fn small_shots_overlap_and_share_their_plan() {
     }
 
     // A kernel of each slot's shot at a time, and none of a stream that others wait for.
-    // Modules: what the forms have in common, a step in each of two shapes, the source.
+    // Modules: snapshot and peak, a step in each of two shapes, the source.
     assert_eq!(told(0, "together"), u64::from(SLOTS), "{}", report());
     let made = ["contexts_made", "streams", "module_loads"].map(|what| told(0, what));
     assert_eq!(made, [1, u64::from(SLOTS), 4]);
@@ -181,15 +172,14 @@ pub fn a_shot_goes_on_after_a_pause() {
     }
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(29);
-    for (form, snapshot_every) in [(Form::OnePass, Some(9)), (Form::OnePass, None), (Form::TwoSweeps, None)] {
+    for snapshot_every in [Some(9), None] {
         let mut world = World::rough([5, 4, 17], 90, Receivers::Plane { iz: 2, every: [1, 2] }, &mut random);
         world.shot = Shot { record_every: 3, snapshot_every, ..world.shot };
-        world.options.form = form;
         let (plan, shot) = (world.plan(), world.shot.clone());
         let parts = on_device(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));
         let (found, ends) = parts.unwrap();
         assert!(ends.len() == 2 && ends[0] <= 32 && ends[1] > 40, "{ends:?}");
-        same(&found, &world.fire(), &format!("{form:?}, stopped after {ends:?}"));
+        same(&found, &world.fire(), &format!("stopped after {ends:?}"));
     }
 }
 

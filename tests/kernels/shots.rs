@@ -1,41 +1,42 @@
-//! Whole shots by the CUDA kernels of both forms without a GPU: the source, compiled for the host, and the PTX,
+//! Whole shots by the CUDA kernels without a GPU: the source, compiled for the host, and the PTX,
 //! interpreted, compute what the Rust propagator computes, bit for bit.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::kernel::{self, Addresses, Launch, PTX, Tables, Term};
+use gpusched::fd::equation::acoustic1::field_kernels::PTX;
+use gpusched::fd::equation::acoustic1::kernel::{Launch, Tables};
 use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, texts};
-use gpusched::fd::plan::{Form, Options};
+use gpusched::fd::plan::Options;
 use gpusched::fd::{equation::acoustic1::Coefficients, model::Model, survey::Receivers};
 
 use testkit::{Random, c};
 use testmodels::bits::{fused_or_skip, same};
-use testmodels::kernels::{
-    Engine, Host, Interpreted, Memory, Order, Ordered, bytes, fire_one_pass, fire_two_sweeps, peak_of,
-    storage,
-};
+use testmodels::kernels::{Engine, Host, Interpreted, Memory, Order, Ordered, bytes, fire, peak_of, storage};
 use testmodels::shots::{FAINT, Shots, World, rough};
 
 /// Set in the process that runs under the sanitizers.
 const SANITIZED: &str = "GPUSCHED_TEST_SANITIZED";
 
-static TWO_SWEEPS: LazyLock<Host> = LazyLock::new(|| {
-    let source = testkit::root().join("kernels/acoustic1.cu");
+/// Compiles kernels for the host, with the sanitizers in the process that is for them.
+fn compiled(kernels: &str, options: &[&str]) -> Host {
+    let source = testkit::root().join(kernels);
+    let name = source.file_stem().and_then(|name| name.to_str()).expect("a file name").to_owned();
     match std::env::var_os(SANITIZED) {
         Some(_) => {
-            let options = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-            Host::compile(&source, "sanitized", &options)
+            let sanitizers = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+            Host::compile(&source, &format!("{name}_sanitized"), &[&sanitizers, options].concat())
         }
-        None => Host::compile(&source, "two_sweeps", &[]),
+        None => Host::compile(&source, &name, options),
     }
-});
-static ONE_PASS: LazyLock<Host> = LazyLock::new(|| {
-    let source = testkit::root().join("kernels/acoustic1_one_pass.cu");
-    Host::compile(&source, "one_pass", &["-DASKED=\"acoustic1_one_pass.h\""])
-});
-static HOSTS: [&LazyLock<Host>; 2] = [&TWO_SWEEPS, &ONE_PASS];
+}
+
+static FIELD: LazyLock<Host> = LazyLock::new(|| compiled("kernels/field.cu", &["-DASKED=\"field.h\""]));
+static ONE_PASS: LazyLock<Host> =
+    LazyLock::new(|| compiled("kernels/acoustic1_one_pass.cu", &["-DASKED=\"acoustic1_one_pass.h\""]));
+static SCALED_SUM: LazyLock<Host> = LazyLock::new(|| compiled("ctests/doubles/hostcuda/scaled_sum.cu", &[]));
+static HOSTS: [&LazyLock<Host>; 2] = [&FIELD, &ONE_PASS];
 static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to_owned));
 
 /// All kernels, of texts that are changed in some way.
@@ -45,23 +46,13 @@ fn interpreted(change: impl Fn(&str) -> String) -> Interpreted {
     Interpreted::of(&changed.each_ref().map(String::as_str))
 }
 
-/// A form of the kernels and how it divides a grid.
+/// The kernels of a shape on a GPU that runs so many blocks at the same time.
 #[derive(Debug, Clone, Copy)]
-enum Kernels {
-    /// Planes of a block.
-    TwoSweeps(usize),
-    /// The shape, and blocks that run at the same time.
-    OnePass(Shape, usize),
-}
-
-use Kernels::{OnePass, TwoSweeps};
+struct Kernels(Shape, usize);
 
 impl Kernels {
     fn fire(self, engine: &dyn Engine, world: &World) -> Shots {
-        match self {
-            TwoSweeps(planes) => fire_two_sweeps(engine, world, planes),
-            OnePass(shape, at_once) => fire_one_pass(engine, world, shape, at_once),
-        }
+        fire(engine, world, self.0, self.1)
     }
 
     fn by_host(self, order: Order, world: &World) -> Shots {
@@ -69,10 +60,7 @@ impl Kernels {
     }
 
     fn by_rust(self, world: &World) -> Shots {
-        let options = match self {
-            TwoSweeps(_) => Options { form: Form::TwoSweeps, ..world.options },
-            OnePass(shape, _) => Options { form: Form::OnePass, storage: storage(shape), ..world.options },
-        };
+        let options = Options { storage: storage(self.0), ..world.options };
         World { options, ..world.clone() }.fire()
     }
 
@@ -87,14 +75,9 @@ fn shapes() -> impl Iterator<Item = Shape> {
     SHAPES.into_iter().chain([OF_16_BITS])
 }
 
-/// Both forms, the one pass in each shape.
-fn forms(planes: usize, at_once: usize) -> Vec<Kernels> {
-    [TwoSweeps(planes)].into_iter().chain(shapes().map(|shape| OnePass(shape, at_once))).collect()
-}
-
 /// All kinds of boxes, with sources in the middle, in the strip and at the layer's edge, thin axes without a middle.
-/// `kernels` are those of the case with a number.
-fn compare_odd_sizes(kernels: impl Fn(usize) -> Vec<Kernels>) {
+#[test]
+fn shots_of_odd_sizes_come_out_bit_for_bit() {
     if !fused_or_skip() {
         return;
     }
@@ -125,21 +108,11 @@ fn compare_odd_sizes(kernels: impl Fn(usize) -> Vec<Kernels>) {
             (centre, Receivers::List(lists)),
         ] {
             (world.shot.source, world.shot.receivers) = (source, receivers);
-            for kernels in kernels(number) {
-                kernels.compare(orders[number % 3], &world);
+            for shape in shapes() {
+                Kernels(shape, [1, 264, 10_000][number % 3]).compare(orders[number % 3], &world);
             }
         }
     }
-}
-
-#[test]
-fn two_sweeps_of_odd_sizes_come_out_bit_for_bit() {
-    compare_odd_sizes(|number| vec![TwoSweeps([1, 3, 5, 32][number % 4])]);
-}
-
-#[test]
-fn one_pass_of_odd_sizes_comes_out_bit_for_bit() {
-    compare_odd_sizes(|number| shapes().map(|shape| OnePass(shape, [1, 264, 10_000][number % 3])).collect());
 }
 
 /// Two blocks compute the two poles of the source.
@@ -159,7 +132,7 @@ fn dipole_across_two_tiles_comes_out_bit_for_bit() {
             let boxes = Grounds::new(&tables, shape, 264).unwrap().boxes;
             let [upper, lower] = poles.map(|cell| boxes.of(cell.map(|i| i + 8)));
             assert_ne!(upper, lower, "{shape:?}");
-            OnePass(shape, 264).compare(Order::Descending, &world);
+            Kernels(shape, 264).compare(Order::Descending, &world);
         }
     }
 }
@@ -187,8 +160,8 @@ fn model_without_density_comes_out_bit_for_bit() {
     world.model = Arc::new(Model::new(world.model.grid, world.model.vp.clone(), None).unwrap());
     world.shot.receivers = Receivers::Plane { iz: world.shot.source[2], every: [1, 1] };
     world.options.pml = 10;
-    for kernels in forms(8, 8) {
-        kernels.compare(Order::Ascending, &world);
+    for shape in shapes() {
+        Kernels(shape, 8).compare(Order::Ascending, &world);
     }
 }
 
@@ -200,14 +173,10 @@ fn neither_the_order_of_threads_nor_the_cut_changes_a_bit() {
     let receivers = Receivers::Plane { iz: 3, every: [1, 2] };
     let mut world = World::rough([27, 21, 90], 15, receivers, &mut Random::new(6));
     world.shot.snapshot_every = Some(14);
-    let sweeps = [1, 7, 1000].map(TwoSweeps).to_vec();
-    let passes = SHAPES.into_iter().flat_map(|shape| [1, 200].map(|at_once| OnePass(shape, at_once)));
-    for form in [sweeps, passes.collect()] {
-        let expected = form[0].by_rust(&world);
-        for order in [Order::Ascending, Order::Descending, Order::Shuffled(1), Order::Shuffled(2)] {
-            for kernels in &form {
-                same(&kernels.by_host(order, &world), &expected, &format!("{order:?}, {kernels:?}"));
-            }
+    let expected = world.fire();
+    for order in [Order::Ascending, Order::Descending, Order::Shuffled(1), Order::Shuffled(2)] {
+        for kernels in SHAPES.into_iter().flat_map(|shape| [1, 200].map(|at_once| Kernels(shape, at_once))) {
+            same(&kernels.by_host(order, &world), &expected, &format!("{order:?}, {kernels:?}"));
         }
     }
 }
@@ -225,7 +194,7 @@ fn the_committed_ptx_computes_the_same_bits() {
         world.shot.receivers = Receivers::Plane { iz: world.shot.source[2], every: [1, 1] };
         (world.options.pml, world.shot.record_every, world.shot.snapshot_every) =
             (pml, 1 + number % 2, Some(4));
-        for kernels in forms([3, 8, 64][number], 264) {
+        for kernels in shapes().map(|shape| Kernels(shape, 264)) {
             let found = kernels.fire(&*INTERPRETED, &world);
             same(&found, &kernels.by_rust(&world), &format!("{n:?}, {kernels:?}"));
         }
@@ -243,27 +212,40 @@ fn denormal_fields_are_flushed_by_both_engines() {
         found.record.iter().chain(fields).all(|v| *v == 0.0)
     };
     let kept = interpreted(|text| text.replace(".ftz", ""));
-    for kernels in forms(8, 264) {
+    for kernels in shapes().map(|shape| Kernels(shape, 264)) {
         assert!(silent(kernels.by_host(Order::Ascending, &world)), "host, {kernels:?}");
         assert!(silent(kernels.fire(&*INTERPRETED, &world)), "{kernels:?}");
         assert!(!silent(kernels.fire(&kept, &world)), "{kernels:?}");
     }
 }
 
-/// Returns what a velocity becomes by one term of a source of this factor and amplitude.
-fn fired(engine: &dyn Engine, before: f32, factor: f32, amplitude: f32) -> f32 {
-    let model = rough([2, 3, 20], [10.0; 3], &mut Random::new(7));
-    let tables = Tables::new(&Coefficients::new(&model, 1e-3, 8).unwrap());
+/// `scaled_sum.cu` as PTX.
+const SCALED_SUM_PTX: &str = "
+.version 6.0
+.target sm_35
+.address_size 64
+.visible .entry scaled_sum(.param .u64 to, .param .f32 factor, .param .f32 amplitude)
+{
+    .reg .f32 %f<6>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [to];
+    ld.param.f32 %f1, [factor];
+    ld.param.f32 %f2, [amplitude];
+    ld.global.f32 %f3, [%rd1];
+    mul.rn.ftz.f32 %f4, %f1, %f2;
+    add.rn.ftz.f32 %f5, %f3, %f4;
+    st.global.f32 [%rd1], %f5;
+    ret;
+}
+";
+
+/// Returns `before + factor amplitude`, rounded twice.
+fn scaled_sum(engine: &dyn Engine, before: f32, factor: f32, amplitude: f32) -> f32 {
     let mut memory = Memory::default();
-    let velocity = memory.put(&[before; 32]);
-    let (p, b, kappa, profiles) = (velocity, velocity, velocity, velocity);
-    let at = Addresses { p, velocity: [velocity; 3], part: [velocity; 3], b, kappa, profiles };
-    let params = tables.params(&at, 1);
-    let terms = [Term { at: -(tables.layout.lead as i64), factor: [factor, 0.0], axis: 0, count: 1 }];
-    let (terms, amplitude) = (memory.show(&terms), memory.show(&[amplitude]));
-    let arguments = [bytes(&params), bytes(&terms), bytes(&1i32), bytes(&amplitude)];
-    engine.launch(&memory, kernel::source(1), &arguments);
-    memory.get::<f32>(velocity)[0]
+    let to = memory.put(&[before]);
+    let launch = Launch { kernel: "scaled_sum", grid: [1; 3], block: [1; 3] };
+    engine.launch(&memory, launch, &[bytes(&to), bytes(&factor), bytes(&amplitude)]);
+    memory.get::<f32>(to)[0]
 }
 
 /// Returns `a x + y` by the interpreter, rounded once and flushed.
@@ -284,8 +266,9 @@ fn both_engines_flush_at_the_boundary_as_the_cpu() {
     let (least, ulp) = (f32::MIN_POSITIVE, f32::EPSILON);
     let rounded = if cfg!(target_arch = "aarch64") { 0.0 } else { least };
     let above = [2f32.powi(-100) * (1.0 - ulp), 2f32.powi(-26) * (1.0 + ulp)];
-    let (host, ptx) = (Ordered(&HOSTS, Order::Ascending), &*INTERPRETED);
-    for engine in [&host as &dyn Engine, ptx] {
+    let hosts = [&SCALED_SUM];
+    let (host, ptx) = (Ordered(&hosts, Order::Ascending), Interpreted::of(&[SCALED_SUM_PTX]));
+    for engine in [&host as &dyn Engine, &ptx] {
         for (before, factor, amplitude, left) in [
             (0.0, least, 1.0, least),
             (0.0, least, 1.0 - ulp / 2.0, 0.0),
@@ -294,12 +277,12 @@ fn both_engines_flush_at_the_boundary_as_the_cpu() {
             (1.5 * least, -least, 1.0, 0.0),
             (-2.5 * least, least, 1.0, -1.5 * least),
         ] {
-            let found = fired(engine, before, factor, amplitude);
+            let found = scaled_sum(engine, before, factor, amplitude);
             assert_eq!(found, left, "{before:e} and {factor:e} times {amplitude:e}");
         }
     }
-    assert_eq!(fired(&host, 0.0, above[0], above[1]), rounded);
-    assert_eq!(fired(ptx, 0.0, above[0], above[1]), least);
+    assert_eq!(scaled_sum(&host, 0.0, above[0], above[1]), rounded);
+    assert_eq!(scaled_sum(&ptx, 0.0, above[0], above[1]), least);
     for (a, x, y, left) in
         [(least, 0.75, 0.0, 0.0), (1e-20, 1e-20, -least, -0.0), (least, 3.0, -least, 2.0 * least)]
     {
@@ -322,7 +305,7 @@ fn the_peak_knows_numbers() {
     }
 }
 
-/// Runs the odd sizes once more in a process of their own, where no access beside an array goes unseen.
+/// Runs tests once more in a process of their own, in which the sanitizers report every access beside an array.
 #[test]
 fn the_sanitizers_find_nothing() {
     if std::env::var_os(SANITIZED).is_some() {
@@ -333,7 +316,7 @@ fn the_sanitizers_find_nothing() {
     let run = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "shots::two_sweeps_of_odd_sizes_come_out_bit_for_bit",
+            "shots::model_without_density_comes_out_bit_for_bit",
             "shots::the_peak_knows_numbers",
         ])
         .env(SANITIZED, "1")

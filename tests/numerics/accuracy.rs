@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::plan::{Form, Options, Stencil};
+use gpusched::fd::plan::{Options, Stencil};
 use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
 
 use testkit::Random;
@@ -45,7 +45,7 @@ fn after_23_wavelengths(options: Options) -> f64 {
 /// The error of each option alone is that of the dispersion relation; `docs/numerics.md` has the numbers.
 #[test]
 fn a_coarse_grid_is_enough_with_all_options() {
-    let plain = Options { pml: 12, form: Form::OnePass, ..Options::default() };
+    let plain = Options { pml: 12, ..Options::default() };
     let exact = Options { exact_time: true, ..plain };
     let optimised = Options { stencil: Stencil::Optimised, ..plain };
     let both = Options { exact_time: true, ..optimised };
@@ -54,7 +54,6 @@ fn a_coarse_grid_is_enough_with_all_options() {
         ("optimised stencil", optimised, 0.43..0.47),
         ("exact time", exact, 0.032..0.042),
         ("both", both, 0.003..0.01),
-        ("both, in two sweeps", Options { form: Form::TwoSweeps, ..both }, 0.003..0.01),
     ];
     for (name, options, accepted) in cases {
         let error = after_23_wavelengths(options);
@@ -78,7 +77,7 @@ fn steps_in_time_leave_no_error_in_any_medium() {
     let pulse = |dt: f32| samples(|t| bell.at(t), bell.delay, dt.into());
     let receivers = vec![[20, 11, 15], [4, 4, 4], [13, 18, 26]];
     let shot = |dt: f32, nt: usize| plain_shot([12, 10, 8], pulse(dt), nt, receivers.clone());
-    let options = Options { pml: 10, form: Form::OnePass, ..Options::default() };
+    let options = Options { pml: 10, ..Options::default() };
     let fire = |exact_time: bool, record_every: usize| {
         let options = Options { exact_time, ..options };
         fire_with(&model, dt, &Shot { record_every, ..shot(dt, nt) }, options, 2).record

@@ -4,22 +4,21 @@ use std::cell::Cell;
 
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::error::{Error, Result};
-use gpusched::fd::plan::{Form, Options, Storage};
+use gpusched::fd::plan::{Options, Storage};
 use gpusched::fd::{control::Control, shot::run};
 use gpusched::fd::{pause::State, survey::Receivers, wavelet::Wavelet};
 
 use testkit::Random;
 use testmodels::shots::{FAINT, World};
 
-/// Returns a shot with every form and storage.
+/// Returns a shot with every storage.
 fn worlds() -> impl Iterator<Item = World> {
     let receivers = Receivers::Plane { iz: 4, every: [1, 1] };
     let mut world = World::rough([9, 7, 18], 24, receivers, &mut Random::new(31));
     (world.shot.amplitude, world.shot.snapshot_every) = (1.0, Some(5));
-    Form::ALL.into_iter().flat_map(move |form| {
-        Storage::ALL
-            .map(|storage| World { options: Options { form, storage, ..world.options }, ..world.clone() })
-    })
+    Storage::ALL
+        .into_iter()
+        .map(move |storage| World { options: Options { storage, ..world.options }, ..world.clone() })
 }
 
 #[test]

@@ -1,20 +1,14 @@
 //! Records, snapshots and mutes against every recorded result of the old kernel.
 
-use gpusched::fd::plan::Form;
-
 use testmodels::gate;
 use testmodels::golden::{Case, names};
-use testmodels::shots::fire_as;
+use testmodels::shots::fire;
 
 fn check(name: &str) {
     let case = Case::load(name);
-    for form in Form::ALL {
-        let runs: Vec<_> =
-            gate::shots(&case).iter().map(|shot| fire_as(form, &case.model, case.dt, shot)).collect();
-        let [record, trace, snapshot] = gate::pass(name, &case, &runs);
-        let form = form.name();
-        println!("{name}, {form}: record {record:.1e}, strong trace {trace:.1e}, snapshot {snapshot:.1e}");
-    }
+    let runs: Vec<_> = gate::shots(&case).iter().map(|shot| fire(&case.model, case.dt, shot)).collect();
+    let [record, trace, snapshot] = gate::pass(name, &case, &runs);
+    println!("{name}: record {record:.1e}, strong trace {trace:.1e}, snapshot {snapshot:.1e}");
 }
 
 macro_rules! cases {

@@ -3,8 +3,8 @@
 mod accuracy;
 mod analytic;
 mod check;
+mod edges;
 mod flushing;
-mod forms;
 mod golden;
 mod pausing;
 mod physics;

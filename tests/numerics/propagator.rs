@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, Silent};
-use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
+use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{Output, run, task};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
@@ -103,27 +103,22 @@ fn a_shot_that_blows_up_says_where() {
     vp[grid.index([7, 3, 9])] = 4000.0;
     // A single cell takes more than a medium of its velocity would.
     let dt = 1.6 * dt_max(&Model::new(grid, vp.clone(), None).unwrap(), Stencil::Taylor) as f32;
-    for form in Form::ALL {
-        let options = Options { allow_unstable: true, pml: 8, form, ..Options::default() };
-        let plan = Plan::new(Arc::new(Model::new(grid, vp.clone(), None).unwrap()), dt, options).unwrap();
-        let shot = Shot {
-            source: [7, 3, 7],
-            wavelet: Wavelet::new(Shape::Ricker, 30.0, dt, 50).unwrap(),
-            ..shot(5000)
-        };
-        let told = [1, 2, 3].map(|threads| {
-            let team = Team::new(threads).unwrap();
-            run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap_err().to_string()
-        });
-        assert!(told.iter().all(|words| *words == told[0]), "{told:?}");
-        for words in [
-            "after step 64 (zero at the start)",
-            "more than 1e6 times the source",
-            "worst at cell [7, 3, 9] (70 m, 30 m, 72 m), where vp is 4000.0 m/s, rho 1000.0 kg/m³",
-            "the CFL number 1.600 (stable: up to 1)",
-        ] {
-            assert!(told[0].contains(words), "{}", told[0]);
-        }
+    let options = Options { allow_unstable: true, pml: 8, ..Options::default() };
+    let plan = Plan::new(Arc::new(Model::new(grid, vp.clone(), None).unwrap()), dt, options).unwrap();
+    let shot =
+        Shot { source: [7, 3, 7], wavelet: Wavelet::new(Shape::Ricker, 30.0, dt, 50).unwrap(), ..shot(5000) };
+    let told = [1, 2, 3].map(|threads| {
+        let team = Team::new(threads).unwrap();
+        run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap_err().to_string()
+    });
+    assert!(told.iter().all(|words| *words == told[0]), "{told:?}");
+    for words in [
+        "after step 64 (zero at the start)",
+        "more than 1e6 times the source",
+        "worst at cell [7, 3, 9] (70 m, 30 m, 72 m), where vp is 4000.0 m/s, rho 1000.0 kg/m³",
+        "the CFL number 1.600 (stable: up to 1)",
+    ] {
+        assert!(told[0].contains(words), "{}", told[0]);
     }
 }
 
@@ -228,9 +223,6 @@ fn what_threads_compute_with_is_leased() {
     }
     // By so many threads the CPU needs more than a GPU.
     assert!(bytes(64) > bytes(0) && bytes(1001) - bytes(1000) > 40_000);
-    let other = Options { form: Form::TwoSweeps, ..Options::default() };
-    let sweeps = Plan::new(model([20, 20, 60]), DT, other).unwrap();
-    assert_eq!(sweeps.shot_bytes(&shot(3), 100), sweeps.shot_bytes(&shot(3), 0));
 }
 
 /// Notes the progress of its shot at each snapshot.
@@ -289,7 +281,6 @@ fn the_benchmark_measures() {
     let case = bench::Case {
         n: [20, 20, 20],
         pml: 10,
-        form: Form::OnePass,
         storage: Storage::Float32,
         shapes: bench::Shapes::Auto,
         nt: 3,

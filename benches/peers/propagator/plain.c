@@ -1,4 +1,4 @@
-/* The plain form: two loops over the grid, all velocities from the pressure, then the pressure from them, in a medium of
+/* Two loops over the grid, all velocities from the pressure, then the pressure from them, in a medium of
  * variable density. Eighth order, no absorbing layer, no tiling; the compiler does what it can.
  *
  *     plain N          reads numbers of steps, a line each, and answers with the seconds that they took

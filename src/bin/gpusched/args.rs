@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use gpusched::fd::bench::Shapes;
-use gpusched::fd::plan::{Form, Options, SHAPES, Storage};
+use gpusched::fd::plan::{Options, SHAPES, Storage};
 
 /// Runs seismic surveys on the GPUs and the CPU of this machine.
 #[derive(Parser)]
@@ -107,14 +107,10 @@ pub enum Bench {
         /// Device to measure: cpu, or a GPU such as cuda:0.
         #[arg(long, default_value = "cpu")]
         device: String,
-        /// Form of a time step: two-sweeps computes all velocities, then the pressure; one-pass computes the pressure
-        /// alone outside the absorbing layer.
-        #[arg(long, value_parser = form(), default_value = "one-pass")]
-        form: Form,
         /// Storage of 1/rho and rho vp².
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
-        /// Block shape on a GPU, for one-pass with float32, as warps x rows per warp. auto: the fastest for shots; each:
+        /// Block shape on a GPU, with float32, as warps x rows per warp. auto: the fastest for shots; each:
         /// all shapes in turn. 4x2_async copies ahead and needs compute capability 8.0.
         #[arg(long, value_parser = shapes(), default_value = "auto")]
         shape: Shapes,
@@ -131,11 +127,6 @@ pub enum Bench {
         #[arg(long)]
         json: bool,
     },
-}
-
-fn form() -> impl TypedValueParser<Value = Form> {
-    let named = |name: String| Form::ALL.into_iter().find(|form| form.name() == name).ok_or("unknown form");
-    PossibleValuesParser::new(Form::ALL.map(Form::name)).try_map(named)
 }
 
 fn storage() -> impl TypedValueParser<Value = Storage> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::bench::{self, Case, Shapes};
-use gpusched::fd::plan::{Form, Storage};
+use gpusched::fd::plan::Storage;
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
@@ -17,7 +17,6 @@ pub struct Wanted<'a> {
     pub pml: usize,
     pub nt: usize,
     pub device: &'a str,
-    pub form: Form,
     pub storage: Storage,
     pub shapes: Shapes,
     /// Threads on the CPU.
@@ -28,7 +27,7 @@ pub struct Wanted<'a> {
 }
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { equation, n, pml, nt, device, form, storage, shapes, threads, repeats, as_json } = wanted;
+    let Wanted { equation, n, pml, nt, device, storage, shapes, threads, repeats, as_json } = wanted;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
     builder.slots = Some(1);
@@ -38,7 +37,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let there = scheduler.devices().len();
         return Err(Error::argument("--device", format!("'{device}', {there} devices"), "one device"));
     };
-    let case = Case { n, pml, form, storage, shapes, nt, repeats };
+    let case = Case { n, pml, storage, shapes, nt, repeats };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
@@ -54,7 +53,6 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
                 "device": info.label(),
                 "name": info.name,
                 "equation": equation.name(),
-                "form": form.name(),
                 "storage": storage.name(),
                 "shape": shape,
                 "tiles": measured.tiles,
@@ -78,12 +76,11 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
         let tiles = measured.tiles.as_ref().map_or_else(String::new, |tiles| format!(" in tiles of {tiles}"));
         say!(
-            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}, {}{blocks}{tiles}: \
+            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}{blocks}{tiles}: \
              {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
             equation.name(),
             info.label(),
             info.name,
-            form.name(),
             storage.name(),
             measured.seconds,
             measured.mcells_per_s,

@@ -7,7 +7,7 @@
 use blake3::Hasher;
 use gpusched::fd::NUMERICS;
 use gpusched::fd::grid::Grid;
-use gpusched::fd::plan::{Form, Options};
+use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
 
@@ -31,7 +31,7 @@ impl Keys {
     /// Returns the key of a shot. It names every field, so that the compiler reports one that is added later.
     pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
         // The block shape changes no bit, and `allow_unstable` only decides whether a plan is refused.
-        let Options { pml, allow_unstable: _, form, shape: _, stencil, exact_time, storage } = options;
+        let Options { pml, allow_unstable: _, shape: _, stencil, exact_time, storage } = options;
         let Shot {
             source,
             wavelet: Wavelet { samples },
@@ -44,7 +44,7 @@ impl Keys {
         } = shot;
         let mut keys = self.clone();
         keys.floats(&[dt, *amplitude]);
-        keys.numbers(&[*pml, matches!(form, Form::OnePass).into(), (*exact_time).into(), *nt, *record_every]);
+        keys.numbers(&[*pml, (*exact_time).into(), *nt, *record_every]);
         keys.text(stencil.name());
         keys.text(storage.name());
         keys.numbers(source);
@@ -139,7 +139,6 @@ mod tests {
             model(&grid, &vp, Some(&rho)),
             model(&grid, &vp, Some(&heavier)),
             with(&Options { pml: 21, ..options }),
-            with(&Options { form: Form::TwoSweeps, ..options }),
             with(&Options { stencil: Stencil::Optimised, ..options }),
             with(&Options { exact_time: true, ..options }),
             with(&Options { storage: Storage::Bits16, ..options }),

@@ -139,7 +139,7 @@ fn command(command: Command) -> Result<bool> {
         Command::Generate { folder } => generated::write(&folder),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
-            what: Bench::Fd { equation, n, nt, device, form, storage, shape, threads, pml, repeats, json },
+            what: Bench::Fd { equation, n, nt, device, storage, shape, threads, pml, repeats, json },
         } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(bench::Wanted {
@@ -148,7 +148,6 @@ fn command(command: Command) -> Result<bool> {
                 nt,
                 device: &device,
                 pml,
-                form,
                 storage,
                 shapes: shape,
                 threads,

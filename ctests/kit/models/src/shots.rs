@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpusched::backend::{Lane, cpu::Team};
-use gpusched::fd::plan::{Form, Options, Plan, Stencil};
+use gpusched::fd::plan::{Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Output};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
@@ -183,11 +183,6 @@ impl Control for Recorder {
 /// Runs a shot with the old kernel's layer of 20 cells on two threads.
 pub fn fire(model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
     fire_with(model, dt, shot, Options::default(), 2)
-}
-
-/// The same in one form.
-pub fn fire_as(form: Form, model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
-    fire_with(model, dt, shot, Options { form, ..Options::default() }, 2)
 }
 
 pub fn fire_with(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Shots {

@@ -2,7 +2,6 @@
 
 use super::coefficients::Coefficients;
 use super::layout::Layout;
-use super::rows::Fused;
 use crate::error::{Error, Result};
 
 /// So many times the source no pressure is while steps are stable: beside the poles it is about as large as the source, and
@@ -104,8 +103,8 @@ fn place(c: &Coefficients, padded: [usize; 3]) -> String {
     let beside = (0..3).any(|axis| cell[axis] + pml != padded[axis]);
     let there = cell.map(|index| index + pml);
     let mut room = Vec::new();
-    let [b, kappa] = [&c.b, &c.kappa]
-        .map(|columns| f64::from(columns.row(&c.layout, there, 1).values::<Fused>(&mut room)[0]));
+    let [b, kappa] =
+        [&c.b, &c.kappa].map(|columns| f64::from(columns.row(&c.layout, there, 1).values(&mut room)[0]));
     let vp = (b * kappa).sqrt();
     let weights: f64 = c.stencil.iter().map(|weight| f64::from(weight.abs())).sum();
     let rates: f64 = c.axes.iter().map(|axis| f64::from(axis.rate).powi(2)).sum();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::layout::Layout;
 use super::record::host_zeros;
-use super::rows::{Arithmetic, Fused};
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::model::{Model, Outline, WATER};
@@ -38,8 +37,6 @@ pub struct Coefficients {
     /// Metres from cell to cell.
     pub spacing: [f32; 3],
     pub storage: Storage,
-    /// How large the tiles of each form are.
-    pub tiles: [[usize; 2]; 2],
 }
 
 /// What depends on the index along one axis only.
@@ -74,11 +71,6 @@ pub enum Row<'a> {
     Values(&'a [f32]),
     Numbers(&'a [u16], Scale),
 }
-
-/// Rows along x and planes along y that a thread takes at most at a time, in two sweeps and in one pass: planes of such a
-/// tile stay in a core's own cache while the sweep along y needs them. In one pass the first seven planes of a tile are
-/// slopes only, so it goes further, if there are tiles enough for all threads.
-const TILES: [[usize; 2]; 2] = [[32, 16], [48, 512]];
 
 impl Moduli {
     /// With layers of `pml` cells. Refused: values that 16 bits are not enough for.
@@ -133,7 +125,7 @@ impl Moduli {
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = Stencil::Taylor.coefficients();
         let axes = [axis(0), axis(1), axis(2)];
-        Coefficients { layout, b, kappa, stencil, axes, spacing: grid.h, storage, tiles: TILES }
+        Coefficients { layout, b, kappa, stencil, axes, spacing: grid.h, storage }
     }
 }
 
@@ -151,14 +143,14 @@ impl Coefficients {
     /// With float32 values in the place of the numbers that stand for them.
     #[cfg(test)]
     pub fn expanded(&self) -> Coefficients {
-        let Coefficients { layout, stencil, spacing, tiles, .. } = *self;
+        let Coefficients { layout, stencil, spacing, .. } = *self;
         let [b, kappa] = [&self.b, &self.kappa].map(|columns| {
             let mut values = Buffer::zeroed(columns.len_in(&layout), "a test").unwrap();
             values.copy_from_slice(&columns.copied(&layout, &layout).unwrap());
             Arc::new(Columns { values, scale: None, step: columns.step })
         });
         let axes = self.axes.clone();
-        Coefficients { layout, b, kappa, stencil, axes, spacing, storage: Storage::Float32, tiles }
+        Coefficients { layout, b, kappa, stencil, axes, spacing, storage: Storage::Float32 }
     }
 
     /// Bytes allocated for them.
@@ -235,7 +227,7 @@ impl Columns {
         let mut room = Vec::new();
         for row in 0..self.rows(from) {
             let len = from.padded[2];
-            let row_values = self.at(from.row(row), len).values::<Fused>(&mut room);
+            let row_values = self.at(from.row(row), len).values(&mut room);
             values[to.row(row)..][..len].copy_from_slice(row_values);
         }
         Ok(values)
@@ -290,12 +282,12 @@ impl Columns {
 impl<'a> Row<'a> {
     /// What they stand for, in `room` if that has to be computed.
     #[inline(always)]
-    pub fn values<A: Arithmetic>(self, room: &'a mut Vec<f32>) -> &'a [f32] {
+    pub fn values(self, room: &'a mut Vec<f32>) -> &'a [f32] {
         match self {
             Row::Values(values) => values,
             Row::Numbers(numbers, scale) => {
                 room.clear();
-                room.extend(numbers.iter().map(|q| A::fma(f32::from(*q), scale.step, scale.low)));
+                room.extend(numbers.iter().map(|q| scale.value(*q)));
                 room
             }
         }
@@ -309,7 +301,7 @@ mod tests {
 
     /// What is multiplied with at a cell.
     fn at(c: &Coefficients, columns: &Columns, cell: [usize; 3]) -> f32 {
-        columns.row(&c.layout, cell, 1).values::<Fused>(&mut Vec::new())[0]
+        columns.row(&c.layout, cell, 1).values(&mut Vec::new())[0]
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod one_pass;
 mod pass;
 mod size;
 mod steps;
-mod sweeps;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,11 +21,10 @@ use self::medium::Medium;
 use self::one_pass::OnePass;
 use self::size::rows;
 use self::steps::{Buffers, KERNELS, LEG, Step, Steps};
-use self::sweeps::Sweeps;
 use super::blown;
 use super::coefficients::Coefficients;
-use super::form::Form;
-use super::kernel::{self, Address};
+use super::field_kernels::Field;
+use super::kernel::{Address, Launch, source_pressures};
 use super::layout::Layout;
 use super::one_pass::kernel::Shape;
 use super::record::host_zeros;
@@ -47,16 +45,15 @@ const PIECE: usize = 8 << 20;
 pub fn run(
     c: &Arc<Coefficients>,
     shot: &Shot,
-    form: Form,
     shape: Option<Shape>,
     stream: &Stream,
     control: &dyn Control,
 ) -> Result<(Gather, Effort)> {
-    let medium = stream.shared(c, || Medium::new(c, form, shape, stream, control))?;
+    let medium = stream.shared(c, || Medium::new(c, shape, stream, control))?;
     let cuda_shot = CudaShot::new(c, &medium, shot, stream)?;
     let mut gather = gather(&c.layout, shot)?;
     stream.finish()?;
-    let begun = control.resume(&mut Between { form, cuda_shot: &cuda_shot, gather: &mut gather })?;
+    let begun = control.resume(&mut Between { cuda_shot: &cuda_shot, gather: &mut gather })?;
     let begin = Instant::now();
     let mut graphs = Graphs::default();
     let mut under_way: Option<Left> = None;
@@ -77,11 +74,9 @@ pub fn run(
         let taken = last.take_in(&*cuda_shot.steps, shot, limit, &mut gather, control);
         taken.map_err(|error| cuda_shot.where_blown(error, c, &medium, done))?;
     }
-    if let Some(pass) = &medium.pass {
-        pass.tell(control);
-    }
+    medium.pass.tell(control);
     if done < shot.nt {
-        control.pause(done, &mut Between { form, cuda_shot: &cuda_shot, gather: &mut gather })?;
+        control.pause(done, &mut Between { cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);
     }
     Ok((gather, Effort { time: begin.elapsed(), computed: 1.0 }))
@@ -89,7 +84,6 @@ pub fn run(
 
 /// The state between two legs, when the queue is empty.
 struct Between<'a> {
-    form: Form,
     cuda_shot: &'a CudaShot<'a>,
     gather: &'a mut Gather,
 }
@@ -111,7 +105,7 @@ impl Between<'_> {
 
 impl State for Between<'_> {
     fn kind(&self) -> String {
-        format!("cuda, {}", self.form.name())
+        "cuda".into()
     }
 
     fn values(&self) -> u64 {
@@ -161,6 +155,8 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
 /// A shot on a GPU.
 struct CudaShot<'a> {
     stream: &'a Stream,
+    /// That of the fields.
+    layout: &'a Layout,
     steps: Box<dyn Steps + 'a>,
     snapshot: Kernel,
     peak: Kernel,
@@ -178,10 +174,7 @@ struct CudaShot<'a> {
 impl<'a> CudaShot<'a> {
     fn new(c: &Coefficients, medium: &'a Medium, shot: &Shot, stream: &'a Stream) -> Result<Self> {
         let tables = &medium.tables;
-        let steps: Box<dyn Steps + 'a> = match &medium.pass {
-            None => Box::new(Sweeps::new(c, medium, shot, stream)?),
-            Some(pass) => Box::new(OnePass::new(c, medium, pass, shot, stream)?),
-        };
+        let steps: Box<dyn Steps + 'a> = Box::new(OnePass::new(c, medium, shot, stream)?);
         let picture = match shot.snapshot_every {
             Some(_) => Some(stream.alloc(tables.layout.inner.iter().product(), "a snapshot of a shot")?),
             None => None,
@@ -190,10 +183,11 @@ impl<'a> CudaShot<'a> {
         let function = |name| stream.function(KERNELS, name);
         Ok(CudaShot {
             stream,
+            layout: &tables.layout,
             steps,
-            snapshot: function("acoustic1_snapshot")?,
-            peak: function("acoustic1_peak")?,
-            wavelet: stream.uploaded(&kernel::source_pressures(shot), "the wavelet of a shot")?,
+            snapshot: function("field_snapshot")?,
+            peak: function("field_peak")?,
+            wavelet: stream.uploaded(&source_pressures(shot), "the wavelet of a shot")?,
             sounding: stream.alloc(LEG, "the wavelet of a leg")?,
             traces,
             samples: stream.alloc(rows(shot) * traces, "the record of a shot")?,
@@ -237,21 +231,21 @@ impl<'a> CudaShot<'a> {
             0 => None,
             rows => Some(self.stream.download(&self.samples, 0..rows * traces)?),
         };
-        let params = self.steps.params(last);
-        let look = |function: &Kernel, launch: kernel::Launch, to: Address| {
-            let all = Params::new().with(params).with(to);
+        let field = Field::new(self.layout, self.steps.pressure(last).address());
+        let look = |function: &Kernel, launch: Launch, to: Address| {
+            let all = Params::new().with(field).with(to);
             self.stream.launch(function, launch.grid, launch.block, all)
         };
         let picture = match (&self.picture, shot.snapshot_every) {
             (Some(picture), Some(every)) if last.is_multiple_of(every) => {
-                look(&self.snapshot, kernel::snapshot(&params), picture.address())?;
+                look(&self.snapshot, field.snapshot(), picture.address())?;
                 Some(self.stream.download(picture, 0..picture.len())?)
             }
             _ => None,
         };
         let largest = if steps.end == shot.nt || steps.end.is_multiple_of(PROBE) {
             self.stream.zero(&self.largest)?;
-            look(&self.peak, kernel::peak(&params), self.largest.address())?;
+            look(&self.peak, field.peak(), self.largest.address())?;
             Some(self.stream.download(&self.largest, 0..1)?)
         } else {
             None

@@ -1,4 +1,4 @@
-//! Where a cell of the padded grid lies in memory, and how a sweep is cut into tiles.
+//! Where a cell of the padded grid lies in memory, and how a range of rows is cut.
 
 use std::ops::Range;
 
@@ -31,13 +31,6 @@ pub struct Layout {
     pub pitch: usize,
     /// Values before the first row, so that the first updated cell of each row begins a line.
     pub lead: usize,
-}
-
-/// A box of rows that one thread sweeps through.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tile {
-    pub x: Range<usize>,
-    pub y: Range<usize>,
 }
 
 impl Layout {
@@ -117,11 +110,12 @@ impl Layout {
         }
     }
 
-    /// The active rows as tiles of at most `columns` by `depth` rows, y outermost.
-    pub fn tiles(&self, [columns, depth]: [usize; 2]) -> Vec<Tile> {
-        let columns: Vec<_> = cut(self.active(0), columns).collect();
-        let tile = |y: Range<usize>| columns.iter().map(move |x| Tile { x: x.clone(), y: y.clone() });
-        cut(self.active(1), depth).flat_map(tile).collect()
+    /// Returns the numbers of values of the split pressures, which only the layers of x, y, z store:
+    /// `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][layer]`.
+    pub fn part_lens(&self) -> [usize; 3] {
+        let [nx, ny, _] = self.padded;
+        let both = 2 * self.width();
+        [self.rows(ny * both), self.rows(both * nx), ny * nx * both]
     }
 }
 
@@ -144,23 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn tiles_cover_every_active_row_once() {
-        for (n, pml) in [([1, 1, 1], 8), ([50, 33, 7], 20), ([129, 2, 9], 9)] {
-            let layout = layout(n, pml);
-            for (columns, depth) in [(1, 1), (32, 16), (7, 1000)] {
-                let mut seen = vec![0; layout.padded[0] * layout.padded[1]];
-                for tile in layout.tiles([columns, depth]) {
-                    assert!(tile.x.len() <= columns && tile.y.len() <= depth);
-                    for y in tile.y {
-                        tile.x.clone().for_each(|x| seen[y * layout.padded[0] + x] += 1);
-                    }
-                }
-                for (row, times) in seen.into_iter().enumerate() {
-                    let (x, y) = (row % layout.padded[0], row / layout.padded[0]);
-                    let active = layout.active(0).contains(&x) && layout.active(1).contains(&y);
-                    assert_eq!(times, usize::from(active));
-                }
-            }
+    fn pieces_cover_a_range_once() {
+        for (range, most) in [(4..9, 1), (4..150, 32), (4..150, 7), (4..5, 1000), (9..9, 8)] {
+            let pieces: Vec<_> = cut(range.clone(), most).collect();
+            assert!(pieces.iter().all(|piece| piece.len() <= most), "{range:?}, {most}: {pieces:?}");
+            assert_eq!(pieces.into_iter().flatten().collect::<Vec<_>>(), range.collect::<Vec<_>>());
         }
     }
 

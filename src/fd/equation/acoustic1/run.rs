@@ -7,12 +7,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::coefficients::Coefficients;
-use super::form::Form;
 use super::isa::Isa;
 use super::layout::Layout;
 use super::record::{Record, no_memory, reserved, snapshot};
 use super::steps::Steps;
-use super::{blown, one_pass, two_sweeps};
+use super::{blown, one_pass};
 use crate::backend::cpu::{Rows, Team, can_allocate};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
@@ -26,43 +25,28 @@ pub const PROBE: usize = 64;
 ///
 /// Tiles go to whichever thread is free. Every cell is computed from the same numbers in the same order whoever
 /// computes it, so the record does not depend on the threads.
-pub fn run(
-    c: &Coefficients,
-    shot: &Shot,
-    form: Form,
-    team: &Team,
-    control: &dyn Control,
-) -> Result<(Gather, Effort)> {
+pub fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
     let layout = &c.layout;
     // All together, because memory that is not yet written to still counts as free.
     let picture = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
-    let own = form.threads_bytes(c, team.threads());
-    let parts = [form.field_bytes(layout), own, Record::bytes(layout, shot), picture];
+    let own = one_pass::threads_bytes(c, team.threads());
+    let parts = [one_pass::Fields::bytes(layout), own, Record::bytes(layout, shot), picture];
     let needed = parts.into_iter().fold(0, u64::saturating_add);
     if !can_allocate(needed) {
         return Err(no_memory("a shot", needed));
     }
-    match form {
-        Form::TwoSweeps => {
-            let mut fields = two_sweeps::Fields::new(layout)?;
-            time_loop(c, shot, form, &two_sweeps::TwoSweeps::new(c, shot, &mut fields), team, control)
-        }
-        Form::OnePass => {
-            let geometry = one_pass::Geometry::new(c, team.threads());
-            let mut fields = one_pass::Fields::new(layout, &geometry)?;
-            let tuner = one_pass::TileTuner::new(c, &geometry, team.threads(), control);
-            let steps = one_pass::OnePass::new(c, &geometry, shot, &mut fields).tuned(&tuner);
-            let done = time_loop(c, shot, form, &steps, team, control);
-            tuner.report(control);
-            done
-        }
-    }
+    let geometry = one_pass::Geometry::new(c, team.threads());
+    let mut fields = one_pass::Fields::new(layout, &geometry)?;
+    let tuner = one_pass::TileTuner::new(c, &geometry, team.threads(), control);
+    let steps = one_pass::OnePass::new(c, &geometry, shot, &mut fields).tuned(&tuner);
+    let done = time_loop(c, shot, &steps, team, control);
+    tuner.report(control);
+    done
 }
 
 fn time_loop<S: Steps>(
     c: &Coefficients,
     shot: &Shot,
-    form: Form,
     steps: &S,
     team: &Team,
     control: &dyn Control,
@@ -70,7 +54,7 @@ fn time_loop<S: Steps>(
     let layout = &c.layout;
     let mut record = Record::new(layout, shot)?;
     let picture = Mutex::new(snapshot_buffer(layout, shot)?);
-    let begun = control.resume(&mut Between { form, steps, gather: &mut record.gather })?;
+    let begun = control.resume(&mut Between { steps, gather: &mut record.gather })?;
     record.refill(begun);
     if begun > 0 {
         steps.resumed();
@@ -132,7 +116,7 @@ fn time_loop<S: Steps>(
     }
     let done = stop.into_inner() + 1;
     if done < shot.nt {
-        control.pause(done, &mut Between { form, steps, gather: &mut record.gather })?;
+        control.pause(done, &mut Between { steps, gather: &mut record.gather })?;
         return Err(Error::Cancelled);
     }
     let time = begin.get().map(Instant::elapsed).unwrap_or_default();
@@ -164,15 +148,13 @@ fn sound(step: usize) -> usize {
 
 /// The state between two steps, when nobody computes.
 struct Between<'a, S> {
-    form: Form,
     steps: &'a S,
     gather: &'a mut Gather,
 }
 
 impl<S: Steps> State for Between<'_, S> {
     fn kind(&self) -> String {
-        let fused = if Isa::best().is_fused() { "" } else { ", not fused" };
-        format!("cpu, {}{fused}", self.form.name())
+        if Isa::best().is_fused() { "cpu".into() } else { "cpu, not fused".into() }
     }
 
     fn values(&self) -> u64 {
@@ -281,27 +263,21 @@ mod tests {
         }
     }
 
-    fn bits(c: &Coefficients, shot: &Shot, form: Form, threads: usize) -> Vec<u32> {
+    fn bits(c: &Coefficients, shot: &Shot, threads: usize) -> Vec<u32> {
         let team = Team::new(threads).unwrap();
-        let (gather, _) = run(c, shot, form, &team, &Silent).unwrap();
+        let (gather, _) = run(c, shot, &team, &Silent).unwrap();
         assert!(gather.data.iter().any(|v| *v != 0.0), "nothing arrived");
         gather.data.iter().map(|v| v.to_bits()).collect()
     }
 
     #[test]
-    fn neither_threads_nor_tiles_change_a_bit() {
+    fn threads_change_no_bit() {
         let n = [11, 14, 23];
         let shot = shot(n, 75);
-        for form in [Form::TwoSweeps, Form::OnePass] {
-            let mut c = coefficients(n);
-            let alone = bits(&c, &shot, form, 1);
-            for threads in [2, 3, 5, 7] {
-                assert_eq!(bits(&c, &shot, form, threads), alone, "{form:?}, {threads} threads");
-            }
-            for (columns, depth) in [(1, 1), (5, 3), (9, 50), (50, 9), (1000, 1000)] {
-                c.tiles = [[columns, depth]; 2];
-                assert_eq!(bits(&c, &shot, form, 2), alone, "{form:?}, tiles of {columns} by {depth}");
-            }
+        let c = coefficients(n);
+        let alone = bits(&c, &shot, 1);
+        for threads in [2, 3, 5, 7] {
+            assert_eq!(bits(&c, &shot, threads), alone, "{threads} threads");
         }
     }
 
@@ -315,22 +291,18 @@ mod tests {
         let shot = shot(n, 75);
         let numbers = moduli(n, Storage::Bits16).coefficients(1e-3);
         let (values, whole) = (numbers.expanded(), coefficients(n));
-        for form in [Form::TwoSweeps, Form::OnePass] {
-            let found = bits(&numbers, &shot, form, 2);
-            assert_eq!(found, bits(&values, &shot, form, 2), "{form:?}");
-            assert_ne!(found, bits(&whole, &shot, form, 2), "{form:?}");
-        }
+        let found = bits(&numbers, &shot, 2);
+        assert_eq!(found, bits(&values, &shot, 2));
+        assert_ne!(found, bits(&whole, &shot, 2));
     }
 
     #[test]
     fn a_thinned_record_holds_samples_of_the_full_one() {
         let n = [6, 5, 7];
         let (c, team) = (coefficients(n), Team::new(2).unwrap());
-        let full = run(&c, &shot(n, 75), Form::OnePass, &team, &Silent).unwrap().0;
+        let full = run(&c, &shot(n, 75), &team, &Silent).unwrap().0;
         for every in [2, 3, 16, 75, 100] {
-            let thin = run(&c, &Shot { record_every: every, ..shot(n, 75) }, Form::OnePass, &team, &Silent)
-                .unwrap()
-                .0;
+            let thin = run(&c, &Shot { record_every: every, ..shot(n, 75) }, &team, &Silent).unwrap().0;
             assert_eq!((thin.traces, thin.samples), (full.traces, 75usize.div_ceil(every)));
             for (thin, full) in thin.data.chunks(thin.samples).zip(full.data.chunks(75)) {
                 assert_eq!(thin, full.iter().copied().step_by(every).collect::<Vec<_>>(), "every {every}");

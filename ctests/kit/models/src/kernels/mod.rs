@@ -2,7 +2,7 @@
 
 mod host;
 mod one_pass;
-mod two_sweeps;
+mod peak;
 
 use std::alloc::{Layout, alloc, dealloc};
 
@@ -11,8 +11,8 @@ use gpusched::fd::equation::acoustic1::kernel::{Launch, Tables};
 use gpusched::fd::survey::Shot;
 
 pub use host::{Host, Order, Ordered};
-pub use one_pass::{fire as fire_one_pass, storage};
-pub use two_sweeps::{fire as fire_two_sweeps, peak_of};
+pub use one_pass::{fire, storage};
+pub use peak::peak_of;
 
 /// Arrays that kernels may touch. They begin at multiples of 128 bytes, as on a GPU, and end with their last byte.
 #[derive(Default)]

@@ -1,7 +1,8 @@
 //! Whole shots by the kernel that computes a step in one pass, as the CUDA backend drives a GPU.
 
 use gpusched::fd::equation::acoustic1::Moduli;
-use gpusched::fd::equation::acoustic1::kernel::{self as common, Addresses, Tables};
+use gpusched::fd::equation::acoustic1::field_kernels::Field;
+use gpusched::fd::equation::acoustic1::kernel::{Tables, source_pressures};
 use gpusched::fd::equation::acoustic1::one_pass::kernel::{
     self, Fields, Grounds, OF_16_BITS, Plan, Samples, Shape, Sounding,
 };
@@ -46,11 +47,8 @@ pub fn fire(engine: &dyn Engine, world: &World, shape: Shape, at_once: usize) ->
     let places = memory.show(&places);
     let picture = memory.put(&vec![f32::NAN; model.grid.cells()]);
     let peak = memory.put(&[0u32]);
-    let wavelet = common::source_pressures(shot);
+    let wavelet = source_pressures(shot);
     let wavelet_at = memory.show(&wavelet);
-    // The common kernels read a pressure and nothing else.
-    let reading =
-        |p: u64| tables.params(&Addresses { p, velocity: [p; 3], part: [p; 3], b, kappa, profiles }, 1);
     // The backend reads the fields after these steps.
     let is_read = |step: usize| {
         step + 1 == shot.nt || shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every))
@@ -74,14 +72,14 @@ pub fn fire(engine: &dyn Engine, world: &World, shape: Shape, at_once: usize) ->
             record.read(&memory, step);
         }
         if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
-            let params = reading(fields.p[1 - step % 2]);
-            engine.launch(&memory, common::snapshot(&params), &[bytes(&params), bytes(&picture)]);
+            let field = Field::new(&tables.layout, fields.p[1 - step % 2]);
+            engine.launch(&memory, field.snapshot(), &[bytes(&field), bytes(&picture)]);
             snapshots.push((step, memory.get(picture)));
         }
     }
     let last = fields.p[shot.nt % 2];
-    let params = reading(last);
-    engine.launch(&memory, common::peak(&params), &[bytes(&params), bytes(&peak)]);
+    let field = Field::new(&tables.layout, last);
+    engine.launch(&memory, field.peak(), &[bytes(&field), bytes(&peak)]);
     check_peak(&memory, peak, &memory.get(last));
     for field in &at[..3] {
         check_border(&tables, &memory.get::<f32>(*field)[..lens.field]);

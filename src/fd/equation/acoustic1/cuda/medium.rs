@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use super::super::coefficients::Coefficients;
-use super::super::form::Form;
 use super::super::kernel::{Address, Tables};
 use super::super::one_pass::kernel::Shape;
 use super::pass::Pass;
-use super::size::{numbers, possible};
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
+use crate::fd::storage::Storage;
 
-/// A field of coefficients as the kernels of a form read it.
+/// A field of coefficients as the kernels read it.
 pub enum Field {
     Values(DeviceBuffer<f32>),
     Numbers(DeviceBuffer<u16>),
@@ -40,15 +39,13 @@ pub struct Medium {
     pub b: Field,
     pub kappa: Field,
     pub profiles: DeviceBuffer<f32>,
-    /// Of the form that needs it.
-    pub pass: Option<Pass>,
+    pub pass: Pass,
 }
 
 impl Medium {
     /// `control`: of the shot that is the first.
     pub fn new(
         c: &Coefficients,
-        form: Form,
         shape: Option<Shape>,
         stream: &Stream,
         control: &dyn Control,
@@ -56,7 +53,7 @@ impl Medium {
         let tables = Tables::new(c);
         let names = ["1/rho of the model", "rho vp² of the model"];
         // One after the other: each is on the host twice meanwhile.
-        let (b, kappa) = if numbers(&tables.layout, form, c.storage) {
+        let (b, kappa) = if c.storage == Storage::Bits16 {
             let field = |values: Vec<u16>, what| stream.uploaded(&values, what).map(Field::Numbers);
             (field(tables.b_numbers(c)?, names[0])?, field(tables.kappa_numbers(c)?, names[1])?)
         } else {
@@ -64,10 +61,7 @@ impl Medium {
             (field(tables.b(c)?, names[0])?, field(tables.kappa(c)?, names[1])?)
         };
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
-        let pass = match possible(&tables.layout, form) {
-            Form::TwoSweeps => None,
-            Form::OnePass => Some(Pass::new(&tables, shape, stream, control)?),
-        };
+        let pass = Pass::new(&tables, shape, stream, control)?;
         Ok(Medium { tables, b, kappa, profiles, pass })
     }
 }
@@ -80,12 +74,11 @@ pub fn medium(c: &Arc<Coefficients>, stream: &Stream) -> Result<Arc<Medium>> {
 /// Bytes of the GPU that the plan's shots share there and that are there already.
 pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
     medium(c, stream).map_or(0, |medium| {
-        let pass = medium.pass.as_ref().map_or(0, Pass::bytes);
-        medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes() + pass
+        medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes() + medium.pass.bytes()
     })
 }
 
-/// The shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run, or not in one pass.
+/// The shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run.
 pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<Shape> {
-    medium(c, stream).ok()?.pass.as_ref().map(Pass::shape)
+    Some(medium(c, stream).ok()?.pass.shape())
 }

@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use super::super::autotuner::Autotuner;
 use super::super::coefficients::Coefficients;
-use super::super::kernel::{self as common, Address, Addresses, Launch};
+use super::super::kernel::Launch;
 use super::super::one_pass::kernel::{self, Cut, Fields, Grounds, Lens, Params, Plan, Samples, Sounding};
-use super::medium::{Field, Medium};
-use super::pass::{Pass, function};
+use super::medium::Medium;
+use super::pass::function;
 use super::steps::{Buffers, Step, Steps};
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
@@ -28,25 +28,17 @@ struct Way<'a> {
 }
 
 pub struct OnePass<'a> {
-    medium: &'a Medium,
     tuner: &'a Autotuner,
     ways: Vec<Option<Way<'a>>>,
     sounding: Sounding,
     source: Kernel,
-    p: [Address; 2],
     traces: u64,
     fields: Vec<DeviceBuffer<f32>>,
 }
 
 impl<'a> OnePass<'a> {
-    pub fn new(
-        c: &Coefficients,
-        medium: &'a Medium,
-        pass: &'a Pass,
-        shot: &Shot,
-        stream: &Stream,
-    ) -> Result<Self> {
-        let tables = &medium.tables;
+    pub fn new(c: &Coefficients, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
+        let Medium { tables, pass, .. } = medium;
         let named =
             |number: usize| if number < 3 { "a field of a shot" } else { "the absorbing layer of a shot" };
         let blocks = Lens::new(&tables.layout).all().chain([4]).enumerate();
@@ -68,12 +60,10 @@ impl<'a> OnePass<'a> {
             }
         }
         Ok(OnePass {
-            medium,
             tuner: &pass.tuner,
             ways,
             sounding: Sounding::new(c, shot, fields.clean),
             source: function(stream, "acoustic1_one_pass_source")?,
-            p: fields.p,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
         })
@@ -153,13 +143,6 @@ impl Steps for OnePass<'_> {
             put(&way.function, way.grounds.step(), all);
             row += if step.keeps { 4 * self.traces } else { 0 };
         }
-    }
-
-    fn params(&self, step: usize) -> common::Params {
-        let (tables, p) = (&self.medium.tables, self.p[1 - step % 2]);
-        let [b, kappa] = [&self.medium.b, &self.medium.kappa].map(Field::address);
-        let profiles = self.medium.profiles.address();
-        tables.params(&Addresses { p, velocity: [p; 3], part: [p; 3], b, kappa, profiles }, 1)
     }
 
     fn fields(&self) -> &[DeviceBuffer<f32>] {

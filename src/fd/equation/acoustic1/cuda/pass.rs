@@ -1,4 +1,4 @@
-//! The kernels of a plan for steps in one pass. Which shape a block has is found by an [`Autotuner`], whose candidates are
+//! The kernels of a plan. Which shape a block has is found by an [`Autotuner`], whose candidates are
 //! the shapes that there are kernels for.
 
 use std::sync::{Arc, LazyLock};
@@ -50,7 +50,7 @@ fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> 
     Err(Error::argument("the shape of blocks", wanted.name(), accepted))
 }
 
-/// What all shots of a plan share for this form.
+/// The kernels of a plan, which all its shots share.
 pub struct Pass {
     pub tuner: Arc<Autotuner>,
     /// What that is about, where there is a choice.

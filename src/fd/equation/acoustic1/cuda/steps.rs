@@ -1,13 +1,14 @@
 //! The steps of a shot on a GPU, as its time loop puts them on the queue.
 
-use super::super::kernel::{self, Address, PTX};
+use super::super::field_kernels::PTX;
+use super::super::kernel::Address;
 use crate::backend::cuda::{DeviceBuffer, Launches, Ptx};
 
 /// Steps of a leg.
 pub const LEG: usize = 16;
 
 /// A single static, because contexts know loaded kernels by the address of their text.
-pub static KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
+pub static KERNELS: Ptx = Ptx { name: "field", text: PTX };
 
 /// The properties of a step that its launches depend on, beside its place in the leg.
 #[derive(Clone, Copy, PartialEq)]
@@ -19,7 +20,7 @@ pub struct Step {
     pub keeps: bool,
 }
 
-/// A form's steps, which there may be several ways to compute.
+/// The steps of a shot, which there may be several ways to compute.
 pub trait Steps {
     /// Returns the way that the next leg takes, and whether the leg is to be timed for [`took`](Steps::took).
     fn next(&self) -> (usize, bool) {
@@ -31,9 +32,6 @@ pub trait Steps {
 
     /// Appends the launches of the steps of a leg, whose amplitudes and samples lie at `at`.
     fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches);
-
-    /// Returns the parameters of the kernels that read the pressure after a step.
-    fn params(&self, step: usize) -> kernel::Params;
 
     /// Returns all fields that a step leaves to the next.
     fn fields(&self) -> &[DeviceBuffer<f32>];

@@ -76,10 +76,11 @@ impl Fields {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::coefficients::Coefficients;
+    use super::super::super::coefficients::{Coefficients, Moduli};
     use super::*;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::storage::Storage;
 
     #[test]
     fn bytes_are_what_is_allocated() {
@@ -91,6 +92,25 @@ mod tests {
             let Fields { p, d, kept, part } = &fields;
             let buffers = p.iter().chain([d]).chain(kept.iter().flatten()).chain(part);
             assert_eq!(buffers.map(Buffer::bytes).sum::<u64>(), Fields::bytes(&c.layout), "{n:?}");
+        }
+    }
+
+    /// Fields and coefficients, rounded up to whole lines and vectors as they are.
+    #[test]
+    fn a_cell_takes_at_most_24_bytes_from_300_cubed_on() {
+        for n in 300..=1000 {
+            let layout = Layout::new(&Grid { n: [n; 3], h: [10.0; 3] }, 20);
+            let bytes = |density, storage| {
+                let coefficients = Moduli::bytes(&layout, density, storage);
+                (Fields::bytes(&layout) + coefficients) as f64 / layout.cells() as f64
+            };
+            let [medium, uniform] = [true, false].map(|density| bytes(density, Storage::Float32));
+            assert!(medium <= 24.0, "{n} cubed: {medium}");
+            // One coefficient less, which covers the user's columns.
+            let columns = (n as f64 / (n + 40) as f64).powi(2);
+            assert!(uniform <= medium - 4.0 * columns + 1e-3, "{n} cubed without density: {uniform}");
+            let halved = bytes(true, Storage::Bits16);
+            assert!(halved <= medium - 4.0 * columns + 1e-3, "{n} cubed in 16 bits: {halved}");
         }
     }
 }

@@ -216,7 +216,7 @@ impl Lens {
         Lens {
             field: layout.field_len(),
             kept: [layout.rows(ny * x.kept()), layout.rows(y.kept() * nx), ny * nx * slots(&z)],
-            part: super::super::fields::part_lens(layout),
+            part: layout.part_lens(),
         }
     }
 
@@ -239,7 +239,7 @@ impl Grounds {
     pub fn new(tables: &Tables, shape: Shape, at_once: usize) -> Result<Grounds> {
         let layout = tables.layout;
         if u32::try_from(layout.field_len()).is_err() {
-            let accepted = format!("at most {} on a GPU in one pass; two sweeps accept more", u32::MAX);
+            let accepted = format!("at most {} on a GPU", u32::MAX);
             return Err(Error::argument("the number of cells, layers included", layout.cells(), accepted));
         }
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));

@@ -52,8 +52,13 @@ use crate::fd::survey::Shot;
 /// Fields from this size on go past the caches when they are written: they are not there any more when they are read again.
 const LARGE: u64 = 16 << 20;
 
+/// Bytes of what so many threads of a shot compute with.
+pub fn threads_bytes(c: &Coefficients, threads: usize) -> u64 {
+    thread_bytes(c).saturating_mul(threads as u64)
+}
+
 /// Bytes of what each thread of a shot computes with.
-pub fn thread_bytes(c: &Coefficients) -> u64 {
+fn thread_bytes(c: &Coefficients) -> u64 {
     // Tiles for more threads are shorter, and as wide.
     Scratch::bytes(&Geometry::new(c, 1), c.storage)
 }

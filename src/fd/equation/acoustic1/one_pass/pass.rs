@@ -1,9 +1,10 @@
 //! A step of a tile in one pass: the next pressure from this one.
 //!
-//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once, slopes and names as
-//! in the parent module:
+//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once. `b = 1/rho`,
+//! `kappa = (rho vp) vp`, `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a dt/h`, `b - 1`.
 //!
 //! ```text
+//! slope of f                        s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3
 //! slopes of the pressure            q = b s(p)
 //! where velocities are kept         u = fma(-rate, q, keep u)
 //! undamped change  a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;  d = fma(kappa, a, d)

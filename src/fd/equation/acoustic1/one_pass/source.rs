@@ -3,9 +3,13 @@
 use std::ops::Range;
 
 use super::super::layout::Layout;
-use super::super::source::POLES;
 use super::tiles::Tile;
 use crate::backend::cpu::Rows;
+
+/// Cells from the negative pole down to the positive one.
+const APART: usize = 2;
+/// How deep under the source's cell each pole is, and its sign.
+const POLES: [(usize, f32); 2] = [(0, -1.0), (APART, 1.0)];
 
 /// The two poles, which lie in one row, while their source is in the pressure.
 pub struct Poles {
@@ -21,8 +25,8 @@ impl Poles {
     /// `at` is the user's cell of the negative pole.
     pub fn new(layout: &Layout, at: [usize; 3]) -> Poles {
         let [x, y, z] = at.map(|i| i + layout.pml);
-        let cells = POLES.map(|(depth, sign)| (layout.at([x, y, z + depth]), sign as f32, 0.0));
-        Poles { row: [x, y], depths: z..z + POLES[1].0 + 1, cells }
+        let cells = POLES.map(|(depth, sign)| (layout.at([x, y, z + depth]), sign, 0.0));
+        Poles { row: [x, y], depths: z..z + APART + 1, cells }
     }
 
     /// Puts a step's source into the pressure that the step starts from.
