@@ -53,7 +53,7 @@ impl AllocationScope {
 
 impl Drop for AllocationScope {
     fn drop(&mut self) {
-        // A callback inside of this one may have allocated for it, so the order tells nothing. Freed outside of the
+        // A callback inside of this one may have allocated for it, so the order carries no information. Freed outside of the
         // borrow.
         let own = ALLOCATIONS.try_with(|allocations| {
             allocations.borrow_mut().extract_if(.., |(address, _)| *address == self.0).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Checks of what callers pass in, and writes that stay within what they have room for.
+//! Checks of the callers' arguments, and writes that stay within the callers' buffers.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};

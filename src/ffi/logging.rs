@@ -60,7 +60,7 @@ impl LogSink {
 }
 
 thread_local! {
-    /// Whether this thread is inside the caller's log function: lines logged there are dropped.
+    /// True while this thread is inside the caller's log function: lines logged there are dropped.
     static INSIDE_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -6,7 +6,7 @@
 //! foreign exception. In the cleanup phase, also of a forced unwinding, it sends the thread to the
 //! frame's landing pad, which returns in the function's place and reports what arrived. An exception is
 //! deleted there. An unwinding of `pthread_exit` or `pthread_cancel` stops there: the thread ends by
-//! returning from its first function, once the task is complete. So the worker is asked to end. After an
+//! returning from its first function, once the task is complete. So the worker receives a request to end. After an
 //! exception it ends as well: the exception's runtime may count uncaught exceptions per thread.
 //!
 //! The trampoline also acts on a `pthread_cancel` that is pending when the function returns. It would
@@ -58,7 +58,7 @@ pub(super) unsafe fn call<const WORDS: usize>(
         _ => "pthread_exit or pthread_cancel",
     };
     if state.kind == frame::THROWN {
-        // SAFETY: the exception was caught and is not used any more.
+        // SAFETY: the exception was caught, and nothing uses it after this.
         unsafe { frame::delete(state.exception) };
     }
     crate::sched::leave_thread();

@@ -19,7 +19,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `request` | what a scheduler passes in: shared devices, requests for a slot |
+//! | `request` | a scheduler's arguments: shared devices, requests for a slot |
 //! | `queue` | order of the waiters and the resulting availability: pure functions |
 //! | `linux` | the table, its locks, and the members |
 //! | `unsupported` | other systems: nothing is shared |

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::node::queue::{self, DeviceAvailability, HeldSlot, STALL_LIMIT_NS};
 use crate::node::request::{SharedDevice, SlotRequest, WaitEnd};
 
-/// Nanoseconds without a look at the queue after which a waiting member knows that it was stopped.
+/// Nanoseconds without a read of the queue after which a waiting member counts itself as stopped.
 /// It equals the limit by which others skip a stopped waiter, so a member that was skipped exceeds
 /// it.
 const STOPPED_AFTER: u64 = STALL_LIMIT_NS;
@@ -68,7 +68,7 @@ impl Membership {
     }
 
     /// Sleeps until another member changes the table or ends, the timeout passes, or
-    /// [`Membership::wake`] is called. A waiting member also returns twice a second to look at the
+    /// [`Membership::wake`] is called. A waiting member also returns twice a second to read the
     /// queue. For one thread at a time.
     pub fn wait(&self, timeout: Option<Duration>) -> WaitEnd {
         self.listener.wait(&self.member, timeout)

@@ -2,8 +2,8 @@
 //! closed it for a process that ended; an event ends the sleep on request.
 //!
 //! inotify reports a member's own writes, too. The count of changes in the table tells them from
-//! those of others. The kernel closes a file a moment before it drops the locks, so a member that
-//! is told of a close checks the locks again soon after. A check each second finds what inotify
+//! those of others. The kernel closes a file a moment before it drops the locks, so a member
+//! checks the locks again soon after a close. A check each second finds what inotify
 //! misses; without inotify the table is checked four times a second.
 
 use std::sync::atomic::Ordering;

@@ -33,7 +33,7 @@ pub(super) struct TableState {
     pub stalled: StalledWaiters,
     /// The other members, as of the last lock.
     pub others: Vec<MemberRecord>,
-    /// Time of the last look at the queue.
+    /// Time of the last read of the queue.
     pub last_look: u64,
     /// Time and error of the last attempt to lock the table that timed out.
     lock_failure: Option<(u64, Error)>,

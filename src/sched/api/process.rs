@@ -78,7 +78,7 @@ fn acquire() -> Result<Scheduler> {
     }
     guard.creating += 1;
     drop(guard);
-    // Not under the lock, for it may log. Of two threads that come at once both create one, and one
+    // Not under the lock, for it may log. Two threads that come at once both create one, and one
     // is unused.
     let created = Scheduler::builder().build_runtime();
     let mut guard = state();

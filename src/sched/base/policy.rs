@@ -114,7 +114,7 @@ Policy {
 
     // Estimates.
 
-    /// Classes whose rates are kept. Of more, those are forgotten that have not been used for longest. A class takes
+    /// Classes whose rates are kept. Beyond that, the classes unused for longest are forgotten. A class takes
     /// some 400 bytes, and 100 for each device.
     classes: usize = 4096,
     /// Average tasks that a prior weighs: after two samples, the measured rate counts as much.

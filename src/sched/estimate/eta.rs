@@ -39,7 +39,7 @@ impl EtaInput {
 }
 
 /// Returns the time until all is done if it is spread well: what remains over all rates, and at
-/// least what the longest task needs. `None`: too little is known.
+/// least what the longest task needs. `None`: too few rates are known.
 pub fn eta(input: &EtaInput) -> Option<Duration> {
     let mut seconds = 0.0;
     for DeviceLoad { work, rate } in &input.loads {

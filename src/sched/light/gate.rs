@@ -11,7 +11,7 @@
 //!
 //! **No exclusive task is forgotten.** The runtime publishes that one waits before it reads the
 //! flags; a worker lowers its flag and then reads whether one waits ([`LightGate::leave`]). So
-//! either the planner finds the flag down, or the worker wakes those that ask the planner again.
+//! either the planner finds the flag down, or the worker wakes workers that call the planner again.
 
 use crate::sched::base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sched::base::sync::total_order;

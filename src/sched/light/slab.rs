@@ -58,7 +58,7 @@ impl LightSlab {
         Ok((self.at(position), position))
     }
 
-    /// Frees a position whose task no caller knows any more.
+    /// Frees a position whose task has no known id left.
     pub fn free(&self, position: u32) {
         locked(&self.shards[own_shard()]).push(position);
     }

@@ -21,7 +21,7 @@ pub struct LightTask {
     state: Mutex<LightTaskState>,
 }
 
-/// At most threads that already wait for the task know it.
+/// No caller has a valid id; only threads that already wait for the task use it.
 const UNKNOWN: u64 = 1;
 const ENDED: u64 = 2;
 
@@ -65,7 +65,7 @@ pub struct EndActions {
     pub free: bool,
 }
 
-/// The state that a thread finds that is to wait.
+/// The state of a task when a thread begins to wait for it.
 pub enum WatchStart {
     Ended(Result<WaitResult>),
     /// The thread is counted, and ends its wait with [`LightTask::stop_wait`].
@@ -243,7 +243,7 @@ impl LightTask {
         EndActions { proxy, notify, free }
     }
 
-    /// Copies what the planner knows of the attempts at a promoted task.
+    /// Copies the planner's counts and place of the attempts at a promoted task.
     pub fn set_info(&self, generation: u64, info: &TaskInfo) {
         let Some(mut state) = self.lock(generation) else { return };
         state.attempts = info.attempts;

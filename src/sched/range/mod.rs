@@ -2,10 +2,10 @@
 //! workers.
 //!
 //! **Participants.** A range is a task like any other; the worker that runs it is the *owner*.
-//! While the owner is inside, other workers may participate as *helpers*. A helper comes by a
+//! While the owner is inside, other workers may participate as *helpers*. A helper joins by a
 //! hidden task with the range's masks and memory. While there are elements to steal, one such task
 //! is queued, and the worker that takes it submits the next one. So a worker that becomes free
-//! comes by the ordinary rules of the queue, and a helper task that is lost, late or superfluous
+//! joins by the ordinary rules of the queue, and a helper task that is lost, late or superfluous
 //! does no harm.
 //!
 //! **Division.** `partitioner.rs` hands out the elements. Each participant has a share and takes

@@ -72,7 +72,7 @@ impl Partitioner {
         share
     }
 
-    /// Removes a participant. What is left of its share becomes unassigned.
+    /// Removes a participant. The rest of its share becomes unassigned.
     pub fn leave(&mut self, share: &Arc<Share>) {
         self.shares.retain(|other| !Arc::ptr_eq(other, share));
         let rest = std::mem::take(&mut *share.rest());

@@ -22,7 +22,7 @@ pub type RangeJob = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
 
 pub struct RangeRun {
     runtime: Weak<Runtime>,
-    /// The requirements of owner and helpers; its job is none of theirs.
+    /// The requirements of owner and helpers. Its job is a placeholder that never runs.
     template: Task,
     total: u64,
     done: AtomicU64,

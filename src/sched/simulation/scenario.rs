@@ -33,11 +33,11 @@ pub struct Fault {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FaultKind {
-    /// Attempts that start in the next so many seconds run out of memory.
+    /// Attempts that start within this many seconds run out of memory.
     OutOfMemory { seconds: f64 },
-    /// Attempts that start in the next so many seconds while another runs there can't be launched.
+    /// Attempts that start within this many seconds beside another one can't be launched.
     LaunchResources { seconds: f64 },
-    /// Attempts that start in the next so many seconds compute a wrong result and detect it at their end.
+    /// Attempts that start within this many seconds compute a wrong result and detect it at the end.
     Wrong { seconds: f64 },
     /// The running attempts fail, and so does every later one in the same context.
     Poisoned,

@@ -26,7 +26,7 @@ impl WaitGraph {
     /// Adds a wait of the innermost of `frames` for one of `targets`; each outer frame waits for the next
     /// one. Returns false, and adds nothing, if the wait could never end. `behind` returns the
     /// predecessors of a task that has not begun; `is_range`, whether a task ends only when all threads
-    /// inside it have gone on. Of copies of a task one is enough.
+    /// inside it have gone on. One copy of a task is enough.
     pub fn add_wait(
         &self,
         frames: &[TaskId],
