@@ -33,6 +33,8 @@ use crate::sched::base::task_id::TaskId;
 pub struct Assignment {
     pub id: TaskId,
     pub attempt: u32,
+    /// When it began.
+    pub began: Duration,
     pub job: Arc<dyn Job>,
     pub signal: Arc<Completion>,
     /// Context of the device. A queue that was opened in an older one is useless.
@@ -432,6 +434,6 @@ impl Planner {
             self.note(Level::Info, index, text + &place, effects);
         }
         self.observer.leased(now, index, &self.devices[index]);
-        Some(Assignment { id, attempt, job, signal, context, lease: None })
+        Some(Assignment { id, attempt, began: now, job, signal, context, lease: None })
     }
 }

@@ -43,8 +43,6 @@ pub struct Runtime {
     pub wait_graph: WaitGraph,
     /// Tasks whose outcome is decided and whose end is not published, since their jobs are dropped first.
     pub jobs_dropping: AtomicUsize,
-    /// Threads that wait for the whole scheduler.
-    pub waiting_for_all: AtomicUsize,
     /// Bit i: device i's context is poisoned, and renewed when all attempts have left it.
     pub poisoned: AtomicU64,
     /// Bit i: ranges on device i leave memory to a task that waits for it.
@@ -139,7 +137,6 @@ impl Runtime {
             wait_queues: WaitQueues::default(),
             wait_graph: WaitGraph::default(),
             jobs_dropping: AtomicUsize::new(0),
-            waiting_for_all: AtomicUsize::new(0),
             poisoned: AtomicU64::new(0),
             memory_wanted: AtomicU64::new(0),
             spinning: AtomicUsize::new(0),
