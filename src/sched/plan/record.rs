@@ -222,7 +222,7 @@ pub struct TaskRecord {
     pub(super) refused_bytes: u64,
     pub(super) exclusive: bool,
     /// Error of a copy that failed while another ran.
-    pub(super) copy_failure: Option<Error>,
+    pub(super) copy_failure: Option<Box<Error>>,
     pub(super) since: Duration,
     pub(super) queued: Duration,
     pub(super) ran: Duration,

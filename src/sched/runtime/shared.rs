@@ -233,8 +233,8 @@ impl Runtime {
         // A worker that was called asks for a task, and wakes the next.
         let all_called = (0..self.devices.len())
             .all(|index| guard.worker_called[index] || !guard.planner.has_room(now, index));
-        let runnable = if all_called { Vec::new() } else { guard.planner.runnable_devices(now) };
-        for index in runnable {
+        let runnable = if all_called { DeviceMask::NONE } else { guard.planner.runnable_devices(now) };
+        for index in (0..self.devices.len()).filter(|&index| runnable.contains(index)) {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             if !guard.worker_called[index] {
                 let notes = Mutex::new(Vec::new());
