@@ -1,15 +1,16 @@
 //! The ready queue: tasks that may begin, ordered by rank.
 //!
 //! The queue has a line for each set of devices that a task may ever use. So the search for a
-//! device's next task skips the tasks of other devices, and stops at once when no task could fit.
+//! device's next task skips the tasks of other devices, and stops at once when no task could fit. In
+//! a line, tasks of one priority and work, as those of a class often are, form a queue.
 
-use std::collections::{BTreeMap, btree_map};
-use std::iter::Take;
+use std::collections::{BTreeMap, VecDeque, btree_map, vec_deque};
+use std::iter::{FlatMap, Take};
 
 use super::record::TaskRecord;
 use crate::device::BackendKind;
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::rank::Rank;
+use crate::sched::base::rank::{RankLevel, Rank};
 use crate::sched::base::task_id::TaskId;
 
 #[derive(Default)]
@@ -22,10 +23,57 @@ pub struct ReadyQueue {
 
 #[derive(Default)]
 struct MaskQueue {
-    tasks: BTreeMap<Rank, TaskId>,
+    /// A level that becomes empty is removed, except the last.
+    levels: BTreeMap<RankLevel, LevelQueue>,
+    len: usize,
     /// Counts of tasks by their bytes on the CPU device, and on any other.
     of_host: Sizes,
     of_gpu: Sizes,
+}
+
+/// The tasks of a level by their arrival. `None`: the task has left; the first has not.
+#[derive(Default)]
+struct LevelQueue(VecDeque<(u64, Option<TaskId>)>);
+
+impl LevelQueue {
+    fn position(&self, arrival: u64) -> Result<usize, usize> {
+        match (self.0.front(), self.0.back()) {
+            (Some(&(first, _)), _) if first == arrival => Ok(0),
+            (_, Some(&(last, _))) if last >= arrival => self.0.binary_search_by_key(&arrival, |task| task.0),
+            _ => Err(self.0.len()),
+        }
+    }
+
+    /// Returns false if the task was there.
+    fn insert(&mut self, arrival: u64, id: TaskId) -> bool {
+        match self.position(arrival) {
+            Ok(position) => self.0[position].1.replace(id).is_none(),
+            Err(position) => {
+                self.0.insert(position, (arrival, Some(id)));
+                true
+            }
+        }
+    }
+
+    /// Returns false if the task was not there.
+    fn remove(&mut self, arrival: u64) -> bool {
+        let Ok(position) = self.position(arrival) else { return false };
+        let was_there = self.0[position].1.take().is_some();
+        while let Some((_, None)) = self.0.front() {
+            self.0.pop_front();
+        }
+        was_there
+    }
+}
+
+impl MaskQueue {
+    fn first(&self) -> Option<(Rank, TaskId)> {
+        self.levels.iter().find_map(|level| tasks_of(level).next())
+    }
+
+    fn last(&self) -> Option<(Rank, TaskId)> {
+        self.levels.iter().rev().find_map(|level| tasks_of(level).next_back())
+    }
 }
 
 impl ReadyQueue {
@@ -39,7 +87,8 @@ impl ReadyQueue {
             position
         });
         let line = &mut self.lines[position].1;
-        if line.tasks.insert(record.rank, id).is_none() {
+        if line.levels.entry(record.rank.level).or_default().insert(record.arrival, id) {
+            line.len += 1;
             line.of_host.add(record.bytes.on(BackendKind::Cpu));
             line.of_gpu.add(record.bytes.device);
         }
@@ -48,11 +97,17 @@ impl ReadyQueue {
     pub fn remove(&mut self, record: &TaskRecord) {
         let Ok(position) = self.position(record.large_enough_devices) else { return };
         let line = &mut self.lines[position].1;
-        if line.tasks.remove(&record.rank).is_some() {
-            line.of_host.take(record.bytes.on(BackendKind::Cpu));
-            line.of_gpu.take(record.bytes.device);
+        let Some(level) = line.levels.get_mut(&record.rank.level) else { return };
+        if !level.remove(record.arrival) {
+            return;
         }
-        if line.tasks.is_empty() {
+        if level.0.is_empty() && line.levels.len() > 1 {
+            line.levels.remove(&record.rank.level);
+        }
+        line.len -= 1;
+        line.of_host.take(record.bytes.on(BackendKind::Cpu));
+        line.of_gpu.take(record.bytes.device);
+        if line.len == 0 {
             if self.lines.len() > 1 {
                 self.lines.remove(position);
             }
@@ -65,7 +120,9 @@ impl ReadyQueue {
     /// Returns true if the task is in the queue under its rank.
     pub fn contains(&self, record: &TaskRecord, id: TaskId) -> bool {
         let position = self.position(record.large_enough_devices);
-        position.is_ok_and(|position| self.lines[position].1.tasks.get(&record.rank) == Some(&id))
+        let level = position.ok().and_then(|position| self.lines[position].1.levels.get(&record.rank.level));
+        let found = level.and_then(|level| level.0[level.position(record.arrival).ok()?].1);
+        found == Some(id)
     }
 
     /// Returns the position of the line of a mask, or else where it belongs.
@@ -79,19 +136,19 @@ impl ReadyQueue {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lines.iter().all(|(_, line)| line.tasks.is_empty())
+        self.lines.iter().all(|(_, line)| line.len == 0)
     }
 
     pub fn len(&self) -> usize {
-        self.lines.iter().map(|(_, line)| line.tasks.len()).sum()
+        self.lines.iter().map(|(_, line)| line.len).sum()
     }
 
     pub fn first(&self) -> Option<(Rank, TaskId)> {
-        self.lines.iter().filter_map(|(_, line)| line.tasks.first_key_value()).min().map(own)
+        self.lines.iter().filter_map(|(_, line)| line.first()).min()
     }
 
     pub fn last(&self) -> Option<(Rank, TaskId)> {
-        self.lines.iter().filter_map(|(_, line)| line.tasks.last_key_value()).max().map(own)
+        self.lines.iter().filter_map(|(_, line)| line.last()).max()
     }
 
     /// Returns all tasks in order.
@@ -110,7 +167,10 @@ impl ReadyQueue {
     }
 
     fn some(&self, most: impl Fn(DeviceMask) -> usize) -> InOrder<'_> {
-        let lines = self.lines.iter().map(|(reach, line)| line.tasks.iter().take(most(*reach)));
+        let lines = self.lines.iter().map(|(reach, line)| {
+            let tasks: fn(_) -> _ = tasks_of;
+            line.levels.iter().flat_map(tasks).take(most(*reach))
+        });
         let mut lines = lines.filter_map(|mut line| Some((line.next()?, line)));
         InOrder { current: lines.next(), others: lines.collect() }
     }
@@ -123,8 +183,30 @@ impl ReadyQueue {
     }
 }
 
-fn own((&rank, &id): (&Rank, &TaskId)) -> (Rank, TaskId) {
-    (rank, id)
+fn tasks_of<'a>((&level, queue): (&'a RankLevel, &'a LevelQueue)) -> LevelTasks<'a> {
+    LevelTasks { level, tasks: queue.0.iter() }
+}
+
+/// An iterator over the tasks of a level.
+struct LevelTasks<'a> {
+    level: RankLevel,
+    tasks: vec_deque::Iter<'a, (u64, Option<TaskId>)>,
+}
+
+impl Iterator for LevelTasks<'_> {
+    type Item = (Rank, TaskId);
+
+    fn next(&mut self) -> Option<(Rank, TaskId)> {
+        let level = self.level;
+        self.tasks.find_map(|&(arrival, id)| Some((Rank { level, arrival }, id?)))
+    }
+}
+
+impl DoubleEndedIterator for LevelTasks<'_> {
+    fn next_back(&mut self) -> Option<(Rank, TaskId)> {
+        let level = self.level;
+        self.tasks.by_ref().rev().find_map(|&(arrival, id)| Some((Rank { level, arrival }, id?)))
+    }
 }
 
 /// A multiset of sizes.
@@ -160,7 +242,10 @@ impl Sizes {
 }
 
 /// An iterator over a line: its next task, and the rest.
-type Reading<'a> = ((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>);
+type Reading<'a> = ((Rank, TaskId), Take<LineTasks<'a>>);
+
+type LineTasks<'a> =
+    FlatMap<btree_map::Iter<'a, RankLevel, LevelQueue>, LevelTasks<'a>, fn((&'a RankLevel, &'a LevelQueue)) -> LevelTasks<'a>>;
 
 /// Merges lines, which are few, into one order. With one line, allocates nothing.
 pub struct InOrder<'a> {
@@ -178,7 +263,7 @@ impl Iterator for InOrder<'_> {
         {
             std::mem::swap(current, least);
         }
-        let item = own(current.0);
+        let item = current.0;
         match current.1.next() {
             Some(next) => current.0 = next,
             None => self.current = self.others.pop(),
