@@ -77,9 +77,7 @@ impl Estimator {
         }
         let samples = &mut on_device.samples;
         let mut counted = match expected {
-            Some(expected) if known => {
-                seconds.clamp(expected / policy.surprise, expected * policy.surprise)
-            }
+            Some(expected) if known => seconds.clamp(expected / policy.surprise, expected * policy.surprise),
             _ => seconds,
         };
         if samples.count == 0 {

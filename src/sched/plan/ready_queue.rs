@@ -10,7 +10,7 @@ use std::iter::{FlatMap, Take};
 use super::record::TaskRecord;
 use crate::device::BackendKind;
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::rank::{RankLevel, Rank};
+use crate::sched::base::rank::{Rank, RankLevel};
 use crate::sched::base::task_id::TaskId;
 
 #[derive(Default)]
@@ -244,8 +244,11 @@ impl Sizes {
 /// An iterator over a line: its next task, and the rest.
 type Reading<'a> = ((Rank, TaskId), Take<LineTasks<'a>>);
 
-type LineTasks<'a> =
-    FlatMap<btree_map::Iter<'a, RankLevel, LevelQueue>, LevelTasks<'a>, fn((&'a RankLevel, &'a LevelQueue)) -> LevelTasks<'a>>;
+type LineTasks<'a> = FlatMap<
+    btree_map::Iter<'a, RankLevel, LevelQueue>,
+    LevelTasks<'a>,
+    fn((&'a RankLevel, &'a LevelQueue)) -> LevelTasks<'a>,
+>;
 
 /// Merges lines, which are few, into one order. With one line, allocates nothing.
 pub struct InOrder<'a> {
