@@ -191,7 +191,8 @@ impl Function {
                     FaultKind::DivergentBarrier
                     | FaultKind::Unwritten
                     | FaultKind::Copying
-                    | FaultKind::Race => code::LAUNCH_FAILED,
+                    | FaultKind::Race
+                    | FaultKind::Trapped => code::LAUNCH_FAILED,
                 })
             }
         }

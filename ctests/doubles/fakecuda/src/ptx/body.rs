@@ -272,6 +272,7 @@ impl<'a> Body<'a> {
                 self.emit(Op::Bra, guard, [0; 4], 0);
             }
             ("ret", []) => self.emit(Op::Exit, guard, [0; 4], 0),
+            ("trap", []) => self.emit(Op::Trap, guard, [0; 4], 0),
             ("bar.sync", [Arg::Number("0", false)]) => self.emit(Op::Bar, guard, [0; 4], 0),
             ("atom.global.max.u32", [to, Arg::Address(base, offset), value]) => {
                 let (a, imm) = self.place(base, *offset, guard, Space::Global)?;

@@ -23,6 +23,7 @@ macro_rules! operations {
             Bra,
             Bar,
             Exit,
+            Trap,
         }
 
         /// Returns an opcode's operation and operands, the destination first: `n` 32 bits (or 16), `w` 64, `p` predicates.

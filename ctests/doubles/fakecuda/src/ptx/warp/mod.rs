@@ -57,6 +57,8 @@ pub enum FaultKind {
     Copying,
     /// Two threads touch a word of shared memory without a barrier in between, and not both only read it.
     Race,
+    /// The kernel has executed `trap`.
+    Trapped,
 }
 
 impl std::fmt::Display for Fault {
@@ -469,6 +471,9 @@ impl Warp {
                     }
                     self.switch(true);
                     continue;
+                }
+                Op::Trap => {
+                    return Err(self.fault(shared, FaultKind::Trapped, m, "the kernel stops itself".into()));
                 }
                 Op::Exit => {
                     self.live &= !m;

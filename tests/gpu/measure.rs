@@ -1,0 +1,237 @@
+//! Times that the command's benchmark does not measure: tiles of each kind, CUDA graphs, compilation, first shots, shots
+//! side by side, records on their way to the host.
+//!
+//! | `--measure` | for each grid |
+//! |---|---|
+//! | `compile` | seconds to load each kernel; cold with `CUDA_CACHE_DISABLE=1` |
+//! | `kinds` | cells a second of each kind of tile and each shape |
+//! | `graphs` | microseconds a step, launched one by one and as graphs |
+//! | `shots` | seconds of the first shot and of later ones; with many receivers and with one; several at a time |
+
+use std::time::Instant;
+
+use gpusched::Result;
+use gpusched::backend::Lane;
+use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Ptx, Stream};
+use gpusched::fd::equation::acoustic1::kernel::Tables;
+use gpusched::fd::equation::acoustic1::one_pass::kernel::{
+    Cut, Fields, Grounds, OF_16_BITS, Params, Plan as Arrays, Samples, Shape, Sounding, alone,
+};
+use gpusched::fd::plan::{Moduli, Plan, Storage};
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::sched::Exec;
+use serde_json::{Value, json};
+
+use testmodels::shots::{fire_all, homogeneous, on_device, plain_shot, time_step};
+
+use crate::{grid, layer, scheduler, steps, told};
+
+/// Launches that are timed together, and rounds, of which the fastest counts.
+const LAUNCHES: usize = 16;
+const ROUNDS: usize = 5;
+/// Boxes of one kind in a launch, for each that the GPU runs at a time.
+const WAVES: usize = 4;
+
+pub fn run(gpus: &[String], what: &str, grids: &[&str]) -> Vec<bool> {
+    let mut results = Vec::new();
+    for gpu in gpus {
+        let mut put = |grid: &str, test: &dyn Fn() -> Value| {
+            results.push(told(json!({ "case": what, "device": gpu, "grid": grid }), test));
+        };
+        match what {
+            "compile" => put("", &|| compile(gpu)),
+            "kinds" => grids.iter().for_each(|text| put(text, &|| kinds(gpu, grid(text)))),
+            "graphs" => grids.iter().for_each(|text| put(text, &|| graphs(gpu, grid(text)))),
+            "shots" => grids.iter().for_each(|text| put(text, &|| shots(gpu, grid(text)))),
+            other => panic!("{other} is nothing to measure"),
+        }
+    }
+    results
+}
+
+/// Runs code on a GPU and returns the JSON that it makes.
+fn on_gpu(gpu: &str, code: impl Fn(&Stream) -> Result<Value> + Send + Sync + 'static) -> Value {
+    let run = move |exec: &Exec<'_>| match exec.lane {
+        Lane::Cuda(stream) => code(stream),
+        Lane::Cpu(_) => panic!("a GPU was asked for"),
+    };
+    on_device(&scheduler(gpu, 1).unwrap(), run).unwrap()
+}
+
+fn offered(stream: &Stream) -> &'static [Shape] {
+    Shape::on(stream.device().info().compute_capability)
+}
+
+fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
+    stream.function(Ptx { name: kernel, text: alone(kernel) }, kernel)
+}
+
+fn compile(gpu: &str) -> Value {
+    on_gpu(gpu, |stream| {
+        let mut found = json!({});
+        for shape in offered(stream).iter().chain([&OF_16_BITS]) {
+            let begin = Instant::now();
+            function(stream, shape.kernel)?;
+            found[format!("{}_s", shape.name())] = begin.elapsed().as_secs_f64().into();
+        }
+        Ok(found)
+    })
+}
+
+/// A shape with the arrays of a shot.
+struct Rig<'a> {
+    stream: &'a Stream,
+    grounds: Grounds,
+    function: Kernel,
+    at_once: u32,
+    params: [Params; 2],
+    sounding: Sounding,
+    _arrays: Vec<DeviceBuffer<f32>>,
+}
+
+impl<'a> Rig<'a> {
+    fn new(stream: &'a Stream, n: [usize; 3], shape: Shape) -> Result<Rig<'a>> {
+        let model = homogeneous(n, [10.0; 3], 2000.0, 1500.0);
+        let c = Moduli::new(&model, layer(), Storage::Float32)?.coefficients(time_step(&model));
+        let tables = Tables::new(&c);
+        let function = function(stream, shape.kernel)?;
+        let at_once = function.blocks_at_once(shape.threads() as u32)?;
+        let grounds = Grounds::new(&tables, shape, at_once as usize)?;
+        let zeros = grounds.lens().all().chain([4]).map(|len| stream.zeroed::<f32>(len, "a field"));
+        let mut arrays = zeros.collect::<Result<Vec<_>>>()?;
+        for values in [&tables.b(&c)?, &tables.kappa(&c)?, &tables.profiles] {
+            arrays.push(stream.uploaded(values, "the model")?);
+        }
+        let at: Vec<u64> = arrays.iter().map(DeviceBuffer::address).collect();
+        let fields = Fields {
+            p: [at[0], at[1]],
+            d: at[2],
+            kept: [[at[3], at[4]], [at[5], at[6]], [at[7], at[8]]],
+            part: [at[9], at[10], at[11]],
+            clean: at[12],
+        };
+        let plan = Arrays { b: at[13], kappa: at[14], profiles: at[15], boxes: 0 };
+        let params = grounds.params(&tables, &plan, &fields);
+        let shot = shot(n, 1, Vec::new());
+        Ok(Rig {
+            stream,
+            function,
+            at_once,
+            params,
+            sounding: Sounding::new(&c, &shot, at[12]),
+            grounds,
+            _arrays: arrays,
+        })
+    }
+
+    /// A launch of step number `step` over a table of boxes.
+    fn arguments(&self, step: usize, boxes: &DeviceBuffer<Cut>) -> Arguments {
+        let params = Params { boxes: boxes.address(), ..self.params[step % 2] };
+        let (poles, none) =
+            (self.sounding.poles(step, false, None), Samples { first: 0, at: 0, trace: 0, to: 0 });
+        Arguments::new().with(params).with(poles).with(none)
+    }
+
+    fn block(&self) -> [u32; 3] {
+        [32, self.grounds.shape.warps as u32, 1]
+    }
+
+    /// Seconds of a launch; the fastest of several rounds.
+    fn seconds(&self, mut round: impl FnMut() -> Result<()>) -> Result<f64> {
+        let mut best = f64::INFINITY;
+        for _ in 0..=ROUNDS {
+            let begin = self.stream.stamp()?;
+            round()?;
+            let end = self.stream.stamp()?;
+            end.wait()?;
+            best = end.seconds_since(&begin)?.min(best);
+        }
+        Ok(best / LAUNCHES as f64)
+    }
+}
+
+/// Boxes of one kind only, as many as keep the GPU busy: some more than once, so their memory may be in its cache.
+fn kinds(gpu: &str, n: [usize; 3]) -> Value {
+    on_gpu(gpu, move |stream| {
+        let mut found = json!({});
+        for &shape in offered(stream) {
+            let rig = Rig::new(stream, n, shape)?;
+            for kind in 0..8 {
+                let mut cuts = rig.grounds.boxes.cuts.clone();
+                cuts.retain(|cut| cut.kind == kind);
+                if cuts.is_empty() {
+                    continue;
+                }
+                let least = if steps().is_some() { 1 } else { WAVES * rig.at_once as usize };
+                let cuts: Vec<Cut> = cuts.iter().copied().cycle().take(least.max(cuts.len())).collect();
+                let planes: i64 = cuts.iter().map(|cut| i64::from(cut.end - cut.y)).sum();
+                let boxes = stream.uploaded(&cuts, "boxes of one kind")?;
+                let seconds = rig.seconds(|| {
+                    (0..LAUNCHES).try_for_each(|step| {
+                        let arguments = rig.arguments(step, &boxes);
+                        stream.launch(&rig.function, [cuts.len() as u32, 1, 1], rig.block(), arguments)
+                    })
+                })?;
+                let cells = planes as f64 * (64 * shape.warps * shape.rows) as f64;
+                found[shape.name()][kind.to_string()] = json!(cells / seconds / 1e9);
+            }
+        }
+        Ok(json!({ "gcells_per_s": found }))
+    })
+}
+
+/// Steps of the whole grid, one by one and in graphs of [`LAUNCHES`].
+fn graphs(gpu: &str, n: [usize; 3]) -> Value {
+    on_gpu(gpu, move |stream| {
+        let rig = Rig::new(stream, n, offered(stream)[0])?;
+        let boxes = stream.uploaded(&rig.grounds.boxes.cuts, "boxes")?;
+        let blocks = [rig.grounds.boxes.cuts.len() as u32, 1, 1];
+        let plain = rig.seconds(|| {
+            (0..LAUNCHES).try_for_each(|step| {
+                stream.launch(&rig.function, blocks, rig.block(), rig.arguments(step, &boxes))
+            })
+        })?;
+        let mut graphs = Graphs::default();
+        let as_graphs = rig.seconds(|| {
+            graphs.put(stream, (), |list: &mut Launches| {
+                for step in 0..LAUNCHES {
+                    list.push(&rig.function, blocks, rig.block(), rig.arguments(step, &boxes));
+                }
+            })
+        })?;
+        Ok(json!({ "launched_us": 1e6 * plain, "as_graphs_us": 1e6 * as_graphs }))
+    })
+}
+
+fn shot(n: [usize; 3], nt: usize, receivers: Vec<[usize; 3]>) -> Shot {
+    plain_shot(n.map(|n| n / 2 - 1), vec![1e-3; nt.min(100)], nt, receivers)
+}
+
+/// Whole shots, with a receiver in each cell of the surface.
+fn shots(gpu: &str, n: [usize; 3]) -> Value {
+    let nt = steps().unwrap_or(1000);
+    let model = homogeneous(n, [10.0; 3], 2000.0, 1500.0);
+    let options = gpusched::fd::plan::Options { pml: layer(), ..Default::default() };
+    let plan = std::sync::Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
+    let few = shot(n, nt, vec![[0; 3]]);
+    let many = Shot { receivers: Receivers::Plane { iz: 0, every: [1, 1] }, ..few.clone() };
+    let seconds = |slots: u32, shots: usize, shot: &Shot| {
+        let scheduler = scheduler(gpu, slots).unwrap();
+        let survey = vec![(plan.clone(), shot.clone()); shots];
+        move || {
+            let begin = Instant::now();
+            fire_all(&scheduler, &survey);
+            begin.elapsed().as_secs_f64()
+        }
+    };
+    let one = seconds(1, 1, &many);
+    let first: Vec<f64> = (0..4).map(|_| one()).collect();
+    let next = first[1..].iter().copied().fold(f64::INFINITY, f64::min);
+    let best = |run: &dyn Fn() -> f64| (0..3).map(|_| run()).fold(f64::INFINITY, f64::min);
+    let quiet = best(&seconds(1, 1, &few));
+    let beside: Vec<f64> = [2, 3].map(|count| best(&seconds(count as u32, count, &many))).into();
+    json!({
+        "steps": nt, "first_s": first[0], "second_s": first[1], "next_s": next, "one_receiver_s": quiet,
+        "two_at_once_s": beside[0], "three_at_once_s": beside[1],
+    })
+}

@@ -1,0 +1,139 @@
+//! The kernels of production against the CPU, bit for bit: all block shapes and storages in grids whose tiles are of every
+//! kind. A tile without absorbing layers needs 79 cells along z, more than any recorded case has.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gpusched::fd::equation::acoustic1::kernel::Tables;
+use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS};
+use gpusched::fd::plan::{Moduli, Options, Plan, Shape, Stencil, Storage};
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::sched::{Scheduler, discover};
+use serde_json::{Value, json};
+
+use testkit::Random;
+use testmodels::bits::fused;
+use testmodels::shots::{Shots, World, fire_all, fire_on, fire_with, in_parts, on_device};
+
+use crate::golden::agree;
+use crate::{grid, layer, scheduler, steps, told};
+
+/// Blocks that a GPU is assumed to run at a time, for the count of tiles.
+const AT_ONCE: usize = 396;
+/// Of the largest time step: densities jump from cell to cell.
+const STABLE: f64 = 0.6;
+/// Shots at a time.
+const BESIDE: usize = 3;
+
+pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
+    let mut results = Vec::new();
+    for text in grids {
+        let world = world(grid(text));
+        for (storage, stencil) in [
+            (Storage::Float32, Stencil::Taylor),
+            (Storage::Float32, Stencil::Optimised),
+            (Storage::Bits16, Stencil::Taylor),
+        ] {
+            let options = Options { storage, stencil, ..world.options };
+            let dt = (STABLE * options.dt_max(&world.model)) as f32;
+            let world = World { dt, options, ..world.clone() };
+            let expected = on_cpu(&world);
+            for gpu in gpus {
+                results.extend(on_gpu(gpu, text, &world, &expected));
+            }
+        }
+        results.extend(gpus.iter().map(|gpu| exact_time(gpu, text, &world)));
+    }
+    results
+}
+
+/// A model in which no two cells are alike, a source in the middle, receivers in each cell of a plane; long enough for
+/// the pressure to be other than zero in every cell: it runs ahead of the wave by as many cells as numbers are normal.
+fn world(n: [usize; 3]) -> World {
+    let mut random = Random::new(n.iter().sum::<usize>() as u64);
+    let nt = steps().unwrap_or(n.iter().max().unwrap() / 2 + layer() + 60);
+    let mut world = World::rough(n, nt, Receivers::Plane { iz: n[2] / 2 + 3, every: [1, 1] }, &mut random);
+    world.options.pml = layer();
+    world.dt *= STABLE as f32;
+    world.shot.source = n.map(|n| n / 2);
+    world.shot.source[2] -= 1;
+    world.shot.snapshot_every = Some(nt - 1);
+    world
+}
+
+fn on_cpu(world: &World) -> Shots {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    fire_with(&world.model, world.dt, &world.shot, world.options, threads)
+}
+
+/// The shapes of blocks that compute a world on a GPU. `None`: the only one of 16 bits.
+fn shapes(gpu: &str, storage: Storage) -> Vec<Option<Shape>> {
+    let found = discover(Some(gpu)).expect("the GPU");
+    match storage {
+        Storage::Float32 => Shape::on(found[0].compute_capability).iter().copied().map(Some).collect(),
+        Storage::Bits16 => vec![None],
+    }
+}
+
+/// How many tiles there are of each kind; 0 is a tile without absorbing layers.
+fn kinds(world: &World, shape: Shape) -> BTreeMap<String, usize> {
+    let Options { pml, storage, .. } = world.options;
+    let c = Moduli::new(&world.model, pml, storage).unwrap().coefficients(world.dt);
+    let grounds = Grounds::new(&Tables::new(&c), shape, AT_ONCE).unwrap();
+    let mut kinds = BTreeMap::new();
+    grounds.boxes.cuts.iter().for_each(|cut| *kinds.entry(cut.kind.to_string()).or_default() += 1);
+    kinds
+}
+
+/// Each shape: a whole shot, one in three parts, and three at a time.
+fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> Vec<bool> {
+    let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
+    let Options { storage, stencil, .. } = world.options;
+    let run = |shape: Option<Shape>| {
+        let name = shape.unwrap_or(OF_16_BITS).name();
+        let what = json!({
+            "case": format!("{grid}, {name}, {}, {}", storage.name(), stencil.name()),
+            "device": gpu,
+        });
+        told(what, || {
+            let tiles = kinds(world, shape.unwrap_or(OF_16_BITS));
+            assert!(tiles.contains_key("0"), "no tile without layers: {tiles:?}");
+            let plan = World { options: Options { shape, ..world.options }, ..world.clone() }.plan();
+            let whole = fire_on(&one, plan.clone(), world.shot.clone()).unwrap();
+            agree(&whole, expected, "a whole shot");
+            agree(&paused(&one, plan.clone(), &world.shot), expected, "a shot with two pauses");
+            beside(&several, &plan, world, expected);
+            json!({ "shots": 2 + BESIDE, "bits": fused(), "tiles": tiles })
+        })
+    };
+    shapes(gpu, storage).into_iter().map(run).collect()
+}
+
+fn paused(scheduler: &Scheduler, plan: Arc<Plan>, shot: &Shot) -> Shots {
+    let (shot, pauses) = (shot.clone(), [shot.nt / 3, shot.nt / 2]);
+    let run = move |exec: &gpusched::sched::Exec<'_>| {
+        in_parts(&plan, &shot, &pauses, |_| exec.lane).map(|(shots, _)| shots)
+    };
+    on_device(scheduler, run).unwrap()
+}
+
+fn beside(scheduler: &Scheduler, plan: &Arc<Plan>, world: &World, expected: &Shots) {
+    let shot = Shot { snapshot_every: None, ..world.shot.clone() };
+    let survey = vec![(plan.clone(), shot); BESIDE];
+    let expected =
+        Shots { record: expected.record.clone(), samples: expected.samples, snapshots: Vec::new() };
+    for found in fire_all(scheduler, &survey) {
+        agree(&found, &expected, "a shot beside others");
+    }
+}
+
+/// Records without the error of steps in time.
+fn exact_time(gpu: &str, grid: &str, world: &World) -> bool {
+    let options = Options { exact_time: true, ..world.options };
+    let world = World { options, ..world.clone() };
+    told(json!({ "case": format!("{grid}, exact time"), "device": gpu }), || -> Value {
+        let found = fire_on(&scheduler(gpu, 1).unwrap(), world.plan(), world.shot.clone()).unwrap();
+        agree(&found, &on_cpu(&world), "exact time");
+        json!({ "shots": 1, "bits": fused() })
+    })
+}
