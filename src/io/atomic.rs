@@ -159,7 +159,9 @@ pub(crate) fn folder_of(target: &Path) -> &Path {
 /// Returns the error of a call that creates or renames a file: if something was not found, it was the folder.
 fn failed(action: &'static str, target: &Path, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => Error::io(action, target, "its folder does not exist"),
+        io::ErrorKind::NotFound => {
+            Error::io(action, target, format_args!("{error}: its folder does not exist"))
+        }
         _ => Error::io(action, target, error),
     }
 }
