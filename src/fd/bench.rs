@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::control::{Control, Silent};
-use super::equation::acoustic1::one_pass::TUNING_STEPS;
+use super::equation::acoustic1::cpu::TUNING_STEPS;
 use super::grid::Grid;
 use super::model::Model;
 use super::pause::State;

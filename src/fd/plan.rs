@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::control::Control;
 pub use super::equation::acoustic1::Moduli;
-pub use super::equation::acoustic1::one_pass::kernel::{SHAPES, Shape};
-use super::equation::acoustic1::{self, Coefficients, Layout, Record};
+pub use super::equation::acoustic1::cuda::kernel::{SHAPES, Shape};
+use super::equation::acoustic1::{self, Coefficients};
 use super::exact_time;
 use super::grid::AXES;
+use super::grid::layout::Layout;
 use super::model::{Model, Outline};
+use super::record::Record;
 pub use super::stencil::Stencil;
 pub use super::storage::Storage;
 use super::survey::{Effort, Gather, Receivers, Shot};
@@ -124,7 +126,7 @@ impl Plan {
         };
         let record = Record::gather_bytes(self.layout(), shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
-        let own = acoustic1::one_pass::threads_bytes(&self.coefficients, threads as usize);
+        let own = acoustic1::cpu::threads_bytes(&self.coefficients, threads as usize);
         let parts = [self.field_bytes(), own, Record::bytes(self.layout(), shot) - record, picture];
         let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
         Bytes {
@@ -168,7 +170,7 @@ impl Plan {
 
     /// Bytes of what a shot holds beside its record and snapshot.
     pub fn field_bytes(&self) -> u64 {
-        acoustic1::one_pass::Fields::bytes(self.layout())
+        acoustic1::cpu::Fields::bytes(self.layout())
     }
 
     /// Bytes on the device of coefficients and fields while a shot without snapshots runs there.

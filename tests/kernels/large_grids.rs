@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use fakecuda::ptx::{Memory, Region};
-use gpusched::fd::equation::acoustic1::Layout;
-use gpusched::fd::equation::acoustic1::field_kernels::{Field, PTX};
-use gpusched::fd::equation::acoustic1::kernel::Launch;
 use gpusched::fd::grid::Grid;
+use gpusched::fd::grid::layout::Layout;
+use gpusched::fd::time_loop::field_kernels::{Field, PTX};
+use gpusched::fd::time_loop::launch::Launch;
 use testmodels::kernels::{Interpreted, bytes};
 
 const PAGE: u64 = 4096;

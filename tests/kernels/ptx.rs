@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use gpusched::fd::equation::acoustic1::field_kernels::PTX;
-use gpusched::fd::equation::acoustic1::one_pass::kernel::{OF_16_BITS, SHAPES, alone, texts};
+use gpusched::fd::equation::acoustic1::cuda::kernel::{OF_16_BITS, SHAPES, alone, texts};
+use gpusched::fd::time_loop::field_kernels::PTX;
 use testkit::c;
 
 /// Float operations that are rounded once, as IEEE says, and flush denormal numbers: `add.f32` without `.rn` might be

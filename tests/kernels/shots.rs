@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::field_kernels::PTX;
-use gpusched::fd::equation::acoustic1::kernel::{Launch, Tables};
-use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, texts};
+use gpusched::fd::equation::acoustic1::cuda::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, texts};
+use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
 use gpusched::fd::plan::Options;
+use gpusched::fd::time_loop::field_kernels::PTX;
+use gpusched::fd::time_loop::launch::Launch;
 use gpusched::fd::{equation::acoustic1::Coefficients, model::Model, survey::Receivers};
 
 use testkit::{Random, c};

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::layout::Layout;
-use super::record::host_zeros;
-use crate::backend::cpu::Buffer;
 use crate::error::Result;
+use crate::fd::edge_field::Columns;
+use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
 use crate::fd::stencil::{REACH, Stencil};
-use crate::fd::storage::{Scale, Storage, check};
+use crate::fd::storage::Storage;
 
 /// What of a model a step multiplies with, whatever the time step.
 #[derive(Clone)]
@@ -54,24 +53,6 @@ pub struct Axis {
     pub pressure_rate: Vec<f32>,
 }
 
-/// A field that continues beyond the user's grid as it is at its edge: one row for each of the
-/// user's columns, or for all of them, padded along z only. Cells that are never updated have 0.
-pub struct Columns {
-    values: Buffer,
-    /// What the values stand for, if they are numbers of 16 bits, two in the place of one. Beyond the updated cells they may stand
-    /// for anything.
-    scale: Option<Scale>,
-    /// Rows from column to column along x and y; 0 where all are the same.
-    step: [usize; 2],
-}
-
-/// Some values of a row, as they are kept.
-#[derive(Clone, Copy)]
-pub enum Row<'a> {
-    Values(&'a [f32]),
-    Numbers(&'a [u16], Scale),
-}
-
 impl Moduli {
     /// With layers of `pml` cells. Refused: values that 16 bits are not enough for.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
@@ -96,7 +77,7 @@ impl Moduli {
     /// Bytes of the fields that [`Moduli::new`] makes, with density or without.
     #[cfg(test)]
     pub fn bytes(layout: &Layout, density: bool, storage: Storage) -> u64 {
-        let field = |rows| Buffer::bytes_of(floats(layout.rows(rows), storage));
+        let field = |rows| Columns::bytes_of(layout, storage, rows);
         let whole = field(layout.inner[0] * layout.inner[1]);
         whole + if density { whole } else { field(1) }
     }
@@ -140,157 +121,18 @@ impl Coefficients {
         Coefficients { stencil: stencil.coefficients(), ..self }
     }
 
-    /// With float32 values in the place of the numbers that stand for them.
+    /// Returns the same with float32 values in the place of the numbers that stand for them.
     #[cfg(test)]
     pub fn expanded(&self) -> Coefficients {
         let Coefficients { layout, stencil, spacing, .. } = *self;
-        let [b, kappa] = [&self.b, &self.kappa].map(|columns| {
-            let mut values = Buffer::zeroed(columns.len_in(&layout), "a test").unwrap();
-            values.copy_from_slice(&columns.copied(&layout, &layout).unwrap());
-            Arc::new(Columns { values, scale: None, step: columns.step })
-        });
+        let [b, kappa] = [&self.b, &self.kappa].map(|columns| Arc::new(columns.expanded(&layout)));
         let axes = self.axes.clone();
         Coefficients { layout, b, kappa, stencil, axes, spacing, storage: Storage::Float32 }
     }
 
     /// Bytes allocated for them.
     pub fn bytes(&self) -> u64 {
-        self.b.values.bytes() + self.kappa.values.bytes()
-    }
-}
-
-/// Float32 values in whose place so many values are kept.
-fn floats(values: usize, storage: Storage) -> usize {
-    (values * storage.bytes()).div_ceil(size_of::<f32>())
-}
-
-impl Columns {
-    /// `value` is asked for each of the user's cells by its position in the model.
-    fn new(layout: &Layout, storage: Storage, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
-        let [nx, ny, nz] = layout.inner;
-        let mut values = Buffer::zeroed(floats(layout.rows(nx * ny), storage), what)?;
-        let step = [1, nx];
-        let cells = (0..nx * ny).flat_map(|column| {
-            let first = layout.row(column);
-            layout.active(2).map(move |z| (first + z, column * nz + layout.nearest(2, z)))
-        });
-        if storage == Storage::Float32 {
-            let to = &mut values[..];
-            cells.for_each(|(at, cell)| to[at] = value(cell));
-            return Ok(Columns { values, scale: None, step });
-        }
-        let all = (0..nx * ny * nz).map(&value);
-        let [low, high] = all.fold([f32::INFINITY, 0.0], |[low, high], v| [v.min(low), v.max(high)]);
-        let scale = Scale::new(low, high);
-        let numbers = values.halves_mut();
-        let mut off = 0.0f64;
-        for (at, cell) in cells {
-            let value = value(cell);
-            numbers[at] = scale.number(value);
-            off = off.max((f64::from(scale.value(numbers[at])) / f64::from(value) - 1.0).abs());
-        }
-        check(what, off)?;
-        Ok(Columns { values, scale: Some(scale), step })
-    }
-
-    fn uniform(layout: &Layout, storage: Storage, value: f32) -> Result<Self> {
-        let mut values = Buffer::zeroed(floats(layout.rows(1), storage), "a row of coefficients")?;
-        let scale = match storage {
-            Storage::Float32 => {
-                values[layout.row(0)..][layout.active(2)].fill(value);
-                None
-            }
-            // The number of the smallest value is 0.
-            Storage::Bits16 => Some(Scale::new(value, value)),
-        };
-        Ok(Columns { values, scale, step: [0, 0] })
-    }
-
-    /// How many rows there are.
-    fn rows(&self, layout: &Layout) -> usize {
-        if self.step == [0, 0] { 1 } else { layout.inner[0] * layout.inner[1] }
-    }
-
-    /// Values from column to column along x and y, where rows are `pitch` values apart.
-    pub fn steps(&self, pitch: usize) -> [usize; 2] {
-        self.step.map(|step| step * pitch)
-    }
-
-    /// How many values they are in another layout of the same grid.
-    pub fn len_in(&self, to: &Layout) -> usize {
-        to.rows(self.rows(to))
-    }
-
-    /// Their rows as they lie in another layout of the same grid.
-    pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
-        let mut values = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
-        let mut room = Vec::new();
-        for row in 0..self.rows(from) {
-            let len = from.padded[2];
-            let row_values = self.at(from.row(row), len).values(&mut room);
-            values[to.row(row)..][..len].copy_from_slice(row_values);
-        }
-        Ok(values)
-    }
-
-    /// The same as numbers of 16 bits, if they are kept as such.
-    pub fn numbers(&self, from: &Layout, to: &Layout) -> Result<Vec<u16>> {
-        let mut all = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
-        for row in 0..self.rows(from) {
-            let len = from.padded[2];
-            if let Row::Numbers(numbers, _) = self.at(from.row(row), len) {
-                all[to.row(row)..][..len].copy_from_slice(numbers);
-            }
-        }
-        Ok(all)
-    }
-
-    /// What these stand for.
-    pub fn scale(&self) -> Option<Scale> {
-        self.scale
-    }
-
-    /// The values at the padded indices (x, y) from index `z` on, `len` of them.
-    #[inline(always)]
-    pub fn row(&self, layout: &Layout, cell: [usize; 3], len: usize) -> Row<'_> {
-        self.at(self.place(layout, cell), len)
-    }
-
-    /// The same, and all that lie after them in memory: other rows too.
-    #[inline(always)]
-    pub fn onward(&self, layout: &Layout, cell: [usize; 3]) -> Row<'_> {
-        let at = self.place(layout, cell);
-        let all = if self.scale.is_some() { self.values.halves().len() } else { self.values.len() };
-        self.at(at, all - at)
-    }
-
-    #[inline(always)]
-    fn place(&self, layout: &Layout, [x, y, z]: [usize; 3]) -> usize {
-        let column = |axis: usize, index: usize| layout.nearest(axis, index) * self.step[axis];
-        layout.row(column(0, x) + column(1, y)) + z
-    }
-
-    #[inline(always)]
-    fn at(&self, at: usize, len: usize) -> Row<'_> {
-        match self.scale {
-            None => Row::Values(&self.values[at..][..len]),
-            Some(scale) => Row::Numbers(&self.values.halves()[at..][..len], scale),
-        }
-    }
-}
-
-impl<'a> Row<'a> {
-    /// What they stand for, in `room` if that has to be computed.
-    #[inline(always)]
-    pub fn values(self, room: &'a mut Vec<f32>) -> &'a [f32] {
-        match self {
-            Row::Values(values) => values,
-            Row::Numbers(numbers, scale) => {
-                room.clear();
-                room.extend(numbers.iter().map(|q| scale.value(*q)));
-                room
-            }
-        }
+        self.b.bytes() + self.kappa.bytes()
     }
 }
 

@@ -6,23 +6,34 @@
 //! ```
 //!
 //! `p[i]` is at cell `i`, `u[i]` half a cell after it in x, `v[i]` in y, `w[i]` in z. A step is one pass over the grid,
-//! which eliminates the velocities outside the absorbing layers: `one_pass` has the order of operations. The pressure is
+//! which eliminates the velocities outside the absorbing layers: `cpu/pass.rs` has the order of operations. The pressure is
 //! whole everywhere; a layer also stores the split pressure that it damps along its axis.
 
-mod autotuner;
-mod blown;
 mod coefficients;
+pub mod cpu;
 pub mod cuda;
-pub mod field_kernels;
-mod isa;
-pub mod kernel;
-mod layout;
-pub mod one_pass;
-mod record;
-mod run;
-mod steps;
+mod describe;
+#[cfg(test)]
+mod tests;
 
 pub use coefficients::{Coefficients, Moduli};
-pub use layout::Layout;
-pub use record::Record;
-pub use run::run;
+
+use crate::backend::cpu::Team;
+use crate::error::Result;
+use crate::fd::control::Control;
+use crate::fd::survey::{Effort, Gather, Shot};
+use crate::fd::time_loop;
+
+/// Runs a shot that fits the coefficients' grid on the CPU.
+pub fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
+    let layout = &c.layout;
+    let own = cpu::Fields::bytes(layout).saturating_add(cpu::threads_bytes(c, team.threads()));
+    time_loop::cpu::check_memory(layout, shot, own)?;
+    let geometry = cpu::Geometry::new(c, team.threads());
+    let mut fields = cpu::Fields::new(layout, &geometry)?;
+    let tuner = cpu::TileTuner::new(c, &geometry, team.threads(), control);
+    let steps = cpu::OnePass::new(c, &geometry, shot, &mut fields).tuned(&tuner);
+    let done = time_loop::cpu::run(layout, shot, &steps, team, control);
+    tuner.report(control);
+    done
+}

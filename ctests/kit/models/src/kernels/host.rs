@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use gpusched::fd::equation::acoustic1::kernel::Launch;
+use gpusched::fd::time_loop::launch::Launch;
 use testkit::c;
 
 use super::{Engine, Memory};

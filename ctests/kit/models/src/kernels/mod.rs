@@ -7,8 +7,9 @@ mod peak;
 use std::alloc::{Layout, alloc, dealloc};
 
 use fakecuda::ptx::{self, Fault, Module, Region};
-use gpusched::fd::equation::acoustic1::kernel::{Launch, Tables};
+use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
 use gpusched::fd::survey::Shot;
+use gpusched::fd::time_loop::launch::Launch;
 
 pub use host::{Host, Order, Ordered};
 pub use one_pass::{fire, storage};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::field_kernels::Field;
-use gpusched::fd::equation::acoustic1::{Coefficients, kernel::Tables};
+use gpusched::fd::equation::acoustic1::Coefficients;
+use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
 use gpusched::fd::model::Model;
+use gpusched::fd::time_loop::field_kernels::Field;
 
 use super::{Engine, Memory, bytes};
 

@@ -1,0 +1,183 @@
+//! A property of the medium over the user's grid, continued beyond its edges.
+
+use super::grid::layout::Layout;
+use super::host_memory::host_zeros;
+use super::storage::{Scale, Storage, check};
+use crate::backend::cpu::Buffer;
+use crate::error::Result;
+
+/// A field that continues beyond the user's grid as it is at its edge: one row for each of the
+/// user's columns, or for all of them, padded along z only. Cells that are never updated have 0.
+pub struct Columns {
+    values: Buffer,
+    /// What the values stand for, if they are numbers of 16 bits, two in the place of one. Beyond the updated cells they may stand
+    /// for anything.
+    scale: Option<Scale>,
+    /// Rows from column to column along x and y; 0 where all are the same.
+    step: [usize; 2],
+}
+
+/// Some values of a row, as they are kept.
+#[derive(Clone, Copy)]
+pub enum Row<'a> {
+    Values(&'a [f32]),
+    Numbers(&'a [u16], Scale),
+}
+
+/// Returns the number of float32 values in whose place so many values are stored.
+fn floats(values: usize, storage: Storage) -> usize {
+    (values * storage.bytes()).div_ceil(size_of::<f32>())
+}
+
+impl Columns {
+    /// Makes a field. `value` returns that of a user's cell by its position in the model.
+    ///
+    /// # Errors
+    /// Values that 16 bits are not enough for; no memory.
+    pub fn new(layout: &Layout, storage: Storage, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
+        let [nx, ny, nz] = layout.inner;
+        let mut values = Buffer::zeroed(floats(layout.rows(nx * ny), storage), what)?;
+        let step = [1, nx];
+        let cells = (0..nx * ny).flat_map(|column| {
+            let first = layout.row(column);
+            layout.active(2).map(move |z| (first + z, column * nz + layout.nearest(2, z)))
+        });
+        if storage == Storage::Float32 {
+            let to = &mut values[..];
+            cells.for_each(|(at, cell)| to[at] = value(cell));
+            return Ok(Columns { values, scale: None, step });
+        }
+        let all = (0..nx * ny * nz).map(&value);
+        let [low, high] = all.fold([f32::INFINITY, 0.0], |[low, high], v| [v.min(low), v.max(high)]);
+        let scale = Scale::new(low, high);
+        let numbers = values.halves_mut();
+        let mut off = 0.0f64;
+        for (at, cell) in cells {
+            let value = value(cell);
+            numbers[at] = scale.number(value);
+            off = off.max((f64::from(scale.value(numbers[at])) / f64::from(value) - 1.0).abs());
+        }
+        check(what, off)?;
+        Ok(Columns { values, scale: Some(scale), step })
+    }
+
+    /// Makes a field of one value.
+    pub fn uniform(layout: &Layout, storage: Storage, value: f32) -> Result<Self> {
+        let mut values = Buffer::zeroed(floats(layout.rows(1), storage), "a row of coefficients")?;
+        let scale = match storage {
+            Storage::Float32 => {
+                values[layout.row(0)..][layout.active(2)].fill(value);
+                None
+            }
+            // The number of the smallest value is 0.
+            Storage::Bits16 => Some(Scale::new(value, value)),
+        };
+        Ok(Columns { values, scale, step: [0, 0] })
+    }
+
+    /// Returns the number of rows.
+    fn rows(&self, layout: &Layout) -> usize {
+        if self.step == [0, 0] { 1 } else { layout.inner[0] * layout.inner[1] }
+    }
+
+    /// Values from column to column along x and y, where rows are `pitch` values apart.
+    pub fn steps(&self, pitch: usize) -> [usize; 2] {
+        self.step.map(|step| step * pitch)
+    }
+
+    /// Returns the bytes allocated for it.
+    pub fn bytes(&self) -> u64 {
+        self.values.bytes()
+    }
+
+    /// Returns the bytes of a field of so many rows.
+    #[cfg(test)]
+    pub fn bytes_of(layout: &Layout, storage: Storage, rows: usize) -> u64 {
+        Buffer::bytes_of(floats(layout.rows(rows), storage))
+    }
+
+    /// Returns the same with float32 values in the place of the numbers that stand for them.
+    #[cfg(test)]
+    pub fn expanded(&self, layout: &Layout) -> Columns {
+        let mut values = Buffer::zeroed(self.len_in(layout), "a test").unwrap();
+        values.copy_from_slice(&self.copied(layout, layout).unwrap());
+        Columns { values, scale: None, step: self.step }
+    }
+
+    /// How many values they are in another layout of the same grid.
+    pub fn len_in(&self, to: &Layout) -> usize {
+        to.rows(self.rows(to))
+    }
+
+    /// Their rows as they lie in another layout of the same grid.
+    pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
+        let mut values = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
+        let mut room = Vec::new();
+        for row in 0..self.rows(from) {
+            let len = from.padded[2];
+            let row_values = self.at(from.row(row), len).values(&mut room);
+            values[to.row(row)..][..len].copy_from_slice(row_values);
+        }
+        Ok(values)
+    }
+
+    /// The same as numbers of 16 bits, if they are kept as such.
+    pub fn numbers(&self, from: &Layout, to: &Layout) -> Result<Vec<u16>> {
+        let mut all = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
+        for row in 0..self.rows(from) {
+            let len = from.padded[2];
+            if let Row::Numbers(numbers, _) = self.at(from.row(row), len) {
+                all[to.row(row)..][..len].copy_from_slice(numbers);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What these stand for.
+    pub fn scale(&self) -> Option<Scale> {
+        self.scale
+    }
+
+    /// The values at the padded indices (x, y) from index `z` on, `len` of them.
+    #[inline(always)]
+    pub fn row(&self, layout: &Layout, cell: [usize; 3], len: usize) -> Row<'_> {
+        self.at(self.place(layout, cell), len)
+    }
+
+    /// The same, and all that lie after them in memory: other rows too.
+    #[inline(always)]
+    pub fn onward(&self, layout: &Layout, cell: [usize; 3]) -> Row<'_> {
+        let at = self.place(layout, cell);
+        let all = if self.scale.is_some() { self.values.halves().len() } else { self.values.len() };
+        self.at(at, all - at)
+    }
+
+    #[inline(always)]
+    fn place(&self, layout: &Layout, [x, y, z]: [usize; 3]) -> usize {
+        let column = |axis: usize, index: usize| layout.nearest(axis, index) * self.step[axis];
+        layout.row(column(0, x) + column(1, y)) + z
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize, len: usize) -> Row<'_> {
+        match self.scale {
+            None => Row::Values(&self.values[at..][..len]),
+            Some(scale) => Row::Numbers(&self.values.halves()[at..][..len], scale),
+        }
+    }
+}
+
+impl<'a> Row<'a> {
+    /// What they stand for, in `room` if that has to be computed.
+    #[inline(always)]
+    pub fn values(self, room: &'a mut Vec<f32>) -> &'a [f32] {
+        match self {
+            Row::Values(values) => values,
+            Row::Numbers(numbers, scale) => {
+                room.clear();
+                room.extend(numbers.iter().map(|q| scale.value(*q)));
+                room
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A row along z: its taps are neighbours in the same vectors, so they are shifted out of registers.
+
+use super::rows::{slope, splats, write};
+use crate::fd::stencil::REACH;
+use crate::fd::vector::lanes::Lanes;
+
+/// A row. Pointers are to its first updated value.
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub len: usize,
+    pub p: *const f32,
+    pub b: *const f32,
+    /// Room for its slopes of the pressure times b, between vectors of zeros.
+    pub q: *mut f32,
+    /// Rows to ask for meanwhile.
+    pub coming: [*const f32; 2],
+}
+
+/// The derivative between a value and the one after it.
+#[inline(always)]
+unsafe fn slope_after<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        slope::<L>(
+            c,
+            &[
+                L::earlier::<3>(before, at),
+                L::earlier::<2>(before, at),
+                L::earlier::<1>(before, at),
+                at,
+                L::later::<1>(at, after),
+                L::later::<2>(at, after),
+                L::later::<3>(at, after),
+                L::later::<4>(at, after),
+            ],
+        )
+    }
+}
+
+/// And between the one before it and the value.
+#[inline(always)]
+pub unsafe fn slope_before<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        slope::<L>(
+            c,
+            &[
+                L::earlier::<4>(before, at),
+                L::earlier::<3>(before, at),
+                L::earlier::<2>(before, at),
+                L::earlier::<1>(before, at),
+                at,
+                L::later::<1>(at, after),
+                L::later::<2>(at, after),
+                L::later::<3>(at, after),
+            ],
+        )
+    }
+}
+
+/// Slopes of the pressure times b.
+///
+/// # Safety
+/// The row has a vector of pressures before and after it that may be read; the processor has the instructions; so for
+/// all below.
+#[inline(always)]
+pub unsafe fn slopes<L: Lanes>(c: [f32; REACH], row: &Row) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let c = splats::<L>(c);
+        let (mut before, mut at) = (L::load(row.p.wrapping_sub(L::N)), L::load(row.p));
+        for i in (0..row.len).step_by(L::N) {
+            let after = L::load(row.p.add(i + L::N));
+            L::prefetch_far(row.coming[0].wrapping_add(i));
+            L::prefetch_far(row.coming[1].wrapping_add(i));
+            let s = slope_after::<L>(c, before, at, after);
+            L::store(row.q.add(i), L::mul(L::load(row.b.add(i)), s));
+            (before, at) = (at, after);
+        }
+        // A longer row may have been there before.
+        L::store(row.q.add(row.len), L::splat(0.0));
+    }
+}
+
+/// An end of a row, whose velocities are kept: tables and pointers are to its first value.
+pub struct End<'a> {
+    pub keep: &'a [f32],
+    pub velocity_rate: &'a [f32],
+    pub loss: &'a [f32],
+    pub pressure_rate: &'a [f32],
+    pub q: *const f32,
+    pub kappa: *const f32,
+    pub old: *const f32,
+    pub new: *mut f32,
+    /// Whether that is written past the caches.
+    pub stream: bool,
+    /// The damped part of the pressure, and which of the values have one.
+    pub part: *mut f32,
+    pub damped: std::ops::Range<usize>,
+    /// How many values on to ask for old velocities and parts.
+    pub ahead: [usize; 2],
+    /// Where the changes go.
+    pub to: *mut f32,
+}
+
+/// Velocities, and what they change.
+#[inline(always)]
+pub unsafe fn end<L: Lanes>(c: [f32; REACH], end: &End<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let c = splats::<L>(c);
+        let table = |values: &[f32], i: usize| values.as_ptr().wrapping_add(i);
+        let (mut u2, mut u1) = (L::splat(0.0), L::splat(0.0));
+        for i in (0..=end.keep.len()).step_by(L::N) {
+            let mut u = L::splat(0.0);
+            if i < end.keep.len() {
+                let old = L::mul(L::load(table(end.keep, i)), L::load(end.old.add(i)));
+                L::prefetch(end.old.wrapping_add(i + end.ahead[0]));
+                u = L::fnma(L::load(table(end.velocity_rate, i)), L::load(end.q.add(i)), old);
+                write::<L>(end.new.add(i), u, end.stream);
+            }
+            if i > 0 {
+                let i = i - L::N;
+                let rate = L::mul(L::load(end.kappa.add(i)), L::load(table(end.pressure_rate, i)));
+                let mut change = L::sub(L::splat(0.0), L::mul(rate, slope_before::<L>(c, u2, u1, u)));
+                if end.damped.contains(&i) {
+                    let part = end.part.wrapping_add(i).wrapping_sub(end.damped.start);
+                    let old = L::load(part);
+                    L::prefetch(part.wrapping_add(end.ahead[1]));
+                    change = L::fma(L::load(table(end.loss, i)), old, change);
+                    L::store(part, L::add(old, change));
+                }
+                L::store(end.to.add(i), change);
+            }
+            (u2, u1) = (u1, u);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a sweep asks for before it is needed: rows of a tile lie in too many places for processors to see by themselves what comes next.
+//! A request is a line of a cache, of which a processor has some tens under way and drops more; so each row that is worked on asks for
+//! the same few rows of what comes.
+
+use super::rows::{HELD, TOGETHER};
+use super::sweep::Sweep;
+use crate::fd::edge_field::{Columns, Row};
+use crate::fd::stencil::REACH;
+
+/// Rows on that are asked for, of what is read row after row.
+pub const AHEAD: usize = 2;
+/// Planes from the one that is worked on to that whose slopes along y come next.
+const NEXT: usize = REACH - 1 + TOGETHER;
+/// Rows beside a tile whose pressures its slopes along x take, on each side; and whose `b`, before it and after it.
+const BESIDE: usize = HELD;
+const BEFORE: usize = REACH;
+const AFTER: usize = REACH - 1;
+
+/// Rows that are asked for while another is worked on.
+#[derive(Clone, Copy)]
+pub struct Coming {
+    pub p: *const f32,
+    pub b: *const f32,
+    /// Of the next plane, beside the tile.
+    pub beside: *const f32,
+}
+
+impl Sweep<'_> {
+    /// Coefficients of a row, not to be read.
+    #[inline(always)]
+    pub fn asked(&self, columns: &Columns, [x, y]: [usize; 2]) -> *const f32 {
+        match columns.onward(&self.c.layout, [x, y, self.first]) {
+            Row::Values(values) => values.as_ptr(),
+            Row::Numbers(numbers, _) => numbers.as_ptr().cast(),
+        }
+    }
+
+    /// What a row asks for. Beyond what the tile needs it is the row itself.
+    #[inline(always)]
+    pub fn coming(&self, [x, y]: [usize; 2]) -> Coming {
+        let [columns, planes] = &self.tile.sides;
+        let end = planes.slopes().end;
+        let p = |x: usize, y: usize| self.old.wrapping_add(self.at(x, y));
+        let there = |ahead: usize, end: usize| if y + ahead < end { y + ahead } else { y };
+        let next = there(1, planes.cells.end);
+        // All of them, spread over the tile's rows.
+        let (cells, many) = (&columns.cells, 2 * BESIDE + BEFORE + AFTER);
+        let nth = (x - cells.start) * many / cells.len();
+        let beside = |nth: usize, before: usize| {
+            let row = if nth < before {
+                (cells.start + nth).saturating_sub(before)
+            } else {
+                cells.end + nth - before
+            };
+            row.min(self.c.layout.padded[0] - 1)
+        };
+        Coming {
+            p: p(x, there(NEXT + REACH, end + REACH)),
+            b: self.asked(&self.c.b, [x, there(NEXT, end)]),
+            beside: match nth.checked_sub(2 * BESIDE) {
+                None => p(beside(nth, BESIDE), next),
+                Some(nth) => self.asked(&self.c.b, [beside(nth, BEFORE), next]),
+            },
+        }
+    }
+}

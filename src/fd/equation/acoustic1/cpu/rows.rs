@@ -1,0 +1,244 @@
+//! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
+//! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
+
+use crate::fd::stencil::REACH;
+use crate::fd::storage::Scale;
+use crate::fd::vector::lanes::Lanes;
+
+/// Taps of a derivative.
+pub const TAPS: usize = 2 * REACH;
+/// Rows that are done together, at most.
+pub const TOGETHER: usize = 4;
+/// Slopes that a term needs before its last.
+pub const HELD: usize = TAPS - 1;
+/// Taps of so many.
+pub const ALL: usize = HELD + TOGETHER;
+
+/// The coefficients of the derivative, as vectors.
+///
+/// # Safety
+/// The processor has the instructions.
+#[inline(always)]
+pub unsafe fn splats<L: Lanes>(c: [f32; REACH]) -> [L::V; REACH] {
+    // SAFETY: by the caller's promise.
+    unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
+}
+
+/// The derivatives of `U` neighbours, the first of them between taps 3 and 4.
+///
+/// # Safety
+/// The taps may be read; the processor has the instructions; so for all below.
+#[inline(always)]
+unsafe fn slopes<L: Lanes, const U: usize>(c: [L::V; REACH], tap: impl Fn(usize) -> *const f32) -> [L::V; U] {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut f = [L::splat(0.0); ALL];
+        for (k, f) in f.iter_mut().enumerate().take(TAPS + U - 1) {
+            *f = L::load(tap(k));
+        }
+        let mut slopes = [L::splat(0.0); U];
+        for (u, s) in slopes.iter_mut().enumerate() {
+            *s = slope::<L>(c, &f[u..]);
+        }
+        slopes
+    }
+}
+
+/// The derivative between taps 3 and 4.
+///
+/// # Safety
+/// The processor has the instructions.
+#[inline(always)]
+pub unsafe fn slope<L: Lanes>(c: [L::V; REACH], f: &[L::V]) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut s = L::mul(c[0], L::sub(f[4], f[3]));
+        s = L::fma(c[1], L::sub(f[5], f[2]), s);
+        s = L::fma(c[2], L::sub(f[6], f[1]), s);
+        L::fma(c[3], L::sub(f[7], f[0]), s)
+    }
+}
+
+/// What the numbers of a row stand for.
+#[inline(always)]
+pub unsafe fn expanded<L: Lanes>(numbers: *const u16, scale: Scale, len: usize, to: *mut f32) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (low, step) = (L::splat(scale.low), L::splat(scale.step));
+        for i in (0..len).step_by(L::N) {
+            L::store(to.add(i), L::fma(L::widened(numbers.wrapping_add(i)), step, low));
+        }
+    }
+}
+
+/// How velocities of `U` rows move: `keep` and dt/h.
+#[derive(Clone, Copy)]
+pub struct Kept<const U: usize> {
+    pub keep: [f32; U],
+    pub rate: [f32; U],
+    /// Of the first row; the others follow in `apart` values.
+    pub old: *const f32,
+    pub new: *mut f32,
+    pub apart: usize,
+    /// Which of the rows are written for the next step; other tiles write the others.
+    pub own: [usize; 2],
+    /// Past the caches.
+    pub stream: bool,
+    /// How many values on to ask for `old`.
+    pub ahead: usize,
+}
+
+impl<const U: usize> Kept<U> {
+    pub const NONE: Self = Kept {
+        keep: [0.0; U],
+        rate: [0.0; U],
+        old: std::ptr::null(),
+        new: std::ptr::null_mut(),
+        apart: 0,
+        own: [0; 2],
+        stream: false,
+        ahead: 0,
+    };
+
+    /// A velocity, from b times the slope of the pressure.
+    #[inline(always)]
+    unsafe fn moved<L: Lanes>(&self, u: usize, i: usize, q: L::V) -> L::V {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let at = u * self.apart + i;
+            let old = L::mul(L::splat(self.keep[u]), L::load(self.old.wrapping_add(at)));
+            L::prefetch(self.old.wrapping_add(at + self.ahead));
+            let v = L::fnma(L::splat(self.rate[u]), q, old);
+            if self.own[0] <= u && u < self.own[1] {
+                write::<L>(self.new.wrapping_add(at), v, self.stream);
+            }
+            v
+        }
+    }
+}
+
+/// For the next step, past the caches or not.
+#[inline(always)]
+pub unsafe fn write<L: Lanes>(to: *mut f32, v: L::V, stream: bool) {
+    // SAFETY: by the caller's promise.
+    unsafe { if stream { L::stream(to, v) } else { L::store(to, v) } }
+}
+
+/// What damps the pressure of `U` rows, or does not.
+#[derive(Clone, Copy)]
+pub struct Split<const U: usize> {
+    pub loss: [f32; U],
+    pub rate: [f32; U],
+    /// Of the first row; the others follow in `apart` values.
+    pub part: *mut f32,
+    pub apart: usize,
+    /// How many values on to ask for `part`.
+    pub ahead: usize,
+}
+
+impl<const U: usize> Split<U> {
+    pub const NONE: Self =
+        Split { loss: [0.0; U], rate: [0.0; U], part: std::ptr::null_mut(), apart: 0, ahead: 0 };
+}
+
+/// What the term of row `u` changes, from the slope of the velocities.
+#[inline(always)]
+pub unsafe fn change<L: Lanes, const U: usize, const DAMPED: bool>(
+    u: usize,
+    i: usize,
+    s: L::V,
+    kappa: L::V,
+    split: &Split<U>,
+) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let undamped = L::sub(L::splat(0.0), L::mul(L::mul(kappa, L::splat(split.rate[u])), s));
+        if !DAMPED {
+            return undamped;
+        }
+        let at = split.part.add(u * split.apart + i);
+        let part = L::load(at);
+        L::prefetch(at.wrapping_add(split.ahead));
+        let c = L::fma(L::splat(split.loss[u]), part, undamped);
+        L::store(at, L::add(part, c));
+        c
+    }
+}
+
+/// `U` rows beside each other along an axis. Pointers are to a row's first value.
+pub struct Along<'a, const U: usize> {
+    pub len: usize,
+    /// The first slope's first tap, and values from tap to tap, which is from row to row.
+    pub p: *const f32,
+    pub stride: usize,
+    pub b: [*const f32; U],
+    /// Slopes of the pressure times b, or velocities where they are kept: those that are there, and of these rows.
+    pub slopes: [*mut f32; ALL],
+    /// r², if the terms are eliminated, and what they are added to.
+    pub square: f32,
+    pub onto: Option<*const f32>,
+    /// Where terms go; and from row to row there.
+    pub to: *mut f32,
+    pub to_apart: usize,
+    /// If they are not eliminated.
+    pub kappa: [*const f32; U],
+    /// Rows that are asked for meanwhile.
+    pub asked: &'a [*const f32],
+}
+
+/// Slopes, at rest if they do not `MOVE`, and the `TERMS` that they complete.
+#[inline(always)]
+pub unsafe fn along<
+    L: Lanes,
+    const U: usize,
+    const KEPT: bool,
+    const DAMPED: bool,
+    const MOVE: bool,
+    const TERMS: bool,
+>(
+    c: [f32; REACH],
+    rows: &Along<'_, U>,
+    kept: &Kept<U>,
+    split: &Split<U>,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let c = splats::<L>(c);
+        for i in (0..rows.len).step_by(L::N) {
+            let mut s = [L::splat(0.0); ALL];
+            for row in rows.asked {
+                L::prefetch_far(row.wrapping_add(i));
+            }
+            if MOVE {
+                let q = slopes::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
+                for u in 0..U {
+                    let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
+                    s[HELD + u] = if KEPT { kept.moved::<L>(u, i, q) } else { q };
+                }
+            }
+            if TERMS {
+                for (s, from) in s.iter_mut().zip(rows.slopes).take(HELD) {
+                    *s = L::load(from.wrapping_add(i));
+                }
+            }
+            // Now that those are read which the new ones replace.
+            for (to, s) in rows.slopes.iter().zip(s).skip(HELD).take(U) {
+                L::store(to.wrapping_add(i), s);
+            }
+            if TERMS {
+                for u in 0..U {
+                    let slope = slope::<L>(c, &s[u..]);
+                    let to = u * rows.to_apart + i;
+                    let term = match rows.onto {
+                        _ if KEPT => {
+                            change::<L, U, DAMPED>(u, i, slope, L::load(rows.kappa[u].wrapping_add(i)), split)
+                        }
+                        Some(onto) => L::fma(L::splat(rows.square), slope, L::load(onto.wrapping_add(to))),
+                        None => L::mul(L::splat(rows.square), slope),
+                    };
+                    L::store(rows.to.wrapping_add(to), term);
+                }
+            }
+        }
+    }
+}

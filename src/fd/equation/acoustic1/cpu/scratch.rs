@@ -1,0 +1,124 @@
+//! What one thread computes with: slopes that the next planes need, too, and what is collected of a plane.
+
+use super::geometry::Geometry;
+use super::rows::{HELD, TAPS, TOGETHER};
+use crate::backend::cpu::Buffer;
+use crate::error::Result;
+use crate::fd::storage::Storage;
+use crate::fd::vector::lanes::WIDEST;
+
+/// Places for slopes along an axis: of those before its last that a term takes. New ones replace the oldest, once these are read.
+pub const PLACES: usize = HELD;
+
+pub struct Scratch {
+    values: Buffer,
+    columns: usize,
+    len: usize,
+    storage: Storage,
+}
+
+/// Where its parts begin.
+#[derive(Clone, Copy)]
+pub struct Parts {
+    /// From row to row, and from plane to plane, of the slopes along y: `[index % PLACES][column][z]`.
+    pub row: usize,
+    pub plane: usize,
+    pub y: *mut f32,
+    /// Terms along y of a few planes, `[plane][column][z]`.
+    pub along_y: *mut f32,
+    /// Of a plane, slopes along x: `[index % PLACES][z]`; and terms along x of a few rows.
+    pub x: *mut f32,
+    pub along_x: *mut f32,
+    /// A row of slopes along z, with a vector of zeros before and after it.
+    pub slopes: *mut f32,
+    /// A row of changes at the ends.
+    pub changes: *mut f32,
+    /// A row of pressures.
+    pub clean: *mut f32,
+    /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in a few rows.
+    pub b: *mut f32,
+    pub kappa: *mut f32,
+    pub few: *mut f32,
+}
+
+impl Scratch {
+    /// For any tile of any tiling.
+    pub fn new(geometry: &Geometry, storage: Storage) -> Result<Scratch> {
+        let (columns, ends) = (geometry.columns(), &geometry.ends);
+        let len = Parts::cut(columns, ends.len, storage, std::ptr::null_mut()).1;
+        Ok(Scratch {
+            values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
+            columns,
+            len: ends.len,
+            storage,
+        })
+    }
+
+    pub fn parts(&mut self) -> Parts {
+        Parts::cut(self.columns, self.len, self.storage, self.values.as_mut_ptr()).0
+    }
+}
+
+impl Parts {
+    /// Of so many rows along x of so many values, and how many values they are.
+    fn cut(columns: usize, len: usize, storage: Storage, first: *mut f32) -> (Parts, usize) {
+        // Odd numbers of lines: neighbours in other sets of a cache.
+        let row = ((len / WIDEST) | 1) * WIDEST;
+        let plane = columns * row;
+        let expanded = |rows: usize| if storage == Storage::Bits16 { rows * row } else { 0 };
+        let mut taken = 0;
+        let mut take = |len: usize| {
+            taken += len;
+            first.wrapping_add(taken - len)
+        };
+        let parts = Parts {
+            row,
+            plane,
+            y: take(PLACES * plane),
+            along_y: take(TOGETHER * plane),
+            x: take(PLACES * row),
+            along_x: take(TOGETHER * row),
+            slopes: take(row + 2 * WIDEST).wrapping_add(WIDEST),
+            changes: take(row),
+            clean: take(row),
+            b: take(expanded(columns + TAPS - 1)),
+            kappa: take(expanded(columns)),
+            few: take(expanded(2 * TOGETHER)),
+        };
+        (parts, taken)
+    }
+}
+
+impl Scratch {
+    /// Bytes that [`Scratch::new`] allocates.
+    pub fn bytes(geometry: &Geometry, storage: Storage) -> u64 {
+        let (columns, len) = (geometry.columns(), geometry.ends.len);
+        Buffer::bytes_of(Parts::cut(columns, len, storage, std::ptr::null_mut()).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::equation::acoustic1::coefficients::Moduli;
+    use crate::fd::equation::acoustic1::cpu::thread_bytes;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+
+    /// Whatever the number of threads by which the tiles are cut.
+    #[test]
+    fn bytes_are_what_is_allocated() {
+        for (n, pml) in [([1, 1, 1], 8), ([40, 9, 70], 13), ([7, 150, 31], 20)] {
+            let grid = Grid { n, h: [10.0; 3] };
+            let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
+            for storage in Storage::ALL {
+                let c = Moduli::new(&model, pml, storage).unwrap().coefficients(1e-3);
+                for threads in [1, 2, 7, 64] {
+                    let geometry = Geometry::new(&c, threads);
+                    let scratch = Scratch::new(&geometry, storage).unwrap();
+                    assert_eq!(scratch.values.bytes(), thread_bytes(&c), "{n:?}, {storage:?}, {threads}");
+                }
+            }
+        }
+    }
+}

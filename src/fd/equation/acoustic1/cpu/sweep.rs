@@ -1,0 +1,136 @@
+//! Where a sweep through a tile has its fields, coefficients and scratch.
+
+use std::ops::Range;
+
+use super::activity::Part;
+use super::fields::Shared;
+use super::geometry::Geometry;
+use super::rows::expanded;
+use super::scratch::{Parts, Scratch};
+use super::source::Poles;
+use super::tiles::Tile;
+use crate::fd::edge_field::{Columns, Row};
+use crate::fd::equation::acoustic1::coefficients::Coefficients;
+use crate::fd::vector::lanes::Lanes;
+
+/// The arguments of a sweep.
+#[derive(Clone, Copy)]
+pub struct Step<'a> {
+    pub c: &'a Coefficients,
+    pub geometry: &'a Geometry,
+    pub fields: Shared<'a>,
+    /// Which of the two fields is the older one.
+    pub from: usize,
+    /// The poles of the source, if it is in the older field.
+    pub poles: Option<&'a Poles>,
+    /// Whether the values for the next step are written past the caches.
+    pub stream: bool,
+}
+
+/// A tile's sweep: where everything is. "Position" of a row is that of its first updated cell.
+///
+/// # Safety
+/// The methods that are unsafe take for granted: the fields have the layout of the coefficients, and the scratch has room
+/// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
+/// the processor has the instructions.
+pub struct Sweep<'a> {
+    pub c: &'a Coefficients,
+    pub geometry: &'a Geometry,
+    pub poles: Option<&'a Poles>,
+    pub tile: &'a Tile,
+    pub parts: Parts,
+    pub old: *const f32,
+    pub new: *mut f32,
+    pub d: *mut f32,
+    pub kept_old: [*const f32; 3],
+    pub kept_new: [*mut f32; 3],
+    pub part: [*mut f32; 3],
+    pub stream: bool,
+    /// First index along z, and values of a row.
+    pub first: usize,
+    pub len: usize,
+}
+
+impl<'a> Sweep<'a> {
+    #[inline(always)]
+    pub fn new(step: &Step<'a>, part: &'a Part, scratch: &mut Scratch) -> Sweep<'a> {
+        let Step { c, geometry, fields, from, poles, stream } = *step;
+        Sweep {
+            c,
+            geometry,
+            poles,
+            tile: &part.tile,
+            parts: scratch.parts(),
+            old: fields.p[from].as_ptr(),
+            new: fields.p[1 - from].as_ptr(),
+            d: fields.d.as_ptr(),
+            kept_old: fields.kept.map(|both| both[from].as_ptr().cast_const()),
+            kept_new: fields.kept.map(|both| both[1 - from].as_ptr()),
+            part: fields.part.map(|part| part.as_ptr()),
+            stream,
+            first: c.layout.active(2).start,
+            len: part.len,
+        }
+    }
+
+    /// Coefficients of a row; numbers of 16 bits as the `u`th of a few rows that are expanded.
+    ///
+    /// # Safety
+    /// See [`Sweep`].
+    #[inline(always)]
+    pub unsafe fn row<L: Lanes>(&self, columns: &Columns, [x, y]: [usize; 2], u: usize) -> *const f32 {
+        match columns.onward(&self.c.layout, [x, y, self.first]) {
+            Row::Values(values) => values.as_ptr(),
+            Row::Numbers(numbers, scale) => {
+                let to = self.parts.few.wrapping_add(u * self.parts.row);
+                // SAFETY: by the caller's promise.
+                unsafe { expanded::<L>(numbers.as_ptr(), scale, self.len, to) };
+                to
+            }
+        }
+    }
+
+    /// Coefficients of a plane, for some of its rows: of the user's first row, and values from row to row. Numbers of 16 bits are
+    /// expanded.
+    ///
+    /// # Safety
+    /// See [`Sweep`].
+    #[inline(always)]
+    pub unsafe fn rows<L: Lanes>(
+        &self,
+        columns: &Columns,
+        y: usize,
+        rows: Range<usize>,
+        room: *mut f32,
+    ) -> (*const f32, usize) {
+        let layout = &self.c.layout;
+        let step = columns.steps(layout.pitch)[0];
+        match columns.onward(layout, [0, y, self.first]) {
+            Row::Values(values) => (values.as_ptr(), step),
+            Row::Numbers(numbers, scale) => {
+                let (begin, end) = (layout.nearest(0, rows.start), layout.nearest(0, rows.end - 1) + 1);
+                // Where all rows are the same, one is enough.
+                let row = if step == 0 { 0 } else { self.parts.row };
+                let end = if step == 0 { begin + 1 } else { end };
+                for nth in 0..end - begin {
+                    let from = numbers.as_ptr().wrapping_add((begin + nth) * step);
+                    // SAFETY: by the caller's promise.
+                    unsafe { expanded::<L>(from, scale, self.len, room.wrapping_add(nth * row)) };
+                }
+                (room.wrapping_sub(begin * row), row)
+            }
+        }
+    }
+
+    /// Position of a row of a field.
+    #[inline(always)]
+    pub fn at(&self, x: usize, y: usize) -> usize {
+        self.c.layout.at([x, y, self.first])
+    }
+
+    /// Position of a row of what is kept in some planes only.
+    #[inline(always)]
+    pub fn nth(&self, row: usize) -> usize {
+        self.c.layout.row(row) + self.first
+    }
+}

@@ -1,0 +1,134 @@
+//! How the pass is cut: boxes of rows, each of which has either all its velocities along x kept, or all eliminated, and so
+//! along y.
+
+use std::ops::Range;
+
+use super::rows::TOGETHER;
+use crate::fd::grid::layout::cut;
+use crate::fd::grid::zones::Zones;
+use crate::fd::stencil::REACH;
+
+/// A box of rows that one thread sweeps through.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tile {
+    /// Along x and y.
+    pub sides: [Side; 2],
+}
+
+/// A tile's extent along an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Side {
+    /// Pressures that are updated.
+    pub cells: Range<usize>,
+    /// Whether the term of the axis has velocities that are kept.
+    pub kept: bool,
+    /// Those that this tile writes: its own indices, and those beside the middle that its terms take.
+    pub own: Range<usize>,
+}
+
+/// Tiles for each thread, if the grid has as many: threads that take the last ones wait for a small part of a step.
+const ENOUGH: usize = 4;
+/// Planes of a tile that are worth its first slopes.
+const SHORT: usize = 16;
+
+/// All tiles for so many threads, of at most so many rows along x and planes along y, the largest first.
+pub fn tiles(zones: &[Zones; 3], [rows, mut planes]: [usize; 2], threads: usize) -> Vec<Tile> {
+    loop {
+        let tiles = cut_in(zones, [rows, planes]);
+        if tiles.len() >= ENOUGH * threads || planes < 2 * SHORT {
+            return tiles;
+        }
+        planes /= 2;
+    }
+}
+
+fn cut_in(zones: &[Zones; 3], most: [usize; 2]) -> Vec<Tile> {
+    let [x, y] = [0, 1].map(|axis| sides(&zones[axis], most[axis]));
+    let row = |y: &Side| x.iter().map(|x| Tile { sides: [x.clone(), y.clone()] }).collect::<Vec<_>>();
+    let mut tiles: Vec<Tile> = y.iter().flat_map(row).collect();
+    tiles.sort_by_key(|tile| {
+        std::cmp::Reverse(tile.sides.iter().map(|side| side.cells.len()).product::<usize>())
+    });
+    tiles
+}
+
+fn sides(zones: &Zones, most: usize) -> Vec<Side> {
+    let (near, far, middle) = (&zones.near, &zones.far, &zones.middle);
+    let parts = [(near.start..middle.start, true), (middle.clone(), false), (middle.end..far.end, true)];
+    // The velocities that reach into the middle from either side; those from the far side if it is narrow.
+    let from_far = (middle.end - REACH).max(middle.start);
+    let from_near = (middle.start + REACH - 1).min(from_far);
+    let mut sides = Vec::new();
+    for (part, kept) in parts {
+        for cells in cut(part.clone(), most) {
+            let begin = if kept && cells.start == middle.end { from_far } else { cells.start };
+            let end = if kept && cells.end == middle.start { from_near } else { cells.end };
+            sides.push(Side { cells, kept, own: begin..end });
+        }
+    }
+    sides
+}
+
+impl Side {
+    /// Returns the part within a range that contains some of its cells, in whole groups of rows.
+    pub fn part(&self, range: &Range<usize>) -> Side {
+        let (first, end) = (self.cells.start, self.cells.end);
+        let begin = first + range.start.saturating_sub(first) / TOGETHER * TOGETHER;
+        let until = end.min(first + (range.end - first).next_multiple_of(TOGETHER));
+        let own_begin = if begin == first { self.own.start } else { begin };
+        let own_end = if until == end { self.own.end } else { until };
+        Side { cells: begin..until, kept: self.kept, own: own_begin..own_end }
+    }
+
+    /// The slopes that the tile's terms take.
+    pub fn slopes(&self) -> Range<usize> {
+        self.cells.start - REACH..self.cells.end + REACH - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::grid::layout::Layout;
+
+    #[test]
+    fn many_threads_have_enough_tiles() {
+        let layout = Layout::new(&Grid { n: [200; 3], h: [1.0; 3] }, 20);
+        let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
+        for (threads, least) in [(1, 4), (8, 32), (16, 64), (24, 96)] {
+            let tiles = tiles(&zones, [32, 64], threads);
+            assert!(tiles.len() >= least, "{threads} threads: {}", tiles.len());
+            let cells = |tile: &Tile| tile.sides.iter().map(|side| side.cells.len()).product::<usize>();
+            assert_eq!(tiles.iter().map(cells).sum::<usize>(), 232 * 232);
+        }
+        let [few, many] = [2, 1000].map(|threads| tiles(&zones, [32, 64], threads));
+        let longest = |tiles: &[Tile]| tiles.iter().map(|tile| tile.sides[1].cells.len()).max();
+        assert_eq!([longest(&few), longest(&many)], [Some(64), Some(SHORT)]);
+    }
+
+    #[test]
+    fn every_row_and_every_kept_velocity_has_one_tile() {
+        for (pml, n) in [(8, 1), (8, 8), (8, 9), (13, 31), (20, 60), (37, 25)] {
+            let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml);
+            let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
+            for most in [32, 1, 7, 1000] {
+                let sides = sides(&zones[0], most);
+                let cells: Vec<_> = sides.iter().flat_map(|side| side.cells.clone()).collect();
+                assert_eq!(cells, layout.active(0).collect::<Vec<_>>());
+                let kept: Vec<_> = sides.iter().filter(|side| side.kept).collect();
+                let mut own: Vec<_> = kept.iter().flat_map(|side| side.own.clone()).collect();
+                own.sort_unstable();
+                assert!(own.windows(2).all(|pair| pair[0] < pair[1]), "{n}, {pml}: {own:?}");
+                let needed = kept.iter().flat_map(|side| side.slopes());
+                for i in needed.filter(|i| layout.active(0).contains(i)) {
+                    assert!(own.binary_search(&i).is_ok() && zones[0].slot(i).is_some(), "{n}, {pml}, {i}");
+                }
+                for side in &sides {
+                    assert!(side.own.start >= side.slopes().start && side.own.end <= side.slopes().end);
+                    assert!(side.cells.clone().all(|i| zones[0].middle.contains(&i) != side.kept));
+                }
+            }
+        }
+    }
+}

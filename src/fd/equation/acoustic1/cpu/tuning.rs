@@ -1,0 +1,226 @@
+//! Finds the fastest tile size of a shot in its own steps.
+//!
+//! The candidates are the tilings of the shot's [`Geometry`]; all compute the same bits. A lap is a few steps in tiles of
+//! one candidate, and costs the time per computed cell, so that a growing wave does not matter.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::activity::Activity;
+use super::geometry::{Geometry, ROWS, Tiling};
+use crate::fd::control::Control;
+use crate::fd::equation::acoustic1::coefficients::Coefficients;
+use crate::fd::time_loop::autotuner::{Autotuner, ROUNDS};
+use crate::fd::vector::isa::Isa;
+
+/// Steps of a lap.
+const LAP: usize = 4;
+/// A shot tunes only if it has this many times the steps that the tuning takes at most.
+const PAYS: usize = 2;
+/// Steps after which any shot has tuned, from its first busy step on. When candidates drop out, turns may be uneven by a round.
+pub const TUNING_STEPS: usize = LAP * (ROUNDS + 1) * ROWS.len();
+/// And only in steps that compute at least this share of the cells: else few tiles wait for each other.
+const BUSY: f64 = 0.5;
+
+/// What the tiles of all shots of one kind are tuned by.
+pub struct TileTuner {
+    autotuner: Arc<Autotuner>,
+    /// Names all that the best tile size depends on, except the processor.
+    subject: String,
+    names: Vec<String>,
+}
+
+impl TileTuner {
+    /// Takes the winner that earlier shots found, if `control` knows it.
+    pub fn new(c: &Coefficients, geometry: &Geometry, threads: usize, control: &dyn Control) -> TileTuner {
+        let [nx, ny, nz] = c.layout.inner;
+        let density = if c.b.steps(c.layout.pitch)[0] == 0 { "no density" } else { "density" };
+        let (pml, storage, isa) = (c.layout.pml, c.storage, Isa::best());
+        let subject = format!(
+            "acoustic1 one-pass, {nx}x{ny}x{nz}+{pml}, {density}, {storage:?}, {isa:?}, {threads} threads"
+        );
+        let names: Vec<_> = geometry.tilings.iter().map(Tiling::name).collect();
+        let autotuner = Autotuner::shared(format!("cpu {subject}"), names.len(), || {
+            let found = control.finding(&subject)?;
+            names.iter().position(|name| *name == found)
+        });
+        TileTuner { autotuner, subject, names }
+    }
+
+    /// Reports the winner, so that later shots start with it.
+    pub fn report(&self, control: &dyn Control) {
+        if let Some(candidate) = self.autotuner.found() {
+            control.found(&self.subject, &self.names[candidate]);
+        }
+    }
+}
+
+/// The tuning of one shot.
+pub struct Tuning {
+    /// `None`: the first tiling is used throughout.
+    autotuner: Option<Arc<Autotuner>>,
+    nt: usize,
+    begun: bool,
+    lap: Option<Lap>,
+}
+
+struct Lap {
+    candidate: usize,
+    /// The step after its last.
+    end: usize,
+    begin: Instant,
+    /// Cells that were computed before it.
+    computed: f64,
+}
+
+impl Tuning {
+    pub fn new(tuner: Option<&TileTuner>, nt: usize) -> Tuning {
+        Tuning { autotuner: tuner.map(|tuner| tuner.autotuner.clone()), nt, begun: false, lap: None }
+    }
+
+    /// Returns the tiling of the first step.
+    pub fn first(&self) -> usize {
+        self.autotuner.as_ref().map_or(0, |autotuner| autotuner.best())
+    }
+
+    /// Returns the tiling of step `next`. The steps before it are done.
+    pub fn tiling(&mut self, next: usize, activity: &Activity<'_>) -> usize {
+        let Some(autotuner) = &self.autotuner else { return 0 };
+        if let Some(lap) = self.lap.take_if(|lap| next >= lap.end) {
+            let cells = activity.computed() - lap.computed;
+            autotuner.took(lap.candidate, lap.begin.elapsed().as_secs_f64() / cells);
+        }
+        if let Some(lap) = &self.lap {
+            return lap.candidate;
+        }
+        let most = LAP * ROUNDS * autotuner.candidates().len();
+        let pays = if self.begun { LAP } else { PAYS * most };
+        if next + pays > self.nt || activity.share() < BUSY {
+            return autotuner.best();
+        }
+        let (candidate, timed) = autotuner.next();
+        if timed {
+            self.begun = true;
+            let computed = activity.computed();
+            self.lap = Some(Lap { candidate, end: next + LAP, begin: Instant::now(), computed });
+        }
+        candidate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::fd::equation::acoustic1::coefficients::Moduli;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+    use crate::fd::storage::Storage;
+
+    const THREADS: usize = 2;
+
+    /// Keeps one finding, as the store does.
+    #[derive(Default)]
+    struct Kept(Mutex<Option<(String, String)>>);
+
+    impl Control for Kept {
+        fn finding(&self, subject: &str) -> Option<String> {
+            self.0.lock().unwrap().clone().filter(|(about, _)| about == subject).map(|(_, finding)| finding)
+        }
+        fn found(&self, subject: &str, finding: &str) {
+            *self.0.lock().unwrap() = Some((subject.into(), finding.into()));
+        }
+    }
+
+    /// Of a grid that no other test tunes.
+    fn coefficients(nx: usize) -> Coefficients {
+        let grid = Grid { n: [nx, 12, 11], h: [10.0; 3] };
+        let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
+        Moduli::new(&model, 8, Storage::Float32).unwrap().coefficients(1e-3)
+    }
+
+    fn geometry(c: &Coefficients) -> Geometry {
+        Geometry::in_tiles(c, THREADS, &[[32, 512], [8, 512], [16, 512]])
+    }
+
+    fn whole<'a>(c: &'a Coefficients, geometry: &'a Geometry) -> Activity<'a> {
+        let mut activity = Activity::new(geometry, &c.layout, 0);
+        activity.mark(|tile| Some([tile.sides[0].cells.clone(), tile.sides[1].cells.clone(), 0..1000]));
+        activity
+    }
+
+    /// Steps of a shot from the first on: their tilings, and how many laps were timed.
+    fn steps(tuner: &TileTuner, nt: usize, activity: &mut Activity<'_>) -> (Vec<usize>, usize) {
+        let mut tuning = Tuning::new(Some(tuner), nt);
+        let mut tilings = vec![tuning.first()];
+        let mut laps = 0;
+        for next in 1..nt {
+            activity.end_step();
+            let earlier = tuning.lap.as_ref().map(|lap| lap.end);
+            tilings.push(tuning.tiling(next, activity));
+            let lap = tuning.lap.as_ref().map(|lap| lap.end);
+            laps += usize::from(lap.is_some() && lap != earlier);
+        }
+        (tilings, laps)
+    }
+
+    #[test]
+    fn winner_is_kept_and_later_shots_begin_with_it() {
+        let c = coefficients(90);
+        let (geometry, kept) = (geometry(&c), Kept::default());
+        let tuner = TileTuner::new(&c, &geometry, THREADS, &kept);
+        tuner.report(&kept);
+        assert!(kept.0.lock().unwrap().is_none());
+        for (candidate, cost) in [(0, 2.0), (1, 1.0), (2, 3.0)].repeat(ROUNDS) {
+            tuner.autotuner.took(candidate, cost);
+        }
+        tuner.report(&kept);
+        let finding = kept.0.lock().unwrap().clone().unwrap();
+        assert!(finding.0.contains("90x12x11+8") && finding.0.ends_with("2 threads"), "{finding:?}");
+        assert_eq!(finding.1, "8 rows");
+        // In this process, and in a later one that has the finding.
+        let again = TileTuner::new(&c, &geometry, THREADS, &Kept::default());
+        assert_eq!(Tuning::new(Some(&again), 10).first(), 1);
+        let other = TileTuner::new(&c, &geometry, THREADS + 1, &kept);
+        assert_eq!(Tuning::new(Some(&other), 10).first(), 0);
+        let subject = other.subject.clone();
+        let later = coefficients(91);
+        let subject = subject.replace("90x", "91x");
+        kept.found(&subject, "8 rows");
+        let stored = TileTuner::new(&later, &geometry, THREADS + 1, &kept);
+        assert_eq!(Tuning::new(Some(&stored), 10).first(), 1);
+        // Any other text is ignored.
+        let subject = subject.replace("91x", "92x");
+        kept.found(&subject, "7 rows");
+        let unknown = TileTuner::new(&coefficients(92), &geometry, THREADS + 1, &kept);
+        assert_eq!(Tuning::new(Some(&unknown), 10).first(), 0);
+    }
+
+    #[test]
+    fn long_shot_times_all_candidates_in_turns_until_one_wins() {
+        let c = coefficients(93);
+        let geometry = geometry(&c);
+        let tuner = TileTuner::new(&c, &geometry, THREADS, &Kept::default());
+        let nt = (PAYS + 1) * LAP * ROUNDS * 3;
+        let (tilings, laps) = steps(&tuner, nt, &mut whole(&c, &geometry));
+        assert!((2 * 3..=4 * ROUNDS).contains(&laps), "{laps}");
+        let found = tuner.autotuner.found().unwrap();
+        assert!(tilings[nt - LAP..].iter().all(|tiling| *tiling == found));
+        assert!((0..3).all(|tiling| tilings[..4 * LAP].contains(&tiling)), "{tilings:?}");
+    }
+
+    #[test]
+    fn short_shots_and_steps_with_few_cells_are_not_timed() {
+        let c = coefficients(94);
+        let geometry = geometry(&c);
+        let tuner = TileTuner::new(&c, &geometry, THREADS, &Kept::default());
+        let long = PAYS * LAP * ROUNDS * 3 + 1;
+        assert_eq!(steps(&tuner, long - 1, &mut whole(&c, &geometry)).1, 0);
+        let mut few = Activity::new(&geometry, &c.layout, 0);
+        few.mark(|tile| tile.sides[0].cells.contains(&8).then(|| [8..9, 8..9, 8..9]));
+        assert!(few.share() > 0.0 && few.share() < BUSY);
+        assert_eq!(steps(&tuner, 2 * long, &mut few).1, 0);
+        assert!(steps(&tuner, long, &mut whole(&c, &geometry)).1 > 0);
+    }
+}

@@ -1,0 +1,126 @@
+//! The kernels of a plan. Which shape a block has is found by an [`Autotuner`], whose candidates are
+//! the shapes that there are kernels for.
+
+use std::sync::{Arc, LazyLock};
+
+use super::kernel::{self, Cut, Grounds, OF_16_BITS, SHAPES, Shape};
+use super::tables::Tables;
+use crate::backend::cuda::{DeviceBuffer, Kernel, Ptx, Stream};
+use crate::error::{Error, Result};
+use crate::fd::control::Control;
+use crate::fd::grid::layout::Layout;
+use crate::fd::time_loop::autotuner::Autotuner;
+
+pub fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
+    stream.function(Ptx { name: kernel, text: kernel::alone(kernel) }, kernel)
+}
+
+/// Names all that the best shape may depend on, except the GPU and the library's version.
+fn subject(tables: &Tables, stream: &Stream) -> String {
+    let Layout { inner: [nx, ny, nz], pml, .. } = tables.layout;
+    let [[b, b_z], [kappa, kappa_z]] = tables.steps();
+    let (driver, kernels) = (stream.driver(), kernels());
+    format!(
+        "acoustic1 one-pass, {nx}x{ny}x{nz}+{pml}, {b} {b_z} {kappa} {kappa_z}, driver {driver}, kernels {kernels:016x}"
+    )
+}
+
+/// A number that others are very unlikely to have than the kernels of all shapes, by FNV-1a.
+fn kernels() -> u64 {
+    static NUMBER: LazyLock<u64> = LazyLock::new(|| {
+        let texts = SHAPES.iter().flat_map(|shape| kernel::alone(shape.kernel).bytes());
+        texts.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    });
+    *NUMBER
+}
+
+/// The shapes that the GPU runs, if the one that is wanted is among them.
+fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> {
+    let capability = stream.device().info().compute_capability;
+    let shapes = Shape::on(capability);
+    let Some(wanted) = wanted.filter(|wanted| !shapes.contains(wanted)) else { return Ok(shapes) };
+    let names: Vec<_> = shapes.iter().map(|shape| shape.name()).collect();
+    let ((major, minor), (least, more)) = (capability.unwrap_or_default(), wanted.since);
+    let accepted = format!(
+        "auto, {} on {}, whose compute capability is {major}.{minor}; {} takes one of {least}.{more} or higher",
+        names.join(", "),
+        stream.device().label(),
+        wanted.name()
+    );
+    Err(Error::argument("the shape of blocks", wanted.name(), accepted))
+}
+
+/// The kernels of a plan, which all its shots share.
+pub struct Pass {
+    pub tuner: Arc<Autotuner>,
+    /// What that is about, where there is a choice.
+    subject: Option<String>,
+    /// Its ways.
+    pub shapes: &'static [Shape],
+    /// Of the shapes that may be taken.
+    pub grounds: Vec<Option<(Grounds, DeviceBuffer<Cut>)>>,
+}
+
+impl Pass {
+    /// `wanted`: the one shape to take.
+    ///
+    /// Refused: one that the GPU does not run.
+    pub fn new(
+        tables: &Tables,
+        wanted: Option<Shape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<Pass> {
+        let shapes = match tables.scales {
+            Some(_) => &[OF_16_BITS],
+            None => runnable(wanted, stream)?,
+        };
+        let wanted = wanted.and_then(|shape| shapes.iter().position(|other| *other == shape));
+        let subject = (wanted.is_none() && shapes.len() > 1).then(|| subject(tables, stream));
+        let tuner = match wanted {
+            Some(way) => Arc::new(Autotuner::settled(way, shapes.len())),
+            None if shapes.len() == 1 => Arc::new(Autotuner::new(1)),
+            None => {
+                let key = format!("{} {}", stream.device().info().id, subject.as_deref().unwrap_or_default());
+                Autotuner::shared(key, shapes.len(), || {
+                    let name = control.finding(subject.as_ref()?)?;
+                    shapes.iter().position(|shape| shape.name() == name)
+                })
+            }
+        };
+        let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
+        for way in tuner.candidates() {
+            let shape = shapes[way];
+            let function = function(stream, shape.kernel)?;
+            let at_once = function.blocks_at_once(shape.threads() as u32)?;
+            let ground = Grounds::new(tables, shape, at_once as usize)?;
+            let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
+            grounds[way] = Some((ground, boxes));
+        }
+        Ok(Pass { tuner, subject, shapes, grounds })
+    }
+
+    /// Tells what shots have found, so that other processes need not try.
+    pub fn tell(&self, control: &dyn Control) {
+        if let (Some(subject), Some(way)) = (&self.subject, self.tuner.found()) {
+            control.found(subject, self.shapes[way].name());
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.grounds.iter().flatten().map(|(_, boxes)| boxes.bytes()).sum()
+    }
+
+    /// The one that has been found best so far.
+    pub fn shape(&self) -> Shape {
+        self.shapes[self.tuner.best()]
+    }
+}
+
+/// Values of the tables of boxes, of where the receivers of a box begin, and of these, at most.
+pub fn tables(layout: &Layout, traces: usize) -> impl Iterator<Item = usize> {
+    SHAPES.into_iter().flat_map(move |shape| {
+        let most = kernel::most_boxes(layout, shape);
+        [most * size_of::<Cut>() / 4, most + 1, traces, traces]
+    })
+}

@@ -1,0 +1,55 @@
+//! A regular grid, its layout in memory with absorbing layers, and how a step divides it.
+
+pub mod layout;
+pub mod tile_plan;
+pub mod zones;
+
+use crate::error::{Error, Result};
+
+/// Numbers of cells and spacings along x, y and z.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Grid {
+    /// Cells, the absorbing layer not included.
+    pub n: [usize; 3],
+    /// Metres between cells, as float32: the arithmetic of the old kernels depends on it.
+    pub h: [f32; 3],
+}
+
+pub const AXES: [&str; 3] = ["x", "y", "z"];
+
+/// The smallest spacing in metres: with any velocity that a model may have, float32 holds the time step.
+pub const CLOSEST: f32 = 1e-6;
+
+impl Grid {
+    /// Cells from 1 to 100 000 an axis, spacing of at least [`CLOSEST`] and finite.
+    pub fn new(n: [usize; 3], h: [f32; 3]) -> Result<Self> {
+        for axis in 0..3 {
+            let name = AXES[axis];
+            if !(1..=100_000).contains(&n[axis]) {
+                return Err(Error::argument(format!("n{name}"), n[axis], "1 to 100000 cells"));
+            }
+            if !(h[axis].is_finite() && h[axis] >= CLOSEST) {
+                return Err(Error::argument(
+                    format!("d{name}"),
+                    h[axis],
+                    format!("a finite number of metres, at least {CLOSEST}"),
+                ));
+            }
+        }
+        Ok(Grid { n, h })
+    }
+
+    /// Cells in all: at most 10^15, so 64 bits hold every index and every size in bytes.
+    pub fn cells(&self) -> usize {
+        self.n[0] * self.n[1] * self.n[2]
+    }
+
+    /// Position of cell (x, y, z) in an array over this grid.
+    pub fn index(&self, at: [usize; 3]) -> usize {
+        (at[1] * self.n[0] + at[0]) * self.n[2] + at[2]
+    }
+
+    pub fn contains(&self, at: [usize; 3]) -> bool {
+        (0..3).all(|axis| at[axis] < self.n[axis])
+    }
+}

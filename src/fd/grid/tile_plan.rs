@@ -1,0 +1,272 @@
+//! How a step is cut into boxes for the blocks of a GPU: one table, made once a plan.
+//!
+//! A block has a tile of a plane and marches along y. Tiles lie on a raster, whose rows along z begin on lines of 128
+//! bytes. A tile in which no velocity of an axis is kept, and all of whose cells are updated, is of the plain
+//! kind along that axis; along y a box is either in the middle or beside it. Most boxes are plain along all three axes.
+//!
+//! What takes longest comes first in the table, since a GPU takes boxes in their order: the last to end are short then. Into
+//! how many pieces the middle is cut along y is tried out on paper, with a place for each block that the GPU runs at a time.
+//!
+//! The CPU's tiles are others, because its rows are whole: they have both ends and the middle along z.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use super::layout::Layout;
+use super::zones::{Term, Zones};
+use crate::fd::stencil::REACH;
+
+/// Cells of a tile along z.
+pub const ALONG_Z: usize = 64;
+/// What a plane of the plain kind costs, and how much more for each axis along which a box is not plain: instructions,
+/// counted (`docs/performance.md`).
+const PLAIN: usize = 10;
+const MORE: [usize; 3] = [11, 4, 10];
+/// What a march costs before its first plane, in planes of the plain kind: of fourteen it reads the pressure only.
+const BEGINNING: usize = 8;
+/// Planes that a box in the middle has, at least, if there are so many.
+const FEWEST: usize = 16;
+/// Pieces of the middle, at most.
+const PIECES: usize = 16;
+
+/// What a block computes, as `struct Box` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cut {
+    pub x: i32,
+    pub z: i32,
+    pub y: i32,
+    pub end: i32,
+    /// A bit for each axis along which it is not plain.
+    pub kind: i32,
+    /// Velocities along y that it keeps for the next step.
+    pub keep: i32,
+    pub keep_end: i32,
+    pub unused: i32,
+}
+
+impl Cut {
+    /// How long it takes, beside others.
+    fn cost(&self) -> usize {
+        let more = (0..3).filter(|axis| self.kind >> axis & 1 == 1).map(|axis| MORE[axis]);
+        (self.end - self.y) as usize * (PLAIN + more.sum::<usize>()) + BEGINNING * PLAIN
+    }
+}
+
+/// A table of boxes, in the order in which they are to begin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Boxes {
+    pub cuts: Vec<Cut>,
+    /// Where the boxes of the raster are in the table: planes, then rows, then cells.
+    places: Vec<usize>,
+    /// Along y, in the order of the raster.
+    depths: Vec<Range<usize>>,
+    /// How many along x and along z.
+    tiles: [usize; 2],
+    /// Rows of a tile.
+    rows: usize,
+}
+
+impl Boxes {
+    /// For tiles of so many rows along x on a GPU that runs `at_once` blocks at a time.
+    pub fn new(layout: &Layout, zones: &[Zones; 3], rows: usize, at_once: usize) -> Boxes {
+        let most = (zones[1].middle.len() / FEWEST).clamp(1, PIECES);
+        let tried = (2..=most).map(|pieces| Boxes::in_pieces(layout, zones, rows, pieces));
+        let one = Boxes::in_pieces(layout, zones, rows, 1);
+        let first = (one.longest(at_once), one);
+        let least = |best: (usize, Boxes), boxes: Boxes| {
+            let longest = boxes.longest(at_once);
+            if longest < best.0 { (longest, boxes) } else { best }
+        };
+        tried.fold(first, least).1
+    }
+
+    /// With the middle along y in so many pieces.
+    fn in_pieces(layout: &Layout, zones: &[Zones; 3], rows: usize, pieces: usize) -> Boxes {
+        let active = [0, 1, 2].map(|axis| layout.active(axis));
+        let tiles = [active[0].len().div_ceil(rows), active[2].len().div_ceil(ALONG_Z)];
+        let most = zones[1].middle.len().div_ceil(pieces).max(FEWEST);
+        let near = active[1].start..zones[1].middle.start;
+        let far = zones[1].middle.end..active[1].end;
+        let beside = [cut(&near, most), cut(&far, most)].concat();
+        let depths = [beside.clone(), cut(&zones[1].middle, most)].concat();
+        let plain = |axis: usize, cells: Range<usize>| {
+            cells.end <= active[axis].end
+                && cells.clone().all(|i| zones[axis].term(i) == Term::Middle && zones[axis].slot(i).is_none())
+        };
+        let mut cuts = Vec::with_capacity(depths.len() * tiles[0] * tiles[1]);
+        for (number, y) in depths.iter().enumerate() {
+            let keep = if number < beside.len() { kept(&zones[1], y) } else { 0..0 };
+            for x in (0..tiles[0]).map(|tile| active[0].start + tile * rows) {
+                for z in (0..tiles[1]).map(|tile| active[2].start + tile * ALONG_Z) {
+                    let not_plain =
+                        [!plain(0, x..x + rows), number < beside.len(), !plain(2, z..z + ALONG_Z)];
+                    let kind = not_plain.into_iter().rev().fold(0, |bits, bit| bits << 1 | i32::from(bit));
+                    let [x, z, y, end, keep, keep_end] =
+                        [x, z, y.start, y.end, keep.start, keep.end].map(|i| i as i32);
+                    cuts.push(Cut { x, z, y, end, kind, keep, keep_end, unused: 0 });
+                }
+            }
+        }
+        let mut order: Vec<usize> = (0..cuts.len()).collect();
+        order.sort_by_key(|&number| Reverse(cuts[number].cost()));
+        let mut places = vec![0; cuts.len()];
+        order.iter().enumerate().for_each(|(place, &number)| places[number] = place);
+        let cuts = order.into_iter().map(|number| cuts[number]).collect();
+        Boxes { cuts, places, depths, tiles, rows }
+    }
+
+    /// When the last of so many places is done, if each takes the next box as soon as it is free.
+    fn longest(&self, at_once: usize) -> usize {
+        let mut ends = BinaryHeap::from(vec![Reverse(0); at_once.clamp(1, self.cuts.len().max(1))]);
+        for cut in &self.cuts {
+            if let Some(mut first) = ends.peek_mut() {
+                first.0 += cut.cost();
+            }
+        }
+        ends.into_iter().map(|Reverse(end)| end).max().unwrap_or(0)
+    }
+
+    /// The box of an updated cell.
+    pub fn of(&self, [x, y, z]: [usize; 3]) -> Option<usize> {
+        let depth = self.depths.iter().position(|depth| depth.contains(&y))?;
+        let [x, z] = [x.checked_sub(REACH)? / self.rows, z.checked_sub(REACH)? / ALONG_Z];
+        let [along_x, along_z] = self.tiles;
+        (x < along_x && z < along_z).then(|| self.places[(depth * along_x + x) * along_z + z])
+    }
+}
+
+/// Boxes of a table, at most: each of the three ranges along y has one piece more than whole ones.
+pub fn most(layout: &Layout, rows: usize) -> usize {
+    let [x, y, z] = [0, 1, 2].map(|axis| layout.active(axis).len());
+    x.div_ceil(rows) * z.div_ceil(ALONG_Z) * (y / FEWEST + 3)
+}
+
+/// A range in pieces of at most so many indices.
+fn cut(range: &Range<usize>, most: usize) -> Vec<Range<usize>> {
+    let pieces = range.len().div_ceil(most);
+    let at = |piece: usize| range.start + range.len() * piece / pieces;
+    (0..pieces).map(|piece| at(piece)..at(piece + 1)).collect()
+}
+
+/// The velocities along y that a box beside the middle keeps: those of its planes, and beyond them those that only
+/// reach into the middle, each for one box.
+fn kept(zones: &Zones, y: &Range<usize>) -> Range<usize> {
+    let middle = &zones.middle;
+    let near_end = (middle.start + REACH - 1).min(zones.near.end);
+    let begin =
+        if y.start == middle.end && !middle.is_empty() { near_end.max(middle.end - REACH) } else { y.start };
+    begin..if y.end == middle.start { near_end } else { y.end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+
+    fn boxes(n: [usize; 3], pml: usize, rows: usize, at_once: usize) -> (Layout, [Zones; 3], Boxes) {
+        let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_gpu();
+        let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
+        let boxes = Boxes::new(&layout, &zones, rows, at_once);
+        (layout, zones, boxes)
+    }
+
+    const CASES: [([usize; 3], usize); 6] = [
+        ([1, 1, 1], 8),
+        ([9, 9, 9], 8),
+        ([20, 13, 150], 9),
+        ([90, 70, 140], 20),
+        ([33, 200, 64], 37),
+        ([12, 30, 5], 20),
+    ];
+
+    #[test]
+    fn boxes_cover_every_updated_cell_once() {
+        for (n, pml) in CASES {
+            for (rows, at_once) in [(8, 1), (16, 264), (16, 10_000)] {
+                let (layout, _, boxes) = boxes(n, pml, rows, at_once);
+                assert!(boxes.cuts.len() <= most(&layout, rows));
+                let mut seen = vec![0; layout.cells()];
+                let [nx, ny, nz] = layout.padded;
+                for (number, cut) in boxes.cuts.iter().enumerate() {
+                    let [x, y, z, end] = [cut.x, cut.y, cut.z, cut.end].map(|i| i as usize);
+                    let within =
+                        |range: Range<usize>, axis| range.start..range.end.min(layout.active(axis).end);
+                    for y in y..end {
+                        for x in within(x..x + rows, 0) {
+                            for z in within(z..z + ALONG_Z, 2) {
+                                seen[(y * nx + x) * nz + z] += 1;
+                                assert_eq!(boxes.of([x, y, z]), Some(number));
+                            }
+                        }
+                    }
+                }
+                for (cell, times) in seen.into_iter().enumerate() {
+                    let at = [cell / nz % nx, cell / nz / nx, cell % nz];
+                    let active = (0..3).all(|axis| layout.active(axis).contains(&at[axis]));
+                    assert_eq!(times, usize::from(active), "{n:?}, {at:?} of {ny}");
+                }
+            }
+        }
+    }
+
+    /// A box of the plain kind takes no velocity that is kept, and keeps none.
+    #[test]
+    fn what_is_kept_is_kept_by_one_box() {
+        for (n, pml) in CASES {
+            for (rows, at_once) in [(8, 1), (16, 264), (8, 10_000)] {
+                let (layout, zones, boxes) = boxes(n, pml, rows, at_once);
+                let first = |cut: &Cut| (cut.x, cut.z) == (boxes.cuts[0].x, boxes.cuts[0].z);
+                let mut kept = vec![0; layout.padded[1]];
+                for cut in &boxes.cuts {
+                    let [x, z] = [cut.x as usize, cut.z as usize];
+                    for (axis, cells) in [(0, x..x + rows), (2, z..z + ALONG_Z)] {
+                        let plain = cut.kind >> axis & 1 == 0;
+                        assert!(!plain || cells.clone().all(|i| zones[axis].middle.contains(&i)));
+                        assert!(!plain || cells.clone().all(|i| zones[axis].slot(i).is_none()));
+                    }
+                    for y in cut.y as usize..cut.end as usize {
+                        assert_eq!(zones[1].middle.contains(&y), cut.kind & 2 == 0);
+                    }
+                    let keep = cut.keep as usize..cut.keep_end as usize;
+                    assert!(keep.is_empty() || keep.start + REACH >= cut.y as usize);
+                    assert!(keep.is_empty() || keep.end < cut.end as usize + REACH);
+                    keep.filter(|_| first(cut)).for_each(|y| kept[y] += 1);
+                }
+                // All that a term beside the middle takes, each once.
+                for y in layout.active(1).filter(|y| zones[1].term(*y) != Term::Middle) {
+                    for tap in (y - REACH..y + REACH).filter(|tap| layout.active(1).contains(tap)) {
+                        assert_eq!(kept[tap], 1, "{n:?}, layer {pml}: {tap} for {y}");
+                        assert!(zones[1].slot(tap).is_some());
+                    }
+                }
+                assert!(kept.iter().all(|times| *times <= 1));
+            }
+        }
+    }
+
+    /// The last boxes are short, so places of a GPU end at about the same time.
+    #[test]
+    fn places_of_a_gpu_end_together() {
+        for (n, rows, at_once) in
+            [(128, 8, 396), (300, 8, 396), (300, 16, 264), (600, 8, 396), (600, 16, 216)]
+        {
+            let (_, _, boxes) = boxes([n; 3], 20, rows, at_once);
+            assert!(boxes.cuts.is_sorted_by_key(|cut| Reverse(cut.cost())));
+            let all: usize = boxes.cuts.iter().map(Cut::cost).sum();
+            let share = all as f64 / (at_once * boxes.longest(at_once)) as f64;
+            assert!(share > if n < 300 { 0.75 } else { 0.88 }, "{n} cubed, {rows} rows: {share}");
+        }
+    }
+
+    #[test]
+    fn most_of_a_large_grid_is_plain() {
+        let (_, _, boxes) = boxes([600; 3], 20, 16, 264);
+        let cells = |cuts: &mut dyn Iterator<Item = &Cut>| cuts.map(|cut| cut.end - cut.y).sum::<i32>();
+        let plain = cells(&mut boxes.cuts.iter().filter(|cut| cut.kind == 0));
+        let share = f64::from(plain) / f64::from(cells(&mut boxes.cuts.iter()));
+        assert!(share > 0.66, "{share}");
+        assert!(boxes.cuts.len() > 4 * 264);
+    }
+}

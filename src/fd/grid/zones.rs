@@ -1,0 +1,199 @@
+//! Which cells need velocities, and where those are kept.
+//!
+//! Along an axis, the pressure of a cell takes a term from the eight velocities around it. Where none of them
+//! is damped, they can be eliminated: the term is then one of second order in the pressure alone. Else the
+//! velocities have a history, which is kept. So the updated indices of an axis fall into
+//!
+//! ```text
+//! 4 .. pml                     layer: the term is damped, too
+//! pml .. pml + 4               strip: undamped, but some of the velocities are
+//! pml + 4 .. pml + n - 4       middle: eliminated
+//! pml + n - 4 .. pml + n       strip
+//! pml + n .. N - 4             layer
+//! ```
+//!
+//! and velocities are kept from the second index, which is the first that moves, to the last that a strip's cell
+//! needs, and likewise at the far end. An axis of up to eight cells has no middle.
+
+use std::ops::Range;
+
+use super::layout::Layout;
+use crate::fd::stencil::REACH;
+use crate::fd::vector::lanes::WIDEST;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Zones {
+    /// Of the pressure: where the velocities of this axis are eliminated.
+    pub middle: Range<usize>,
+    /// Of the velocity: kept, at the near and at the far end. If these would meet, all are in the near one.
+    pub near: Range<usize>,
+    pub far: Range<usize>,
+    /// Of the pressure: damped.
+    layers: [Range<usize>; 2],
+}
+
+/// What the term of an axis is at an index.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Term {
+    Middle,
+    Strip,
+    Layer,
+}
+
+impl Zones {
+    pub fn new(layout: &Layout, axis: usize) -> Zones {
+        let active = layout.active(axis);
+        let far_layer = layout.pml + layout.inner[axis];
+        let middle = layout.pml + REACH..far_layer.saturating_sub(REACH);
+        let middle = if middle.is_empty() { active.end..active.end } else { middle };
+        // The taps of the last cell before the middle, and of the first after it.
+        let near = active.start..(middle.start + REACH - 1).min(active.end);
+        let far = middle.end - REACH..active.end;
+        // Along z both ends are kept in whole vectors, which must not meet either.
+        let begin = |index: usize| (index - active.start) / WIDEST * WIDEST;
+        let apart = !middle.is_empty() && near.len().next_multiple_of(WIDEST) <= begin(far.start);
+        let (near, far) = if apart { (near, far) } else { (active.clone(), active.end..active.end) };
+        let layers = [active.start..layout.pml, far_layer..active.end];
+        Zones { middle, near, far, layers }
+    }
+
+    pub fn term(&self, index: usize) -> Term {
+        if self.middle.contains(&index) {
+            Term::Middle
+        } else if self.layers.iter().any(|layer| layer.contains(&index)) {
+            Term::Layer
+        } else {
+            Term::Strip
+        }
+    }
+
+    /// How many velocities are kept.
+    pub fn kept(&self) -> usize {
+        self.near.len() + self.far.len()
+    }
+
+    /// Where the velocity of an index is among those that are kept.
+    pub fn slot(&self, index: usize) -> Option<usize> {
+        if self.near.contains(&index) {
+            Some(index - self.near.start)
+        } else if self.far.contains(&index) {
+            Some(self.near.len() + index - self.far.start)
+        } else {
+            None
+        }
+    }
+}
+
+/// How a row along z is cut: in vectors of [`WIDEST`] values, some of which at both ends have kept velocities.
+#[derive(Debug, Clone)]
+pub struct Ends {
+    /// Values from the first updated cell on that a row is swept over.
+    pub len: usize,
+    /// Values of kept velocities, at the near and at the far end.
+    pub kept: [usize; 2],
+    /// Those of them with a damped pressure, outermost.
+    pub damped: [usize; 2],
+}
+
+impl Ends {
+    pub fn new(layout: &Layout, zones: &Zones) -> Ends {
+        let active = layout.active(2);
+        let up = |n: usize| n.next_multiple_of(WIDEST);
+        let len = up(active.len());
+        if zones.far.is_empty() {
+            return Ends { len, kept: [len, 0], damped: [len, 0] };
+        }
+        let from = |index: usize| len - (index - active.start) / WIDEST * WIDEST;
+        let [near, far] = &zones.layers;
+        Ends {
+            len,
+            kept: [up(zones.near.len()), from(zones.far.start)],
+            damped: [up(near.len()), from(far.start)],
+        }
+    }
+
+    /// The values of an end in a row.
+    pub fn kept(&self, end: usize) -> Range<usize> {
+        if end == 0 { 0..self.kept[0] } else { self.len - self.kept[1]..self.len }
+    }
+
+    /// Those of its kept ones that are damped, counted from the first of these.
+    pub fn damped(&self, end: usize) -> Range<usize> {
+        if end == 0 { 0..self.damped[0] } else { self.kept[1] - self.damped[1]..self.kept[1] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+
+    /// Every velocity that a cell's term needs is where it is looked for.
+    #[test]
+    fn all_taps_of_a_term_are_there() {
+        for pml in [8, 9, 20, 37] {
+            for n in 1..90 {
+                let layout = Layout::new(&Grid { n: [n, n, n], h: [1.0; 3] }, pml);
+                for axis in 0..3 {
+                    let zones = Zones::new(&layout, axis);
+                    let active = layout.active(axis);
+                    let mut slots: Vec<_> = active.clone().filter_map(|i| zones.slot(i)).collect();
+                    slots.sort_unstable();
+                    assert_eq!(slots, (0..zones.kept()).collect::<Vec<_>>(), "{n}, {pml}");
+                    for i in active.clone() {
+                        let taps = (i - REACH..i + REACH).filter(|tap| active.contains(tap));
+                        let damped = |i: usize| layout.in_layer(axis, i).is_some();
+                        match zones.term(i) {
+                            Term::Middle => {
+                                // The velocity after an index lies in a layer if either cell beside it does.
+                                for tap in i - REACH..i + REACH {
+                                    assert!(!damped(tap) && !damped(tap + 1));
+                                }
+                            }
+                            term => {
+                                assert!(taps.clone().all(|tap| zones.slot(tap).is_some()), "{n}, {pml}, {i}");
+                                assert_eq!(term == Term::Layer, damped(i));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ends_are_whole_vectors_within_the_row_and_hold_what_is_kept() {
+        for pml in [8, 9, 20, 37] {
+            for n in 1..120 {
+                let layout = Layout::new(&Grid { n: [n, n, n], h: [1.0; 3] }, pml);
+                let zones = Zones::new(&layout, 2);
+                let ends = Ends::new(&layout, &zones);
+                let active = layout.active(2);
+                assert!(ends.len.is_multiple_of(WIDEST) && ends.len >= active.len());
+                for end in 0..2 {
+                    let (kept, damped) = (ends.kept(end), ends.damped(end));
+                    assert!([kept.len(), damped.len()].iter().all(|count| count.is_multiple_of(WIDEST)));
+                    assert!(kept.end <= ends.len && damped.end <= kept.len());
+                }
+                let in_end = |i: usize, part: &dyn Fn(usize) -> Range<usize>| {
+                    let at = i - active.start;
+                    (0..2).any(|end| {
+                        let kept = ends.kept(end);
+                        at >= kept.start && part(end).contains(&(at - kept.start))
+                    })
+                };
+                let kept = |end| 0..ends.kept(end).len();
+                for i in active.clone() {
+                    assert!(zones.slot(i).is_none() || in_end(i, &kept), "{n}, {pml}, {i}");
+                    assert!(zones.term(i) == Term::Middle || in_end(i, &kept), "{n}, {pml}, {i}");
+                    assert!(
+                        zones.term(i) != Term::Layer || in_end(i, &|end| ends.damped(end)),
+                        "{n}, {pml}, {i}"
+                    );
+                }
+                // The ends don't meet.
+                assert!(ends.kept(0).end <= ends.kept(1).start);
+            }
+        }
+    }
+}

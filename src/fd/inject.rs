@@ -1,0 +1,36 @@
+//! The source's pressure at each step.
+
+use super::survey::Shot;
+use crate::backend::float_mode::FloatMode;
+
+/// Returns the amplitude times the wavelet for the steps of a shot that have a source. Denormal numbers
+/// are flushed, as in a step on the CPU, which multiplies the two itself.
+pub fn source_pressures(shot: &Shot) -> Vec<f32> {
+    let _mode = FloatMode::flushing();
+    let samples = shot.wavelet.samples.iter().take(shot.nt);
+    samples.map(|sample| shot.amplitude * sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::survey::Receivers;
+    use crate::fd::wavelet::Wavelet;
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn source_pressures_are_flushed() {
+        let shot = Shot {
+            source: [0; 3],
+            wavelet: Wavelet { samples: vec![1e-20, -1e-20, 1e-40, 0.5, 1.0] },
+            amplitude: 1e-20,
+            nt: 4,
+            receivers: Receivers::List(Vec::new()),
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        };
+        let found: Vec<u32> = source_pressures(&shot).into_iter().map(f32::to_bits).collect();
+        assert_eq!(found, [0.0, -0.0, 0.0, 0.5e-20].map(f32::to_bits));
+    }
+}

@@ -1,0 +1,259 @@
+//! The time loop of a shot on a team of threads.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use super::cpu_steps::Steps;
+use super::instability;
+use crate::backend::cpu::{Rows, Team, can_allocate};
+use crate::error::{Error, Result};
+use crate::fd::control::Control;
+use crate::fd::grid::layout::Layout;
+use crate::fd::host_memory::{no_memory, reserved};
+use crate::fd::pause::State;
+use crate::fd::record::{Record, snapshot};
+use crate::fd::survey::{Effort, Gather, Shot};
+use crate::fd::vector::isa::Isa;
+
+/// Steps between two looks for a shot that has blown up.
+pub const PROBE: usize = 64;
+
+/// Refuses a shot whose memory the host can't provide: `own`, the bytes of its steps, with its record and snapshot.
+///
+/// All together, because memory that is not yet written to still counts as free.
+pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
+    let picture = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
+    let parts = [own, Record::bytes(layout, shot), picture];
+    let needed = parts.into_iter().fold(0, u64::saturating_add);
+    if can_allocate(needed) { Ok(()) } else { Err(no_memory("a shot", needed)) }
+}
+
+/// Runs the steps of a shot that fits the layout.
+///
+/// Tiles go to whichever thread is free. Every cell is computed from the same numbers in the same order whoever
+/// computes it, so the record does not depend on the threads.
+pub fn run<S: Steps>(
+    layout: &Layout,
+    shot: &Shot,
+    steps: &S,
+    team: &Team,
+    control: &dyn Control,
+) -> Result<(Gather, Effort)> {
+    let mut record = Record::new(layout, shot)?;
+    let picture = Mutex::new(snapshot_buffer(layout, shot)?);
+    let begun = control.resume(&mut Between { steps, gather: &mut record.gather })?;
+    record.refill(begun);
+    if begun > 0 {
+        steps.resumed();
+    }
+    // The step after which all stop.
+    let stop = AtomicUsize::new(shot.nt - 1);
+    let samples = record.shared();
+    let limit = limit(shot);
+    let blown_up = OnceLock::new();
+    let begin = OnceLock::new();
+    let ended = team.run(control, |member, control| {
+        let mut own = steps.own()?;
+        if begun == 0 {
+            for field in steps.fields() {
+                // SAFETY: nothing has happened yet, and shares are disjoint.
+                unsafe { field.populate(member.share(field.values())) };
+            }
+        }
+        member.barrier_then(|| _ = begin.set(Instant::now()))?;
+        let traces = member.share(samples.traces());
+        let rows = member.share(layout.padded[0] * layout.padded[1]);
+        for step in begun..shot.nt {
+            steps.step(member, &mut own, step)?;
+            let last = step == stop.load(Relaxed);
+            let p = steps.pressure(step);
+            // SAFETY: the pressure is only read until the next step; the traces are this member's.
+            unsafe { samples.take(p, traces.clone(), step, last) };
+            if last || (step + 1).is_multiple_of(PROBE) {
+                // SAFETY: as above.
+                let found = unsafe { probe_rows(layout, p, rows.clone(), limit, step) };
+                found.inspect_err(|_| _ = blown_up.set(step))?;
+            }
+            let Some(control) = control else {
+                if last {
+                    break;
+                }
+                continue;
+            };
+            if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
+                let mut to = picture.lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: as above.
+                unsafe { snapshot(layout, p, &mut to) };
+                control.snapshot(step, &to)?;
+            }
+            control.step(step, shot.nt)?;
+            if last {
+                break;
+            }
+            if control.pauses() {
+                // All come together in the next step before anybody asks.
+                stop.store(step + 1, Relaxed);
+            }
+        }
+        Ok(())
+    });
+    match (ended, blown_up.get()) {
+        (Err(error), Some(&step)) => return Err(where_blown(error, layout, steps, step)),
+        (ended, _) => ended?,
+    }
+    let done = stop.into_inner() + 1;
+    if done < shot.nt {
+        control.pause(done, &mut Between { steps, gather: &mut record.gather })?;
+        return Err(Error::Cancelled);
+    }
+    let time = begin.get().map(Instant::elapsed).unwrap_or_default();
+    Ok((record.gather, Effort { time, computed: steps.computed() }))
+}
+
+/// The words of a shot that has blown up do not depend on who has seen it first. Nobody writes the pressure any more.
+fn where_blown<S: Steps>(error: Error, layout: &Layout, steps: &S, step: usize) -> Error {
+    let Error::Unstable { .. } = error else { return error };
+    let p = steps.pressure(step);
+    let plane = |y: usize| {
+        let (first, rows) = (layout.row(y * layout.padded[0]), layout.padded[0] * layout.pitch);
+        // SAFETY: a plane of rows is within the field, and all members of the team have returned.
+        unsafe { p.read(first, rows) }
+    };
+    let rows = (0..layout.padded[1]).flat_map(|y| plane(y).chunks(layout.pitch));
+    let largest = rows.map(|row| largest(&row[..layout.padded[2]])).fold(0, u32::max);
+    let error = instability::error(largest, step, sound(step));
+    instability::placed(error, &|cell| steps.describe_cell(cell), layout, None, |y, look| {
+        look(plane(y));
+        Ok(())
+    })
+}
+
+/// Steps after which the pressure was looked at before that, and was in order.
+fn sound(step: usize) -> usize {
+    step / PROBE * PROBE
+}
+
+/// The state between two steps, when nobody computes.
+struct Between<'a, S> {
+    steps: &'a S,
+    gather: &'a mut Gather,
+}
+
+impl<S: Steps> State for Between<'_, S> {
+    fn kind(&self) -> String {
+        if Isa::best().is_fused() { "cpu".into() } else { "cpu, not fused".into() }
+    }
+
+    fn values(&self) -> u64 {
+        (self.steps.fields().into_iter().map(Rows::values).sum::<usize>() + self.gather.data.len()) as u64
+    }
+
+    fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        for field in self.steps.fields() {
+            // SAFETY: no member of the team is at work.
+            to(unsafe { field.all() })?;
+        }
+        to(&self.gather.data)
+    }
+
+    fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+        for field in self.steps.fields() {
+            // SAFETY: as above.
+            from(unsafe { field.all_mut() })?;
+        }
+        from(&mut self.gather.data)
+    }
+}
+
+/// A magnitude that only the pressure of a shot that has blown up reaches.
+pub fn limit(shot: &Shot) -> f32 {
+    let samples = shot.wavelet.samples.iter().take(shot.nt);
+    let loudest = samples.fold(0.0, |most: f32, sample| most.max((shot.amplitude * sample).abs()));
+    instability::limit(loudest)
+}
+
+/// Allocates the buffer for the snapshots of a shot: empty if it takes none.
+fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
+    let cells = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product());
+    let mut buffer = reserved(cells, "a snapshot of a shot")?;
+    buffer.resize(cells, 0.0);
+    Ok(buffer)
+}
+
+/// Checks rows of the pressure for values of a shot that has blown up.
+///
+/// # Safety
+/// No thread writes the pressure.
+unsafe fn probe_rows(
+    layout: &Layout,
+    p: Rows<'_>,
+    rows: Range<usize>,
+    limit: f32,
+    step: usize,
+) -> Result<()> {
+    for row in rows {
+        // SAFETY: by the caller's promise.
+        probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, limit, step)?;
+    }
+    Ok(())
+}
+
+/// Refuses numbers as large as the limit, infinite ones, and what is none.
+fn probe(row: &[f32], limit: f32, step: usize) -> Result<()> {
+    judge(largest(row), limit, step)
+}
+
+/// The bits of the largest magnitude.
+fn largest(row: &[f32]) -> u32 {
+    row.iter().fold(0, |most, value| value.abs().to_bits().max(most))
+}
+
+/// The same, of the bits of the largest magnitude: as integers they are in the order of the numbers, and infinity comes
+/// before what is no number.
+pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
+    if largest < limit.to_bits() { Ok(()) } else { Err(instability::error(largest, step, sound(step))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::survey::Receivers;
+    use crate::fd::wavelet::Wavelet;
+
+    #[test]
+    fn the_probe_knows_numbers() {
+        for good in [0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-45] {
+            assert!(probe(&[0.0, good], f32::INFINITY, 0).is_ok(), "{good}");
+        }
+        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for limit in [f32::INFINITY, f32::MIN_POSITIVE] {
+                assert!(matches!(probe(&[0.0, bad, 1.0], limit, 7), Err(Error::Unstable { .. })), "{bad}");
+            }
+        }
+        assert!(probe(&[-2.9, 2.9], 3.0, 0).is_ok());
+        assert!(probe(&[3.0], 3.0, 0).is_err() && probe(&[-3.1], 3.0, 0).is_err());
+    }
+
+    #[test]
+    fn the_limit_grows_with_the_source_and_lets_silence_pass() {
+        let loud = Wavelet::from_samples(vec![1.0, -4.0, 100.0]).unwrap();
+        let plain = Shot {
+            source: [2; 3],
+            wavelet: loud,
+            amplitude: -2.0,
+            nt: 2,
+            receivers: Receivers::List(Vec::new()),
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        };
+        assert_eq!(limit(&plain), 8e6);
+        // What is over any number lets all numbers pass.
+        assert_eq!(limit(&Shot { amplitude: f32::MAX, ..plain.clone() }), f32::INFINITY);
+        let silent = limit(&Shot { amplitude: 0.0, ..plain });
+        assert!(probe(&[0.0, -0.0], silent, 0).is_ok());
+    }
+}

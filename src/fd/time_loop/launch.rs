@@ -1,0 +1,14 @@
+//! A launch of a CUDA kernel. Nothing here knows a GPU: a pointer is a number, a launch is a name with sizes.
+
+/// The address of values on a GPU.
+pub type Address = u64;
+
+/// A kernel with the sizes of its launch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Launch {
+    pub kernel: &'static str,
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+}

@@ -1,0 +1,10 @@
+//! The time loop of a shot: on a team of threads, [`cpu`], and on a GPU, [`cuda`]. It knows no equation: one gives it steps.
+
+pub mod autotuner;
+pub mod cpu;
+pub mod cpu_steps;
+pub mod cuda;
+pub mod cuda_steps;
+pub mod field_kernels;
+mod instability;
+pub mod launch;
