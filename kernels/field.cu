@@ -1,6 +1,6 @@
 // Kernels that read a field of pressures over the padded grid, whatever the equation.
 //
-// `src/fd/equation/acoustic1/field_kernels.rs` has the parameters and the sizes of launches.
+// `src/fd/time_loop/field_kernels.rs` has the parameters and the sizes of launches.
 
 enum { TILE_Z = 32, TILE_X = 8 };
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::control::{Control, Silent};
-use super::equation::acoustic1::cpu::TUNING_STEPS;
+use super::equation::Equation;
 use super::grid::Grid;
 use super::model::Model;
 use super::pause::State;
-use super::plan::{Options, Plan, SHAPES, Shape, Stencil, Storage, moduli};
+use super::plan::{Options, Plan, SHAPES, Shape, Stencil, Storage};
 use super::survey::{Receivers, Shot};
-use super::verify::dt_max;
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Team, free_bytes};
@@ -21,6 +20,7 @@ use crate::error::{Error, Result};
 /// What to run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Case {
+    pub equation: &'static dyn Equation,
     /// The user's cells along x, y, z.
     pub n: [usize; 3],
     pub pml: usize,
@@ -97,15 +97,17 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         _ => None,
     };
     if let (Some(shape), Some(accepted)) = (shapes[0], shapeless) {
-        let asked = if case.shapes == Shapes::Each { "each" } else { shape.name() };
+        let asked = if case.shapes == Shapes::Each { "each" } else { shape.name };
         return Err(Error::argument("the shape of blocks", asked, accepted));
     }
     let grid = Grid::new(case.n, [10.0; 3])?;
     // Velocity and density, and the two coefficients that are made of them.
     room("the model that is measured", (8 + 2 * case.storage.bytes()) as u64 * grid.cells() as u64)?;
     let model = Arc::new(layered(grid)?);
-    let dt = (0.9 * dt_max(&model, Stencil::Taylor)) as f32;
-    let moduli = moduli(&model, case.pml, case.storage)?;
+    let dt = (0.9 * case.equation.dt_max(&model, Stencil::Taylor)) as f32;
+    let options =
+        Options { equation: case.equation, pml: case.pml, storage: case.storage, ..Options::default() };
+    let material = options.material(&model)?;
     drop(model);
     let shot = Shot {
         source: case.n.map(|n| n / 2),
@@ -124,8 +126,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         Lane::Cpu(team) => Copy::new(team)?,
         Lane::Cuda(stream) => Copy::on_gpu(stream)?,
     };
-    let options = Options { pml: case.pml, storage: case.storage, ..Options::default() };
-    let plan = |shape| Plan::of(&moduli, dt, Options { shape, ..options });
+    let plan = |shape| Plan::of(&*material, dt, Options { shape, ..options });
     shapes.into_iter().map(|shape| measured(&plan(shape)?, &shot, lane, &mut copy, case.repeats)).collect()
 }
 
@@ -188,8 +189,9 @@ fn measured(
 
 /// Lets a shot on the CPU find its tile size, as shots do that are long enough. Returns it.
 fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
-    let tuning = Tuning { fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
-    match plan.run(&Shot { nt: 2 * TUNING_STEPS + 2, ..shot.clone() }, lane, &tuning) {
+    let steps = plan.tuning_steps();
+    let tuning = Tuning { steps, fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
+    match plan.run(&Shot { nt: 2 * steps + 2, ..shot.clone() }, lane, &tuning) {
         Ok(_) | Err(Error::Cancelled) => Ok(tuning.found.into_inner()),
         Err(error) => Err(error),
     }
@@ -197,13 +199,15 @@ fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
 
 /// Ends a shot when it has found its tile size.
 struct Tuning {
+    /// Steps after which any shot has found it.
+    steps: usize,
     fields: Everywhere,
     found: RefCell<Option<String>>,
 }
 
 impl Control for Tuning {
     fn step(&self, step: usize, _: usize) -> Result<()> {
-        if step > TUNING_STEPS { Err(Error::Cancelled) } else { Ok(()) }
+        if step > self.steps { Err(Error::Cancelled) } else { Ok(()) }
     }
     fn resume(&self, state: &mut dyn State) -> Result<usize> {
         self.fields.resume(state)

@@ -7,7 +7,7 @@ use super::control::Control;
 use super::grid::Grid;
 use super::model::Model;
 use super::plan::{Options, Plan};
-use super::shot::{self, CLASS};
+use super::shot;
 use super::survey::{Receivers, Shot};
 use super::wavelet::{Shape, Wavelet};
 use crate::backend::Lane;
@@ -26,6 +26,9 @@ const DT: f32 = 1e-3;
 const STEPS: usize = 48;
 /// Cells of the absorbing layer.
 pub const PML: usize = 8;
+
+/// The class of the tasks that are check shots; classes from 0xfd000000 up are the library's own.
+const CLASS: u32 = 0xfd00_0002;
 
 /// After so long a device that answers nothing is taken to hang: a GPU takes milliseconds, but may have to compile its
 /// kernels first.
@@ -94,7 +97,7 @@ fn task(device: usize, label: String, threads: u32) -> Result<Task> {
     task.label = format!("check of {label}");
     task.device_bytes = plan.shot_bytes(&shot, threads).device;
     task.devices = DeviceMask::only(device);
-    task.class = CLASS + 1;
+    task.class = CLASS;
     task.deadline = Some(PATIENCE);
     Ok(task)
 }

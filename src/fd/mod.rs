@@ -2,6 +2,35 @@
 //!
 //! Axes are named x, y, z and given in this order; fields lie in memory as
 //! `[iy][ix][iz]`, z fastest, which is Fortran's `(nz,nx,ny)`.
+//!
+//! A file imports from its own row and from rows above it:
+//!
+//! | row | contents |
+//! | --- | --- |
+//! | `stencil` | coefficients of the derivative |
+//! | `storage` | 16-bit numbers that stand for float32 values |
+//! | `wavelet` | source time functions |
+//! | `vector` | vectors of the CPU, for each instruction set |
+//! | `grid` | grid, its layout with absorbing layers, PML zones of an axis, tile plan of a GPU |
+//! | `model` | the medium |
+//! | `survey` | shots and gathers |
+//! | `pml` | profiles of the absorbing layer |
+//! | `pause` | state of a shot between two steps |
+//! | `control` | callbacks of a running shot |
+//! | `host_memory` | allocations that report a shortage |
+//! | `edge_field` | a property of the medium, continued beyond the grid's edges |
+//! | `inject` | the source's pressure at each step |
+//! | `record` | samples at the receivers, snapshots |
+//! | `time_loop` | steps of a shot on a team of threads and on a GPU; knows no equation |
+//! | `equation` | traits of an equation, the list of all, a folder for each |
+//! | `verify` | sampling, mute of the direct wave |
+//! | `warp` | the spectrum between the frequencies of a Fourier transform |
+//! | `exact_time` | records without the error of steps in time |
+//! | `plan` | an equation in a model with a time step; names no equation |
+//! | `warnings` | doubts about a shot |
+//! | `shot` | a shot as a task |
+//! | `check` | check shots of devices |
+//! | `bench` | speed of a device |
 
 pub mod bench;
 pub mod check;

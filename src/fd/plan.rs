@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use super::control::Control;
-pub use super::equation::acoustic1::Moduli;
-pub use super::equation::acoustic1::cuda::kernel::{SHAPES, Shape};
-use super::equation::acoustic1::{self, Coefficients};
+use super::equation::{EQUATIONS, Equation, Material, Propagator};
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
@@ -14,7 +12,7 @@ use super::record::Record;
 pub use super::stencil::Stencil;
 pub use super::storage::Storage;
 use super::survey::{Effort, Gather, Receivers, Shot};
-use super::verify::dt_max;
+pub use super::time_loop::block_shape::{SHAPES, Shape};
 use crate::backend::Lane;
 use crate::error::{Error, Result};
 use crate::memory::Bytes;
@@ -26,12 +24,13 @@ pub struct Plan {
     /// Seconds a step.
     pub dt: f32,
     pub options: Options,
-    coefficients: Arc<Coefficients>,
+    propagator: Box<dyn Propagator>,
 }
 
 /// What a plan may vary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
+    pub equation: &'static dyn Equation,
     /// Cells of absorbing layer on each side, 8 to 1000; 20 in the old kernel.
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
@@ -49,7 +48,26 @@ pub struct Options {
 impl Options {
     /// Largest stable time step in seconds.
     pub fn dt_max(&self, model: &Outline) -> f64 {
-        dt_max(model, self.stencil) * self.storage.stable()
+        self.equation.dt_max(model, self.stencil) * self.storage.stable()
+    }
+
+    /// Computes what plans with different time steps of one model share. Refused: a layer outside 8 to 1000 cells; a model
+    /// whose coefficients find no memory; one for which 16 bits are too few.
+    pub fn material(&self, model: &Model) -> Result<Box<dyn Material>> {
+        if !(8..=1000).contains(&self.pml) {
+            return Err(Error::argument("the absorbing layer", self.pml, "8 to 1000 cells"));
+        }
+        self.equation.material(model, self.pml, self.storage)
+    }
+
+    /// Returns these options with the equation, layer and storage of a material.
+    pub fn with_material(self, material: &dyn Material) -> Options {
+        Options { equation: material.equation(), pml: material.pml(), storage: material.storage(), ..self }
+    }
+
+    /// Returns a time step in seconds that is certainly stable.
+    pub fn dt_sure(&self, model: &Model) -> f64 {
+        self.equation.dt_sure(model, self.stencil) * self.storage.stable()
     }
 
     /// What makes the largest stable step smaller than it would be, and how large it would be, in words. Empty if nothing does.
@@ -60,13 +78,14 @@ impl Options {
             (Stencil::Taylor, Storage::Bits16) => "coefficients in 16 bits",
             (Stencil::Optimised, Storage::Bits16) => "the optimised stencil and coefficients in 16 bits",
         };
-        format!("; without {by} {} s", rounded_down(dt_max(model, Stencil::Taylor)))
+        format!("; without {by} {} s", rounded_down(self.equation.dt_max(model, Stencil::Taylor)))
     }
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
+            equation: EQUATIONS[0],
             pml: 20,
             allow_unstable: false,
             shape: None,
@@ -84,21 +103,22 @@ const MOST_SAMPLES: usize = 1 << 40;
 
 impl Plan {
     /// Lets the model go when its coefficients are made; so does its memory, if nobody else holds it. Refused: a `dt` that is not
-    /// positive, or beyond the stable limit unless that is allowed; and as by [`moduli`].
+    /// positive, or beyond the stable limit unless that is allowed; and as by [`Options::material`].
     pub fn new(model: Arc<Model>, dt: f32, options: Options) -> Result<Plan> {
         check_step(&model, dt, &options)?;
-        Plan::of(&moduli(&model, options.pml, options.storage)?, dt, options)
+        Plan::of(&*options.material(&model)?, dt, options)
     }
 
-    /// Of moduli that other plans may share, with their layer and storage instead of the options'. Refused as by [`Plan::new`].
-    pub fn of(moduli: &Moduli, dt: f32, options: Options) -> Result<Plan> {
-        let options = Options { pml: moduli.pml(), storage: moduli.storage, ..options };
-        check_step(&moduli.model, dt, &options)?;
+    /// Makes the plan of a material, which other plans may share. Its equation, layer and storage replace the options'.
+    /// Refused as by [`Plan::new`].
+    pub fn of(material: &dyn Material, dt: f32, options: Options) -> Result<Plan> {
+        let options = options.with_material(material);
+        check_step(material.model(), dt, &options)?;
         Ok(Plan {
-            model: moduli.model,
+            model: *material.model(),
             dt,
             options,
-            coefficients: Arc::new(moduli.coefficients(dt).with(options.stencil)),
+            propagator: material.propagator(dt, options.stencil),
         })
     }
 
@@ -126,20 +146,17 @@ impl Plan {
         };
         let record = Record::gather_bytes(self.layout(), shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
-        let own = acoustic1::cpu::threads_bytes(&self.coefficients, threads as usize);
+        let own = self.propagator.thread_bytes(threads as usize);
         let parts = [self.field_bytes(), own, Record::bytes(self.layout(), shot) - record, picture];
-        let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
-        Bytes {
-            device: on_cpu.max(acoustic1::cuda::bytes(&self.coefficients, shot)),
-            host: record.saturating_add(moving),
-        }
+        let on_cpu = parts.into_iter().fold(self.propagator.bytes(), u64::saturating_add);
+        Bytes { device: on_cpu.max(self.propagator.gpu_bytes(shot)), host: record.saturating_add(moving) }
     }
 
     /// A shot that finds no room, with what would: the error says it, if that is what it is about.
     pub fn advise(&self, error: Error) -> Error {
         let Error::NoMemory { what, needed, place, there } = error else { return error };
-        let Options { pml, storage, .. } = self.options;
-        let fits = |n: [usize; 3]| acoustic1::cuda::bytes_of_cells(n, pml, storage) <= there;
+        let Options { equation, pml, storage, .. } = self.options;
+        let fits = |n: [usize; 3]| equation.gpu_bytes_of_cells(n, pml, storage) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {
@@ -159,7 +176,7 @@ impl Plan {
     pub fn starved(&self, error: Error, shot: &Shot, lane: Lane<'_>) -> Error {
         let (Error::NoMemory { place, .. }, Lane::Cuda(stream)) = (&error, lane) else { return error };
         lane.relieve();
-        let shared = acoustic1::cuda::shared_bytes(&self.coefficients, stream);
+        let shared = self.propagator.gpu_shared_bytes(stream);
         let (needed, there) = (self.shot_bytes(shot, 0).device, stream.free_bytes() + shared);
         // Too little in one piece, or no more than for a moment: its own words are better.
         if *place != stream.device().label() || needed <= there {
@@ -168,16 +185,21 @@ impl Plan {
         self.advise(Error::NoMemory { what: "a shot".into(), needed, place: place.clone(), there })
     }
 
+    /// Returns the number of steps after which any long shot on the CPU has found its tile size.
+    pub(super) fn tuning_steps(&self) -> usize {
+        self.propagator.tuning_steps()
+    }
+
     /// Bytes of what a shot holds beside its record and snapshot.
     pub fn field_bytes(&self) -> u64 {
-        acoustic1::cpu::Fields::bytes(self.layout())
+        self.propagator.field_bytes()
     }
 
     /// Bytes on the device of coefficients and fields while a shot without snapshots runs there.
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
-            Lane::Cpu(_) => self.coefficients.bytes() + self.field_bytes(),
-            Lane::Cuda(_) => acoustic1::cuda::bytes(&self.coefficients, shot),
+            Lane::Cpu(_) => self.propagator.bytes() + self.field_bytes(),
+            Lane::Cuda(_) => self.propagator.gpu_bytes(shot),
         }
     }
 
@@ -185,7 +207,7 @@ impl Plan {
     pub fn shape(&self, lane: Lane<'_>) -> Option<Shape> {
         match lane {
             Lane::Cpu(_) => None,
-            Lane::Cuda(stream) => acoustic1::cuda::shape(&self.coefficients, stream),
+            Lane::Cuda(stream) => self.propagator.shape(stream),
         }
     }
 
@@ -235,10 +257,8 @@ impl Plan {
     /// Runs a checked shot: its record before the mute, and what it took.
     pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
         let done = match lane {
-            Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, team, control),
-            Lane::Cuda(stream) => {
-                acoustic1::cuda::run(&self.coefficients, shot, self.options.shape, stream, control)
-            }
+            Lane::Cpu(team) => self.propagator.run_on_cpu(shot, team, control),
+            Lane::Cuda(stream) => self.propagator.run_on_gpu(shot, self.options.shape, stream, control),
         };
         done.map_err(|error| self.blame(error))
     }
@@ -263,7 +283,7 @@ impl Plan {
     }
 
     fn layout(&self) -> &Layout {
-        &self.coefficients.layout
+        self.propagator.layout()
     }
 
     fn check_cell(&self, what: &str, cell: [usize; 3]) -> Result<()> {
@@ -277,15 +297,6 @@ impl Plan {
         }
         Ok(())
     }
-}
-
-/// What plans with different time steps of one model share. Refused: a layer outside 8 to 1000 cells; a model whose
-/// coefficients find no memory; one for which 16 bits are too few.
-pub fn moduli(model: &Model, pml: usize, storage: Storage) -> Result<Moduli> {
-    if !(8..=1000).contains(&pml) {
-        return Err(Error::argument("the absorbing layer", pml, "8 to 1000 cells"));
-    }
-    Moduli::new(model, pml, storage)
 }
 
 fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {

@@ -101,10 +101,6 @@ pub trait Output: Send + Sync {
     }
 }
 
-/// The class of the tasks that are shots of the first-order acoustic equation; classes from 0xfd000000 up are
-/// the library's own.
-pub const CLASS: u32 = 0xfd00_0001;
-
 /// How often a shot is tried again after a call of a driver has failed for once. One that has blown up is not, but once if
 /// its steps are stable: then it may have been the device.
 const RETRIES: u32 = 2;
@@ -116,7 +112,7 @@ const RETRIES: u32 = 2;
 pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'static) -> Result<Task> {
     plan.check(&shot)?;
     let bytes = plan.shot_bytes(&shot, threads);
-    let idempotent = shot.snapshot_every.is_none();
+    let (class, idempotent) = (plan.options.equation.class(), shot.snapshot_every.is_none());
     let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
         let (gather, effort) = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })
@@ -127,7 +123,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'st
     task.device_bytes = bytes.device;
     task.host_bytes = bytes.host;
     task.work = Some(work);
-    task.class = CLASS;
+    task.class = class;
     task.idempotent = idempotent;
     task.retries = RETRIES;
     Ok(task)

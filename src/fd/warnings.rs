@@ -33,7 +33,7 @@ pub fn check_units(model: &Model, permit: &str) -> Result<()> {
 }
 
 /// Returns a sentence for each property of a shot that is more often a mistake. `frequency_hz`: the peak frequency of its
-/// wavelet, if known. `dt_sure`: the [step that is certainly stable](super::verify::dt_sure).
+/// wavelet, if known. `dt_sure`: the [step that is certainly stable](super::plan::Options::dt_sure).
 pub fn warnings(plan: &Plan, shot: &Shot, frequency_hz: Option<f32>, dt_sure: f64) -> Vec<String> {
     let mut warnings = Vec::new();
     let dt = f64::from(plan.dt);

@@ -459,7 +459,7 @@ unsafe fn described(mut task: Task, about: &sched_task_desc_t) -> Result<Task> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::shot::CLASS;
+    use crate::fd::plan::Options;
 
     unsafe extern "C-unwind" fn ignore(_: *mut std::ffi::c_void) {}
 
@@ -468,14 +468,18 @@ mod tests {
         // SAFETY: NULL is a description of zeros.
         let mut about: sched_task_desc_t = unsafe { read_or_default(std::ptr::null()).unwrap() };
         change(&mut about);
-        let task = Task { class: CLASS, idempotent: !snapshots, ..Task::new(|_: &Exec<'_>| Ok(())) };
+        let task = Task {
+            class: Options::default().equation.class(),
+            idempotent: !snapshots,
+            ..Task::new(|_: &Exec<'_>| Ok(()))
+        };
         // SAFETY: the description has no pointers.
         unsafe { described(task, &about).unwrap() }
     }
 
     #[test]
     fn shot_keeps_its_class_unless_the_caller_names_another() {
-        assert_eq!(task_of(false, |_| {}).class, CLASS);
+        assert_eq!(task_of(false, |_| {}).class, Options::default().equation.class());
         assert_eq!(task_of(false, |about| about.task_class = 7).class, 7);
     }
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::handle::HandleTable;
 use crate::error::{Error, Result};
+use crate::fd::equation::Material;
 use crate::fd::model::{Model, Outline};
-use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage};
+use crate::fd::plan::{Options, Plan, Stencil, Storage};
 use crate::fd::survey::Shot;
-use crate::fd::verify::dt_sure;
 use crate::fd::warnings::warnings;
 use crate::fork::ProcessMark;
 
@@ -21,7 +21,7 @@ pub struct sched_fd_model_t {
 /// A model, and the plans of the time steps and options that were used last.
 pub(super) struct SharedModel {
     /// Computed from the arrays, which are dropped.
-    moduli: Moduli,
+    material: Box<dyn Material>,
     /// Time step in seconds that is certainly stable, for each of [`Stencil::ALL`].
     sure: [f64; Stencil::ALL.len()],
     plans: Mutex<Vec<Arc<Plan>>>,
@@ -38,26 +38,27 @@ const LOGGED: usize = 16;
 
 impl SharedModel {
     pub(super) fn new(model: &Model, storage: Storage) -> Result<SharedModel> {
-        let moduli = plan::moduli(model, Options::default().pml, storage)?;
-        let sure = Stencil::ALL.map(|stencil| dt_sure(model, stencil) * storage.stable());
+        let options = Options { storage, ..Options::default() };
+        let material = options.material(model)?;
+        let sure = Stencil::ALL.map(|stencil| Options { stencil, ..options }.dt_sure(model));
         let (plans, logged) = (Mutex::default(), Mutex::default());
-        Ok(SharedModel { moduli, sure, plans, logged, born: ProcessMark::here() })
+        Ok(SharedModel { material, sure, plans, logged, born: ProcessMark::here() })
     }
 
     pub(super) fn model(&self) -> &Outline {
-        &self.moduli.model
+        self.material.model()
     }
 
     /// Returns the memory format of the model on a device.
     pub(super) fn storage(&self) -> Storage {
-        self.moduli.storage
+        self.material.storage()
     }
 
     /// Returns the plan for a time step in seconds. Shots of one model share it, and with it the coefficients.
     pub(super) fn plan(&self, dt: f32, options: Options) -> Result<Arc<Plan>> {
         // As the plan will state them.
-        let options = Options { storage: self.moduli.storage, pml: self.moduli.pml(), ..options };
-        let make = || Plan::of(&self.moduli, dt, options).map(Arc::new);
+        let options = options.with_material(&*self.material);
+        let make = || Plan::of(&*self.material, dt, options).map(Arc::new);
         if !self.born.is_here() {
             // In a child of fork, the lock may belong to a thread of the parent.
             return make();

@@ -8,7 +8,7 @@ use super::{calls, device};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Outline};
-use crate::fd::plan::{Options, Plan, Stencil};
+use crate::fd::plan::{Options, Plan};
 use crate::fd::survey::{Receivers, Shot};
 use crate::fd::wavelet::{Shape, Wavelet};
 use crate::fd::{shot, verify};
@@ -260,7 +260,7 @@ fn keep_apart(args: &Args) -> Result<()> {
 }
 
 fn warn_if_unstable(model: &Outline, dt: f32) {
-    let most = verify::dt_max(model, Stencil::Taylor);
+    let most = Options::default().dt_max(model);
     if f64::from(dt) > most {
         log::warn!("dt is {dt} s, and this model is stable up to {most:e} s: the result may be wrong");
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use gpusched::fd::equation::acoustic1::cuda::kernel::kernel_of;
 use gpusched::fd::plan::{Options, Plan, SHAPES, Shape};
 use gpusched::fd::{shot, survey::Receivers};
 use gpusched::io::kept::Kept;
@@ -23,7 +24,7 @@ fn offered() -> &'static [Shape] {
 /// Runs of their kernels on it.
 fn runs() -> Vec<u64> {
     let report = report();
-    offered().iter().map(|shape| report["gpus"][0]["runs"][shape.kernel].as_u64().unwrap_or(0)).collect()
+    offered().iter().map(|shape| report["gpus"][0]["runs"][kernel_of(*shape)].as_u64().unwrap_or(0)).collect()
 }
 
 fn world(nt: usize, shape: Option<Shape>) -> World {
@@ -111,7 +112,7 @@ fn in_another_process(file: &Path) -> (Shape, Vec<u64>) {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let mut words = said.split_whitespace();
     let name = words.next().unwrap();
-    let shape = SHAPES.into_iter().find(|shape| shape.name() == name).unwrap();
+    let shape = SHAPES.into_iter().find(|shape| shape.name == name).unwrap();
     (shape, words.map(|word| word.parse().unwrap()).collect())
 }
 
@@ -123,7 +124,7 @@ fn are_tried(runs: &[u64]) -> bool {
 pub fn the_next_process_does_not_try_again() {
     if let Some(file) = std::env::var_os(KEPT) {
         let (shape, runs) = found_with(Path::new(&file));
-        print!("{}", shape.name());
+        print!("{}", shape.name);
         runs.iter().for_each(|runs| print!(" {runs}"));
         return;
     }
@@ -134,25 +135,25 @@ pub fn the_next_process_does_not_try_again() {
     let text = fs::read_to_string(&file).unwrap();
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("found\tcuda\t")).collect();
     let [line] = lines[..] else { panic!("{text}") };
-    assert!(line.contains(&format!("\t{}\t", found.name())), "{line}");
+    assert!(line.contains(&format!("\t{}\t", found.name)), "{line}");
 
     let other = SHAPES.into_iter().find(|shape| *shape != found).unwrap();
     for shape in [found, other] {
-        let said = format!("\t{}\t", shape.name());
-        fs::write(&file, text.replace(&format!("\t{}\t", found.name()), &said)).unwrap();
+        let said = format!("\t{}\t", shape.name);
+        fs::write(&file, text.replace(&format!("\t{}\t", found.name), &said)).unwrap();
         let (taken, runs) = in_another_process(&file);
         assert_eq!(taken, shape);
         for (other, &ran) in SHAPES.iter().zip(&runs) {
             assert_eq!(ran > 0, *other == shape, "{other:?}: {runs:?}");
         }
         // It has measured nothing that would make the line any younger.
-        let line = line.replace(&format!("\t{}\t", found.name()), &said);
+        let line = line.replace(&format!("\t{}\t", found.name), &said);
         assert!(fs::read_to_string(&file).unwrap().contains(&line));
     }
 
     let kernels = line.split("kernels ").nth(1).unwrap().split('\t').next().unwrap();
     for (what, by) in [
-        (&*format!("{}\t", found.name()), "9x9\t"),
+        (&*format!("{}\t", found.name), "9x9\t"),
         (&format!("{kernels}\t"), "0123456789abcdef\t"),
         ("driver 12.9,", "driver 12.8,"),
     ] {
@@ -178,7 +179,7 @@ pub fn what_is_named_is_not_kept() {
 /// A GPU that is too old for a shape does without, and says so when it is named.
 pub fn what_a_gpu_does_not_run() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let names: Vec<_> = offered().iter().map(|shape| shape.name()).collect();
+    let names: Vec<_> = offered().iter().map(|shape| shape.name).collect();
     assert_eq!(names, ["4x2", "4x4"]);
     let refused = world(20, Some(SHAPES[2])).fire_on(&scheduler).err().unwrap().to_string();
     let words = "the shape of blocks is 4x2_async; accepted: auto, 4x2, 4x4 on cuda:0, whose compute capability is 7.5; \

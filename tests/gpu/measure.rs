@@ -13,12 +13,14 @@ use std::time::Instant;
 use gpusched::Result;
 use gpusched::backend::Lane;
 use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Ptx, Stream};
-use gpusched::fd::equation::acoustic1::kernel::Tables;
-use gpusched::fd::equation::acoustic1::one_pass::kernel::{
-    Cut, Fields, Grounds, OF_16_BITS, Params, Plan as Arrays, Samples, Shape, Sounding, alone,
+use gpusched::fd::equation::acoustic1::Moduli;
+use gpusched::fd::equation::acoustic1::cuda::kernel::{
+    Cut, Fields, Grounds, Params, Plan as Arrays, Samples, Sounding, alone, kernel_of,
 };
-use gpusched::fd::plan::{Moduli, Plan, Storage};
+use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
+use gpusched::fd::plan::{Plan, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::time_loop::block_shape::{OF_16_BITS, Shape};
 use gpusched::sched::Exec;
 use serde_json::{Value, json};
 
@@ -71,8 +73,8 @@ fn compile(gpu: &str) -> Value {
         let mut found = json!({});
         for shape in offered(stream).iter().chain([&OF_16_BITS]) {
             let begin = Instant::now();
-            function(stream, shape.kernel)?;
-            found[format!("{}_s", shape.name())] = begin.elapsed().as_secs_f64().into();
+            function(stream, kernel_of(*shape))?;
+            found[format!("{}_s", shape.name)] = begin.elapsed().as_secs_f64().into();
         }
         Ok(found)
     })
@@ -94,7 +96,7 @@ impl<'a> Rig<'a> {
         let model = homogeneous(n, [10.0; 3], 2000.0, 1500.0);
         let c = Moduli::new(&model, layer(), Storage::Float32)?.coefficients(time_step(&model));
         let tables = Tables::new(&c);
-        let function = function(stream, shape.kernel)?;
+        let function = function(stream, kernel_of(shape))?;
         let at_once = function.blocks_at_once(shape.threads() as u32)?;
         let grounds = Grounds::new(&tables, shape, at_once as usize)?;
         let zeros = grounds.lens().all().chain([4]).map(|len| stream.zeroed::<f32>(len, "a field"));
@@ -173,7 +175,7 @@ fn kinds(gpu: &str, n: [usize; 3]) -> Value {
                     })
                 })?;
                 let cells = planes as f64 * (64 * shape.warps * shape.rows) as f64;
-                found[shape.name()][kind.to_string()] = json!(cells / seconds / 1e9);
+                found[shape.name][kind.to_string()] = json!(cells / seconds / 1e9);
             }
         }
         Ok(json!({ "gcells_per_s": found }))

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::kernel::Tables;
-use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS};
-use gpusched::fd::plan::{Moduli, Options, Plan, Shape, Stencil, Storage};
+use gpusched::fd::equation::acoustic1::Moduli;
+use gpusched::fd::equation::acoustic1::cuda::kernel::Grounds;
+use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
+use gpusched::fd::plan::{Options, Plan, Shape, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::time_loop::block_shape::OF_16_BITS;
 use gpusched::sched::{Scheduler, discover};
 use serde_json::{Value, json};
 
@@ -90,7 +92,7 @@ fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> Vec<bool> {
     let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
     let Options { storage, stencil, .. } = world.options;
     let run = |shape: Option<Shape>| {
-        let name = shape.unwrap_or(OF_16_BITS).name();
+        let name = shape.unwrap_or(OF_16_BITS).name;
         let what = json!({
             "case": format!("{grid}, {name}, {}, {}", storage.name(), stencil.name()),
             "device": gpu,

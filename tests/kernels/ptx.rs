@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use gpusched::fd::equation::acoustic1::cuda::kernel::{OF_16_BITS, SHAPES, alone, texts};
+use gpusched::fd::equation::acoustic1::cuda::kernel::{alone, kernel_of, texts};
+use gpusched::fd::time_loop::block_shape::{OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
 use testkit::c;
 
@@ -50,8 +51,8 @@ fn the_ptx_is_of_the_source_beside_it() {
     }
     let both = [all, newer].concat();
     for shape in SHAPES.into_iter().chain([OF_16_BITS]) {
-        let named = format!(".visible .entry {}(", shape.kernel);
-        let alone = alone(shape.kernel);
+        let named = format!(".visible .entry {}(", kernel_of(shape));
+        let alone = alone(kernel_of(shape));
         assert!(both.contains(&named) && alone.contains(&named), "{shape:?}");
         assert_eq!((alone.matches(".entry").count(), alone.matches(".version").count()), (1, 1), "{shape:?}");
         // For no newer GPU than it is said to need.

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::cuda::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, texts};
+use gpusched::fd::equation::acoustic1::cuda::kernel::{Grounds, texts};
 use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
 use gpusched::fd::plan::Options;
+use gpusched::fd::time_loop::block_shape::{OF_16_BITS, SHAPES, Shape};
 use gpusched::fd::time_loop::field_kernels::PTX;
 use gpusched::fd::time_loop::launch::Launch;
 use gpusched::fd::{equation::acoustic1::Coefficients, model::Model, survey::Receivers};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gpusched::fd::equation::acoustic1::dt_max;
 use gpusched::fd::plan::{Options, Stencil};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::fd::{grid::Grid, model::Model, survey::Shot, verify::dt_max};
+use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
 
 use testkit::Random;
 use testmodels::norms::{peak, peak_between, relative_l2};

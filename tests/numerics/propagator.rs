@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, Weak};
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, Silent};
+use gpusched::fd::equation::{EQUATIONS, acoustic1::dt_max};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{Output, run, task};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
-use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
+use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::fd::{bench, grid::Grid, model::Model};
 use gpusched::sched::{Exec, Scheduler};
@@ -279,6 +280,7 @@ fn advice_for_too_little_memory_is_about_what_takes_it() {
 fn the_benchmark_measures() {
     let team = Team::new(2).unwrap();
     let case = bench::Case {
+        equation: EQUATIONS[0],
         n: [20, 20, 20],
         pml: 10,
         storage: Storage::Float32,

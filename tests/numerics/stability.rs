@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gpusched::Error;
+use gpusched::fd::equation::acoustic1::{dt_max, dt_sure};
 use gpusched::fd::plan::{Options, Stencil};
-use gpusched::fd::verify::{dt_max, dt_sure};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
 

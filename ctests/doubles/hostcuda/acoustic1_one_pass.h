@@ -1,5 +1,5 @@
 // What is asked of kernels/acoustic1_one_pass.cu, and what of it may be launched.
-// src/fd/equation/acoustic1/one_pass/kernel.rs says the same.
+// src/fd/equation/acoustic1/cuda/kernel.rs says the same.
 static_assert(offsetof(OnePass, axis) == 112 && offsetof(OnePass, boxes) == 304, "");
 static_assert(offsetof(OnePass, slots) == 336 && offsetof(OnePass, stencil) == 352 && offsetof(OnePass, b_scale) == 368 && offsetof(Poles, put) == 40, "");
 

@@ -1,5 +1,5 @@
 // What is asked of kernels/field.cu, and what of it may be launched.
-// src/fd/equation/acoustic1/field_kernels.rs says the same.
+// src/fd/time_loop/field_kernels.rs says the same.
 static_assert(offsetof(Field, plane) == 16 && offsetof(Field, inner) == 36 && offsetof(Field, pml) == 48, "");
 
 #define ALL_KERNELS(KERNEL)                                                                                            \

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use gpusched::fd::bench::Shapes;
+use gpusched::fd::equation::{self, EQUATIONS, Equation};
 use gpusched::fd::plan::{Options, SHAPES, Storage};
 
 /// Runs seismic surveys on the GPUs and the CPU of this machine.
@@ -96,8 +97,8 @@ pub enum Bench {
     #[command(after_help = AFTER_BENCH)]
     Fd {
         /// Equation to solve.
-        #[arg(long, value_enum, default_value = "acoustic1")]
-        equation: Equation,
+        #[arg(long, value_parser = equation(), default_value = EQUATIONS[0].name())]
+        equation: &'static dyn Equation,
         /// Cells along x, y and z, without the absorbing layer.
         #[arg(long, num_args = 3, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
         n: Vec<usize>,
@@ -129,6 +130,11 @@ pub enum Bench {
     },
 }
 
+fn equation() -> impl TypedValueParser<Value = &'static dyn Equation> {
+    let named = |name: String| equation::by_name(&name).ok_or("unknown equation");
+    PossibleValuesParser::new(EQUATIONS.map(Equation::name)).try_map(named)
+}
+
 fn storage() -> impl TypedValueParser<Value = Storage> {
     let named = |name: String| {
         Storage::ALL.into_iter().find(|storage| storage.name() == name).ok_or("unknown storage")
@@ -140,26 +146,12 @@ fn shapes() -> impl TypedValueParser<Value = Shapes> {
     let all = || {
         [("auto", Shapes::Auto), ("each", Shapes::Each)]
             .into_iter()
-            .chain(SHAPES.map(|one| (one.name(), Shapes::One(one))))
+            .chain(SHAPES.map(|one| (one.name, Shapes::One(one))))
     };
     let named = move |name: String| {
         all().find(|(known, _)| *known == name).map(|(_, shapes)| shapes).ok_or("unknown shape")
     };
     PossibleValuesParser::new(all().map(|(name, _)| name)).try_map(named)
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Equation {
-    /// Acoustic, first order in time.
-    Acoustic1,
-}
-
-impl Equation {
-    pub fn name(self) -> &'static str {
-        match self {
-            Equation::Acoustic1 => "acoustic1",
-        }
-    }
 }
 
 const AFTER_ALL: &str = "\

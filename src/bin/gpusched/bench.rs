@@ -3,16 +3,16 @@
 use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::bench::{self, Case, Shapes};
+use gpusched::fd::equation::Equation;
 use gpusched::fd::plan::Storage;
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
 
-use crate::args::Equation;
 use crate::say::say;
 
 pub struct Wanted<'a> {
-    pub equation: Equation,
+    pub equation: &'static dyn Equation,
     pub n: [usize; 3],
     pub pml: usize,
     pub nt: usize,
@@ -37,7 +37,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let there = scheduler.devices().len();
         return Err(Error::argument("--device", format!("'{device}', {there} devices"), "one device"));
     };
-    let case = Case { n, pml, storage, shapes, nt, repeats };
+    let case = Case { equation, n, pml, storage, shapes, nt, repeats };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
@@ -47,7 +47,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     scheduler.wait(id, None)?;
     let Some(all) = place.get() else { return Ok(false) };
     for measured in all {
-        let shape = measured.shape.map(|shape| shape.name());
+        let shape = measured.shape.map(|shape| shape.name);
         if as_json {
             let line = json!({
                 "device": info.label(),

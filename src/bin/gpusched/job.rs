@@ -62,7 +62,7 @@ impl Job {
             })?;
         }
         let dt_max = options.dt_max(&model);
-        let dt_sure = verify::dt_sure(&model, options.stencil) * options.storage.stable();
+        let dt_sure = options.dt_sure(&model);
         let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
         let nt = steps(&file, &survey, dt)?;
         let frequency = survey.wavelet.frequency_hz as f32;

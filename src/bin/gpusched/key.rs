@@ -31,7 +31,7 @@ impl Keys {
     /// Returns the key of a shot. It names every field, so that the compiler reports one that is added later.
     pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
         // The block shape changes no bit, and `allow_unstable` only decides whether a plan is refused.
-        let Options { pml, allow_unstable: _, shape: _, stencil, exact_time, storage } = options;
+        let Options { equation, pml, allow_unstable: _, shape: _, stencil, exact_time, storage } = options;
         let Shot {
             source,
             wavelet: Wavelet { samples },
@@ -45,6 +45,7 @@ impl Keys {
         let mut keys = self.clone();
         keys.floats(&[dt, *amplitude]);
         keys.numbers(&[*pml, (*exact_time).into(), *nt, *record_every]);
+        keys.text(equation.name());
         keys.text(stencil.name());
         keys.text(storage.name());
         keys.numbers(source);

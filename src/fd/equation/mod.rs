@@ -1,3 +1,14 @@
-//! The equations, each in the form in which a device computes it.
+//! The equations. An equation is a folder here and one entry of [`EQUATIONS`]; all else reaches it through these traits.
 
 pub mod acoustic1;
+mod traits;
+
+pub use traits::{Equation, Material, Propagator};
+
+/// All equations. The first is the default.
+pub static EQUATIONS: [&dyn Equation; 1] = [&acoustic1::Acoustic1];
+
+/// Returns the equation of a name.
+pub fn by_name(name: &str) -> Option<&'static dyn Equation> {
+    EQUATIONS.into_iter().find(|equation| equation.name() == name)
+}

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpusched::backend::{Lane, cpu::Team};
+use gpusched::fd::equation::acoustic1::dt_max;
 use gpusched::fd::plan::{Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Output};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
-use gpusched::fd::{control::Control, grid::Grid, model::Model, pause::State, verify::dt_max};
+use gpusched::fd::{control::Control, grid::Grid, model::Model, pause::State};
 use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 use testkit::Random;

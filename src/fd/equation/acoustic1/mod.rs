@@ -13,19 +13,129 @@ mod coefficients;
 pub mod cpu;
 pub mod cuda;
 mod describe;
+mod stability;
 #[cfg(test)]
 mod tests;
 
 pub use coefficients::{Coefficients, Moduli};
+pub use stability::{dt_max, dt_sure};
 
+use std::sync::Arc;
+
+use super::traits::{Equation, Material, Propagator};
 use crate::backend::cpu::Team;
+use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
+use crate::fd::grid::layout::Layout;
+use crate::fd::model::{Model, Outline};
+use crate::fd::stencil::Stencil;
+use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
+use crate::fd::time_loop::block_shape::Shape;
+
+/// The acoustic equation of first order.
+pub struct Acoustic1;
+
+impl Equation for Acoustic1 {
+    fn name(&self) -> &'static str {
+        "acoustic1"
+    }
+
+    fn class(&self) -> u32 {
+        0xfd00_0001
+    }
+
+    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
+        dt_max(model, stencil)
+    }
+
+    fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
+        dt_sure(model, stencil)
+    }
+
+    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
+        Ok(Box::new(Moduli::new(model, pml, storage)?))
+    }
+
+    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
+        cuda::bytes_of_cells(n, pml, storage)
+    }
+}
+
+impl Material for Moduli {
+    fn equation(&self) -> &'static dyn Equation {
+        &Acoustic1
+    }
+
+    fn model(&self) -> &Outline {
+        &self.model
+    }
+
+    fn pml(&self) -> usize {
+        Moduli::pml(self)
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    fn propagator(&self, dt: f32, stencil: Stencil) -> Box<dyn Propagator> {
+        Box::new(Arc::new(self.coefficients(dt).with(stencil)))
+    }
+}
+
+impl Propagator for Arc<Coefficients> {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn bytes(&self) -> u64 {
+        Coefficients::bytes(self)
+    }
+
+    fn field_bytes(&self) -> u64 {
+        cpu::Fields::bytes(&self.layout)
+    }
+
+    fn thread_bytes(&self, threads: usize) -> u64 {
+        cpu::threads_bytes(self, threads)
+    }
+
+    fn gpu_bytes(&self, shot: &Shot) -> u64 {
+        cuda::bytes(self, shot)
+    }
+
+    fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
+        cuda::shared_bytes(self, stream)
+    }
+
+    fn shape(&self, stream: &Stream) -> Option<Shape> {
+        cuda::shape(self, stream)
+    }
+
+    fn tuning_steps(&self) -> usize {
+        cpu::TUNING_STEPS
+    }
+
+    fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
+        run(self, shot, team, control)
+    }
+
+    fn run_on_gpu(
+        &self,
+        shot: &Shot,
+        shape: Option<Shape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<(Gather, Effort)> {
+        cuda::run(self, shot, shape, stream, control)
+    }
+}
 
 /// Runs a shot that fits the coefficients' grid on the CPU.
-pub fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
+fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
     let layout = &c.layout;
     let own = cpu::Fields::bytes(layout).saturating_add(cpu::threads_bytes(c, team.threads()));
     time_loop::cpu::check_memory(layout, shot, own)?;

@@ -1,12 +1,11 @@
 //! Whole shots by the kernel that computes a step in one pass, as the CUDA backend drives a GPU.
 
 use gpusched::fd::equation::acoustic1::Moduli;
-use gpusched::fd::equation::acoustic1::cuda::kernel::{
-    self, Fields, Grounds, OF_16_BITS, Plan, Samples, Shape, Sounding,
-};
+use gpusched::fd::equation::acoustic1::cuda::kernel::{self, Fields, Grounds, Plan, Samples, Sounding};
 use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::plan::Storage;
+use gpusched::fd::time_loop::block_shape::{OF_16_BITS, Shape};
 use gpusched::fd::time_loop::field_kernels::Field;
 
 use super::{Engine, Memory, Record, bytes, check_border, check_peak};

@@ -19,6 +19,7 @@ use crate::fd::grid::zones::Zones;
 use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
+use crate::fd::time_loop::block_shape::Shape;
 use crate::fd::time_loop::launch::{Address, Launch};
 
 /// All kernels: those for all GPUs, and those for GPUs of compute capability 8.0 and higher. Their texts are large, so
@@ -50,45 +51,13 @@ fn split(ptx: &str) -> HashMap<String, String> {
     parts.filter_map(named).collect()
 }
 
-/// How a block is cut: so many warps, each with so many rows of a tile along x; and how it comes by what it computes with.
-/// All shapes give the same bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    pub kernel: &'static str,
-    pub warps: usize,
-    pub rows: usize,
-    /// The lowest compute capability of GPUs that run it.
-    pub since: (u32, u32),
-}
-
-/// As old as any GPU that is used.
-const ANY: (u32, u32) = (3, 5);
-
-/// Those that there are kernels for, first the one that is taken if nothing is known of a GPU, last those for newer GPUs.
-pub const SHAPES: [Shape; 3] = [
-    Shape { kernel: "acoustic1_one_pass_4x2", warps: 4, rows: 2, since: ANY },
-    Shape { kernel: "acoustic1_one_pass_4x4", warps: 4, rows: 4, since: ANY },
-    Shape { kernel: "acoustic1_one_pass_4x2_async", warps: 4, rows: 2, since: (8, 0) },
-];
-
-/// That of coefficients of 16 bits.
-pub const OF_16_BITS: Shape =
-    Shape { kernel: "acoustic1_one_pass_4x2_16_bit", warps: 4, rows: 2, since: ANY };
-
-impl Shape {
-    /// Those of [`SHAPES`] that a GPU of a compute capability runs.
-    pub fn on(capability: Option<(u32, u32)>) -> &'static [Shape] {
-        let runs = |shape: &Shape| shape.since <= capability.unwrap_or(ANY);
-        &SHAPES[..SHAPES.partition_point(runs)]
-    }
-
-    /// As users call it: warps and rows, and what is special about it.
-    pub fn name(self) -> &'static str {
-        self.kernel.trim_start_matches("acoustic1_one_pass_")
-    }
-
-    pub fn threads(self) -> usize {
-        32 * self.warps
+/// Returns the name of the kernel of a shape.
+pub fn kernel_of(shape: Shape) -> &'static str {
+    match shape.name {
+        "4x4" => "acoustic1_one_pass_4x4",
+        "4x2_async" => "acoustic1_one_pass_4x2_async",
+        "4x2_16_bit" => "acoustic1_one_pass_4x2_16_bit",
+        _ => "acoustic1_one_pass_4x2",
     }
 }
 
@@ -315,7 +284,7 @@ impl Grounds {
     /// Arguments: the parameters of the step, its poles, where its samples go.
     pub fn step(&self) -> Launch {
         let block = [32, self.shape.warps as u32, 1];
-        Launch { kernel: self.shape.kernel, grid: [self.boxes.cuts.len() as u32, 1, 1], block }
+        Launch { kernel: kernel_of(self.shape), grid: [self.boxes.cuts.len() as u32, 1, 1], block }
     }
 }
 

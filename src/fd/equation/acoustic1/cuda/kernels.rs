@@ -3,13 +3,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::kernel::{self, Cut, Grounds, OF_16_BITS, SHAPES, Shape};
+use super::kernel::{self, Cut, Grounds, kernel_of};
 use super::tables::Tables;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Ptx, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::time_loop::autotuner::Autotuner;
+use crate::fd::time_loop::block_shape::{OF_16_BITS, SHAPES, Shape};
 
 pub fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
     stream.function(Ptx { name: kernel, text: kernel::alone(kernel) }, kernel)
@@ -28,7 +29,7 @@ fn subject(tables: &Tables, stream: &Stream) -> String {
 /// A number that others are very unlikely to have than the kernels of all shapes, by FNV-1a.
 fn kernels() -> u64 {
     static NUMBER: LazyLock<u64> = LazyLock::new(|| {
-        let texts = SHAPES.iter().flat_map(|shape| kernel::alone(shape.kernel).bytes());
+        let texts = SHAPES.iter().flat_map(|shape| kernel::alone(kernel_of(*shape)).bytes());
         texts.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     });
     *NUMBER
@@ -39,15 +40,15 @@ fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> 
     let capability = stream.device().info().compute_capability;
     let shapes = Shape::on(capability);
     let Some(wanted) = wanted.filter(|wanted| !shapes.contains(wanted)) else { return Ok(shapes) };
-    let names: Vec<_> = shapes.iter().map(|shape| shape.name()).collect();
+    let names: Vec<_> = shapes.iter().map(|shape| shape.name).collect();
     let ((major, minor), (least, more)) = (capability.unwrap_or_default(), wanted.since);
     let accepted = format!(
         "auto, {} on {}, whose compute capability is {major}.{minor}; {} takes one of {least}.{more} or higher",
         names.join(", "),
         stream.device().label(),
-        wanted.name()
+        wanted.name
     );
-    Err(Error::argument("the shape of blocks", wanted.name(), accepted))
+    Err(Error::argument("the shape of blocks", wanted.name, accepted))
 }
 
 /// The kernels of a plan, which all its shots share.
@@ -84,14 +85,14 @@ impl Pass {
                 let key = format!("{} {}", stream.device().info().id, subject.as_deref().unwrap_or_default());
                 Autotuner::shared(key, shapes.len(), || {
                     let name = control.finding(subject.as_ref()?)?;
-                    shapes.iter().position(|shape| shape.name() == name)
+                    shapes.iter().position(|shape| shape.name == name)
                 })
             }
         };
         let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
         for way in tuner.candidates() {
             let shape = shapes[way];
-            let function = function(stream, shape.kernel)?;
+            let function = function(stream, kernel_of(shape))?;
             let at_once = function.blocks_at_once(shape.threads() as u32)?;
             let ground = Grounds::new(tables, shape, at_once as usize)?;
             let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
@@ -103,7 +104,7 @@ impl Pass {
     /// Tells what shots have found, so that other processes need not try.
     pub fn tell(&self, control: &dyn Control) {
         if let (Some(subject), Some(way)) = (&self.subject, self.tuner.found()) {
-            control.found(subject, self.shapes[way].name());
+            control.found(subject, self.shapes[way].name);
         }
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::super::coefficients::Coefficients;
-use super::kernel::Shape;
 use super::kernels::Pass;
 use super::tables::Tables;
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::storage::Storage;
+use crate::fd::time_loop::block_shape::Shape;
 use crate::fd::time_loop::launch::Address;
 
 /// A field of coefficients as the kernels read it.

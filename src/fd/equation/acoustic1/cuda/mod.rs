@@ -12,7 +12,6 @@ use std::sync::Arc;
 pub use self::medium::{shape, shared_bytes};
 pub use self::size::{bytes, bytes_of_cells};
 
-use self::kernel::Shape;
 use self::medium::Medium;
 use self::steps::OnePass;
 use super::coefficients::Coefficients;
@@ -21,6 +20,7 @@ use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
+use crate::fd::time_loop::block_shape::Shape;
 
 /// Runs a shot that fits the coefficients' grid. `shape`: that of its blocks; `None`: autotuned.
 pub fn run(

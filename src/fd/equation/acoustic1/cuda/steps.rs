@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::kernel::{self, Cut, Fields, Grounds, Lens, Params, Plan, Samples, Sounding};
+use super::kernel::{self, Cut, Fields, Grounds, Lens, Params, Plan, Samples, Sounding, kernel_of};
 use super::kernels::{Pass, function};
 use super::medium::Medium;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
@@ -102,7 +102,7 @@ impl<'a> Way<'a> {
         Ok(Way {
             grounds,
             params: grounds.params(&medium.tables, &plan, fields),
-            function: function(stream, grounds.shape.kernel)?,
+            function: function(stream, kernel_of(grounds.shape))?,
             samples: Samples { first, at, trace, to: 0 },
             _receivers: held,
             legs: Cell::new(0),

@@ -1,0 +1,101 @@
+//! What an equation provides.
+
+use std::fmt;
+
+use crate::backend::cpu::Team;
+use crate::backend::cuda::Stream;
+use crate::error::Result;
+use crate::fd::control::Control;
+use crate::fd::grid::layout::Layout;
+use crate::fd::model::{Model, Outline};
+use crate::fd::stencil::Stencil;
+use crate::fd::storage::Storage;
+use crate::fd::survey::{Effort, Gather, Shot};
+use crate::fd::time_loop::block_shape::Shape;
+
+/// An equation.
+pub trait Equation: Sync {
+    /// Returns the name by which users select it.
+    fn name(&self) -> &'static str;
+
+    /// Returns the class of its shots as tasks: devices have a rate for each class.
+    fn class(&self) -> u32;
+
+    /// Returns the largest stable time step in seconds with exact coefficients.
+    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64;
+
+    /// Returns a time step in seconds that is certainly stable with exact coefficients.
+    fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64;
+
+    /// Computes what steps multiply with, whatever the time step. `pml`: cells of an absorbing layer.
+    ///
+    /// # Errors
+    /// No memory; values that 16 bits are not enough for.
+    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>>;
+
+    /// Returns the bytes of a GPU that a shot in a model of so many cells takes, with few receivers.
+    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64;
+}
+
+/// The properties of a medium as an equation multiplies with them. Plans with different time steps share it.
+pub trait Material: Send + Sync {
+    fn equation(&self) -> &'static dyn Equation;
+    fn model(&self) -> &Outline;
+    /// Returns the cells of an absorbing layer.
+    fn pml(&self) -> usize;
+    fn storage(&self) -> Storage;
+
+    /// Returns the propagator of a time step in seconds.
+    fn propagator(&self, dt: f32, stencil: Stencil) -> Box<dyn Propagator>;
+}
+
+/// An equation in a medium, with a time step. All shots of a plan share it.
+pub trait Propagator: Send + Sync {
+    /// Returns the layout of fields on the CPU.
+    fn layout(&self) -> &Layout;
+
+    /// Returns the bytes of the coefficients on the host.
+    fn bytes(&self) -> u64;
+
+    /// Returns the bytes of the fields of a shot on the CPU.
+    fn field_bytes(&self) -> u64;
+
+    /// Returns the bytes that so many threads of the CPU compute with.
+    fn thread_bytes(&self, threads: usize) -> u64;
+
+    /// Returns the bytes of a GPU that a shot takes, with what it shares with the others of its plan.
+    fn gpu_bytes(&self, shot: &Shot) -> u64;
+
+    /// Returns the bytes of a GPU that the plan's shots share and that are allocated already.
+    fn gpu_shared_bytes(&self, stream: &Stream) -> u64;
+
+    /// Returns the block shape that shots have on a GPU, as far as it is known. `None`: none has run.
+    fn shape(&self, stream: &Stream) -> Option<Shape>;
+
+    /// Returns the number of steps after which any long shot on the CPU has found its tile size.
+    fn tuning_steps(&self) -> usize;
+
+    /// Runs a shot that fits the grid on the CPU.
+    fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)>;
+
+    /// Runs a shot that fits the grid on a GPU. `shape`: that of its blocks; `None`: autotuned.
+    fn run_on_gpu(
+        &self,
+        shot: &Shot,
+        shape: Option<Shape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<(Gather, Effort)>;
+}
+
+impl fmt::Debug for dyn Equation {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(self.name())
+    }
+}
+
+impl PartialEq for dyn Equation {
+    fn eq(&self, other: &dyn Equation) -> bool {
+        self.name() == other.name()
+    }
+}
