@@ -66,9 +66,14 @@ impl Autotuner {
         state.judge();
     }
 
+    /// Returns the winner, `None` while the candidates are compared.
+    pub fn winner(&self) -> Option<usize> {
+        self.state().best
+    }
+
     /// Returns the winner; the first candidate while there is none.
     pub fn best(&self) -> usize {
-        self.state().best.unwrap_or(0)
+        self.winner().unwrap_or(0)
     }
 
     /// Returns the winner if laps were compared for it.

@@ -148,9 +148,11 @@ impl<'a> Activity<'a> {
     }
 
     fn plan(&mut self) {
-        let tiles = 0..self.tiles().len();
-        let mut parts: Vec<Part> = tiles.filter_map(|nth| self.part(nth)).collect();
-        parts.sort_by_key(|part| std::cmp::Reverse(part.cells(self.layout)));
+        // The vector is reused and the sort is in place: a step allocates nothing.
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        parts.extend((0..self.tiles().len()).filter_map(|nth| self.part(nth)));
+        parts.sort_unstable_by_key(|part| (std::cmp::Reverse(part.cells(self.layout)), part.nth));
         self.cells = parts.iter().map(|part| part.cells(self.layout)).sum();
         self.parts = parts;
     }

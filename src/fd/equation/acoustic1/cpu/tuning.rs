@@ -93,6 +93,9 @@ impl Tuning {
         if let Some(lap) = &self.lap {
             return lap.candidate;
         }
+        if let Some(winner) = autotuner.winner() {
+            return winner;
+        }
         let most = LAP * ROUNDS * autotuner.candidates().len();
         let pays = if self.begun { LAP } else { PAYS * most };
         if next + pays > self.nt || activity.share() < BUSY {
