@@ -105,7 +105,7 @@ back-off: a busy device is asked at once; src/sched/plan/fit_check.rs; s/if devi
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt
 late: the log does not name the copy; src/sched/plan/timers.rs; s/(_, true) => ".*"/(_, true) => ""/; --lib late_attempt
 late: an attempt is late again and again; src/sched/plan/timers.rs; s/run.deadline_state = DeadlineState::Late\x3b/run.deadline_state = DeadlineState::InTime(Some(until))\x3b/; --lib late_attempt
-devices: the CPU replaces GPUs against the variable; src/sched/api/builder.rs; s/map_or(true, |value| value != "0")/map_or(true, |_| true)/; --test cuda cpu_fallback
+devices: the CPU replaces GPUs against the variable; src/sched/api/builder.rs; s/"0" => Ok(false)/"0" => Ok(true)/; --test cuda cpu_fallback
 devices: a 65th device has no bit in a mask; src/sched/api/builder.rs; s/found.len() > MAX_DEVICES/found.len() > 1000/; --test scheduler scheduler_of_more_than
 slots: auto means one; src/sched/api/builder.rs; s/"auto" => Ok(AUTO_SLOTS)/"auto" => Ok(1)/; --lib slots_variable
 slots: the variable is not read; src/sched/api/builder.rs; s/parse_slots(\&environment("GPUSCHED_SLOTS"))/parse_slots("")/; --test cuda slots_variable
@@ -127,7 +127,7 @@ survey: all sources stand in one row; src/bin/gpusched/positions.rs; s/first\[1\
 survey: a duration is rounded down; src/bin/gpusched/job.rs; s/(duration \/ f64::from(dt)).round()/(duration \/ f64::from(dt)).floor()/; --features cli --test command duration_is
 survey: a Gaussian is its derivative; src/bin/gpusched/job.rs; s/Shape::Gaussian => wavelet::Shape::Gaussian,/Shape::Gaussian => wavelet::Shape::GaussianDerivative,/; --features cli --test command wavelet_shape
 survey: km/s and g/cm3 are accepted; src/fd/warnings.rs; s/|&largest| largest < least/|_| false/; --features cli --test command bad_surveys
-command: init overwrites a file; src/bin/gpusched/init.rs; s/File::create_new/File::create/; --features cli --test command survey_of_init
+command: init overwrites a file; src/descriptor.rs; s/create_new(true)/create(true)/; --features cli --test command survey_of_init
 command: a dry run leaves the folder; src/bin/gpusched/folder.rs; s/drop(fs::remove_dir(folder))/drop(folder)/; --features cli --test command files_are_made_only
 command: quiet runs print the summary; src/bin/gpusched/say.rs; s/if is_quiet() {/if false {/; --features cli --test command quiet_run
 survey: no warning of a late wavelet; src/fd/warnings.rs; s/if centre > end {/if false {/; --features cli --test command doubtful_surveys
