@@ -219,7 +219,10 @@ fn ends_are_reported_to_threads_that_wait() {
 fn only_callers_code_is_dropped_without_the_lock() {
     let mut driver = driver(1);
     let owned = Arc::new(());
-    let of_caller = Task::new(move |_: &Exec<'_>| Ok(drop(owned.clone())));
+    let of_caller = Task::new(move |_: &Exec<'_>| {
+        let _held = &owned;
+        Ok(())
+    });
     for (task, unlocks) in [(task(), false), (of_caller, true)] {
         let id = driver.submit(0, task);
         driver.cancel(id).unwrap();

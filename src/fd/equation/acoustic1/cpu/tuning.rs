@@ -221,7 +221,7 @@ mod tests {
         let long = PAYS * LAP * ROUNDS * 3 + 1;
         assert_eq!(steps(&tuner, long - 1, &mut whole(&c, &geometry)).1, 0);
         let mut few = Activity::new(&geometry, &c.layout, 0);
-        few.mark(|tile| tile.sides[0].cells.contains(&8).then(|| [8..9, 8..9, 8..9]));
+        few.mark(|tile| tile.sides[0].cells.contains(&8).then_some([8..9, 8..9, 8..9]));
         assert!(few.share() > 0.0 && few.share() < BUSY);
         assert_eq!(steps(&tuner, 2 * long, &mut few).1, 0);
         assert!(steps(&tuner, long, &mut whole(&c, &geometry)).1 > 0);
