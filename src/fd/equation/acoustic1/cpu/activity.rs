@@ -34,7 +34,7 @@ pub struct Activity<'a> {
     boxes: Vec<Mutex<Extent>>,
     /// Tiles less than the margin from each, itself among them.
     near: Vec<Vec<usize>>,
-    /// What the next step computes, the largest first.
+    /// Parts that the next step computes, the largest first.
     pub parts: Vec<Part>,
     /// Its cells.
     cells: usize,

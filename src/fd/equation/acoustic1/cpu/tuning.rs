@@ -22,7 +22,7 @@ pub const TUNING_STEPS: usize = LAP * (ROUNDS + 1) * ROWS.len();
 /// And only in steps that compute at least this share of the cells: else few tiles wait for each other.
 const BUSY: f64 = 0.5;
 
-/// What the tiles of all shots of one kind are tuned by.
+/// Tunes the tiles of all shots of one kind.
 pub struct TileTuner {
     autotuner: Arc<Autotuner>,
     /// Names all that the best tile size depends on, except the processor.
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Of a grid that no other test tunes.
+    /// Returns coefficients of a grid that no other test tunes.
     fn coefficients(nx: usize) -> Coefficients {
         let grid = Grid { n: [nx, 12, 11], h: [10.0; 3] };
         let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
