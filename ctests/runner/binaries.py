@@ -78,7 +78,7 @@ PARTS: dict[str, list[Part]] = {
     "fork": [Part(minimum=4)],
     "node": [Part(minimum=29)],
     "scheduler": [Part(minimum=104)],
-    "lib": [Part(minimum=280)],
+    "lib": [Part(minimum=277)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }
 

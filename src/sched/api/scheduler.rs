@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
+use crate::sched::base::registry::detached;
 use crate::sched::base::sync::lock;
 use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult};
 use crate::sched::light::slab::LightSlab;
@@ -102,14 +103,14 @@ impl Scheduler {
     /// Waits until every task submitted so far has ended. Their outcomes stay available. Fails
     /// inside a task, which would wait for itself.
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
-        let runtime = &self.runtime;
-        runtime.process.check()?;
+        let planned = self.lock()?.planner.arrival_mark();
         self.check_outside("wait_all")?;
-        let planned = runtime.lock().planner.start_waiting_for_all();
+        let runtime = &self.runtime;
+        runtime.waiting_for_all.fetch_add(1, Ordering::SeqCst);
         let mark = runtime.light.epochs.start_waiting();
         let look = || {
             let seen = runtime.light.epochs.check(mark);
-            if seen.drained {
+            if seen.drained && runtime.waiting_for_all.load(Ordering::SeqCst) > 1 {
                 runtime.wait_queues.notify(ALL_TASKS);
             }
             (seen.done && runtime.lock().planner.all_ended_before(planned)).then_some(())
@@ -123,7 +124,7 @@ impl Scheduler {
             all = Ok(look());
         }
         runtime.light.epochs.stop_waiting();
-        runtime.lock().planner.stop_waiting_for_all(planned);
+        runtime.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
         Ok(if all?.is_some() { WaitResult::Done } else { WaitResult::Pending })
     }
 
@@ -360,7 +361,11 @@ impl Scheduler {
                 WatchStart::Waits => Watch::Light(slot, generation, id),
             });
         }
-        let completion = self.runtime.lock().planner.start_wait(id)?;
+        let guard = self.runtime.lock();
+        let completion = guard.planner.completion(id)?;
+        if guard.planner.is_detached(id) {
+            return Err(detached(id));
+        }
         Ok(match completion.outcome.get() {
             Some(outcome) => Watch::Ended(outcome.clone()),
             None => Watch::Planned(completion),

@@ -10,32 +10,24 @@ pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
 /// the earlier arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    pub level: RankLevel,
-    pub arrival: u64,
-}
-
-/// A rank without the arrival: tasks of one level begin in the order of their arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RankLevel {
     priority: Reverse<i32>,
     work: Reverse<u64>,
+    arrival: u64,
 }
 
 impl Rank {
     /// `work` is checked at submit: in [`WORK`], so its bits order as it does.
     pub fn new(priority: i32, work: Option<f64>, arrival: u64) -> Self {
-        let work = Reverse(work.map_or(0, |work| work.to_bits()));
-        Rank { level: RankLevel { priority: Reverse(priority), work }, arrival }
+        Rank { priority: Reverse(priority), work: Reverse(work.map_or(0, |work| work.to_bits())), arrival }
     }
 
     pub fn priority(self) -> i32 {
-        self.level.priority.0
+        self.priority.0
     }
 
     /// Returns the rank with a priority that is higher by so much.
     pub fn raised(self, by: u32) -> Self {
-        let priority = Reverse(self.priority().saturating_add_unsigned(by));
-        Rank { level: RankLevel { priority, ..self.level }, ..self }
+        Rank { priority: Reverse(self.priority.0.saturating_add_unsigned(by)), ..self }
     }
 }
 

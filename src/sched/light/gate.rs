@@ -83,13 +83,7 @@ impl LightGate {
     /// Publishes which devices are closed, and whether a planned task waits to run alone. Returns
     /// true if a device was opened: then the caller wakes the workers that sleep.
     pub fn publish(&self, closed: u64, exclusive_waits: bool) -> bool {
-        // All writers hold the planner lock. A value that stays is not written: its line stays in all caches.
-        if self.exclusive_waits.load(Ordering::Relaxed) != exclusive_waits {
-            self.exclusive_waits.store(exclusive_waits, Ordering::SeqCst);
-        }
-        if self.closed.load(Ordering::Relaxed) == closed {
-            return false;
-        }
+        self.exclusive_waits.store(exclusive_waits, Ordering::SeqCst);
         let opened = self.closed.swap(closed, Ordering::SeqCst) & !closed != 0;
         total_order();
         opened

@@ -13,7 +13,7 @@ pub struct NestedTasks(Mutex<NestedStack>);
 
 #[derive(Default)]
 struct NestedStack {
-    /// The planned task that the worker runs or ran last, and the number of the attempt.
+    /// The planned task and the number of the attempt.
     planned: Option<(TaskId, u32)>,
     abandoned: bool,
     last_index: u64,
@@ -31,10 +31,9 @@ pub struct NestedTask {
 pub type NestedIndex = Option<u64>;
 
 impl NestedTasks {
-    /// Sets the attempt that the worker runs. It stays set after its end, when the planner abandons it no more.
-    pub fn set_planned(&self, bottom: (TaskId, u32)) {
+    pub fn set_planned(&self, bottom: Option<(TaskId, u32)>) {
         let mut stack = lock(&self.0);
-        stack.planned = Some(bottom);
+        stack.planned = bottom;
         stack.abandoned = false;
     }
 
@@ -87,7 +86,7 @@ mod tests {
     fn abandoned_thread_finds_its_task_held() {
         let nested = NestedTasks::default();
         let bottom = (TaskId(1), 1);
-        nested.set_planned(bottom);
+        nested.set_planned(Some(bottom));
         let place = Some(nested.push(NestedTask { id: TaskId(2), epoch: 0 }));
         let (begun, held) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

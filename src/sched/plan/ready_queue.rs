@@ -1,154 +1,71 @@
 //! The ready queue: tasks that may begin, ordered by rank.
 //!
 //! The queue has a line for each set of devices that a task may ever use. So the search for a
-//! device's next task skips the tasks of other devices, and stops at once when no task could fit. In
-//! a line, tasks of one priority and work, as those of a class often are, form a queue.
+//! device's next task skips the tasks of other devices, and stops at once when no task could fit.
 
-use std::collections::{BTreeMap, VecDeque, btree_map, vec_deque};
-use std::iter::{FlatMap, Take};
+use std::collections::{BTreeMap, btree_map};
+use std::iter::Take;
 
 use super::record::TaskRecord;
 use crate::device::BackendKind;
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::rank::{Rank, RankLevel};
+use crate::sched::base::rank::Rank;
 use crate::sched::base::task_id::TaskId;
 
 #[derive(Default)]
 pub struct ReadyQueue {
-    /// Sorted by the devices that are large enough. A line that becomes empty is removed, except the last.
-    lines: Vec<(DeviceMask, MaskQueue)>,
-    /// The lowest and the highest priority since the queue was empty.
-    priorities: Option<(i32, i32)>,
+    /// By the devices that are large enough. No line is empty.
+    lines: BTreeMap<DeviceMask, MaskQueue>,
 }
 
 #[derive(Default)]
 struct MaskQueue {
-    /// A level that becomes empty is removed, except the last.
-    levels: BTreeMap<RankLevel, LevelQueue>,
-    len: usize,
+    tasks: BTreeMap<Rank, TaskId>,
     /// Counts of tasks by their bytes on the CPU device, and on any other.
     of_host: Sizes,
     of_gpu: Sizes,
 }
 
-/// The tasks of a level by their arrival. `None`: the task has left; the first has not.
-#[derive(Default)]
-struct LevelQueue(VecDeque<(u64, Option<TaskId>)>);
-
-impl LevelQueue {
-    fn position(&self, arrival: u64) -> Result<usize, usize> {
-        match (self.0.front(), self.0.back()) {
-            (Some(&(first, _)), _) if first == arrival => Ok(0),
-            (_, Some(&(last, _))) if last >= arrival => self.0.binary_search_by_key(&arrival, |task| task.0),
-            _ => Err(self.0.len()),
-        }
-    }
-
-    /// Returns false if the task was there.
-    fn insert(&mut self, arrival: u64, id: TaskId) -> bool {
-        match self.position(arrival) {
-            Ok(position) => self.0[position].1.replace(id).is_none(),
-            Err(position) => {
-                self.0.insert(position, (arrival, Some(id)));
-                true
-            }
-        }
-    }
-
-    /// Returns false if the task was not there.
-    fn remove(&mut self, arrival: u64) -> bool {
-        let Ok(position) = self.position(arrival) else { return false };
-        let was_there = self.0[position].1.take().is_some();
-        while let Some((_, None)) = self.0.front() {
-            self.0.pop_front();
-        }
-        was_there
-    }
-}
-
-impl MaskQueue {
-    fn first(&self) -> Option<(Rank, TaskId)> {
-        self.levels.iter().find_map(|level| tasks_of(level).next())
-    }
-
-    fn last(&self) -> Option<(Rank, TaskId)> {
-        self.levels.iter().rev().find_map(|level| tasks_of(level).next_back())
-    }
-}
-
 impl ReadyQueue {
     pub fn insert(&mut self, record: &TaskRecord, id: TaskId) {
-        let priority = record.rank.priority();
-        let (lowest, highest) = self.priorities.unwrap_or((priority, priority));
-        self.priorities = Some((lowest.min(priority), highest.max(priority)));
-        let mask = record.large_enough_devices;
-        let position = self.position(mask).unwrap_or_else(|position| {
-            self.lines.insert(position, (mask, MaskQueue::default()));
-            position
-        });
-        let line = &mut self.lines[position].1;
-        if line.levels.entry(record.rank.level).or_default().insert(record.arrival, id) {
-            line.len += 1;
+        let line = self.lines.entry(record.large_enough_devices).or_default();
+        if line.tasks.insert(record.rank, id).is_none() {
             line.of_host.add(record.bytes.on(BackendKind::Cpu));
             line.of_gpu.add(record.bytes.device);
         }
     }
 
     pub fn remove(&mut self, record: &TaskRecord) {
-        let Ok(position) = self.position(record.large_enough_devices) else { return };
-        let line = &mut self.lines[position].1;
-        let Some(level) = line.levels.get_mut(&record.rank.level) else { return };
-        if !level.remove(record.arrival) {
-            return;
+        let Some(line) = self.lines.get_mut(&record.large_enough_devices) else { return };
+        if line.tasks.remove(&record.rank).is_some() {
+            line.of_host.take(record.bytes.on(BackendKind::Cpu));
+            line.of_gpu.take(record.bytes.device);
         }
-        if level.0.is_empty() && line.levels.len() > 1 {
-            line.levels.remove(&record.rank.level);
-        }
-        line.len -= 1;
-        line.of_host.take(record.bytes.on(BackendKind::Cpu));
-        line.of_gpu.take(record.bytes.device);
-        if line.len == 0 {
-            if self.lines.len() > 1 {
-                self.lines.remove(position);
-            }
-            if self.is_empty() {
-                self.priorities = None;
-            }
+        if line.tasks.is_empty() {
+            self.lines.remove(&record.large_enough_devices);
         }
     }
 
     /// Returns true if the task is in the queue under its rank.
     pub fn contains(&self, record: &TaskRecord, id: TaskId) -> bool {
-        let position = self.position(record.large_enough_devices);
-        let level = position.ok().and_then(|position| self.lines[position].1.levels.get(&record.rank.level));
-        let found = level.and_then(|level| level.0[level.position(record.arrival).ok()?].1);
-        found == Some(id)
-    }
-
-    /// Returns the position of the line of a mask, or else where it belongs.
-    fn position(&self, mask: DeviceMask) -> Result<usize, usize> {
-        self.lines.binary_search_by_key(&mask, |&(mask, _)| mask)
-    }
-
-    /// Returns true if all tasks have one priority. May return false where all but one priority have left.
-    pub fn has_one_priority(&self) -> bool {
-        self.priorities.is_none_or(|(lowest, highest)| lowest == highest)
+        let line = self.lines.get(&record.large_enough_devices);
+        line.is_some_and(|line| line.tasks.get(&record.rank) == Some(&id))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lines.iter().all(|(_, line)| line.len == 0)
+        self.lines.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.lines.iter().map(|(_, line)| line.len).sum()
+        self.lines.values().map(|line| line.tasks.len()).sum()
     }
 
     pub fn first(&self) -> Option<(Rank, TaskId)> {
-        self.lines.iter().filter_map(|(_, line)| line.first()).min()
+        self.lines.values().filter_map(|line| line.tasks.first_key_value()).min().map(own)
     }
 
     pub fn last(&self) -> Option<(Rank, TaskId)> {
-        self.lines.iter().filter_map(|(_, line)| line.last()).max()
+        self.lines.values().filter_map(|line| line.tasks.last_key_value()).max().map(own)
     }
 
     /// Returns all tasks in order.
@@ -167,10 +84,7 @@ impl ReadyQueue {
     }
 
     fn some(&self, most: impl Fn(DeviceMask) -> usize) -> InOrder<'_> {
-        let lines = self.lines.iter().map(|(reach, line)| {
-            let tasks: fn(_) -> _ = tasks_of;
-            line.levels.iter().flat_map(tasks).take(most(*reach))
-        });
+        let lines = self.lines.iter().map(|(&reach, line)| line.tasks.iter().take(most(reach)));
         let mut lines = lines.filter_map(|mut line| Some((line.next()?, line)));
         InOrder { current: lines.next(), others: lines.collect() }
     }
@@ -183,52 +97,21 @@ impl ReadyQueue {
     }
 }
 
-fn tasks_of<'a>((&level, queue): (&'a RankLevel, &'a LevelQueue)) -> LevelTasks<'a> {
-    LevelTasks { level, tasks: queue.0.iter() }
-}
-
-/// An iterator over the tasks of a level.
-struct LevelTasks<'a> {
-    level: RankLevel,
-    tasks: vec_deque::Iter<'a, (u64, Option<TaskId>)>,
-}
-
-impl Iterator for LevelTasks<'_> {
-    type Item = (Rank, TaskId);
-
-    fn next(&mut self) -> Option<(Rank, TaskId)> {
-        let level = self.level;
-        self.tasks.find_map(|&(arrival, id)| Some((Rank { level, arrival }, id?)))
-    }
-}
-
-impl DoubleEndedIterator for LevelTasks<'_> {
-    fn next_back(&mut self) -> Option<(Rank, TaskId)> {
-        let level = self.level;
-        self.tasks.by_ref().rev().find_map(|&(arrival, id)| Some((Rank { level, arrival }, id?)))
-    }
+fn own((&rank, &id): (&Rank, &TaskId)) -> (Rank, TaskId) {
+    (rank, id)
 }
 
 /// A multiset of sizes.
 #[derive(Default)]
-struct Sizes {
-    /// How many are 0, as of most small tasks.
-    zeros: usize,
-    others: BTreeMap<u64, usize>,
-}
+struct Sizes(BTreeMap<u64, usize>);
 
 impl Sizes {
     fn add(&mut self, size: u64) {
-        match size {
-            0 => self.zeros += 1,
-            _ => *self.others.entry(size).or_default() += 1,
-        }
+        *self.0.entry(size).or_default() += 1;
     }
 
     fn take(&mut self, size: u64) {
-        if size == 0 {
-            self.zeros -= 1;
-        } else if let btree_map::Entry::Occupied(mut count) = self.others.entry(size) {
+        if let btree_map::Entry::Occupied(mut count) = self.0.entry(size) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -237,18 +120,12 @@ impl Sizes {
     }
 
     fn least(&self) -> Option<u64> {
-        if self.zeros > 0 { Some(0) } else { self.others.keys().next().copied() }
+        self.0.keys().next().copied()
     }
 }
 
 /// An iterator over a line: its next task, and the rest.
-type Reading<'a> = ((Rank, TaskId), Take<LineTasks<'a>>);
-
-type LineTasks<'a> = FlatMap<
-    btree_map::Iter<'a, RankLevel, LevelQueue>,
-    LevelTasks<'a>,
-    fn((&'a RankLevel, &'a LevelQueue)) -> LevelTasks<'a>,
->;
+type Reading<'a> = ((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>);
 
 /// Merges lines, which are few, into one order. With one line, allocates nothing.
 pub struct InOrder<'a> {
@@ -266,7 +143,7 @@ impl Iterator for InOrder<'_> {
         {
             std::mem::swap(current, least);
         }
-        let item = current.0;
+        let item = own(current.0);
         match current.1.next() {
             Some(next) => current.0 = next,
             None => self.current = self.others.pop(),

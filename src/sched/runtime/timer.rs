@@ -64,7 +64,6 @@ impl Runtime {
             self.pool.add_thread(thread);
         }
         guard.deferred.effects.ended.append(&mut effects.ended);
-        guard.deferred.effects.counted += std::mem::take(&mut effects.counted);
         guard.deferred.effects.log.append(&mut effects.log);
         self.timer_wakeup.notify_all();
     }
@@ -101,7 +100,7 @@ fn pass<'a>(
 ) -> MutexGuard<'a, PlannerGuarded> {
     let mut effects = Effects::at(shared.now());
     guard.planner.advance(&mut effects);
-    shared.count_ending(&mut effects);
+    shared.count_ending(&effects);
     shared.defer(&mut guard, &mut effects);
     let (mut log, ()) = shared.apply_counted(guard, effects, |_, _| ());
     let mut guard = shared.lock();

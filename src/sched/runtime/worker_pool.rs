@@ -107,9 +107,7 @@ impl WorkerPool {
     }
 
     pub fn set_slots(&self, device: usize, slots: u32) {
-        if self.slots(device) != slots {
-            self.slots[device].store(slots, Ordering::SeqCst);
-        }
+        self.slots[device].store(slots, Ordering::SeqCst);
     }
 
     /// Wakes or starts a worker for work of any device that is not in `closed`, unless a worker searches.

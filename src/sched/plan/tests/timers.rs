@@ -23,7 +23,7 @@ fn somebody_looks_when_a_device_may_run_as_many_as_before() {
     );
     driver.pass(61);
     assert_eq!(driver.planner.next_deadline(S(61)), None);
-    assert_eq!(driver.planner.runnable_devices(S(61)), DeviceMask::only(0));
+    assert_eq!(driver.planner.runnable_devices(S(61)), [0]);
 }
 
 /// The attempts that ran beside the one that was short of memory fitted together.
