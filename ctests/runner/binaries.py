@@ -40,7 +40,7 @@ FEW_GPU_CASES = (
     *("a_graph_in_flight_is_waited_for", "one_script"),
 )
 OLD_PACKAGE = (
-    *("a_whole_call", "a_pool_by_spawn", "calls_in_children_of_a_process", "who_gets_no_thread_to_"),
+    *("a_whole_call", "a_pool_by_", "calls_in_children_of_a_process", "who_gets_no_thread_to_"),
     *("twelve_processes_at_the_same_moment", "three_of_twelve_are_killed"),
 )
 # The C and C++ bindings, and the golden cases, after an edit.
@@ -49,7 +49,6 @@ FEW_GOLDEN_CASES = ("golden::iso1_homog", "golden::iso1_hetero", "golden::iso1_w
 # Tests of `it` that compute for long.
 SLOW = ("threads_may_call_at_once", "without_hints_ours_is")
 # Long tests that have shorter siblings, or that test another test.
-NIGHT_OLD_PACKAGE = ("a_pool_by_fork_with_sleeps", "twelve_beside_a_process")
 NIGHT_NUMERICS = (
     *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
     "sixteen_bits_cost_no_more_than_their_phase",
@@ -69,8 +68,7 @@ PARTS: dict[str, list[Part]] = {
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=16, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
-        Part("-old-package", OLD_PACKAGE, minimum=7, levels=FULL),
-        Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),
+        Part("-old-package", OLD_PACKAGE, minimum=8, levels=FULL),
         Part("-slow", SLOW, minimum=2, levels=FULL),
         Part(minimum=56),
     ],

@@ -34,13 +34,11 @@ macro_rules! cases {
 
 cases! {
     a_whole_call_in_every_device_mode "whole.py" [];
-    a_pool_by_fork_with_sleeps_through_a_link "pool.py" ["fork", "--pause", "0.02"];
-    a_pool_by_spawn_without_sleeps_through_a_copy_and_two_shots_that_fail "pool.py"
-        ["spawn", "--copy", "--shots", "16", "--bad", "7"];
+    a_pool_by_fork_with_a_shot_that_fails "pool.py" ["fork"];
+    a_pool_by_spawn_with_a_shot_that_fails "pool.py" ["spawn"];
     calls_in_children_of_a_process_that_calls "forks.py" [];
     twelve_processes_at_the_same_moment "twelve.py" [];
     three_of_twelve_are_killed "twelve.py" ["--kill"];
-    twelve_beside_a_process_that_knows_of_no_leases "twelve.py" ["--foreign"];
 }
 
 const SURVEY: &str = "[grid]

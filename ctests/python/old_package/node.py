@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Two GPUs of one generation and two of another, as the old package's users have them.
 SPEEDS = [2.2, 2.2, 1, 1]
 # Memory of a GPU. A shot takes 9 to 12 MB, and a process that has a context there 2.4: one of
-# the largest fits beside four processes of a pool, two do not.
+# the largest fits beside four processes, two do not.
 MEMORY = 22 << 20
 
 Event = namedtuple("Event", "time process gpu what bytes in_use kernel")
@@ -22,14 +22,11 @@ Span = namedtuple("Span", "begin end process gpu")
 class Node:
     """`pace`: million instructions a second of a GPU of speed 1 (0: as fast as they are interpreted)."""
 
-    def __init__(self, library, virtual, pace=0, copy=False, **variables):
+    def __init__(self, library, virtual, pace=0, **variables):
         self.folder = tempfile.mkdtemp(prefix="gpusched-node-")
         name = os.path.join(self.folder, "lib", "acoustic1order.so")
         os.mkdir(os.path.dirname(name))
-        if copy:
-            shutil.copyfile(library, name)
-        else:
-            os.symlink(os.path.abspath(library), name)
+        os.symlink(os.path.abspath(library), name)
         for folder in ("out", "leases", "cache"):
             os.mkdir(os.path.join(self.folder, folder), 0o700)
         gpus = ";".join(f"dev=name:GPU of {speed},speed:{speed},mem:{MEMORY},ctx:2M" for speed in SPEEDS)

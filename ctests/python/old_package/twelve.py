@@ -1,10 +1,9 @@
 """Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual GPUs.
 
-    twelve.py LIBRARY VIRTUAL [--kill | --foreign]
+    twelve.py LIBRARY VIRTUAL [--kill]
 
 Never two work on a GPU at a time, no GPU is asked for memory that it does not have, each process
 makes one context, and each record is the recorded one. `--kill`: three are killed in the middle.
-`--foreign`: a process that takes part in no leases takes most of a GPU's memory before.
 """
 
 import collections
@@ -43,20 +42,6 @@ def child(number):
     print(json.dumps({"begin": begin, "end": end, "said": said, "copies": copies}), flush=True)
 
 
-def foreign(gpu, bytes_):
-    """Takes memory of a GPU, by the driver alone, until its input ends."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
-    calls = [
-        cuda.cuInit(0),
-        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), gpu),
-        cuda.cuCtxSetCurrent(context),
-        cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(bytes_)),
-    ]
-    print("ready" if calls == [0, 0, 0, 0] else calls, flush=True)
-    sys.stdin.readline()
-
-
 def start(place, *arguments):
     started = place.start("twelve.py", *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     said = started.stdout.readline().strip()
@@ -86,20 +71,17 @@ def at_the_same_moment(place, meanwhile=lambda processes: set()):
     return told
 
 
-def look(place, told, strangers=()):
-    """What is wrong on the node; how often a GPU was used. Who comes to a GPU of `strangers` may find no memory there."""
+def look(place, told):
+    """What is wrong on the node; how often a GPU was used."""
     events = place.events()
     calls = [(one["process"], one["begin"], one["end"]) for one in told.values()]
     found = node.spans(events, calls)
-    problems = node.overlaps(found)
-    if not strangers:
-        problems += node.refused(events)
+    problems = node.overlaps(found) + node.refused(events)
     problems += [f"process {number}: {one['said']}" for number, one in told.items() if one["said"]]
     made = node.contexts(events)
     for one in told.values():
         # The last one that is left may begin its shot a second time on a GPU that is faster and idle.
-        used = [number for gpu, number in enumerate(made[one["process"]]) if gpu not in strangers]
-        if sum(used) > 1 + one["copies"]:
+        if sum(made[one["process"]]) > 1 + one["copies"]:
             problems.append(f"process {one['process']} made contexts: {made[one['process']]}, copies: {one['copies']}")
     counted = collections.Counter(span.gpu for span in found)
     by_gpu = [counted[gpu] for gpu in range(len(node.SPEEDS))]
@@ -152,19 +134,6 @@ def kill(library, virtual):
         return problems + records(place, told)
 
 
-def beside_a_foreign_one(library, virtual):
-    """It leaves no room for a shot on one of the fast GPUs."""
-    with node.Node(library, virtual, pace=PACE) as place:
-        other = start(place, "foreign", 0, node.MEMORY * 3 // 4)
-        told = at_the_same_moment(place)
-        go(other)
-        other.wait()
-        problems, by_gpu = look(place, told, strangers=[0])
-        if by_gpu[0] != 0:
-            problems.append(f"{by_gpu[0]} shots on a GPU that had no room")
-        return problems + records(place, told)
-
-
 # Million instructions a second: some two seconds a shot on a slow GPU, which takes less than one to interpret.
 PACE = 60
 
@@ -173,10 +142,8 @@ def main():
     name, *arguments = sys.argv[1:]
     if name == "child":
         return child(int(*arguments))
-    if name == "foreign":
-        return foreign(*map(int, arguments))
     virtual, *options = arguments
-    cases = {(): twelve, ("--kill",): kill, ("--foreign",): beside_a_foreign_one}
+    cases = {(): twelve, ("--kill",): kill}
     shots.check(cases[tuple(options)](name, virtual))
 
 
