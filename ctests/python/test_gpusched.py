@@ -70,6 +70,27 @@ class WithScheduler(unittest.TestCase):
         self.addCleanup(self.scheduler.close)
 
 
+class OfAShot(gpusched.GpuschedError):
+    """A user's subclass, whose constructor takes other arguments."""
+
+    def __init__(self, shot: int) -> None:
+        super().__init__(abi.SCHED_E_UNSTABLE, f"shot {shot} blows up")
+        self.shot = shot
+
+
+class Errors(unittest.TestCase):
+    def test_pickled_or_copied_error_keeps_its_type_and_attributes(self) -> None:
+        """A worker whose error can't be unpickled leaves `Pool.map` waiting for ever."""
+        plain = gpusched.GpuschedError(abi.SCHED_E_MEMORY, "too little memory")
+        plain.shot = 12  # type: ignore[attr-defined]
+        for error in (plain, gpusched.Cancelled(), gpusched.Cancelled("the survey was stopped"), OfAShot(7)):
+            protocols = range(pickle.HIGHEST_PROTOCOL + 1)
+            pickled = [pickle.loads(pickle.dumps(error, protocol)) for protocol in protocols]
+            for found in [*pickled, copy.copy(error), copy.deepcopy(error)]:
+                self.assertIs(type(found), type(error))
+                self.assertEqual((str(found), found.args, vars(found)), (str(error), error.args, vars(error)))
+
+
 class Loops(WithScheduler):
     def test_range_processes_each_element_once(self) -> None:
         times = np.zeros(1000, dtype=int)
@@ -176,47 +197,9 @@ class Orders(WithScheduler):
         self.assertEqual(found, [task])
         self.assertEqual(concurrent.futures.wait([task], 20).done, {task})
 
-    def test_circle_of_waits_is_reported(self) -> None:
-        code = """
-import gpusched, os, threading
-known, tasks, told = threading.Event(), {}, []
-def waits_for(name):
-    def call(exec):
-        known.wait()
-        try:
-            tasks[name].result()
-        except gpusched.GpuschedError as error:
-            told.append(error.name)
-    return call
-scheduler = gpusched.Scheduler(devices="cpu", slots=2)
-tasks["a"] = scheduler.submit(waits_for("b"))
-tasks["b"] = scheduler.submit(waits_for("a"))
-known.set()
-scheduler.wait_all(timeout=20)
-print(told, flush=True)
-os._exit(0)
-"""
-        self.assertEqual(program(code), "['SCHED_E_DEADLOCK']\n")
-
-    def test_deadline_and_commit_are_obeyed(self) -> None:
-        def raises(exec: gpusched.Exec) -> None:
-            with contextlib.suppress(gpusched.Cancelled):
-                until_cancelled(exec)
-            raise ValueError("asked to stop")
-
-        for code in (until_cancelled, raises):
-            with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_DEADLINE"):
-                self.scheduler.submit(code, deadline_s=0.02).result(timeout=20)
-
-        def commits(exec: gpusched.Exec) -> int:
-            exec.commit()
-            task.cancel()
-            return 7 if not exec.cancelled else 0
-
-        ready = threading.Event()
-        task = self.scheduler.submit(lambda exec: ready.wait(20) and commits(exec), idempotent=True, task_class=3)
-        ready.set()
-        self.assertEqual(task.result(timeout=20), 7)
+    def test_deadline_is_in_seconds(self) -> None:
+        with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_DEADLINE"):
+            self.scheduler.submit(until_cancelled, deadline_s=0.02).result(timeout=20)
 
 
 class Futures(WithScheduler):
@@ -606,20 +589,27 @@ class Shots(unittest.TestCase):
             self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_UNSTABLE", model.shot_size, shot)
             model.shot_size(small_shot(dt_s=0.9634 * model.dt_max, stencil="optimised"))
 
-    def test_16_bit_storage_is_accurate_and_smaller(self) -> None:
-        vp = np.full((8, 9, 10), 1500.0, dtype=np.float32)
-        vp[:, :, 4:], vp[:, :, 7:] = 2345.6, 4000.0
-        with gpusched.Scheduler(devices="cpu") as scheduler:
-            records, largest, bytes_of_shot = [], [], []
-            for storage in ("float32", "16-bit"):
-                with gpusched.Model(vp, 10.0, storage=storage) as model:
-                    records.append(scheduler.submit_shot(model, small_shot()).result().record)
-                    largest.append(model.dt_max)
-                    bytes_of_shot.append(model.shot_size(small_shot()).device_bytes)
-        off = float(np.linalg.norm(records[1] - records[0]) / np.linalg.norm(records[0]))
-        self.assertTrue(0.0 < off < 1e-4, off)
-        self.assertAlmostEqual(largest[1] / largest[0], 0.999, places=6)
-        self.assertLess(bytes_of_shot[1], bytes_of_shot[0])
+    def test_16_bit_storage_is_smaller(self) -> None:
+        models = [gpusched.Model(np.full((8, 9, 10), 2000.0), SPACING, storage=storage) for storage in ("float32", "16-bit")]
+        with models[0], models[1]:
+            sizes = [model.shot_size(small_shot()).device_bytes for model in models]
+        self.assertLess(sizes[1], sizes[0])
+
+    def test_density_that_jumps_causes_one_warning(self) -> None:
+        rho = np.tile(np.repeat((800.0, 2400.0), 8), (8, 9, 1))
+        self.addCleanup(gpusched.log_to, None)
+        gpusched.log_to(logging.getLogger("gpusched.density"), logging.WARNING)
+        with gpusched.Model(np.full((8, 9, 16), 2000.0), SPACING, rho) as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            for part, expected in ((0.86, 0), (0.87, 1)):
+                # Short waves have few cells, but the wavelet is over in time: no other warning.
+                shot = small_shot(nt=70, dt_s=part * model.dt_max, frequency_hz=20, receivers=[(1, 2, 3)])
+                logs = self.assertLogs("gpusched.density") if expected else contextlib.nullcontext()
+                with logs as logged, warnings.catch_warnings(record=True) as issued:
+                    warnings.simplefilter("always")
+                    scheduler.submit_shot(model, shot).result()
+                self.assertEqual([str(warning.message).count("density jumps") for warning in issued], [1] * expected)
+                if expected:
+                    self.assertEqual(len(logged.output), 1)
 
     def test_buffers_outlive_a_forgotten_task(self) -> None:
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:

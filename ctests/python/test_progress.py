@@ -75,24 +75,6 @@ class Progress(unittest.TestCase):
         self.scheduler.close()
         self.assertEqual(_progress.listeners, {})
 
-    def test_callback_may_use_the_scheduler_but_not_close_it(self) -> None:
-        answers: list[Any] = []
-        over = threading.Event()
-
-        def listen(progress: gpusched.Progress) -> None:
-            answers.append(self.scheduler.progress.done)
-            try:
-                self.scheduler.close()
-            except gpusched.GpuschedError as error:
-                answers.append(error.name)
-            self.scheduler.on_progress(None)
-            over.set()
-
-        self.scheduler.on_progress(listen, 0.001)
-        self.assertTrue(over.wait(LONG))
-        threading.Event().wait(0.02)
-        self.assertEqual(answers, [0, "SCHED_E_DEADLOCK"])
-
     def test_exception_does_not_end_the_calls(self) -> None:
         told, raised = Told(), self.unraisable()
         problem = KeyError("inside")
