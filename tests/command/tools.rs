@@ -79,4 +79,7 @@ fn the_benchmark_prints_one_line_with_the_agreed_names() {
     for name in names.split(' ') {
         assert!(line[name].as_f64().is_some_and(|value| value > 0.0), "{name} in {line}");
     }
+    // Layers of 20 cells around 20 x 18 x 16.
+    let ratio = line["mcells_per_s"].as_f64().unwrap() / line["interior_mcells_per_s"].as_f64().unwrap();
+    assert!((ratio - (60 * 58 * 56) as f64 / (20 * 18 * 16) as f64).abs() < 1e-6, "{ratio}");
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, Weak};
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, Silent};
-use gpusched::fd::equation::{EQUATIONS, acoustic1::dt_max};
-use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
+use gpusched::fd::equation::acoustic1::dt_max;
+use gpusched::fd::plan::{Options, Plan, Stencil};
 use gpusched::fd::shot::{Output, run, task};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::fd::{bench, grid::Grid, model::Model};
+use gpusched::fd::{grid::Grid, model::Model};
 use gpusched::sched::{Exec, Scheduler};
 use gpusched::{Error, Result};
 use testmodels::shots::NOWHERE;
@@ -274,25 +274,4 @@ fn advice_for_too_little_memory_is_about_what_takes_it() {
     // The process may get less than there is.
     let limited = Error::NoMemory { what: "x".into(), needed: 8, place: "the host".into(), there: 9 };
     assert_eq!(limited.to_string(), "x needs 8 B, which the host can't provide, though 9 B are free");
-}
-
-#[test]
-fn the_benchmark_measures() {
-    let team = Team::new(2).unwrap();
-    let case = bench::Case {
-        equation: EQUATIONS[0],
-        n: [20, 20, 20],
-        pml: 10,
-        storage: Storage::Float32,
-        shapes: bench::Shapes::Auto,
-        nt: 3,
-        repeats: 1,
-    };
-    let shaped = bench::Case { shapes: bench::Shapes::Each, ..case };
-    let refused = bench::run(Lane::Cpu(&team), &shaped).unwrap_err().to_string();
-    assert!(refused.contains("the shape of blocks is each; accepted: auto; the CPU"), "{refused}");
-    let measured = &bench::run(Lane::Cpu(&team), &case).unwrap()[0];
-    assert!(measured.seconds > 0.0 && measured.copy_gb_per_s > 0.0);
-    let ratio = measured.mcells_per_s / measured.interior_mcells_per_s;
-    assert!((ratio - 8.0).abs() < 1e-9, "{ratio}");
 }
