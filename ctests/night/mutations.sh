@@ -71,6 +71,7 @@ cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/(|re
 late: nothing ever is;                      src/sched/base/policy.rs; s/late_factor: f64 = 5.0/late_factor: f64 = 1e9/;     --lib simulation::tests::
 late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --lib simulation::tests::
 late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.deadline_state = DeadlineState::Lost/_) => return run.deadline_state = DeadlineState::Late/; --lib simulation::tests::
+back-off: its end passes unnoticed;         src/sched/plan/timers.rs; s/device.backoff.iter().for_each(|backoff| due(backoff.until))\x3b//; --lib end_of_a_back_off
 back-off: short memory is not waited for;    src/sched/base/policy.rs; s/S, 4 \* S, 16 \* S/MS, MS, MS/; --lib simulation::tests::
 ageing: none;                               src/sched/base/policy.rs; s/ageing: f64 = 10.0/ageing: f64 = 1e9/;  --lib simulation::tests::
 rates: nothing is learned;                  src/sched/estimate/estimator.rs;  s/samples.count += 1/samples.count += 0/;   --lib estimator

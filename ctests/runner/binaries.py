@@ -75,8 +75,8 @@ PARTS: dict[str, list[Part]] = {
     "fuzz": [Part(minimum=4)],
     "fork": [Part(minimum=4)],
     "node": [Part(minimum=29)],
-    "scheduler": [Part(minimum=104)],
-    "lib": [Part(minimum=277)],
+    "scheduler": [Part(minimum=105)],
+    "lib": [Part(minimum=279)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }
 

@@ -21,8 +21,13 @@ use crate::sched::base::task_id::TaskId;
 impl Planner {
     /// Returns when [`Planner::advance`] is due next, if nothing happens before.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        let orphan = self.orphaned.first().map(|&(until, _)| until);
-        let mut soonest = orphan.into_iter().chain(self.next_reconsideration(now)).min();
+        self.first_deadline().into_iter().chain(self.next_reconsideration(now)).min()
+    }
+
+    /// Returns the first deadline that `advance` has not handled. It takes no time: a driver may read it
+    /// only after the deadline, which must still be due then.
+    fn first_deadline(&self) -> Option<Duration> {
+        let mut soonest = self.orphaned.first().map(|&(until, _)| until);
         let mut due = |until: Duration| soonest = Some(soonest.map_or(until, |other| other.min(until)));
         for device in &self.devices {
             for run in &device.attempts {
@@ -32,12 +37,7 @@ impl Planner {
                     due(until);
                 }
             }
-            device
-                .backoff
-                .iter()
-                .map(|backoff| backoff.until)
-                .filter(|&until| now < until)
-                .for_each(&mut due);
+            device.backoff.iter().for_each(|backoff| due(backoff.until));
             if !self.ready.is_empty() {
                 device.shortage.iter().for_each(|short| due(short.until));
                 device.throttle.iter().for_each(|&(_, until)| due(until));
@@ -70,6 +70,7 @@ impl Planner {
     pub fn advance(&mut self, effects: &mut Effects) {
         let now = effects.now;
         for device in &mut self.devices {
+            device.backoff = device.backoff.filter(|backoff| now < backoff.until);
             device.shortage = device.shortage.filter(|short| now < short.until);
             device.throttle = device.throttle.filter(|&(_, until)| now < until);
         }
@@ -85,6 +86,7 @@ impl Planner {
                 self.check_attempt(index, position, effects);
             }
         }
+        debug_assert!(self.first_deadline().is_none_or(|until| now < until), "a deadline stays due");
     }
 
     /// Sets the deadlines of attempts that began before the usual duration of their class was known.

@@ -115,6 +115,20 @@ fn late_task_that_was_refused_waits_for_the_back_off() {
     assert_eq!(driver.state(id), TaskStatus::Done);
 }
 
+/// The timer thread reads the deadlines late on a busy machine.
+#[test]
+fn end_of_a_back_off_is_due_until_advance_handles_it() {
+    let mut driver = driver(1);
+    let (_, run) = driver.begin(0, 0, task());
+    driver.ends(1, 0, &run, Err(short_of(0)));
+    for now in [1, 2, 3, 60] {
+        assert_eq!(driver.planner.next_deadline(S(now)), Some(S(2)), "read after {now} s");
+    }
+    driver.pass(60);
+    assert_eq!(driver.planner.next_deadline(S(60)), None);
+    assert_eq!(driver.planner.runnable_devices(S(60)), [0]);
+}
+
 /// A busy device costs only the task that asks it; its queue waits.
 #[test]
 fn busy_device_is_asked_by_one_task_at_a_time() {
