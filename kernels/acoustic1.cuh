@@ -1,7 +1,7 @@
 // The stencil and the absorbing layer. `K` is a kernel's parameters.
 #pragma once
 
-enum { REACH = 4 };
+enum { HALF_WIDTH = 4 };
 
 // What depends on the index along one axis only; `n` values in each array.
 struct Axis {
@@ -23,11 +23,11 @@ template <class K> __device__ __forceinline__ int nearest(const K &k, int axis, 
 template <class K> __device__ __forceinline__ int in_layer(const K &k, int axis, int index)
 {
     const int far = k.pml + k.axis[axis].inner;
-    return index < k.pml ? index - REACH : index < far ? -1 : k.pml - REACH + index - far;
+    return index < k.pml ? index - HALF_WIDTH : index < far ? -1 : k.pml - HALF_WIDTH + index - far;
 }
 
 // The derivative lies between f[3] and f[4].
-template <class K> __device__ __forceinline__ float slope(const K &k, const float (&f)[8])
+template <class K> __device__ __forceinline__ float derivative(const K &k, const float (&f)[8])
 {
     float s = k.stencil[0] * (f[4] - f[3]);
     s = fmaf(k.stencil[1], f[5] - f[2], s);

@@ -7,8 +7,8 @@
 //
 // A block has a tile of 64 cells along z by some rows along x, and marches along y through a box of the grid that a table
 // names. A thread has two neighbours along z in one row or more. Of its own columns it keeps eight planes of the pressure and
-// eight of the slopes along y in registers; the plane that it is at lies in shared memory with seven cells around it,
-// and so do the slopes along x and z. Slopes that two tiles need are computed by both, so blocks do not depend on each
+// eight of the fluxes along y in registers; the plane that it is at lies in shared memory with seven cells around it,
+// and so do the fluxes along x and z. Fluxes that two tiles need are computed by both, so blocks do not depend on each
 // other: a launch reads one pressure and writes another, and likewise of velocities that are kept.
 //
 // The table is made so that most boxes lie in the middle of all three axes: no velocity is kept there, no index is
@@ -89,14 +89,14 @@ static_assert(sizeof(Poles) == 48 && sizeof(Receivers) == 32, "layout of the par
 
 // How a block is cut: so many warps, each with so many rows along x; and how many planes of what the plain march needs are on
 // their way into shared memory: none, if a plane's is loaded into registers while the one before is computed.
-template <int WARPS_, int ROWS_, int AHEAD_ = 0> struct Shape {
+template <int WARPS_, int ROWS_, int PREFETCH_DISTANCE_ = 0> struct Shape {
     enum {
         WARPS = WARPS_,
         ROWS = ROWS_,
-        AHEAD = AHEAD_,
-        PLACES = AHEAD > 0 ? AHEAD : 1, // of planes that are on their way
+        PREFETCH_DISTANCE = PREFETCH_DISTANCE_,
+        PLACES = PREFETCH_DISTANCE > 0 ? PREFETCH_DISTANCE : 1, // of planes that are on their way
         X = WARPS * ROWS,
-        FLUX = (X + 7 + WARPS - 1) / WARPS, // slopes along x of a thread: seven rows more than the tile has
+        FLUX = (X + 7 + WARPS - 1) / WARPS, // fluxes along x of a thread: seven rows more than the tile has
         HALO = (7 + WARPS - 1) / WARPS      // rows that a warp fetches before the tile, and after it
     };
     static_assert(X % 4 == 0 && 4 * X <= 32 * WARPS, "");
@@ -105,12 +105,12 @@ template <int WARPS_, int ROWS_, int AHEAD_ = 0> struct Shape {
 // What the plain march needs at a plane for a thread's own columns, and no other thread looks at: the p of seven planes on, the b of
 // three planes on, kappa and d.
 template <class S, class Pair> struct Own {
-    enum { THREADS = S::AHEAD > 0 ? 32 * S::WARPS : 1 };
+    enum { THREADS = S::PREFETCH_DISTANCE > 0 ? 32 * S::WARPS : 1 };
     float2 p[S::ROWS][THREADS], d[S::ROWS][THREADS];
     Pair b[S::ROWS][THREADS], kappa[S::ROWS][THREADS];
 };
 
-// What boxes beside the layers need beside the slopes, at the same places.
+// What boxes beside the layers need beside the fluxes, at the same places.
 template <class S> struct Velocity {
     float x[S::X + 7][Z], z[S::X][Z + 8];
 };
@@ -118,8 +118,8 @@ template <class S> struct Velocity {
 // What the threads of a block share of the plane that they are at.
 template <class S, class Pair> struct __align__(16) Plane {
     float p[S::X + 14][Z + 16]; // from seven rows and eight cells before the tile on
-    float slope_x[S::X + 7][Z]; // from four rows before it on: b times the slope
-    float slope_z[S::X][Z + 8]; // from four cells before it on
+    float flux_x[S::X + 7][Z]; // from four rows before it on: b times the derivative
+    float flux_z[S::X][Z + 8]; // from four cells before it on
     union {
         Velocity<S> velocity;
         Own<S, Pair> coming[S::PLACES]; // of the plain march, which has no velocities

@@ -29,13 +29,13 @@ __device__ __forceinline__ float2 &pair(float &first)
 }
 
 // The derivative between the fourth and the fifth of eight values of a line.
-template <int N> __device__ __forceinline__ float slope_from(const OnePass &k, const float (&line)[N], int begin)
+template <int N> __device__ __forceinline__ float derivative_from(const OnePass &k, const float (&line)[N], int begin)
 {
     float f[8];
 #pragma unroll
     for (int m = 0; m < 8; m++)
         f[m] = line[begin + m];
-    return slope(k, f);
+    return derivative(k, f);
 }
 
 // A pressure with a pole of the source in it.
@@ -48,10 +48,10 @@ __device__ __forceinline__ float sounding(float p, int pole, float value)
 __device__ __forceinline__ int slot(const OnePass &k, int axis, int index)
 {
     const Zone &zone = k.zone[axis];
-    if (index < REACH || index >= k.axis[axis].n - REACH)
+    if (index < HALF_WIDTH || index >= k.axis[axis].n - HALF_WIDTH)
         return -1;
-    return index < zone.near_end     ? index - REACH
-           : index >= zone.far_begin ? zone.near_end - REACH + index - zone.far_begin
+    return index < zone.near_end     ? index - HALF_WIDTH
+           : index >= zone.far_begin ? zone.near_end - HALF_WIDTH + index - zone.far_begin
                                      : -1;
 }
 
@@ -60,7 +60,7 @@ __device__ __forceinline__ bool in_middle(const OnePass &k, int axis, int index)
     return index >= k.zone[axis].middle && index < k.zone[axis].middle_end;
 }
 
-// A velocity that is kept, from what it was and b times the slope.
+// A velocity that is kept, from what it was and b times the derivative.
 __device__ __forceinline__ float moved(const Axis &axis, int index, float old, float q)
 {
     return fmaf(-__ldg(axis.velocity_rate + index), q, __ldg(axis.keep + index) * old);
@@ -71,10 +71,10 @@ __device__ __forceinline__ float2 moved(const Axis &axis, int index, float2 old,
     return make_float2(moved(axis, index, old.x, q.x), moved(axis, index, old.y, q.y));
 }
 
-// What the slope of kept velocities changes; where it is damped, `part` has what it has changed before.
-__device__ __forceinline__ float change(const Axis &axis, int index, float kappa, float slope, float *part)
+// What the derivative of kept velocities changes; where it is damped, `part` has what it has changed before.
+__device__ __forceinline__ float increment(const Axis &axis, int index, float kappa, float derivative, float *part)
 {
-    float c = -((kappa * __ldg(axis.pressure_rate + index)) * slope);
+    float c = -((kappa * __ldg(axis.pressure_rate + index)) * derivative);
     if (part != nullptr) {
         const float old = *part;
         c = fmaf(__ldg(axis.loss + index), old, c);
@@ -87,7 +87,7 @@ template <class S, class Pair, int KIND>
 __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Poles &poles, Plane<S, Pair> &s)
 {
     enum { ROWS = S::ROWS };
-    const bool late = KIND != 0, ahead = S::AHEAD > 0 && !late;
+    const bool late = KIND != 0, ahead = S::PREFETCH_DISTANCE > 0 && !late;
     const bool kept_x = KIND & X_KEPT, kept_y = KIND & Y_KEPT, kept_z = KIND & Z_KEPT;
     const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
     const int nx = k.axis[0].n, ny = k.axis[1].n, nz = k.axis[2].n;
@@ -102,11 +102,11 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
     // Rows before the tile and after it, one a warp; and cells before and after its rows, four rows a warp.
     const int beside_cell = (lane & 7) < 4 ? 2 * (lane & 7) - 8 : Z + 2 * (lane & 7) - 8;
     const int beside_its = 4 * warp + (lane >> 3);
-    // Whether a thread has so many rows of slopes along x.
+    // Whether a thread has so many rows of fluxes along x.
     const auto in_flux = [&](int i) {
         return (S::WARPS - 1) * S::FLUX + i < S::X + 7 || warp * S::FLUX + i < S::X + 7;
     };
-    // Slopes along z beside the tile: the first of a pair.
+    // Fluxes along z beside the tile: the first of a pair.
     const int beside_row = thread >> 2, beside = (thread & 3) < 2 ? 2 * (thread & 3) - 4 : Z + 2 * (thread & 3) - 4;
     const bool has_beside = thread < 4 * S::X;
 
@@ -144,19 +144,19 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
             p[r][0][7] = coming[r].x, p[r][1][7] = coming[r].y;
         }
     };
-    // And by one of b times the slope along y, or of the velocity, of index `y`.
-    const auto along_y = [&](int y, const Pair (&kept)[ROWS]) {
+    // And by one of b times the derivative along y, or of the velocity, of index `y`.
+    const auto flux_y = [&](int y, const Pair (&kept)[ROWS]) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             const float2 b = values(k.b_scale, kept[r]);
-            const float2 along = make_float2(b.x * slope(k, p[r][0]), b.y * slope(k, p[r][1]));
-            float2 v = along;
+            const float2 flux = make_float2(b.x * derivative(k, p[r][0]), b.y * derivative(k, p[r][1]));
+            float2 v = flux;
             if (kept_y) {
                 const int nth = slot(k, 1, y);
                 v = make_float2(0.0f, 0.0f);
-                if (nth >= 0 && x + r < nx - REACH && z < nz - REACH) {
+                if (nth >= 0 && x + r < nx - HALF_WIDTH && z < nz - HALF_WIDTH) {
                     const unsigned to = nth * k.plane + (x + r) * k.pitch + z;
-                    v = moved(k.axis[1], y, fetch(k.old[1], to, true), along);
+                    v = moved(k.axis[1], y, fetch(k.old[1], to, true), flux);
                     if (y >= box.keep && y < box.keep_end)
                         pair(k.kept[1][to]) = v;
                 }
@@ -203,10 +203,10 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
     };
     if (ahead) {
 #pragma unroll
-        for (int i = 0; i < S::AHEAD; i++)
+        for (int i = 0; i < S::PREFETCH_DISTANCE; i++)
             begin_copies(box.y + i);
     }
-    // The first slopes, from fourteen planes.
+    // The first fluxes, from fourteen planes.
     ask_p(coming, box.y - 7);
 #pragma unroll 1
     for (int y = box.y - 7; y < box.y + 7; y++) {
@@ -215,7 +215,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         ask_p(coming, y + 1);
         ask_b(coming_b, max(y, box.y) - 4);
         if (y >= box.y)
-            along_y(y - 4, coming_b);
+            flux_y(y - 4, coming_b);
     }
     ask_b(coming_b, box.y + 3);
     ask_around(box.y);
@@ -232,7 +232,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                 coming[r] = own(y).p[r][thread], coming_b[r] = own(y).b[r][thread];
                 kappa[r] = own(y).kappa[r][thread], d[r] = own(y).d[r][thread];
             }
-            begin_copies(y + S::AHEAD);
+            begin_copies(y + S::PREFETCH_DISTANCE);
         }
         enter(coming);
 #pragma unroll
@@ -246,15 +246,15 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
             }
         if (warp < S::X / 4)
             pair(s.p[beside_its + 7][beside_cell + 8]) = cells;
-        along_y(y + 3, coming_b);
+        flux_y(y + 3, coming_b);
         ask_b(b, y);
 #pragma unroll
         for (int i = 0; i < S::FLUX; i++)
-            b_x[i] = fetch_b(y, box_x - REACH + S::FLUX * warp + i, z, in_flux(i));
+            b_x[i] = fetch_b(y, box_x - HALF_WIDTH + S::FLUX * warp + i, z, in_flux(i));
         b_beside = fetch_b(y, box_x + beside_row, box_z + beside, has_beside && (!kept_z || unsigned(box_z + beside) < k.pitch));
         __syncthreads();
 
-        // Slopes along x, of neighbouring rows.
+        // Fluxes along x, of neighbouring rows.
         float2 line[S::FLUX + 7];
 #pragma unroll
         for (int i = 0; i < S::FLUX + 7; i++)
@@ -269,15 +269,15 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
             for (int m = 0; m < 8; m++)
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
             const float2 b_here = values(k.b_scale, b_x[i]);
-            const float2 along = make_float2(b_here.x * slope(k, first), b_here.y * slope(k, second));
-            const int row = S::FLUX * warp + i, j = box_x - REACH + row;
-            pair(s.slope_x[row][2 * lane]) = along;
+            const float2 flux = make_float2(b_here.x * derivative(k, first), b_here.y * derivative(k, second));
+            const int row = S::FLUX * warp + i, j = box_x - HALF_WIDTH + row;
+            pair(s.flux_x[row][2 * lane]) = flux;
             if (kept_x) {
                 const int nth = slot(k, 0, j);
                 float2 v = make_float2(0.0f, 0.0f);
-                if (nth >= 0 && z < nz - REACH) {
+                if (nth >= 0 && z < nz - HALF_WIDTH) {
                     const unsigned to = (y * k.slots[0] + nth) * k.pitch + z;
-                    v = moved(k.axis[0], j, fetch(k.old[0], to, true), along);
+                    v = moved(k.axis[0], j, fetch(k.old[0], to, true), flux);
                     if (j >= box_x && j < box_x + S::X)
                         pair(k.kept[0][to]) = v;
                 }
@@ -301,8 +301,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                 ask_own(r);
         }
 
-        // Slopes along z, of neighbours from `cell` on.
-        const auto along_z = [&](int row, int cell, Pair kept, bool mine) {
+        // Fluxes along z, of neighbours from `cell` on.
+        const auto flux_z = [&](int row, int cell, Pair kept, bool mine) {
             const float2 b = values(k.b_scale, kept);
             float f[10];
 #pragma unroll
@@ -310,16 +310,16 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                 const float2 taps = pair(s.p[row + 7][cell + 4 + 2 * m]);
                 f[2 * m] = taps.x, f[2 * m + 1] = taps.y;
             }
-            const float along[2] = {b.x * slope_from(k, f, 1), b.y * slope_from(k, f, 2)};
-            pair(s.slope_z[row][cell + 4]) = make_float2(along[0], along[1]);
+            const float flux[2] = {b.x * derivative_from(k, f, 1), b.y * derivative_from(k, f, 2)};
+            pair(s.flux_z[row][cell + 4]) = make_float2(flux[0], flux[1]);
             if (kept_z) {
                 float v[2] = {0.0f, 0.0f};
 #pragma unroll
                 for (int c = 0; c < 2; c++) {
                     const int index = box_z + cell + c, nth = slot(k, 2, index);
-                    if (nth >= 0 && (!kept_x || box_x + row < nx - REACH)) {
+                    if (nth >= 0 && (!kept_x || box_x + row < nx - HALF_WIDTH)) {
                         const unsigned to = (y * nx + box_x + row) * k.slots[1] + nth;
-                        v[c] = moved(k.axis[2], index, __ldg(k.old[2] + to), along[c]);
+                        v[c] = moved(k.axis[2], index, __ldg(k.old[2] + to), flux[c]);
                         if (mine)
                             k.kept[2][to] = v[c];
                     }
@@ -329,9 +329,9 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         };
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            along_z(first_row + r, 2 * lane, b[r], true);
+            flux_z(first_row + r, 2 * lane, b[r], true);
         if (has_beside)
-            along_z(beside_row, beside, b_beside, false);
+            flux_z(beside_row, beside, b_beside, false);
         if (!late)
             ask_around(y + 1);
         __syncthreads();
@@ -339,9 +339,9 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         // The pressure.
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            if (kept_x && x + r >= nx - REACH)
+            if (kept_x && x + r >= nx - HALF_WIDTH)
                 continue;
-            if (kept_z && z >= nz - REACH)
+            if (kept_z && z >= nz - HALF_WIDTH)
                 continue;
             if (late)
                 ask_own(r);
@@ -350,42 +350,42 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
 #pragma unroll
             for (int m = 0; m < 8; m++) {
                 const int row = first_row + r + m;
-                const float2 taps = pair(middle_x ? s.slope_x[row][2 * lane] : s.velocity.x[row][2 * lane]);
+                const float2 taps = pair(middle_x ? s.flux_x[row][2 * lane] : s.velocity.x[row][2 * lane]);
                 x_taps[0][m] = taps.x, x_taps[1][m] = taps.y;
             }
 #pragma unroll
             for (int m = 0; m < 5; m++) {
-                const float2 taps = pair(s.slope_z[first_row + r][2 * lane + 2 * m]);
+                const float2 taps = pair(s.flux_z[first_row + r][2 * lane + 2 * m]);
                 z_taps[2 * m] = taps.x, z_taps[2 * m + 1] = taps.y;
             }
             const float2 now = pair(s.p[first_row + r + 7][2 * lane + 8]);
             const float2 both_kappas = values(k.kappa_scale, kappa[r]);
-            float after[2], changed[2];
+            float after[2], undamped[2];
 #pragma unroll
             for (int c = 0; c < 2; c++) {
-                after[c] = c ? now.y : now.x, changed[c] = c ? d[r].y : d[r].x;
-                if (kept_z && z + c >= nz - REACH)
+                after[c] = c ? now.y : now.x, undamped[c] = c ? d[r].y : d[r].x;
+                if (kept_z && z + c >= nz - HALF_WIDTH)
                     continue;
                 const float kappa_here = c ? both_kappas.y : both_kappas.x;
                 const bool middle_z = !kept_z || in_middle(k, 2, z + c);
-                const float slope_y = slope(k, q[r][c]), slope_x = slope(k, x_taps[c]);
-                float a = kept_y ? 0.0f : square_y * slope_y;
+                const float derivative_y = derivative(k, q[r][c]), derivative_x = derivative(k, x_taps[c]);
+                float a = kept_y ? 0.0f : square_y * derivative_y;
                 if (middle_x)
-                    a = fmaf(square_x, slope_x, a);
+                    a = fmaf(square_x, derivative_x, a);
                 if (middle_z)
-                    a = fmaf(square_z, slope_from(k, z_taps, c), a);
-                changed[c] = fmaf(kappa_here, a, changed[c]);
-                float all = changed[c];
-                const unsigned both = 2 * (k.pml - REACH);
+                    a = fmaf(square_z, derivative_from(k, z_taps, c), a);
+                undamped[c] = fmaf(kappa_here, a, undamped[c]);
+                float all = undamped[c];
+                const unsigned both = 2 * (k.pml - HALF_WIDTH);
                 if (kept_y) {
                     const int layer = in_layer(k, 1, y);
                     float *part = k.part[1] + (layer * k.plane + (x + r) * k.pitch + z + c);
-                    all += change(k.axis[1], y, kappa_here, slope_y, layer < 0 ? nullptr : part);
+                    all += increment(k.axis[1], y, kappa_here, derivative_y, layer < 0 ? nullptr : part);
                 }
                 if (!middle_x) {
                     const int layer = in_layer(k, 0, x + r);
                     float *part = k.part[0] + ((y * both + layer) * k.pitch + z + c);
-                    all += change(k.axis[0], x + r, kappa_here, slope_x, layer < 0 ? nullptr : part);
+                    all += increment(k.axis[0], x + r, kappa_here, derivative_x, layer < 0 ? nullptr : part);
                 }
                 if (!middle_z) {
                     const int layer = in_layer(k, 2, z + c);
@@ -394,7 +394,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                     for (int m = 0; m < 8; m++)
                         taps[m] = s.velocity.z[first_row + r][2 * lane + c + m];
                     float *part = k.part[2] + ((y * nx + x + r) * both + layer);
-                    all += change(k.axis[2], z + c, kappa_here, slope(k, taps), layer < 0 ? nullptr : part);
+                    all += increment(k.axis[2], z + c, kappa_here, derivative(k, taps), layer < 0 ? nullptr : part);
                 }
                 const int pole = z + c == poles.z ? 0 : z + c == poles.z + APART ? 1 : -1;
                 const bool sounds = kept_x && pole >= 0 && x + r == poles.x && y == poles.y;
@@ -406,7 +406,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                     after[c] = sounding(after[c], pole, *poles.value);
                 }
             }
-            pair(k.d[position(k, x + r, y, z)]) = make_float2(changed[0], changed[1]);
+            pair(k.d[position(k, x + r, y, z)]) = make_float2(undamped[0], undamped[1]);
             pair(k.next[position(k, x + r, y, z)]) = make_float2(after[0], after[1]);
         }
         if (late) {

@@ -24,12 +24,12 @@ source: amplitude turned over;              src/fd/equation/acoustic1/cpu/source
 wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test numerics golden::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/equation/acoustic1/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; --test numerics random::
-one pass: a velocity beside the middle lost; src/fd/equation/acoustic1/cpu/tiles.rs; s/middle.start + REACH - 1).min/middle.start).min/; --test numerics golden::iso1_h
+one pass: a velocity beside the middle lost; src/fd/equation/acoustic1/cpu/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test numerics golden::iso1_h
 one pass: the source stays in the pressure; src/fd/equation/acoustic1/cpu/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test numerics golden::iso1_h
 one pass: the ends of rows not damped;  src/fd/equation/acoustic1/cpu/flux_z.rs; s/end.damped.contains(&i)/false/; --test numerics golden::iso1_h
-one pass: too few slopes are held;  src/fd/equation/acoustic1/cpu/scratch.rs; s/PLACES: usize = HELD/PLACES: usize = HELD - 1/; --test numerics golden::iso1_h
-one pass: slopes that are at rest move; src/fd/equation/acoustic1/cpu/flux_xy.rs; s/j < self.c.layout.active(AXIS).end/j < self.c.layout.active(AXIS).end + 1/; --test kernels shots_of_odd_sizes
-one pass: rows of two kinds are done together; src/fd/equation/acoustic1/cpu/flux_xy.rs; s/(1..TOGETHER).all(/(1..1).all(/; --lib any_shape
+one pass: too few fluxes are held;  src/fd/equation/acoustic1/cpu/scratch.rs; s/PLACES: usize = FLUX_PLANES/PLACES: usize = FLUX_PLANES - 1/; --test numerics golden::iso1_h
+one pass: fluxes that are at rest move; src/fd/equation/acoustic1/cpu/flux_xy.rs; s/j < self.c.layout.active(AXIS).end/j < self.c.layout.active(AXIS).end + 1/; --test kernels shots_of_odd_sizes
+one pass: rows of two kinds are done together; src/fd/equation/acoustic1/cpu/flux_xy.rs; s/(1..ROWS_PER_BLOCK).all(/(1..1).all(/; --lib any_shape
 one pass: cells are taken to be at rest too long; src/fd/equation/acoustic1/cpu/activity.rs; s/MARGIN: usize = 2/MARGIN: usize = 1/; --lib activity
 one pass: the source does not end the rest; src/fd/equation/acoustic1/cpu/mod.rs; s/if value != 0.0/if false/; --lib activity
 one pass: other tiles forget the wave;  src/fd/equation/acoustic1/cpu/activity.rs; s/boxes.iter().filter_map(within)/boxes.iter().skip(1).filter_map(within)/; --lib activity
@@ -136,14 +136,14 @@ kernels: a product is rounded before it is added; kernels/acoustic1.cuh; s/fmaf(
 kernels: the last cell of the model is not used; kernels/acoustic1.cuh; s/min(max(index - k.pml, 0), k.axis\[axis\].inner - 1)/min(max(index - k.pml, 0), max(k.axis[axis].inner - 2, 0))/; --test kernels shots_of_odd_sizes
 kernels: a layer begins one cell too far; kernels/acoustic1.cuh; s/index < far ? -1/index <= far ? -1/; --test kernels shots_of_odd_sizes
 kernels: a snapshot is one cell aside; kernels/field.cu; s/y + k.pml, z + k.pml/y + k.pml, z + k.pml + 1/; --test kernels shots_of_odd_sizes
-kernels: one pass rounds a product before it is added; kernels/one_pass_march.cuh; s/a = fmaf(square_x, slope_x, a)/a = square_x * slope_x + a/; --test kernels shots_of_odd_sizes
-kernels: one pass rounds a change twice; kernels/one_pass_march.cuh; s/fmaf(kappa_here, a, changed\[c\])/kappa_here * a + changed[c]/; --test kernels shots_of_odd_sizes
+kernels: one pass rounds a product before it is added; kernels/one_pass_march.cuh; s/a = fmaf(square_x, derivative_x, a)/a = square_x * derivative_x + a/; --test kernels shots_of_odd_sizes
+kernels: one pass rounds a change twice; kernels/one_pass_march.cuh; s/fmaf(kappa_here, a, undamped\[c\])/kappa_here * a + undamped[c]/; --test kernels shots_of_odd_sizes
 kernels: one pass subtracts a split pressure; kernels/one_pass_march.cuh; s/\*part = old + c\x3b/*part = old - c\x3b/; --test kernels shots_of_odd_sizes
 kernels: one pass loses a pole of the source; kernels/one_pass_march.cuh; s/if (sounds \&\& poles.there)/if (sounds \&\& poles.there \&\& pole)/; --test kernels shots_of_odd_sizes
 kernels: one pass loses a pole in another tile; kernels/one_pass_march.cuh; s/z + c == poles.z + APART ? 1/z + c == poles.z + APART \&\& poles.z >= box.z ? 1/; --test kernels dipole_across
 kernels: one pass has a source of one sign; kernels/one_pass_march.cuh; s/(pole ? value : -value)/(pole ? value : value)/; --test kernels shots_of_odd_sizes
 kernels: one pass keeps too few planes; kernels/one_pass_march.cuh; s/if (y >= box.keep \&\& y < box.keep_end)/if (y >= box.keep \&\& y + 1 < box.keep_end)/; --test kernels shots_of_odd_sizes
-kernels: one pass has the far zone one cell aside; kernels/one_pass_march.cuh; s/zone.near_end - REACH + index - zone.far_begin/zone.near_end - REACH - 1 + index - zone.far_begin/; --test kernels shots_of_odd_sizes
+kernels: one pass has the far zone one cell aside; kernels/one_pass_march.cuh; s/zone.near_end - HALF_WIDTH + index - zone.far_begin/zone.near_end - HALF_WIDTH - 1 + index - zone.far_begin/; --test kernels shots_of_odd_sizes
 kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/ask_around(y + 1)/ask_around(y)/; --test kernels shots_of_odd_sizes
 kernels: one pass records a source twice; kernels/acoustic1_one_pass.cu; s/= hidden ?/= hidden \&\& !pole ?/; --test kernels shots_of_odd_sizes
 kernels: copies are not waited for; kernels/one_pass_march.cuh; s/wait_for_copies<S::PLACES - 1>()\x3b//; --test kernels shots_of_odd_sizes

@@ -2,7 +2,7 @@
 //! `D f at i + 1/2 = 1/h sum over m = 0..3 of c_m (f[i+1+m] - f[i-m])`.
 
 /// Values that the derivative needs on each side; this many outermost layers of a padded grid are never updated.
-pub const REACH: usize = 4;
+pub const HALF_WIDTH: usize = 4;
 
 /// Which coefficients the derivative has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub const SHORTEST: f64 = 3.5;
 
 /// 1225/1024, -245/3072, 49/5120, -5/7168, to the seven digits that the old kernels have. The difference from the exact ones is
 /// 2e-6 of a record.
-const TAYLOR: [f32; REACH] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
+const TAYLOR: [f32; HALF_WIDTH] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
-const OPTIMISED: [f32; REACH] = [1.221005, -0.0959772, 0.016103972, -0.0019540945];
+const OPTIMISED: [f32; HALF_WIDTH] = [1.221005, -0.0959772, 0.016103972, -0.0019540945];
 
 impl Stencil {
     pub const ALL: [Stencil; 2] = [Stencil::Taylor, Stencil::Optimised];
@@ -33,7 +33,7 @@ impl Stencil {
         }
     }
 
-    pub fn coefficients(self) -> [f32; REACH] {
+    pub fn coefficients(self) -> [f32; HALF_WIDTH] {
         match self {
             Stencil::Taylor => TAYLOR,
             Stencil::Optimised => OPTIMISED,
@@ -59,25 +59,25 @@ mod tests {
     #[test]
     fn the_optimised_coefficients_are_those_of_least_squares() {
         let points = 20_000;
-        let mut equations = [[0.0; REACH + 1]; REACH];
+        let mut equations = [[0.0; HALF_WIDTH + 1]; HALF_WIDTH];
         for i in 0..points {
             let k = 2.0 * PI / SHORTEST * (f64::from(i) + 0.5) / f64::from(points);
             let term = |m: usize| 2.0 * ((m as f64 + 0.5) * k).sin() / k;
             for (m, row) in equations.iter_mut().enumerate() {
-                (0..REACH).for_each(|n| row[n] += term(m) * term(n));
-                row[REACH] += term(m);
+                (0..HALF_WIDTH).for_each(|n| row[n] += term(m) * term(n));
+                row[HALF_WIDTH] += term(m);
             }
         }
-        for m in 0..REACH {
+        for m in 0..HALF_WIDTH {
             let pivot = equations[m];
             for (n, row) in equations.iter_mut().enumerate().filter(|(n, _)| *n != m) {
                 let factor = row[m] / pivot[m];
-                assert!(n < REACH);
+                assert!(n < HALF_WIDTH);
                 row.iter_mut().zip(pivot).for_each(|(to, from)| *to -= factor * from);
             }
         }
         for (m, row) in equations.iter().enumerate() {
-            let (found, truth) = (f64::from(OPTIMISED[m]), row[REACH] / row[m]);
+            let (found, truth) = (f64::from(OPTIMISED[m]), row[HALF_WIDTH] / row[m]);
             // The equations are ill-conditioned by 1e6, in double precision.
             assert!((found - truth).abs() < 2e-7, "{m}: {found}, should be {truth}");
         }

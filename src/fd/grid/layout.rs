@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Grid;
 use crate::backend::cpu::ALIGN;
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 
 /// Values in a cache line.
 const LINE: usize = ALIGN / size_of::<f32>();
@@ -39,12 +39,12 @@ impl Layout {
         let lines = padded[2].div_ceil(LINE);
         // Rows a multiple of 16 lines apart would share a few sets of the first-level cache.
         let lines = if lines.is_multiple_of(16) { lines + 1 } else { lines };
-        Layout { inner: grid.n, padded, pml, pitch: lines * LINE, lead: LINE - REACH }
+        Layout { inner: grid.n, padded, pml, pitch: lines * LINE, lead: LINE - HALF_WIDTH }
     }
 
     /// The same grid as it lies in a GPU's memory.
     pub fn on_gpu(&self) -> Layout {
-        Layout { pitch: self.padded[2].next_multiple_of(WARP), lead: WARP - REACH, ..*self }
+        Layout { pitch: self.padded[2].next_multiple_of(WARP), lead: WARP - HALF_WIDTH, ..*self }
     }
 
     pub fn cells(&self) -> usize {
@@ -58,7 +58,7 @@ impl Layout {
 
     /// Values of `count` rows. From the first updated cell on, whole vectors of the last one are there, too.
     pub fn rows(&self, count: usize) -> usize {
-        self.lead + count * self.pitch + REACH
+        self.lead + count * self.pitch + HALF_WIDTH
     }
 
     /// Position of index 0 of row number `row`.
@@ -81,13 +81,13 @@ impl Layout {
     /// The indices that are updated.
     #[inline(always)]
     pub fn active(&self, axis: usize) -> Range<usize> {
-        REACH..self.padded[axis] - REACH
+        HALF_WIDTH..self.padded[axis] - HALF_WIDTH
     }
 
     /// Thickness of what is updated of the absorbing layer on one side.
     #[inline(always)]
     pub fn width(&self) -> usize {
-        self.pml - REACH
+        self.pml - HALF_WIDTH
     }
 
     /// The user's index that one of the padded grid takes its medium from.
@@ -102,7 +102,7 @@ impl Layout {
     pub fn in_layer(&self, axis: usize, index: usize) -> Option<usize> {
         let far = self.pml + self.inner[axis];
         if index < self.pml {
-            Some(index - REACH)
+            Some(index - HALF_WIDTH)
         } else if index < far {
             None
         } else {
@@ -119,10 +119,10 @@ impl Layout {
     }
 }
 
-/// A range in pieces of about the same length, at most `most`, and beginning at multiples of [`REACH`] after its start if they are
+/// A range in pieces of about the same length, at most `most`, and beginning at multiples of [`HALF_WIDTH`] after its start if they are
 /// as long: rows beside each other are done together.
 pub fn cut(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let unit = most.min(REACH);
+    let unit = most.min(HALF_WIDTH);
     let units = range.len().div_ceil(unit);
     let pieces = units.div_ceil(most / unit);
     let at = move |k: usize| range.start + (units * k / pieces * unit).min(range.len());
@@ -167,14 +167,14 @@ mod tests {
         for nz in 1..300 {
             let layout = layout([3, 4, nz], 8);
             assert!(layout.pitch >= layout.padded[2] && !(layout.pitch / LINE).is_multiple_of(16));
-            assert_eq!(layout.at([1, 2, REACH]) % LINE, 0);
+            assert_eq!(layout.at([1, 2, HALF_WIDTH]) % LINE, 0);
             let [x, y, z] = layout.padded;
             assert!(layout.at([x - 1, y - 1, z - 1]) < layout.field_len());
             let vectors = layout.active(2).len().next_multiple_of(LINE);
-            assert!(layout.row(6) + REACH + vectors <= layout.rows(7));
+            assert!(layout.row(6) + HALF_WIDTH + vectors <= layout.rows(7));
             let gpu = layout.on_gpu();
             assert!(gpu.pitch >= gpu.padded[2] && gpu.pitch.is_multiple_of(WARP));
-            assert_eq!(gpu.at([1, 2, REACH]) % WARP, 0);
+            assert_eq!(gpu.at([1, 2, HALF_WIDTH]) % WARP, 0);
             assert!(gpu.at([x - 1, y - 1, z - 1]) < gpu.field_len());
         }
     }

@@ -15,10 +15,10 @@ use std::ops::Range;
 
 use super::layout::Layout;
 use super::zones::{Term, Zones};
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 
 /// Cells of a tile along z.
-pub const ALONG_Z: usize = 64;
+pub const TILE_Z: usize = 64;
 /// What a plane of the plain kind costs, and how much more for each axis along which a box is not plain: instructions,
 /// counted (`docs/performance.md`).
 const PLAIN: usize = 10;
@@ -85,7 +85,7 @@ impl Boxes {
     /// With the middle along y in so many pieces.
     fn in_pieces(layout: &Layout, zones: &[Zones; 3], rows: usize, pieces: usize) -> Boxes {
         let active = [0, 1, 2].map(|axis| layout.active(axis));
-        let tiles = [active[0].len().div_ceil(rows), active[2].len().div_ceil(ALONG_Z)];
+        let tiles = [active[0].len().div_ceil(rows), active[2].len().div_ceil(TILE_Z)];
         let most = zones[1].middle.len().div_ceil(pieces).max(FEWEST);
         let near = active[1].start..zones[1].middle.start;
         let far = zones[1].middle.end..active[1].end;
@@ -99,9 +99,9 @@ impl Boxes {
         for (number, y) in depths.iter().enumerate() {
             let keep = if number < beside.len() { kept(&zones[1], y) } else { 0..0 };
             for x in (0..tiles[0]).map(|tile| active[0].start + tile * rows) {
-                for z in (0..tiles[1]).map(|tile| active[2].start + tile * ALONG_Z) {
+                for z in (0..tiles[1]).map(|tile| active[2].start + tile * TILE_Z) {
                     let not_plain =
-                        [!plain(0, x..x + rows), number < beside.len(), !plain(2, z..z + ALONG_Z)];
+                        [!plain(0, x..x + rows), number < beside.len(), !plain(2, z..z + TILE_Z)];
                     let kind = not_plain.into_iter().rev().fold(0, |bits, bit| bits << 1 | i32::from(bit));
                     let [x, z, y, end, keep, keep_end] =
                         [x, z, y.start, y.end, keep.start, keep.end].map(|i| i as i32);
@@ -131,7 +131,7 @@ impl Boxes {
     /// The box of an updated cell.
     pub fn of(&self, [x, y, z]: [usize; 3]) -> Option<usize> {
         let depth = self.depths.iter().position(|depth| depth.contains(&y))?;
-        let [x, z] = [x.checked_sub(REACH)? / self.rows, z.checked_sub(REACH)? / ALONG_Z];
+        let [x, z] = [x.checked_sub(HALF_WIDTH)? / self.rows, z.checked_sub(HALF_WIDTH)? / TILE_Z];
         let [along_x, along_z] = self.tiles;
         (x < along_x && z < along_z).then(|| self.places[(depth * along_x + x) * along_z + z])
     }
@@ -140,7 +140,7 @@ impl Boxes {
 /// Boxes of a table, at most: each of the three ranges along y has one piece more than whole ones.
 pub fn most(layout: &Layout, rows: usize) -> usize {
     let [x, y, z] = [0, 1, 2].map(|axis| layout.active(axis).len());
-    x.div_ceil(rows) * z.div_ceil(ALONG_Z) * (y / FEWEST + 3)
+    x.div_ceil(rows) * z.div_ceil(TILE_Z) * (y / FEWEST + 3)
 }
 
 /// A range in pieces of at most so many indices.
@@ -154,9 +154,9 @@ fn cut(range: &Range<usize>, most: usize) -> Vec<Range<usize>> {
 /// reach into the middle, each for one box.
 fn kept(zones: &Zones, y: &Range<usize>) -> Range<usize> {
     let middle = &zones.middle;
-    let near_end = (middle.start + REACH - 1).min(zones.near.end);
+    let near_end = (middle.start + HALF_WIDTH - 1).min(zones.near.end);
     let begin =
-        if y.start == middle.end && !middle.is_empty() { near_end.max(middle.end - REACH) } else { y.start };
+        if y.start == middle.end && !middle.is_empty() { near_end.max(middle.end - HALF_WIDTH) } else { y.start };
     begin..if y.end == middle.start { near_end } else { y.end }
 }
 
@@ -195,7 +195,7 @@ mod tests {
                         |range: Range<usize>, axis| range.start..range.end.min(layout.active(axis).end);
                     for y in y..end {
                         for x in within(x..x + rows, 0) {
-                            for z in within(z..z + ALONG_Z, 2) {
+                            for z in within(z..z + TILE_Z, 2) {
                                 seen[(y * nx + x) * nz + z] += 1;
                                 assert_eq!(boxes.of([x, y, z]), Some(number));
                             }
@@ -221,7 +221,7 @@ mod tests {
                 let mut kept = vec![0; layout.padded[1]];
                 for cut in &boxes.cuts {
                     let [x, z] = [cut.x as usize, cut.z as usize];
-                    for (axis, cells) in [(0, x..x + rows), (2, z..z + ALONG_Z)] {
+                    for (axis, cells) in [(0, x..x + rows), (2, z..z + TILE_Z)] {
                         let plain = cut.kind >> axis & 1 == 0;
                         assert!(!plain || cells.clone().all(|i| zones[axis].middle.contains(&i)));
                         assert!(!plain || cells.clone().all(|i| zones[axis].slot(i).is_none()));
@@ -230,13 +230,13 @@ mod tests {
                         assert_eq!(zones[1].middle.contains(&y), cut.kind & 2 == 0);
                     }
                     let keep = cut.keep as usize..cut.keep_end as usize;
-                    assert!(keep.is_empty() || keep.start + REACH >= cut.y as usize);
-                    assert!(keep.is_empty() || keep.end < cut.end as usize + REACH);
+                    assert!(keep.is_empty() || keep.start + HALF_WIDTH >= cut.y as usize);
+                    assert!(keep.is_empty() || keep.end < cut.end as usize + HALF_WIDTH);
                     keep.filter(|_| first(cut)).for_each(|y| kept[y] += 1);
                 }
                 // All that a term beside the middle takes, each once.
                 for y in layout.active(1).filter(|y| zones[1].term(*y) != Term::Middle) {
-                    for tap in (y - REACH..y + REACH).filter(|tap| layout.active(1).contains(tap)) {
+                    for tap in (y - HALF_WIDTH..y + HALF_WIDTH).filter(|tap| layout.active(1).contains(tap)) {
                         assert_eq!(kept[tap], 1, "{n:?}, layer {pml}: {tap} for {y}");
                         assert!(zones[1].slot(tap).is_some());
                     }

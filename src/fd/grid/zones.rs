@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::layout::Layout;
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::WIDEST;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,11 +44,11 @@ impl Zones {
     pub fn new(layout: &Layout, axis: usize) -> Zones {
         let active = layout.active(axis);
         let far_layer = layout.pml + layout.inner[axis];
-        let middle = layout.pml + REACH..far_layer.saturating_sub(REACH);
+        let middle = layout.pml + HALF_WIDTH..far_layer.saturating_sub(HALF_WIDTH);
         let middle = if middle.is_empty() { active.end..active.end } else { middle };
         // The taps of the last cell before the middle, and of the first after it.
-        let near = active.start..(middle.start + REACH - 1).min(active.end);
-        let far = middle.end - REACH..active.end;
+        let near = active.start..(middle.start + HALF_WIDTH - 1).min(active.end);
+        let far = middle.end - HALF_WIDTH..active.end;
         // Along z both ends are kept in whole vectors, which must not meet either.
         let begin = |index: usize| (index - active.start) / WIDEST * WIDEST;
         let apart = !middle.is_empty() && near.len().next_multiple_of(WIDEST) <= begin(far.start);
@@ -141,12 +141,12 @@ mod tests {
                     slots.sort_unstable();
                     assert_eq!(slots, (0..zones.kept()).collect::<Vec<_>>(), "{n}, {pml}");
                     for i in active.clone() {
-                        let taps = (i - REACH..i + REACH).filter(|tap| active.contains(tap));
+                        let taps = (i - HALF_WIDTH..i + HALF_WIDTH).filter(|tap| active.contains(tap));
                         let damped = |i: usize| layout.in_layer(axis, i).is_some();
                         match zones.term(i) {
                             Term::Middle => {
                                 // The velocity after an index lies in a layer if either cell beside it does.
-                                for tap in i - REACH..i + REACH {
+                                for tap in i - HALF_WIDTH..i + HALF_WIDTH {
                                     assert!(!damped(tap) && !damped(tap + 1));
                                 }
                             }

@@ -7,7 +7,7 @@ use crate::fd::edge_field::Columns;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
-use crate::fd::stencil::{REACH, Stencil};
+use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
 
 /// What of a model a step multiplies with, whatever the time step.
@@ -30,7 +30,7 @@ pub struct Coefficients {
     /// (rho vp) vp.
     pub kappa: Arc<Columns>,
     /// Of the derivative.
-    pub stencil: [f32; REACH],
+    pub stencil: [f32; HALF_WIDTH],
     /// For x, y, z.
     pub axes: [Axis; 3],
     /// Metres from cell to cell.

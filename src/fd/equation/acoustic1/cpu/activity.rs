@@ -13,11 +13,11 @@ use super::geometry::Geometry;
 use super::tiles::Tile;
 use crate::backend::cpu::Rows;
 use crate::fd::grid::layout::Layout;
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::WIDEST;
 
 /// Cells around a pressure that a step may change, and one more, so that rows stay together.
-const MARGIN: usize = 2 * REACH;
+const MARGIN: usize = 2 * HALF_WIDTH;
 
 /// Indices along x, y and z.
 type Extent = [Range<usize>; 3];

@@ -87,7 +87,7 @@ fn no_bit_depends_on_how_a_grid_is_cut() {
             if random.below(2) == 0 {
                 c = c.with(Stencil::Optimised);
             }
-            // A row at a time: no slopes of one are still there for another.
+            // A row at a time: no fluxes of one are still there for another.
             let alone = Way { tiles: [1, 1], threads: 1, isa: Isa::best(), large: false };
             let one_by_one = swept(&c, source, alone, &mut Random::new(seed));
             for (columns, depth) in [(1000, 1000), (32, 64), (0, 0), (0, 0), (0, 0)] {

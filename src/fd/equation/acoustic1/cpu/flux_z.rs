@@ -1,7 +1,7 @@
 //! A row along z: its taps are neighbours in the same vectors, so they are shifted out of registers.
 
-use super::rows::{slope, splats, write};
-use crate::fd::stencil::REACH;
+use super::rows::{derivative, splats, write};
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::Lanes;
 
 /// A row. Pointers are to its first updated value.
@@ -10,7 +10,7 @@ pub struct Row {
     pub len: usize,
     pub p: *const f32,
     pub b: *const f32,
-    /// Room for its slopes of the pressure times b, between vectors of zeros.
+    /// Room for its fluxes of the pressure times b, between vectors of zeros.
     pub q: *mut f32,
     /// Rows to ask for meanwhile.
     pub coming: [*const f32; 2],
@@ -18,10 +18,10 @@ pub struct Row {
 
 /// The derivative between a value and the one after it.
 #[inline(always)]
-unsafe fn slope_after<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
+unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
-        slope::<L>(
+        derivative::<L>(
             c,
             &[
                 L::earlier::<3>(before, at),
@@ -39,10 +39,10 @@ unsafe fn slope_after<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after:
 
 /// And between the one before it and the value.
 #[inline(always)]
-pub unsafe fn slope_before<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
+pub unsafe fn derivative_before<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
-        slope::<L>(
+        derivative::<L>(
             c,
             &[
                 L::earlier::<4>(before, at),
@@ -58,13 +58,13 @@ pub unsafe fn slope_before<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, a
     }
 }
 
-/// Slopes of the pressure times b.
+/// Fluxes of the pressure times b.
 ///
 /// # Safety
 /// The row has a vector of pressures before and after it that may be read; the processor has the instructions; so for
 /// all below.
 #[inline(always)]
-pub unsafe fn slopes<L: Lanes>(c: [f32; REACH], row: &Row) {
+pub unsafe fn fluxes<L: Lanes>(c: [f32; HALF_WIDTH], row: &Row) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
@@ -73,7 +73,7 @@ pub unsafe fn slopes<L: Lanes>(c: [f32; REACH], row: &Row) {
             let after = L::load(row.p.add(i + L::N));
             L::prefetch_far(row.coming[0].wrapping_add(i));
             L::prefetch_far(row.coming[1].wrapping_add(i));
-            let s = slope_after::<L>(c, before, at, after);
+            let s = derivative_after::<L>(c, before, at, after);
             L::store(row.q.add(i), L::mul(L::load(row.b.add(i)), s));
             (before, at) = (at, after);
         }
@@ -99,13 +99,13 @@ pub struct End<'a> {
     pub damped: std::ops::Range<usize>,
     /// How many values on to ask for old velocities and parts.
     pub ahead: [usize; 2],
-    /// Where the changes go.
+    /// Where the increments go.
     pub to: *mut f32,
 }
 
 /// Velocities, and what they change.
 #[inline(always)]
-pub unsafe fn end<L: Lanes>(c: [f32; REACH], end: &End<'_>) {
+pub unsafe fn end<L: Lanes>(c: [f32; HALF_WIDTH], end: &End<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
@@ -122,15 +122,15 @@ pub unsafe fn end<L: Lanes>(c: [f32; REACH], end: &End<'_>) {
             if i > 0 {
                 let i = i - L::N;
                 let rate = L::mul(L::load(end.kappa.add(i)), L::load(table(end.pressure_rate, i)));
-                let mut change = L::sub(L::splat(0.0), L::mul(rate, slope_before::<L>(c, u2, u1, u)));
+                let mut increment = L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, u2, u1, u)));
                 if end.damped.contains(&i) {
                     let part = end.part.wrapping_add(i).wrapping_sub(end.damped.start);
                     let old = L::load(part);
                     L::prefetch(part.wrapping_add(end.ahead[1]));
-                    change = L::fma(L::load(table(end.loss, i)), old, change);
-                    L::store(part, L::add(old, change));
+                    increment = L::fma(L::load(table(end.loss, i)), old, increment);
+                    L::store(part, L::add(old, increment));
                 }
-                L::store(end.to.add(i), change);
+                L::store(end.to.add(i), increment);
             }
             (u2, u1) = (u1, u);
         }

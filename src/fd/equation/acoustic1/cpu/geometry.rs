@@ -33,7 +33,7 @@ impl Tiling {
 /// Rows along x of the tiles that are tried, the default first. Fewer rows leave more of a core's own cache to each, and
 /// mean more rows beside the tile.
 pub const ROWS: [usize; 4] = [32, 48, 24, 96];
-/// Planes along y of a tile, at most. A tile computes seven planes of slopes more, so it is long if there are tiles enough
+/// Planes along y of a tile, at most. A tile computes seven planes of fluxes more, so it is long if there are tiles enough
 /// for all threads.
 const PLANES: usize = 512;
 

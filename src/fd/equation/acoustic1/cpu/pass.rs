@@ -4,8 +4,8 @@
 //! `kappa = (rho vp) vp`, `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a dt/h`, `b - 1`.
 //!
 //! ```text
-//! slope of f                        s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3
-//! slopes of the pressure            q = b s(p)
+//! derivative of f                        s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3
+//! fluxes of the pressure            q = b s(p)
 //! where velocities are kept         u = fma(-rate, q, keep u)
 //! undamped change  a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;  d = fma(kappa, a, d)
 //! change           i = d;  i = i + c along y, then x, then z, with
@@ -14,19 +14,19 @@
 //! pressure         p = p + i
 //! ```
 //!
-//! A tile sweeps along y. Of the slopes along y it keeps some planes, of what else a plane needs a few rows or registers; what it
-//! needs of its neighbours' slopes it computes itself. So tiles do not depend on each other, and every cell comes out the same
+//! A tile sweeps along y. Of the fluxes along y it keeps some planes, of what else a plane needs a few rows or registers; what it
+//! needs of its neighbours' fluxes it computes itself. So tiles do not depend on each other, and every cell comes out the same
 //! whichever tile it is in.
 
 use super::activity::Part;
 use super::flux_xy::Line;
 use super::flux_z;
-use super::prefetch::AHEAD;
-use super::rows::TOGETHER;
+use super::prefetch::PREFETCH_DISTANCE;
+use super::rows::ROWS_PER_BLOCK;
 use super::scratch::Scratch;
 use super::sweep::{Step, Sweep};
 use super::update::{Update, update};
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::Lanes;
 
 /// Updates a part of a tile. `X_KEPT`, `Y_KEPT`: whether the tile keeps velocities along that axis.
@@ -56,9 +56,9 @@ impl Sweep<'_> {
         let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
         let line = |(column, x): (usize, usize)| Line {
             other: x,
-            slopes: self.parts.y.wrapping_add(column * self.parts.row),
+            fluxes: self.parts.y.wrapping_add(column * self.parts.row),
             apart: self.parts.plane,
-            to: self.parts.along_y.wrapping_add(column * self.parts.row),
+            to: self.parts.term_y.wrapping_add(column * self.parts.row),
             to_apart: self.parts.plane,
             onto: None,
             b: (std::ptr::null(), 0),
@@ -68,18 +68,18 @@ impl Sweep<'_> {
         // SAFETY: by the caller's promise.
         unsafe {
             for line in lines() {
-                self.begin_along::<L, 1, Y_KEPT>(&line);
+                self.begin_fluxes::<L, 1, Y_KEPT>(&line);
             }
             let mut y = planes.start;
             while y < planes.end {
-                let together = self.together::<1, Y_KEPT>(y);
+                let together = self.rows_per_block::<1, Y_KEPT>(y);
                 for line in lines() {
-                    self.along::<L, 1, Y_KEPT>(&line, y, together);
+                    self.terms::<L, 1, Y_KEPT>(&line, y, together);
                 }
                 for u in 0..together {
                     self.plane::<L, X_KEPT, Y_KEPT>(
                         y + u,
-                        self.parts.along_y.wrapping_add(u * self.parts.plane),
+                        self.parts.term_y.wrapping_add(u * self.parts.plane),
                     );
                 }
                 y += together;
@@ -89,36 +89,36 @@ impl Sweep<'_> {
 
     /// All rows of a plane whose terms along y there are.
     #[inline(always)]
-    unsafe fn plane<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self, y: usize, along_y: *const f32) {
+    unsafe fn plane<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self, y: usize, term_y: *const f32) {
         let (layout, parts) = (&self.c.layout, &self.parts);
         let side = &self.tile.sides[0];
         // SAFETY: by the caller's promise.
         unsafe {
-            let b = self.rows::<L>(&self.c.b, y, side.slopes(), parts.b);
+            let b = self.rows::<L>(&self.c.b, y, side.fluxes(), parts.b);
             let kappa = self.rows::<L>(&self.c.kappa, y, side.cells.clone(), parts.kappa);
             let source = self.clean_source(y);
             let mut line = Line {
                 other: y,
-                slopes: parts.x,
+                fluxes: parts.x,
                 apart: parts.row,
-                to: parts.along_x,
+                to: parts.term_x,
                 to_apart: parts.row,
                 onto: None,
                 b,
                 kappa,
             };
-            self.begin_along::<L, 0, X_KEPT>(&line);
+            self.begin_fluxes::<L, 0, X_KEPT>(&line);
             let mut x = side.cells.start;
             while x < side.cells.end {
-                let along_y = along_y.wrapping_add((x - side.cells.start) * parts.row);
-                line.onto = (!Y_KEPT).then_some(along_y);
-                let together = self.together::<0, X_KEPT>(x);
-                self.along::<L, 0, X_KEPT>(&line, x, together);
+                let term_y = term_y.wrapping_add((x - side.cells.start) * parts.row);
+                line.onto = (!Y_KEPT).then_some(term_y);
+                let together = self.rows_per_block::<0, X_KEPT>(x);
+                self.terms::<L, 0, X_KEPT>(&line, x, together);
                 for u in 0..together {
                     let x = x + u;
                     let nearest = layout.nearest(0, x);
                     let terms =
-                        [parts.along_x.cast_const(), along_y].map(|first| first.wrapping_add(u * parts.row));
+                        [parts.term_x.cast_const(), term_y].map(|first| first.wrapping_add(u * parts.row));
                     let c = [b, kappa].map(|(first, step)| first.wrapping_add(nearest * step));
                     self.finish::<L, X_KEPT, Y_KEPT>([x, y], terms, c, source == Some(x));
                 }
@@ -132,22 +132,22 @@ impl Sweep<'_> {
     unsafe fn finish<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(
         &self,
         [x, y]: [usize; 2],
-        [along_x, along_y]: [*const f32; 2],
+        [term_x, term_y]: [*const f32; 2],
         [b, kappa]: [*const f32; 2],
         source: bool,
     ) {
         let Sweep { geometry, parts, .. } = self;
         let ends = &geometry.ends;
         // Counted over the updated rows.
-        let nth = (y - REACH) * self.c.layout.active(0).len() + x - REACH;
+        let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);
         let p = self.old.wrapping_add(place);
-        let q = parts.slopes;
+        let q = parts.fluxes;
         // SAFETY: by the caller's promise.
         unsafe {
             let coming = self.coming([x, y]);
             let row = flux_z::Row { len: self.len, p, b, q, coming: [coming.p, coming.beside] };
-            flux_z::slopes::<L>(self.c.stencil, &row);
+            flux_z::fluxes::<L>(self.c.stencil, &row);
             let [apart, apart_damped] = [ends.kept, ends.damped].map(|both| both[0] + both[1]);
             let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
             for (end, table) in geometry.near_and_far.iter().enumerate() {
@@ -170,8 +170,8 @@ impl Sweep<'_> {
                         stream: self.stream,
                         part: self.part[2].wrapping_add(at_damped),
                         damped: damped.clone(),
-                        ahead: [TOGETHER * apart, TOGETHER * apart_damped],
-                        to: parts.changes.wrapping_add(begin),
+                        ahead: [ROWS_PER_BLOCK * apart, ROWS_PER_BLOCK * apart_damped],
+                        to: parts.increments.wrapping_add(begin),
                     },
                 );
                 (at, at_damped) = (at + kept.len(), at_damped + damped.len());
@@ -181,17 +181,17 @@ impl Sweep<'_> {
                 &Update {
                     len: self.len,
                     ends: [ends.kept(0), ends.kept(1)],
-                    changes: parts.changes,
+                    increments: parts.increments,
                     q,
                     squares: &geometry.squares,
-                    along_y,
-                    along_x,
+                    term_y,
+                    term_x,
                     kappa,
                     d: self.d.wrapping_add(place),
                     p: if source { parts.clean } else { p },
                     new: self.new.wrapping_add(place),
                     stream: self.stream,
-                    ahead: AHEAD * self.c.layout.pitch,
+                    ahead: PREFETCH_DISTANCE * self.c.layout.pitch,
                     coming: coming.b,
                 },
             );

@@ -2,19 +2,19 @@
 //! A request is a line of a cache, of which a processor has some tens under way and drops more; so each row that is worked on asks for
 //! the same few rows of what comes.
 
-use super::rows::{HELD, TOGETHER};
+use super::rows::{FLUX_PLANES, ROWS_PER_BLOCK};
 use super::sweep::Sweep;
 use crate::fd::edge_field::{Columns, Row};
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 
 /// Rows on that are asked for, of what is read row after row.
-pub const AHEAD: usize = 2;
-/// Planes from the one that is worked on to that whose slopes along y come next.
-const NEXT: usize = REACH - 1 + TOGETHER;
-/// Rows beside a tile whose pressures its slopes along x take, on each side; and whose `b`, before it and after it.
-const BESIDE: usize = HELD;
-const BEFORE: usize = REACH;
-const AFTER: usize = REACH - 1;
+pub const PREFETCH_DISTANCE: usize = 2;
+/// Planes from the one that is worked on to that whose fluxes along y come next.
+const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
+/// Rows beside a tile whose pressures its fluxes along x take, on each side; and whose `b`, before it and after it.
+const BESIDE: usize = FLUX_PLANES;
+const BEFORE: usize = HALF_WIDTH;
+const AFTER: usize = HALF_WIDTH - 1;
 
 /// Rows that are asked for while another is worked on.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ impl Sweep<'_> {
     #[inline(always)]
     pub fn coming(&self, [x, y]: [usize; 2]) -> Coming {
         let [columns, planes] = &self.tile.sides;
-        let end = planes.slopes().end;
+        let end = planes.fluxes().end;
         let p = |x: usize, y: usize| self.old.wrapping_add(self.at(x, y));
         let there = |ahead: usize, end: usize| if y + ahead < end { y + ahead } else { y };
         let next = there(1, planes.cells.end);
@@ -55,7 +55,7 @@ impl Sweep<'_> {
             row.min(self.c.layout.padded[0] - 1)
         };
         Coming {
-            p: p(x, there(NEXT + REACH, end + REACH)),
+            p: p(x, there(NEXT + HALF_WIDTH, end + HALF_WIDTH)),
             b: self.asked(&self.c.b, [x, there(NEXT, end)]),
             beside: match nth.checked_sub(2 * BESIDE) {
                 None => p(beside(nth, BESIDE), next),

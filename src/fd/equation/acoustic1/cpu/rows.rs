@@ -1,25 +1,25 @@
 //! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
 //! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
 
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::vector::lanes::Lanes;
 
 /// Taps of a derivative.
-pub const TAPS: usize = 2 * REACH;
+pub const TAPS: usize = 2 * HALF_WIDTH;
 /// Rows that are done together, at most.
-pub const TOGETHER: usize = 4;
-/// Slopes that a term needs before its last.
-pub const HELD: usize = TAPS - 1;
+pub const ROWS_PER_BLOCK: usize = 4;
+/// Fluxes that a term needs before its last.
+pub const FLUX_PLANES: usize = TAPS - 1;
 /// Taps of so many.
-pub const ALL: usize = HELD + TOGETHER;
+pub const MAX_TAPS: usize = FLUX_PLANES + ROWS_PER_BLOCK;
 
 /// The coefficients of the derivative, as vectors.
 ///
 /// # Safety
 /// The processor has the instructions.
 #[inline(always)]
-pub unsafe fn splats<L: Lanes>(c: [f32; REACH]) -> [L::V; REACH] {
+pub unsafe fn splats<L: Lanes>(c: [f32; HALF_WIDTH]) -> [L::V; HALF_WIDTH] {
     // SAFETY: by the caller's promise.
     unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
 }
@@ -29,18 +29,18 @@ pub unsafe fn splats<L: Lanes>(c: [f32; REACH]) -> [L::V; REACH] {
 /// # Safety
 /// The taps may be read; the processor has the instructions; so for all below.
 #[inline(always)]
-unsafe fn slopes<L: Lanes, const U: usize>(c: [L::V; REACH], tap: impl Fn(usize) -> *const f32) -> [L::V; U] {
+unsafe fn derivatives<L: Lanes, const U: usize>(c: [L::V; HALF_WIDTH], tap: impl Fn(usize) -> *const f32) -> [L::V; U] {
     // SAFETY: by the caller's promise.
     unsafe {
-        let mut f = [L::splat(0.0); ALL];
+        let mut f = [L::splat(0.0); MAX_TAPS];
         for (k, f) in f.iter_mut().enumerate().take(TAPS + U - 1) {
             *f = L::load(tap(k));
         }
-        let mut slopes = [L::splat(0.0); U];
-        for (u, s) in slopes.iter_mut().enumerate() {
-            *s = slope::<L>(c, &f[u..]);
+        let mut derivatives = [L::splat(0.0); U];
+        for (u, s) in derivatives.iter_mut().enumerate() {
+            *s = derivative::<L>(c, &f[u..]);
         }
-        slopes
+        derivatives
     }
 }
 
@@ -49,7 +49,7 @@ unsafe fn slopes<L: Lanes, const U: usize>(c: [L::V; REACH], tap: impl Fn(usize)
 /// # Safety
 /// The processor has the instructions.
 #[inline(always)]
-pub unsafe fn slope<L: Lanes>(c: [L::V; REACH], f: &[L::V]) -> L::V {
+pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
         let mut s = L::mul(c[0], L::sub(f[4], f[3]));
@@ -100,7 +100,7 @@ impl<const U: usize> Kept<U> {
         ahead: 0,
     };
 
-    /// A velocity, from b times the slope of the pressure.
+    /// A velocity, from b times the derivative of the pressure.
     #[inline(always)]
     unsafe fn moved<L: Lanes>(&self, u: usize, i: usize, q: L::V) -> L::V {
         // SAFETY: by the caller's promise.
@@ -141,9 +141,9 @@ impl<const U: usize> Split<U> {
         Split { loss: [0.0; U], rate: [0.0; U], part: std::ptr::null_mut(), apart: 0, ahead: 0 };
 }
 
-/// What the term of row `u` changes, from the slope of the velocities.
+/// What the term of row `u` increments, from the derivative of the velocities.
 #[inline(always)]
-pub unsafe fn change<L: Lanes, const U: usize, const DAMPED: bool>(
+pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
     u: usize,
     i: usize,
     s: L::V,
@@ -166,14 +166,14 @@ pub unsafe fn change<L: Lanes, const U: usize, const DAMPED: bool>(
 }
 
 /// `U` rows beside each other along an axis. Pointers are to a row's first value.
-pub struct Along<'a, const U: usize> {
+pub struct RowBlock<'a, const U: usize> {
     pub len: usize,
-    /// The first slope's first tap, and values from tap to tap, which is from row to row.
+    /// The first derivative's first tap, and values from tap to tap, which is from row to row.
     pub p: *const f32,
     pub stride: usize,
     pub b: [*const f32; U],
-    /// Slopes of the pressure times b, or velocities where they are kept: those that are there, and of these rows.
-    pub slopes: [*mut f32; ALL],
+    /// Fluxes of the pressure times b, or velocities where they are kept: those that are there, and of these rows.
+    pub fluxes: [*mut f32; MAX_TAPS],
     /// r², if the terms are eliminated, and what they are added to.
     pub square: f32,
     pub onto: Option<*const f32>,
@@ -186,9 +186,9 @@ pub struct Along<'a, const U: usize> {
     pub asked: &'a [*const f32],
 }
 
-/// Slopes, at rest if they do not `MOVE`, and the `TERMS` that they complete.
+/// Fluxes, at rest if they do not `MOVE`, and the `TERMS` that they complete.
 #[inline(always)]
-pub unsafe fn along<
+pub unsafe fn compute<
     L: Lanes,
     const U: usize,
     const KEPT: bool,
@@ -196,8 +196,8 @@ pub unsafe fn along<
     const MOVE: bool,
     const TERMS: bool,
 >(
-    c: [f32; REACH],
-    rows: &Along<'_, U>,
+    c: [f32; HALF_WIDTH],
+    rows: &RowBlock<'_, U>,
     kept: &Kept<U>,
     split: &Split<U>,
 ) {
@@ -205,36 +205,36 @@ pub unsafe fn along<
     unsafe {
         let c = splats::<L>(c);
         for i in (0..rows.len).step_by(L::N) {
-            let mut s = [L::splat(0.0); ALL];
+            let mut s = [L::splat(0.0); MAX_TAPS];
             for row in rows.asked {
                 L::prefetch_far(row.wrapping_add(i));
             }
             if MOVE {
-                let q = slopes::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
+                let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
                 for u in 0..U {
                     let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
-                    s[HELD + u] = if KEPT { kept.moved::<L>(u, i, q) } else { q };
+                    s[FLUX_PLANES + u] = if KEPT { kept.moved::<L>(u, i, q) } else { q };
                 }
             }
             if TERMS {
-                for (s, from) in s.iter_mut().zip(rows.slopes).take(HELD) {
+                for (s, from) in s.iter_mut().zip(rows.fluxes).take(FLUX_PLANES) {
                     *s = L::load(from.wrapping_add(i));
                 }
             }
             // Now that those are read which the new ones replace.
-            for (to, s) in rows.slopes.iter().zip(s).skip(HELD).take(U) {
+            for (to, s) in rows.fluxes.iter().zip(s).skip(FLUX_PLANES).take(U) {
                 L::store(to.wrapping_add(i), s);
             }
             if TERMS {
                 for u in 0..U {
-                    let slope = slope::<L>(c, &s[u..]);
+                    let derivative = derivative::<L>(c, &s[u..]);
                     let to = u * rows.to_apart + i;
                     let term = match rows.onto {
                         _ if KEPT => {
-                            change::<L, U, DAMPED>(u, i, slope, L::load(rows.kappa[u].wrapping_add(i)), split)
+                            increment::<L, U, DAMPED>(u, i, derivative, L::load(rows.kappa[u].wrapping_add(i)), split)
                         }
-                        Some(onto) => L::fma(L::splat(rows.square), slope, L::load(onto.wrapping_add(to))),
-                        None => L::mul(L::splat(rows.square), slope),
+                        Some(onto) => L::fma(L::splat(rows.square), derivative, L::load(onto.wrapping_add(to))),
+                        None => L::mul(L::splat(rows.square), derivative),
                     };
                     L::store(rows.to.wrapping_add(to), term);
                 }

@@ -1,14 +1,14 @@
-//! What one thread computes with: slopes that the next planes need, too, and what is collected of a plane.
+//! What one thread computes with: fluxes that the next planes need, too, and what is collected of a plane.
 
 use super::geometry::Geometry;
-use super::rows::{HELD, TAPS, TOGETHER};
+use super::rows::{FLUX_PLANES, TAPS, ROWS_PER_BLOCK};
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::storage::Storage;
 use crate::fd::vector::lanes::WIDEST;
 
-/// Places for slopes along an axis: of those before its last that a term takes. New ones replace the oldest, once these are read.
-pub const PLACES: usize = HELD;
+/// Places for fluxes along an axis: of those before its last that a term takes. New ones replace the oldest, once these are read.
+pub const PLACES: usize = FLUX_PLANES;
 
 pub struct Scratch {
     values: Buffer,
@@ -20,19 +20,19 @@ pub struct Scratch {
 /// Where its parts begin.
 #[derive(Clone, Copy)]
 pub struct Parts {
-    /// From row to row, and from plane to plane, of the slopes along y: `[index % PLACES][column][z]`.
+    /// From row to row, and from plane to plane, of the fluxes along y: `[index % PLACES][column][z]`.
     pub row: usize,
     pub plane: usize,
     pub y: *mut f32,
     /// Terms along y of a few planes, `[plane][column][z]`.
-    pub along_y: *mut f32,
-    /// Of a plane, slopes along x: `[index % PLACES][z]`; and terms along x of a few rows.
+    pub term_y: *mut f32,
+    /// Of a plane, fluxes along x: `[index % PLACES][z]`; and terms along x of a few rows.
     pub x: *mut f32,
-    pub along_x: *mut f32,
-    /// A row of slopes along z, with a vector of zeros before and after it.
-    pub slopes: *mut f32,
-    /// A row of changes at the ends.
-    pub changes: *mut f32,
+    pub term_x: *mut f32,
+    /// A row of fluxes along z, with a vector of zeros before and after it.
+    pub fluxes: *mut f32,
+    /// A row of increments at the ends.
+    pub increments: *mut f32,
     /// A row of pressures.
     pub clean: *mut f32,
     /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in a few rows.
@@ -75,15 +75,15 @@ impl Parts {
             row,
             plane,
             y: take(PLACES * plane),
-            along_y: take(TOGETHER * plane),
+            term_y: take(ROWS_PER_BLOCK * plane),
             x: take(PLACES * row),
-            along_x: take(TOGETHER * row),
-            slopes: take(row + 2 * WIDEST).wrapping_add(WIDEST),
-            changes: take(row),
+            term_x: take(ROWS_PER_BLOCK * row),
+            fluxes: take(row + 2 * WIDEST).wrapping_add(WIDEST),
+            increments: take(row),
             clean: take(row),
             b: take(expanded(columns + TAPS - 1)),
             kappa: take(expanded(columns)),
-            few: take(expanded(2 * TOGETHER)),
+            few: take(expanded(2 * ROWS_PER_BLOCK)),
         };
         (parts, taken)
     }

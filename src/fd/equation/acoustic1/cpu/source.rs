@@ -1,4 +1,4 @@
-//! The source: a vertical dipole that only the slopes of the pressure see.
+//! The source: a vertical dipole that only the fluxes of the pressure see.
 
 use std::ops::Range;
 

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use super::rows::TOGETHER;
+use super::rows::ROWS_PER_BLOCK;
 use crate::fd::grid::layout::cut;
 use crate::fd::grid::zones::Zones;
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 
 /// A box of rows that one thread sweeps through.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Side {
 
 /// Tiles for each thread, if the grid has as many: threads that take the last ones wait for a small part of a step.
 const ENOUGH: usize = 4;
-/// Planes of a tile that are worth its first slopes.
+/// Planes of a tile that are worth its first fluxes.
 const SHORT: usize = 16;
 
 /// All tiles for so many threads, of at most so many rows along x and planes along y, the largest first.
@@ -56,8 +56,8 @@ fn sides(zones: &Zones, most: usize) -> Vec<Side> {
     let (near, far, middle) = (&zones.near, &zones.far, &zones.middle);
     let parts = [(near.start..middle.start, true), (middle.clone(), false), (middle.end..far.end, true)];
     // The velocities that reach into the middle from either side; those from the far side if it is narrow.
-    let from_far = (middle.end - REACH).max(middle.start);
-    let from_near = (middle.start + REACH - 1).min(from_far);
+    let from_far = (middle.end - HALF_WIDTH).max(middle.start);
+    let from_near = (middle.start + HALF_WIDTH - 1).min(from_far);
     let mut sides = Vec::new();
     for (part, kept) in parts {
         for cells in cut(part.clone(), most) {
@@ -73,16 +73,16 @@ impl Side {
     /// Returns the part within a range that contains some of its cells, in whole groups of rows.
     pub fn part(&self, range: &Range<usize>) -> Side {
         let (first, end) = (self.cells.start, self.cells.end);
-        let begin = first + range.start.saturating_sub(first) / TOGETHER * TOGETHER;
-        let until = end.min(first + (range.end - first).next_multiple_of(TOGETHER));
+        let begin = first + range.start.saturating_sub(first) / ROWS_PER_BLOCK * ROWS_PER_BLOCK;
+        let until = end.min(first + (range.end - first).next_multiple_of(ROWS_PER_BLOCK));
         let own_begin = if begin == first { self.own.start } else { begin };
         let own_end = if until == end { self.own.end } else { until };
         Side { cells: begin..until, kept: self.kept, own: own_begin..own_end }
     }
 
-    /// The slopes that the tile's terms take.
-    pub fn slopes(&self) -> Range<usize> {
-        self.cells.start - REACH..self.cells.end + REACH - 1
+    /// The fluxes that the tile's terms take.
+    pub fn fluxes(&self) -> Range<usize> {
+        self.cells.start - HALF_WIDTH..self.cells.end + HALF_WIDTH - 1
     }
 }
 
@@ -120,12 +120,12 @@ mod tests {
                 let mut own: Vec<_> = kept.iter().flat_map(|side| side.own.clone()).collect();
                 own.sort_unstable();
                 assert!(own.windows(2).all(|pair| pair[0] < pair[1]), "{n}, {pml}: {own:?}");
-                let needed = kept.iter().flat_map(|side| side.slopes());
+                let needed = kept.iter().flat_map(|side| side.fluxes());
                 for i in needed.filter(|i| layout.active(0).contains(i)) {
                     assert!(own.binary_search(&i).is_ok() && zones[0].slot(i).is_some(), "{n}, {pml}, {i}");
                 }
                 for side in &sides {
-                    assert!(side.own.start >= side.slopes().start && side.own.end <= side.slopes().end);
+                    assert!(side.own.start >= side.fluxes().start && side.own.end <= side.fluxes().end);
                     assert!(side.cells.clone().all(|i| zones[0].middle.contains(&i) != side.kept));
                 }
             }

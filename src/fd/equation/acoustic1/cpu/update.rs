@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::flux_z::slope_before;
+use super::flux_z::derivative_before;
 use super::rows::{splats, write};
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::Lanes;
 
 /// What a row becomes. Pointers are to its first updated value.
@@ -12,13 +12,13 @@ pub struct Update<'a> {
     pub len: usize,
     /// Where vectors of values are changed at the ends, and by how much.
     pub ends: [Range<usize>; 2],
-    pub changes: *const f32,
-    /// Slopes along z, between vectors of zeros; r² for each value.
+    pub increments: *const f32,
+    /// Fluxes along z, between vectors of zeros; r² for each value.
     pub q: *const f32,
     pub squares: &'a [f32],
     /// The terms along y and along x.
-    pub along_y: *const f32,
-    pub along_x: *const f32,
+    pub term_y: *const f32,
+    pub term_x: *const f32,
     pub kappa: *const f32,
     pub d: *mut f32,
     /// This pressure, without a source, and the next, which may go past the caches.
@@ -35,17 +35,17 @@ pub struct Update<'a> {
 /// # Safety
 /// Everything is where it is said to be; the processor has the instructions.
 #[inline(always)]
-pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; REACH], row: &Update<'_>) {
+pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; HALF_WIDTH], row: &Update<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
         let (mut before, mut at) = (L::load(row.q.wrapping_sub(L::N)), L::load(row.q));
         for i in (0..row.len).step_by(L::N) {
             let after = L::load(row.q.add(i + L::N));
-            let s = slope_before::<L>(c, before, at, after);
+            let s = derivative_before::<L>(c, before, at, after);
             (before, at) = (at, after);
-            let x = L::load(row.along_x.wrapping_add(i));
-            let y = if X_KEPT || Y_KEPT { L::load(row.along_y.wrapping_add(i)) } else { x };
+            let x = L::load(row.term_x.wrapping_add(i));
+            let y = if X_KEPT || Y_KEPT { L::load(row.term_y.wrapping_add(i)) } else { x };
             let others = match (X_KEPT, Y_KEPT) {
                 (false, _) => x,
                 (true, false) => y,
@@ -66,7 +66,7 @@ pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; 
                 all = L::add(all, x);
             }
             if row.ends[0].contains(&i) || row.ends[1].contains(&i) {
-                all = L::add(all, L::load(row.changes.wrapping_add(i)));
+                all = L::add(all, L::load(row.increments.wrapping_add(i)));
             }
             write::<L>(row.new.wrapping_add(i), L::add(L::load(row.p.wrapping_add(i)), all), row.stream);
         }

@@ -16,7 +16,7 @@ use crate::fd::grid::layout::Layout;
 pub use crate::fd::grid::tile_plan::Cut;
 use crate::fd::grid::tile_plan::{self, Boxes};
 use crate::fd::grid::zones::Zones;
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
 use crate::fd::time_loop::block_shape::Shape;
@@ -93,7 +93,7 @@ pub struct Params {
     pub pml: i32,
     pub unused: i32,
     /// Coefficients of the derivative.
-    pub stencil: [f32; REACH],
+    pub stencil: [f32; HALF_WIDTH],
     /// What 16 bits stand for.
     pub b_scale: Scale,
     pub kappa_scale: Scale,

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use crate::error::Result;
 use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::grid::layout::Layout;
-use crate::fd::stencil::REACH;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::time_loop::launch::Address;
 
@@ -44,7 +44,7 @@ pub struct Tables {
     rates: [f32; 3],
     /// Of 1/rho and of kappa, if they are kept in 16 bits.
     pub scales: Option<[Scale; 2]>,
-    pub stencil: [f32; REACH],
+    pub stencil: [f32; HALF_WIDTH],
 }
 
 impl Tables {
