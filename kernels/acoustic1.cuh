@@ -6,7 +6,7 @@ enum { HALF_WIDTH = 4 };
 // What depends on the index along one axis only; `n` values in each array.
 struct Axis {
     const float *keep, *velocity_rate; // of the velocity: what stays of it, a dt/h
-    const float *loss, *pressure_rate; // of the pressure: what is lost of its part, a dt/h
+    const float *loss, *pressure_rate; // of the pressure: what is lost of its split pressure, a dt/h
     float rate;                        // dt/h, where nothing is damped
     int n;                             // all cells
     int inner;                         // the user's cells

@@ -1,4 +1,4 @@
-// The march of a block through its box, of acoustic1_one_pass.cu.
+// The march of a block through its tile, of acoustic1_one_pass.cu.
 
 // Position of a cell in a field.
 __device__ __forceinline__ unsigned position(const OnePass &k, int x, int y, int z)
@@ -13,14 +13,14 @@ template <class Pair = float2> __device__ __forceinline__ Pair fetch(const void 
 }
 
 // Two coefficients, as they are kept.
-__device__ __forceinline__ float2 values(const Scale &, float2 kept)
+__device__ __forceinline__ float2 values(const Scale &, float2 stored)
 {
-    return kept;
+    return stored;
 }
 
-__device__ __forceinline__ float2 values(const Scale &scale, ushort2 kept)
+__device__ __forceinline__ float2 values(const Scale &scale, ushort2 stored)
 {
-    return make_float2(fmaf(float(kept.x), scale.step, scale.low), fmaf(float(kept.y), scale.step, scale.low));
+    return make_float2(fmaf(float(stored.x), scale.step, scale.low), fmaf(float(stored.y), scale.step, scale.low));
 }
 
 __device__ __forceinline__ float2 &pair(float &first)
@@ -39,12 +39,12 @@ template <int N> __device__ __forceinline__ float derivative_from(const OnePass 
 }
 
 // A pressure with a pole of the source in it.
-__device__ __forceinline__ float sounding(float p, int pole, float value)
+__device__ __forceinline__ float with_source(float p, int pole, float value)
 {
     return p + (pole ? value : -value);
 }
 
-// Where a velocity of an index lies among those of its axis that are kept; negative if it is not.
+// Returns the slot of a PML velocity of an axis; negative if none is stored.
 __device__ __forceinline__ int slot(const OnePass &k, int axis, int index)
 {
     const Zone &zone = k.zone[axis];
@@ -60,7 +60,7 @@ __device__ __forceinline__ bool in_middle(const OnePass &k, int axis, int index)
     return index >= k.zone[axis].middle && index < k.zone[axis].middle_end;
 }
 
-// A velocity that is kept, from what it was and b times the derivative.
+// A PML velocity after a step, from the one before it and the flux.
 __device__ __forceinline__ float moved(const Axis &axis, int index, float old, float q)
 {
     return fmaf(-__ldg(axis.velocity_rate + index), q, __ldg(axis.keep + index) * old);
@@ -71,31 +71,31 @@ __device__ __forceinline__ float2 moved(const Axis &axis, int index, float2 old,
     return make_float2(moved(axis, index, old.x, q.x), moved(axis, index, old.y, q.y));
 }
 
-// What the derivative of kept velocities changes; where it is damped, `part` has what it has changed before.
-__device__ __forceinline__ float increment(const Axis &axis, int index, float kappa, float derivative, float *part)
+// The increment from the derivative of PML velocities. `split`: the split pressure, null outside the layers.
+__device__ __forceinline__ float increment(const Axis &axis, int index, float kappa, float derivative, float *split)
 {
     float c = -((kappa * __ldg(axis.pressure_rate + index)) * derivative);
-    if (part != nullptr) {
-        const float old = *part;
+    if (split != nullptr) {
+        const float old = *split;
         c = fmaf(__ldg(axis.loss + index), old, c);
-        *part = old + c;
+        *split = old + c;
     }
     return c;
 }
 
 template <class S, class Pair, int KIND>
-__device__ __forceinline__ void march(const OnePass &k, const Box &box, const Poles &poles, Plane<S, Pair> &s)
+__device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const Source &source, Plane<S, Pair> &s)
 {
     enum { ROWS = S::ROWS };
     const bool late = KIND != 0, ahead = S::PREFETCH_DISTANCE > 0 && !late;
-    const bool kept_x = KIND & X_KEPT, kept_y = KIND & Y_KEPT, kept_z = KIND & Z_KEPT;
+    const bool pml_x = KIND & X_PML, pml_y = KIND & Y_PML, pml_z = KIND & Z_PML;
     const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
     const int nx = k.axis[0].n, ny = k.axis[1].n, nz = k.axis[2].n;
     const int first_row = ROWS * warp;
-    int x = box.x + first_row, z = box.z + 2 * lane;
-#define box_x (x - first_row)
-#define box_z (z - 2 * lane)
-#define in_row (!kept_z || z < int(k.pitch))
+    int x = tile.x + first_row, z = tile.z + 2 * lane;
+#define tile_x (x - first_row)
+#define tile_z (z - 2 * lane)
+#define in_row (!pml_z || z < int(k.pitch))
     const float square_x = k.axis[0].rate * k.axis[0].rate, square_y = k.axis[1].rate * k.axis[1].rate;
     const float square_z = k.axis[2].rate * k.axis[2].rate;
 
@@ -111,8 +111,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
     const bool has_beside = thread < 4 * S::X;
 
     // Positions in the planes that the march is at, of this thread's first row.
-    const auto column = [&](int x) { return unsigned(kept_x ? nearest(k, 0, x) : x - k.pml); };
-    const auto depth = [&](int y) { return unsigned(kept_y ? nearest(k, 1, y) : y - k.pml); };
+    const auto column = [&](int x) { return unsigned(pml_x ? nearest(k, 0, x) : x - k.pml); };
+    const auto depth = [&](int y) { return unsigned(pml_y ? nearest(k, 1, y) : y - k.pml); };
     const auto fetch_b = [&](int y, int x, int z, bool there) {
         return fetch<Pair>(k.b, depth(y) * k.b_step[1] + column(x) * k.b_step[0] + z, there && in_row);
     };
@@ -124,10 +124,10 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         for (int m = 0; m < 8; m++)
             p[r][0][m] = p[r][1][m] = q[r][0][m] = q[r][1][m] = 0.0f;
     const auto ask_p = [&](float2 (&coming)[ROWS], int y) {
-        const bool there = !kept_y || unsigned(y) < unsigned(ny);
+        const bool there = !pml_y || unsigned(y) < unsigned(ny);
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            coming[r] = fetch(k.p, position(k, x + r, y, z), there && in_row && (!kept_x || x + r < nx));
+            coming[r] = fetch(k.p, position(k, x + r, y, z), there && in_row && (!pml_x || x + r < nx));
     };
     const auto ask_b = [&](Pair (&b)[ROWS], int y) {
 #pragma unroll
@@ -145,20 +145,20 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         }
     };
     // And by one of b times the derivative along y, or of the velocity, of index `y`.
-    const auto flux_y = [&](int y, const Pair (&kept)[ROWS]) {
+    const auto flux_y = [&](int y, const Pair (&b_pairs)[ROWS]) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const float2 b = values(k.b_scale, kept[r]);
+            const float2 b = values(k.b_scale, b_pairs[r]);
             const float2 flux = make_float2(b.x * derivative(k, p[r][0]), b.y * derivative(k, p[r][1]));
             float2 v = flux;
-            if (kept_y) {
+            if (pml_y) {
                 const int nth = slot(k, 1, y);
                 v = make_float2(0.0f, 0.0f);
                 if (nth >= 0 && x + r < nx - HALF_WIDTH && z < nz - HALF_WIDTH) {
                     const unsigned to = nth * k.plane + (x + r) * k.pitch + z;
-                    v = moved(k.axis[1], y, fetch(k.old[1], to, true), flux);
-                    if (y >= box.keep && y < box.keep_end)
-                        pair(k.kept[1][to]) = v;
+                    v = moved(k.axis[1], y, fetch(k.velocity_old[1], to, true), flux);
+                    if (y >= tile.keep && y < tile.keep_end)
+                        pair(k.velocity_new[1][to]) = v;
                 }
             }
 #pragma unroll
@@ -176,19 +176,19 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         for (int i = 0; i < S::HALO; i++) {
 #pragma unroll
             for (int side = 0; side < 2; side++) {
-                const int row = box_x + side * (S::X + 7) - 7 + warp + i * S::WARPS;
-                const bool there = warp + i * S::WARPS < 7 && in_row && (!kept_x || unsigned(row) < unsigned(nx));
+                const int row = tile_x + side * (S::X + 7) - 7 + warp + i * S::WARPS;
+                const bool there = warp + i * S::WARPS < 7 && in_row && (!pml_x || unsigned(row) < unsigned(nx));
                 rows[side][i] = fetch(k.p, position(k, row, y, z), there);
             }
         }
-        const bool there = (!kept_x || box_x + beside_its < nx) && (!kept_z || unsigned(box_z + beside_cell) < k.pitch);
-        cells = fetch(k.p, position(k, box_x + beside_its, y, box_z + beside_cell), warp < S::X / 4 && there);
+        const bool there = (!pml_x || tile_x + beside_its < nx) && (!pml_z || unsigned(tile_z + beside_cell) < k.pitch);
+        cells = fetch(k.p, position(k, tile_x + beside_its, y, tile_z + beside_cell), warp < S::X / 4 && there);
     };
     // Or some planes are: each thread copies for itself what it alone needs, so it has nobody to wait for. The copies of
-    // a plane are a group, empty beyond the box, so that the count of groups that may be on their way stays the same.
+    // a plane are a group, empty beyond the tile, so that the count of groups that may be on their way stays the same.
     const auto own = [&](int y) -> Own<S, Pair> & { return s.coming[unsigned(y) % S::PLACES]; };
     const auto begin_copies = [&](int y) {
-        if (y < box.end) {
+        if (y < tile.end) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 const unsigned b = depth(y + 3) * k.b_step[1] + column(x + r) * k.b_step[0] + z;
@@ -204,23 +204,23 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
     if (ahead) {
 #pragma unroll
         for (int i = 0; i < S::PREFETCH_DISTANCE; i++)
-            begin_copies(box.y + i);
+            begin_copies(tile.y + i);
     }
     // The first fluxes, from fourteen planes.
-    ask_p(coming, box.y - 7);
+    ask_p(coming, tile.y - 7);
 #pragma unroll 1
-    for (int y = box.y - 7; y < box.y + 7; y++) {
+    for (int y = tile.y - 7; y < tile.y + 7; y++) {
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
         enter(coming);
         ask_p(coming, y + 1);
-        ask_b(coming_b, max(y, box.y) - 4);
-        if (y >= box.y)
+        ask_b(coming_b, max(y, tile.y) - 4);
+        if (y >= tile.y)
             flux_y(y - 4, coming_b);
     }
-    ask_b(coming_b, box.y + 3);
-    ask_around(box.y);
+    ask_b(coming_b, tile.y + 3);
+    ask_around(tile.y);
 #pragma unroll 1
-    for (int y = box.y; y < box.end; y++) {
+    for (int y = tile.y; y < tile.end; y++) {
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
         Pair b[ROWS], b_x[S::FLUX], b_beside, kappa[ROWS];
         float2 d[ROWS];
@@ -250,8 +250,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         ask_b(b, y);
 #pragma unroll
         for (int i = 0; i < S::FLUX; i++)
-            b_x[i] = fetch_b(y, box_x - HALF_WIDTH + S::FLUX * warp + i, z, in_flux(i));
-        b_beside = fetch_b(y, box_x + beside_row, box_z + beside, has_beside && (!kept_z || unsigned(box_z + beside) < k.pitch));
+            b_x[i] = fetch_b(y, tile_x - HALF_WIDTH + S::FLUX * warp + i, z, in_flux(i));
+        b_beside = fetch_b(y, tile_x + beside_row, tile_z + beside, has_beside && (!pml_z || unsigned(tile_z + beside) < k.pitch));
         __syncthreads();
 
         // Fluxes along x, of neighbouring rows.
@@ -270,16 +270,16 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
             const float2 b_here = values(k.b_scale, b_x[i]);
             const float2 flux = make_float2(b_here.x * derivative(k, first), b_here.y * derivative(k, second));
-            const int row = S::FLUX * warp + i, j = box_x - HALF_WIDTH + row;
+            const int row = S::FLUX * warp + i, j = tile_x - HALF_WIDTH + row;
             pair(s.flux_x[row][2 * lane]) = flux;
-            if (kept_x) {
+            if (pml_x) {
                 const int nth = slot(k, 0, j);
                 float2 v = make_float2(0.0f, 0.0f);
                 if (nth >= 0 && z < nz - HALF_WIDTH) {
                     const unsigned to = (y * k.slots[0] + nth) * k.pitch + z;
-                    v = moved(k.axis[0], j, fetch(k.old[0], to, true), flux);
-                    if (j >= box_x && j < box_x + S::X)
-                        pair(k.kept[0][to]) = v;
+                    v = moved(k.axis[0], j, fetch(k.velocity_old[0], to, true), flux);
+                    if (j >= tile_x && j < tile_x + S::X)
+                        pair(k.velocity_new[0][to]) = v;
                 }
                 pair(s.velocity.x[row][2 * lane]) = v;
             }
@@ -293,7 +293,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         const auto ask_own = [&](int r) {
             const unsigned of = depth(y) * k.kappa_step[1] + column(x + r) * k.kappa_step[0] + z;
             kappa[r] = fetch<Pair>(k.kappa, of, in_row);
-            d[r] = in_row && (!kept_x || x + r < nx) ? pair(k.d[position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
+            d[r] = in_row && (!pml_x || x + r < nx) ? pair(k.d[position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
         };
         if (!late && !ahead) {
 #pragma unroll
@@ -302,8 +302,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         }
 
         // Fluxes along z, of neighbours from `cell` on.
-        const auto flux_z = [&](int row, int cell, Pair kept, bool mine) {
-            const float2 b = values(k.b_scale, kept);
+        const auto flux_z = [&](int row, int cell, Pair b_pair, bool mine) {
+            const float2 b = values(k.b_scale, b_pair);
             float f[10];
 #pragma unroll
             for (int m = 0; m < 5; m++) {
@@ -312,16 +312,16 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
             }
             const float flux[2] = {b.x * derivative_from(k, f, 1), b.y * derivative_from(k, f, 2)};
             pair(s.flux_z[row][cell + 4]) = make_float2(flux[0], flux[1]);
-            if (kept_z) {
+            if (pml_z) {
                 float v[2] = {0.0f, 0.0f};
 #pragma unroll
                 for (int c = 0; c < 2; c++) {
-                    const int index = box_z + cell + c, nth = slot(k, 2, index);
-                    if (nth >= 0 && (!kept_x || box_x + row < nx - HALF_WIDTH)) {
-                        const unsigned to = (y * nx + box_x + row) * k.slots[1] + nth;
-                        v[c] = moved(k.axis[2], index, __ldg(k.old[2] + to), flux[c]);
+                    const int index = tile_z + cell + c, nth = slot(k, 2, index);
+                    if (nth >= 0 && (!pml_x || tile_x + row < nx - HALF_WIDTH)) {
+                        const unsigned to = (y * nx + tile_x + row) * k.slots[1] + nth;
+                        v[c] = moved(k.axis[2], index, __ldg(k.velocity_old[2] + to), flux[c]);
                         if (mine)
-                            k.kept[2][to] = v[c];
+                            k.velocity_new[2][to] = v[c];
                     }
                 }
                 pair(s.velocity.z[row][cell + 4]) = make_float2(v[0], v[1]);
@@ -339,13 +339,13 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         // The pressure.
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            if (kept_x && x + r >= nx - HALF_WIDTH)
+            if (pml_x && x + r >= nx - HALF_WIDTH)
                 continue;
-            if (kept_z && z >= nz - HALF_WIDTH)
+            if (pml_z && z >= nz - HALF_WIDTH)
                 continue;
             if (late)
                 ask_own(r);
-            const bool middle_x = !kept_x || in_middle(k, 0, x + r);
+            const bool middle_x = !pml_x || in_middle(k, 0, x + r);
             float x_taps[2][8], z_taps[10];
 #pragma unroll
             for (int m = 0; m < 8; m++) {
@@ -364,12 +364,12 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
 #pragma unroll
             for (int c = 0; c < 2; c++) {
                 after[c] = c ? now.y : now.x, undamped[c] = c ? d[r].y : d[r].x;
-                if (kept_z && z + c >= nz - HALF_WIDTH)
+                if (pml_z && z + c >= nz - HALF_WIDTH)
                     continue;
                 const float kappa_here = c ? both_kappas.y : both_kappas.x;
-                const bool middle_z = !kept_z || in_middle(k, 2, z + c);
+                const bool middle_z = !pml_z || in_middle(k, 2, z + c);
                 const float derivative_y = derivative(k, q[r][c]), derivative_x = derivative(k, x_taps[c]);
-                float a = kept_y ? 0.0f : square_y * derivative_y;
+                float a = pml_y ? 0.0f : square_y * derivative_y;
                 if (middle_x)
                     a = fmaf(square_x, derivative_x, a);
                 if (middle_z)
@@ -377,15 +377,15 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                 undamped[c] = fmaf(kappa_here, a, undamped[c]);
                 float all = undamped[c];
                 const unsigned both = 2 * (k.pml - HALF_WIDTH);
-                if (kept_y) {
+                if (pml_y) {
                     const int layer = in_layer(k, 1, y);
-                    float *part = k.part[1] + (layer * k.plane + (x + r) * k.pitch + z + c);
-                    all += increment(k.axis[1], y, kappa_here, derivative_y, layer < 0 ? nullptr : part);
+                    float *split = k.split[1] + (layer * k.plane + (x + r) * k.pitch + z + c);
+                    all += increment(k.axis[1], y, kappa_here, derivative_y, layer < 0 ? nullptr : split);
                 }
                 if (!middle_x) {
                     const int layer = in_layer(k, 0, x + r);
-                    float *part = k.part[0] + ((y * both + layer) * k.pitch + z + c);
-                    all += increment(k.axis[0], x + r, kappa_here, derivative_x, layer < 0 ? nullptr : part);
+                    float *split = k.split[0] + ((y * both + layer) * k.pitch + z + c);
+                    all += increment(k.axis[0], x + r, kappa_here, derivative_x, layer < 0 ? nullptr : split);
                 }
                 if (!middle_z) {
                     const int layer = in_layer(k, 2, z + c);
@@ -393,17 +393,17 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
 #pragma unroll
                     for (int m = 0; m < 8; m++)
                         taps[m] = s.velocity.z[first_row + r][2 * lane + c + m];
-                    float *part = k.part[2] + ((y * nx + x + r) * both + layer);
-                    all += increment(k.axis[2], z + c, kappa_here, derivative(k, taps), layer < 0 ? nullptr : part);
+                    float *split = k.split[2] + ((y * nx + x + r) * both + layer);
+                    all += increment(k.axis[2], z + c, kappa_here, derivative(k, taps), layer < 0 ? nullptr : split);
                 }
-                const int pole = z + c == poles.z ? 0 : z + c == poles.z + APART ? 1 : -1;
-                const bool sounds = kept_x && pole >= 0 && x + r == poles.x && y == poles.y;
-                if (sounds && poles.there)
-                    after[c] = poles.clean[pole];
+                const int pole = z + c == source.z ? 0 : z + c == source.z + APART ? 1 : -1;
+                const bool has_source = pml_x && pole >= 0 && x + r == source.x && y == source.y;
+                if (has_source && source.there)
+                    after[c] = source.clean[pole];
                 after[c] += all;
-                if (sounds && poles.put) {
-                    poles.next_clean[pole] = after[c];
-                    after[c] = sounding(after[c], pole, *poles.value);
+                if (has_source && source.put) {
+                    source.next_clean[pole] = after[c];
+                    after[c] = with_source(after[c], pole, *source.value);
                 }
             }
             pair(k.d[position(k, x + r, y, z)]) = make_float2(undamped[0], undamped[1]);

@@ -137,12 +137,12 @@ kernels: the last cell of the model is not used; kernels/acoustic1.cuh; s/min(ma
 kernels: a layer begins one cell too far; kernels/acoustic1.cuh; s/index < far ? -1/index <= far ? -1/; --test kernels shots_of_odd_sizes
 kernels: a snapshot is one cell aside; kernels/field.cu; s/y + k.pml, z + k.pml/y + k.pml, z + k.pml + 1/; --test kernels shots_of_odd_sizes
 kernels: one pass rounds a product before it is added; kernels/one_pass_march.cuh; s/a = fmaf(square_x, derivative_x, a)/a = square_x * derivative_x + a/; --test kernels shots_of_odd_sizes
-kernels: one pass rounds a change twice; kernels/one_pass_march.cuh; s/fmaf(kappa_here, a, undamped\[c\])/kappa_here * a + undamped[c]/; --test kernels shots_of_odd_sizes
-kernels: one pass subtracts a split pressure; kernels/one_pass_march.cuh; s/\*part = old + c\x3b/*part = old - c\x3b/; --test kernels shots_of_odd_sizes
-kernels: one pass loses a pole of the source; kernels/one_pass_march.cuh; s/if (sounds \&\& poles.there)/if (sounds \&\& poles.there \&\& pole)/; --test kernels shots_of_odd_sizes
-kernels: one pass loses a pole in another tile; kernels/one_pass_march.cuh; s/z + c == poles.z + APART ? 1/z + c == poles.z + APART \&\& poles.z >= box.z ? 1/; --test kernels dipole_across
+kernels: one pass rounds an increment twice; kernels/one_pass_march.cuh; s/fmaf(kappa_here, a, undamped\[c\])/kappa_here * a + undamped[c]/; --test kernels shots_of_odd_sizes
+kernels: one pass subtracts a split pressure; kernels/one_pass_march.cuh; s/\*split = old + c\x3b/*split = old - c\x3b/; --test kernels shots_of_odd_sizes
+kernels: one pass loses a pole of the source; kernels/one_pass_march.cuh; s/if (has_source \&\& source.there)/if (has_source \&\& source.there \&\& pole)/; --test kernels shots_of_odd_sizes
+kernels: one pass loses a pole in another tile; kernels/one_pass_march.cuh; s/z + c == source.z + APART ? 1/z + c == source.z + APART \&\& source.z >= tile.z ? 1/; --test kernels dipole_across
 kernels: one pass has a source of one sign; kernels/one_pass_march.cuh; s/(pole ? value : -value)/(pole ? value : value)/; --test kernels shots_of_odd_sizes
-kernels: one pass keeps too few planes; kernels/one_pass_march.cuh; s/if (y >= box.keep \&\& y < box.keep_end)/if (y >= box.keep \&\& y + 1 < box.keep_end)/; --test kernels shots_of_odd_sizes
+kernels: one pass keeps too few planes; kernels/one_pass_march.cuh; s/if (y >= tile.keep \&\& y < tile.keep_end)/if (y >= tile.keep \&\& y + 1 < tile.keep_end)/; --test kernels shots_of_odd_sizes
 kernels: one pass has the far zone one cell aside; kernels/one_pass_march.cuh; s/zone.near_end - HALF_WIDTH + index - zone.far_begin/zone.near_end - HALF_WIDTH - 1 + index - zone.far_begin/; --test kernels shots_of_odd_sizes
 kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/ask_around(y + 1)/ask_around(y)/; --test kernels shots_of_odd_sizes
 kernels: one pass records a source twice; kernels/acoustic1_one_pass.cu; s/= hidden ?/= hidden \&\& !pole ?/; --test kernels shots_of_odd_sizes

@@ -9,7 +9,7 @@ use super::equation::Equation;
 use super::grid::Grid;
 use super::model::Model;
 use super::pause::State;
-use super::plan::{Options, Plan, SHAPES, Shape, Stencil, Storage};
+use super::plan::{BlockShape, Options, Plan, SHAPES, Stencil, Storage};
 use super::survey::{Receivers, Shot};
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
@@ -40,14 +40,14 @@ pub enum Shapes {
     Auto,
     /// All that the GPU runs, one after the other.
     Each,
-    One(Shape),
+    One(BlockShape),
 }
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// Of blocks: that which was asked for, or has been found best. `None`: they have none.
-    pub shape: Option<Shape>,
+    pub shape: Option<BlockShape>,
     /// Of tiles on a CPU, in words: the size that was found best. `None`: all sizes give the same tiles.
     pub tiles: Option<String>,
     /// Of the steps in fields that are not at rest.
@@ -131,10 +131,10 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
 }
 
 /// The shapes that there are on a device, or would be on a GPU.
-fn offered(lane: Lane<'_>) -> &'static [Shape] {
+fn offered(lane: Lane<'_>) -> &'static [BlockShape] {
     match lane {
         Lane::Cpu(_) => &SHAPES,
-        Lane::Cuda(stream) => Shape::on(stream.device().info().compute_capability),
+        Lane::Cuda(stream) => BlockShape::on(stream.device().info().compute_capability),
     }
 }
 
@@ -190,7 +190,7 @@ fn measured(
 /// Lets a shot on the CPU find its tile size, as shots do that are long enough. Returns it.
 fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
     let steps = plan.tuning_steps();
-    let tuning = Tuning { steps, fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
+    let tuning = ShapeTuning { steps, fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
     match plan.run(&Shot { nt: 2 * steps + 2, ..shot.clone() }, lane, &tuning) {
         Ok(_) | Err(Error::Cancelled) => Ok(tuning.found.into_inner()),
         Err(error) => Err(error),
@@ -198,14 +198,14 @@ fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
 }
 
 /// Ends a shot when it has found its tile size.
-struct Tuning {
+struct ShapeTuning {
     /// Steps after which any shot has found it.
     steps: usize,
     fields: Everywhere,
     found: RefCell<Option<String>>,
 }
 
-impl Control for Tuning {
+impl Control for ShapeTuning {
     fn step(&self, step: usize, _: usize) -> Result<()> {
         if step > self.steps { Err(Error::Cancelled) } else { Ok(()) }
     }

@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// A field that continues beyond the user's grid as it is at its edge: one row for each of the
 /// user's columns, or for all of them, padded along z only. Cells that are never updated have 0.
-pub struct Columns {
+pub struct EdgeField {
     values: Buffer,
     /// What the values stand for, if they are numbers of 16 bits, two in the place of one. Beyond the updated cells they may stand
     /// for anything.
@@ -19,7 +19,7 @@ pub struct Columns {
 
 /// Some values of a row, as they are kept.
 #[derive(Clone, Copy)]
-pub enum Row<'a> {
+pub enum EdgeRow<'a> {
     Values(&'a [f32]),
     Numbers(&'a [u16], Scale),
 }
@@ -29,7 +29,7 @@ fn floats(values: usize, storage: Storage) -> usize {
     (values * storage.bytes()).div_ceil(size_of::<f32>())
 }
 
-impl Columns {
+impl EdgeField {
     /// Makes a field. `value` returns that of a user's cell by its position in the model.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Columns {
         if storage == Storage::Float32 {
             let to = &mut values[..];
             cells.for_each(|(at, cell)| to[at] = value(cell));
-            return Ok(Columns { values, scale: None, step });
+            return Ok(EdgeField { values, scale: None, step });
         }
         let all = (0..nx * ny * nz).map(&value);
         let [low, high] = all.fold([f32::INFINITY, 0.0], |[low, high], v| [v.min(low), v.max(high)]);
@@ -58,7 +58,7 @@ impl Columns {
             off = off.max((f64::from(scale.value(numbers[at])) / f64::from(value) - 1.0).abs());
         }
         check(what, off)?;
-        Ok(Columns { values, scale: Some(scale), step })
+        Ok(EdgeField { values, scale: Some(scale), step })
     }
 
     /// Makes a field of one value.
@@ -72,7 +72,7 @@ impl Columns {
             // The number of the smallest value is 0.
             Storage::Bits16 => Some(Scale::new(value, value)),
         };
-        Ok(Columns { values, scale, step: [0, 0] })
+        Ok(EdgeField { values, scale, step: [0, 0] })
     }
 
     /// Returns the number of rows.
@@ -98,10 +98,10 @@ impl Columns {
 
     /// Returns the same with float32 values in the place of the numbers that stand for them.
     #[cfg(test)]
-    pub fn expanded(&self, layout: &Layout) -> Columns {
+    pub fn expanded(&self, layout: &Layout) -> EdgeField {
         let mut values = Buffer::zeroed(self.len_in(layout), "a test").unwrap();
         values.copy_from_slice(&self.copied(layout, layout).unwrap());
-        Columns { values, scale: None, step: self.step }
+        EdgeField { values, scale: None, step: self.step }
     }
 
     /// How many values they are in another layout of the same grid.
@@ -126,7 +126,7 @@ impl Columns {
         let mut all = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
         for row in 0..self.rows(from) {
             let len = from.padded[2];
-            if let Row::Numbers(numbers, _) = self.at(from.row(row), len) {
+            if let EdgeRow::Numbers(numbers, _) = self.at(from.row(row), len) {
                 all[to.row(row)..][..len].copy_from_slice(numbers);
             }
         }
@@ -140,13 +140,13 @@ impl Columns {
 
     /// The values at the padded indices (x, y) from index `z` on, `len` of them.
     #[inline(always)]
-    pub fn row(&self, layout: &Layout, cell: [usize; 3], len: usize) -> Row<'_> {
+    pub fn row(&self, layout: &Layout, cell: [usize; 3], len: usize) -> EdgeRow<'_> {
         self.at(self.place(layout, cell), len)
     }
 
     /// The same, and all that lie after them in memory: other rows too.
     #[inline(always)]
-    pub fn onward(&self, layout: &Layout, cell: [usize; 3]) -> Row<'_> {
+    pub fn onward(&self, layout: &Layout, cell: [usize; 3]) -> EdgeRow<'_> {
         let at = self.place(layout, cell);
         let all = if self.scale.is_some() { self.values.halves().len() } else { self.values.len() };
         self.at(at, all - at)
@@ -159,21 +159,21 @@ impl Columns {
     }
 
     #[inline(always)]
-    fn at(&self, at: usize, len: usize) -> Row<'_> {
+    fn at(&self, at: usize, len: usize) -> EdgeRow<'_> {
         match self.scale {
-            None => Row::Values(&self.values[at..][..len]),
-            Some(scale) => Row::Numbers(&self.values.halves()[at..][..len], scale),
+            None => EdgeRow::Values(&self.values[at..][..len]),
+            Some(scale) => EdgeRow::Numbers(&self.values.halves()[at..][..len], scale),
         }
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> EdgeRow<'a> {
     /// What they stand for, in `room` if that has to be computed.
     #[inline(always)]
     pub fn values(self, room: &'a mut Vec<f32>) -> &'a [f32] {
         match self {
-            Row::Values(values) => values,
-            Row::Numbers(numbers, scale) => {
+            EdgeRow::Values(values) => values,
+            EdgeRow::Numbers(numbers, scale) => {
                 room.clear();
                 room.extend(numbers.iter().map(|q| scale.value(*q)));
                 room

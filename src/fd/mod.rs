@@ -11,7 +11,7 @@
 //! | `storage` | 16-bit numbers that stand for float32 values |
 //! | `wavelet` | source time functions |
 //! | `vector` | vectors of the CPU, for each instruction set |
-//! | `grid` | grid, its layout with absorbing layers, PML zones of an axis, tile plan of a GPU |
+//! | `grid` | grid, its layout with absorbing layers, PML zones of an axis, tile table of a GPU |
 //! | `model` | the medium |
 //! | `survey` | shots and gathers |
 //! | `pml` | profiles of the absorbing layer |

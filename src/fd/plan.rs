@@ -12,7 +12,7 @@ use super::record::Record;
 pub use super::stencil::Stencil;
 pub use super::storage::Storage;
 use super::survey::{Effort, Gather, Receivers, Shot};
-pub use super::time_loop::block_shape::{SHAPES, Shape};
+pub use super::time_loop::block_shape::{BlockShape, SHAPES};
 use crate::backend::Lane;
 use crate::error::{Error, Result};
 use crate::memory::Bytes;
@@ -35,8 +35,8 @@ pub struct Options {
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
-    /// Of a block on a GPU, one of [`Shape::on`] it. `None`: shots try them and take the fastest.
-    pub shape: Option<Shape>,
+    /// Of a block on a GPU, one of [`BlockShape::on`] it. `None`: shots try them and take the fastest.
+    pub shape: Option<BlockShape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,
     /// Take the error of steps in time out of records; snapshots keep it.
@@ -204,7 +204,7 @@ impl Plan {
     }
 
     /// The shape of blocks that shots have there, as far as it is known by now. `None`: none has run there on a GPU.
-    pub fn shape(&self, lane: Lane<'_>) -> Option<Shape> {
+    pub fn shape(&self, lane: Lane<'_>) -> Option<BlockShape> {
         match lane {
             Lane::Cpu(_) => None,
             Lane::Cuda(stream) => self.propagator.shape(stream),

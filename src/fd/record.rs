@@ -23,7 +23,7 @@ pub struct Record {
 
 /// The record as the members of a team share it, each its own traces.
 #[derive(Clone, Copy)]
-pub struct Shared<'a> {
+pub struct SharedRecord<'a> {
     receivers: &'a [usize],
     every: usize,
     samples: usize,
@@ -69,8 +69,8 @@ impl Record {
         traces.saturating_mul(4).saturating_mul(shot.samples() as u64)
     }
 
-    pub fn shared(&mut self) -> Shared<'_> {
-        Shared {
+    pub fn shared(&mut self) -> SharedRecord<'_> {
+        SharedRecord {
             receivers: &self.receivers,
             every: self.every,
             samples: self.gather.samples,
@@ -80,7 +80,7 @@ impl Record {
     }
 }
 
-impl Shared<'_> {
+impl SharedRecord<'_> {
     pub fn traces(&self) -> usize {
         self.receivers.len()
     }

@@ -43,7 +43,7 @@ pub struct Times {
 }
 
 /// What a thread needs to warp one series after the other.
-pub struct Scratch {
+pub struct WarpScratch {
     from: Vec<Complex<f64>>,
     to: Vec<Complex<f64>>,
     fft: Vec<Complex<f64>>,
@@ -89,17 +89,17 @@ impl Warp {
         [whole, (3 * period + len) * complex].map(|bytes| bytes as u64)
     }
 
-    pub fn scratch(&self) -> Scratch {
+    pub fn scratch(&self) -> WarpScratch {
         let zeros = |len| vec![ZERO; len];
         let period = self.forward.len();
         let room = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
-        Scratch { from: zeros(period), to: zeros(period), fft: zeros(room) }
+        WarpScratch { from: zeros(period), to: zeros(period), fft: zeros(room) }
     }
 
     /// Warps a series in place: two real ones, as real and imaginary part.
-    pub fn apply(&self, series: &mut [Complex<f64>], scratch: &mut Scratch) {
+    pub fn apply(&self, series: &mut [Complex<f64>], scratch: &mut WarpScratch) {
         let period = self.forward.len();
-        let Scratch { from, to, fft } = scratch;
+        let WarpScratch { from, to, fft } = scratch;
         from.fill(ZERO);
         let begin = period - self.len / 2;
         for (i, (value, weight)) in series.iter().zip(&self.weights).enumerate() {

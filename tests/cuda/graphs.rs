@@ -100,13 +100,13 @@ fn fire(scheduler: &Scheduler, nt: usize) {
     }
 }
 
-/// All legs that come again, and so a step costs few calls of the driver. Each call makes the context current first.
-pub fn a_shots_legs_are_graphs() {
+/// All batches that come again, and so a step costs few calls of the driver. Each call makes the context current first.
+pub fn a_shots_batches_are_graphs() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let calls = || report()["calls"].as_u64().unwrap();
     let begin = calls();
     fire(&scheduler, 100);
-    // Of seven legs the second, which is as the first, and two of those between the wavelet's end and the last.
+    // Of seven batches the second, which is as the first, and two of those between the wavelet's end and the last.
     assert_eq!(told(0, "graph_launches"), 3, "{}", report());
     assert_eq!(told(0, "graphs"), 0, "a shot leaves its graphs");
     let short = calls() - begin;

@@ -160,7 +160,7 @@ fn cases() -> Vec<Case> {
         case!(graphs::what_comes_again_is_one_launch, ONE),
         case!(graphs::stale_lists_make_room, ONE),
         case!(graphs::a_graph_in_flight_is_waited_for, "pace=100;dev=mem:1G"),
-        case!(graphs::a_shots_legs_are_graphs, ONE),
+        case!(graphs::a_shots_batches_are_graphs, ONE),
         faulty!(graphs::no_graphs_are_no_harm, ONE, "0:graph:*:801"),
         faulty!(graphs::no_graphs_are_no_harm, ONE, "0:graph:30:2;0:graphlaunch:1:701"),
         faulty!(graphs::a_graph_that_poisons, TWO, "0:graphlaunch:2:719"),

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::cuda::kernel::kernel_of;
-use gpusched::fd::plan::{Options, Plan, SHAPES, Shape};
+use gpusched::fd::plan::{BlockShape, Options, Plan, SHAPES};
 use gpusched::fd::{shot, survey::Receivers};
 use gpusched::io::kept::Kept;
 use gpusched::sched::Scheduler;
@@ -17,8 +17,8 @@ use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::{NOWHERE, World, fire_on, on_device};
 
 /// Those that the GPU runs.
-fn offered() -> &'static [Shape] {
-    Shape::on(found().0[0].compute_capability)
+fn offered() -> &'static [BlockShape] {
+    BlockShape::on(found().0[0].compute_capability)
 }
 
 /// Runs of their kernels on it.
@@ -27,7 +27,7 @@ fn runs() -> Vec<u64> {
     offered().iter().map(|shape| report["gpus"][0]["runs"][kernel_of(*shape)].as_u64().unwrap_or(0)).collect()
 }
 
-fn world(nt: usize, shape: Option<Shape>) -> World {
+fn world(nt: usize, shape: Option<BlockShape>) -> World {
     let receivers = Receivers::Plane { iz: 2, every: [1, 2] };
     let mut world = World::rough([3, 2, 5], nt, receivers, &mut Random::new(41));
     world.options.shape = shape;
@@ -56,17 +56,17 @@ pub fn the_one_that_is_wanted_is_taken() {
 }
 
 /// Returns the shape that the plan has found on the GPU.
-fn best(scheduler: &Scheduler, plan: &Arc<Plan>) -> Option<Shape> {
+fn best(scheduler: &Scheduler, plan: &Arc<Plan>) -> Option<BlockShape> {
     let plan = plan.clone();
     on_device(scheduler, move |exec| Ok(plan.shape(exec.lane))).unwrap()
 }
 
-/// Shots try all shapes in their legs, and then take one: the same plan's, and those of another plan of the same size.
+/// Shots try all shapes in their batches, and then take one: the same plan's, and those of another plan of the same size.
 pub fn shots_find_the_best() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    // Some 20 legs are timed at most, after two of each shape that are not.
-    let legs = 7 * offered().len() + 2;
-    let mut world = world(16 * legs, None);
+    // Some 20 batches are timed at most, after two of each shape that are not.
+    let batches = 7 * offered().len() + 2;
+    let mut world = world(16 * batches, None);
     let tried = world.plan();
     assert_eq!(best(&scheduler, &tried), None);
     fire(&scheduler, &tried, &world);
@@ -94,7 +94,7 @@ fn that_caches_in(file: &Path) -> Scheduler {
 }
 
 /// Returns the shape that a process finds for a shot with the cache in a file, and the runs of each shape's kernel.
-fn found_with(file: &Path) -> (Shape, Vec<u64>) {
+fn found_with(file: &Path) -> (BlockShape, Vec<u64>) {
     let scheduler = that_caches_in(file);
     let world = world(16 * (7 * SHAPES.len() + 2), None);
     let plan = world.plan();
@@ -105,7 +105,7 @@ fn found_with(file: &Path) -> (Shape, Vec<u64>) {
 }
 
 /// A process that does as `the_next_process_does_not_try_again` has prepared it.
-fn in_another_process(file: &Path) -> (Shape, Vec<u64>) {
+fn in_another_process(file: &Path) -> (BlockShape, Vec<u64>) {
     let mut program = Command::new(std::env::current_exe().unwrap());
     let ended = program.env(KEPT, file).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
@@ -187,7 +187,7 @@ pub fn what_a_gpu_does_not_run() {
     assert!(refused.contains(words), "{refused}");
 }
 
-/// Legs that end for a snapshot are not timed, and what is not known is the first.
+/// Batches that end for a snapshot are not timed, and what is not known is the first.
 pub fn short_shots_find_nothing() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut world = world(48, None);

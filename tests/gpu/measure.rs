@@ -13,14 +13,14 @@ use std::time::Instant;
 use gpusched::Result;
 use gpusched::backend::Lane;
 use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Ptx, Stream};
-use gpusched::fd::equation::acoustic1::Moduli;
+use gpusched::fd::equation::acoustic1::Acoustic1Material;
 use gpusched::fd::equation::acoustic1::cuda::kernel::{
-    Cut, Fields, Grounds, Params, Plan as Arrays, Samples, Sounding, alone, kernel_of,
+    CudaSource, FieldAddresses, GpuTile, PlanAddresses, SampleParams, StepParams, TilePlan, alone, kernel_of,
 };
 use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
 use gpusched::fd::plan::{Plan, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
-use gpusched::fd::time_loop::block_shape::{OF_16_BITS, Shape};
+use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS};
 use gpusched::sched::Exec;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ use crate::{grid, layer, scheduler, steps, told};
 /// Launches that are timed together, and rounds, of which the fastest counts.
 const LAUNCHES: usize = 16;
 const ROUNDS: usize = 5;
-/// Boxes of one kind in a launch, for each that the GPU runs at a time.
+/// TileTable of one kind in a launch, for each that the GPU runs at a time.
 const WAVES: usize = 4;
 
 pub fn run(gpus: &[String], what: &str, grids: &[&str]) -> Vec<bool> {
@@ -60,8 +60,8 @@ fn on_gpu(gpu: &str, code: impl Fn(&Stream) -> Result<Value> + Send + Sync + 'st
     on_device(&scheduler(gpu, 1).unwrap(), run).unwrap()
 }
 
-fn offered(stream: &Stream) -> &'static [Shape] {
-    Shape::on(stream.device().info().compute_capability)
+fn offered(stream: &Stream) -> &'static [BlockShape] {
+    BlockShape::on(stream.device().info().compute_capability)
 }
 
 fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
@@ -83,59 +83,59 @@ fn compile(gpu: &str) -> Value {
 /// A shape with the arrays of a shot.
 struct Rig<'a> {
     stream: &'a Stream,
-    grounds: Grounds,
+    tile_plan: TilePlan,
     function: Kernel,
     at_once: u32,
-    params: [Params; 2],
-    sounding: Sounding,
+    params: [StepParams; 2],
+    injector: CudaSource,
     _arrays: Vec<DeviceBuffer<f32>>,
 }
 
 impl<'a> Rig<'a> {
-    fn new(stream: &'a Stream, n: [usize; 3], shape: Shape) -> Result<Rig<'a>> {
+    fn new(stream: &'a Stream, n: [usize; 3], shape: BlockShape) -> Result<Rig<'a>> {
         let model = homogeneous(n, [10.0; 3], 2000.0, 1500.0);
-        let c = Moduli::new(&model, layer(), Storage::Float32)?.coefficients(time_step(&model));
+        let c = Acoustic1Material::new(&model, layer(), Storage::Float32)?.coefficients(time_step(&model));
         let tables = Tables::new(&c);
         let function = function(stream, kernel_of(shape))?;
         let at_once = function.blocks_at_once(shape.threads() as u32)?;
-        let grounds = Grounds::new(&tables, shape, at_once as usize)?;
-        let zeros = grounds.lens().all().chain([4]).map(|len| stream.zeroed::<f32>(len, "a field"));
+        let tile_plan = TilePlan::new(&tables, shape, at_once as usize)?;
+        let zeros = tile_plan.lens().all().chain([4]).map(|len| stream.zeroed::<f32>(len, "a field"));
         let mut arrays = zeros.collect::<Result<Vec<_>>>()?;
         for values in [&tables.b(&c)?, &tables.kappa(&c)?, &tables.profiles] {
             arrays.push(stream.uploaded(values, "the model")?);
         }
         let at: Vec<u64> = arrays.iter().map(DeviceBuffer::address).collect();
-        let fields = Fields {
+        let fields = FieldAddresses {
             p: [at[0], at[1]],
             d: at[2],
-            kept: [[at[3], at[4]], [at[5], at[6]], [at[7], at[8]]],
-            part: [at[9], at[10], at[11]],
+            velocity: [[at[3], at[4]], [at[5], at[6]], [at[7], at[8]]],
+            split: [at[9], at[10], at[11]],
             clean: at[12],
         };
-        let plan = Arrays { b: at[13], kappa: at[14], profiles: at[15], boxes: 0 };
-        let params = grounds.params(&tables, &plan, &fields);
+        let plan = PlanAddresses { b: at[13], kappa: at[14], profiles: at[15], tiles: 0 };
+        let params = tile_plan.params(&tables, &plan, &fields);
         let shot = shot(n, 1, Vec::new());
         Ok(Rig {
             stream,
             function,
             at_once,
             params,
-            sounding: Sounding::new(&c, &shot, at[12]),
-            grounds,
+            injector: CudaSource::new(&c, &shot, at[12]),
+            tile_plan,
             _arrays: arrays,
         })
     }
 
     /// A launch of step number `step` over a table of boxes.
-    fn arguments(&self, step: usize, boxes: &DeviceBuffer<Cut>) -> Arguments {
-        let params = Params { boxes: boxes.address(), ..self.params[step % 2] };
+    fn arguments(&self, step: usize, tiles: &DeviceBuffer<GpuTile>) -> Arguments {
+        let params = StepParams { tiles: tiles.address(), ..self.params[step % 2] };
         let (poles, none) =
-            (self.sounding.poles(step, false, None), Samples { first: 0, at: 0, trace: 0, to: 0 });
+            (self.injector.poles(step, false, None), SampleParams { first: 0, at: 0, trace: 0, to: 0 });
         Arguments::new().with(params).with(poles).with(none)
     }
 
     fn block(&self) -> [u32; 3] {
-        [32, self.grounds.shape.warps as u32, 1]
+        [32, self.tile_plan.shape.warps as u32, 1]
     }
 
     /// Seconds of a launch; the fastest of several rounds.
@@ -152,26 +152,27 @@ impl<'a> Rig<'a> {
     }
 }
 
-/// Boxes of one kind only, as many as keep the GPU busy: some more than once, so their memory may be in its cache.
+/// TileTable of one kind only, as many as keep the GPU busy: some more than once, so their memory may be in its cache.
 fn kinds(gpu: &str, n: [usize; 3]) -> Value {
     on_gpu(gpu, move |stream| {
         let mut found = json!({});
         for &shape in offered(stream) {
             let rig = Rig::new(stream, n, shape)?;
             for kind in 0..8 {
-                let mut cuts = rig.grounds.boxes.cuts.clone();
-                cuts.retain(|cut| cut.kind == kind);
-                if cuts.is_empty() {
+                let mut tiles = rig.tile_plan.table.tiles.clone();
+                tiles.retain(|tile| tile.kind == kind);
+                if tiles.is_empty() {
                     continue;
                 }
                 let least = if steps().is_some() { 1 } else { WAVES * rig.at_once as usize };
-                let cuts: Vec<Cut> = cuts.iter().copied().cycle().take(least.max(cuts.len())).collect();
-                let planes: i64 = cuts.iter().map(|cut| i64::from(cut.end - cut.y)).sum();
-                let boxes = stream.uploaded(&cuts, "boxes of one kind")?;
+                let tiles: Vec<GpuTile> =
+                    tiles.iter().copied().cycle().take(least.max(tiles.len())).collect();
+                let planes: i64 = tiles.iter().map(|tile| i64::from(tile.end - tile.y)).sum();
+                let tiles = stream.uploaded(&tiles, "boxes of one kind")?;
                 let seconds = rig.seconds(|| {
                     (0..LAUNCHES).try_for_each(|step| {
-                        let arguments = rig.arguments(step, &boxes);
-                        stream.launch(&rig.function, [cuts.len() as u32, 1, 1], rig.block(), arguments)
+                        let arguments = rig.arguments(step, &tiles);
+                        stream.launch(&rig.function, [tiles.len() as u32, 1, 1], rig.block(), arguments)
                     })
                 })?;
                 let cells = planes as f64 * (64 * shape.warps * shape.rows) as f64;
@@ -186,18 +187,18 @@ fn kinds(gpu: &str, n: [usize; 3]) -> Value {
 fn graphs(gpu: &str, n: [usize; 3]) -> Value {
     on_gpu(gpu, move |stream| {
         let rig = Rig::new(stream, n, offered(stream)[0])?;
-        let boxes = stream.uploaded(&rig.grounds.boxes.cuts, "boxes")?;
-        let blocks = [rig.grounds.boxes.cuts.len() as u32, 1, 1];
+        let tiles = stream.uploaded(&rig.tile_plan.table.tiles, "boxes")?;
+        let blocks = [rig.tile_plan.table.tiles.len() as u32, 1, 1];
         let plain = rig.seconds(|| {
             (0..LAUNCHES).try_for_each(|step| {
-                stream.launch(&rig.function, blocks, rig.block(), rig.arguments(step, &boxes))
+                stream.launch(&rig.function, blocks, rig.block(), rig.arguments(step, &tiles))
             })
         })?;
         let mut graphs = Graphs::default();
         let as_graphs = rig.seconds(|| {
             graphs.put(stream, (), |list: &mut Launches| {
                 for step in 0..LAUNCHES {
-                    list.push(&rig.function, blocks, rig.block(), rig.arguments(step, &boxes));
+                    list.push(&rig.function, blocks, rig.block(), rig.arguments(step, &tiles));
                 }
             })
         })?;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::Moduli;
-use gpusched::fd::equation::acoustic1::cuda::kernel::Grounds;
+use gpusched::fd::equation::acoustic1::Acoustic1Material;
+use gpusched::fd::equation::acoustic1::cuda::kernel::TilePlan;
 use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
-use gpusched::fd::plan::{Options, Plan, Shape, Stencil, Storage};
+use gpusched::fd::plan::{BlockShape, Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::time_loop::block_shape::OF_16_BITS;
 use gpusched::sched::{Scheduler, discover};
@@ -69,21 +69,21 @@ fn on_cpu(world: &World) -> Shots {
 }
 
 /// The shapes of blocks that compute a world on a GPU. `None`: the only one of 16 bits.
-fn shapes(gpu: &str, storage: Storage) -> Vec<Option<Shape>> {
+fn shapes(gpu: &str, storage: Storage) -> Vec<Option<BlockShape>> {
     let found = discover(Some(gpu)).expect("the GPU");
     match storage {
-        Storage::Float32 => Shape::on(found[0].compute_capability).iter().copied().map(Some).collect(),
+        Storage::Float32 => BlockShape::on(found[0].compute_capability).iter().copied().map(Some).collect(),
         Storage::Bits16 => vec![None],
     }
 }
 
 /// How many tiles there are of each kind; 0 is a tile without absorbing layers.
-fn kinds(world: &World, shape: Shape) -> BTreeMap<String, usize> {
+fn kinds(world: &World, shape: BlockShape) -> BTreeMap<String, usize> {
     let Options { pml, storage, .. } = world.options;
-    let c = Moduli::new(&world.model, pml, storage).unwrap().coefficients(world.dt);
-    let grounds = Grounds::new(&Tables::new(&c), shape, AT_ONCE).unwrap();
+    let c = Acoustic1Material::new(&world.model, pml, storage).unwrap().coefficients(world.dt);
+    let tile_plan = TilePlan::new(&Tables::new(&c), shape, AT_ONCE).unwrap();
     let mut kinds = BTreeMap::new();
-    grounds.boxes.cuts.iter().for_each(|cut| *kinds.entry(cut.kind.to_string()).or_default() += 1);
+    tile_plan.table.tiles.iter().for_each(|tile| *kinds.entry(tile.kind.to_string()).or_default() += 1);
     kinds
 }
 
@@ -91,7 +91,7 @@ fn kinds(world: &World, shape: Shape) -> BTreeMap<String, usize> {
 fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> Vec<bool> {
     let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
     let Options { storage, stencil, .. } = world.options;
-    let run = |shape: Option<Shape>| {
+    let run = |shape: Option<BlockShape>| {
         let name = shape.unwrap_or(OF_16_BITS).name;
         let what = json!({
             "case": format!("{grid}, {name}, {}, {}", storage.name(), stencil.name()),

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::cuda::kernel::{Grounds, texts};
+use gpusched::fd::equation::acoustic1::cuda::kernel::{TilePlan, texts};
 use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
 use gpusched::fd::plan::Options;
-use gpusched::fd::time_loop::block_shape::{OF_16_BITS, SHAPES, Shape};
+use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
 use gpusched::fd::time_loop::launch::Launch;
 use gpusched::fd::{equation::acoustic1::Coefficients, model::Model, survey::Receivers};
@@ -50,7 +50,7 @@ fn interpreted(change: impl Fn(&str) -> String) -> Interpreted {
 
 /// The kernels of a shape on a GPU that runs so many blocks at the same time.
 #[derive(Debug, Clone, Copy)]
-struct Kernels(Shape, usize);
+struct Kernels(BlockShape, usize);
 
 impl Kernels {
     fn fire(self, engine: &dyn Engine, world: &World) -> Shots {
@@ -73,7 +73,7 @@ impl Kernels {
     }
 }
 
-fn shapes() -> impl Iterator<Item = Shape> {
+fn shapes() -> impl Iterator<Item = BlockShape> {
     SHAPES.into_iter().chain([OF_16_BITS])
 }
 
@@ -131,8 +131,8 @@ fn dipole_across_two_tiles_comes_out_bit_for_bit() {
         world.shot.source = poles[0];
         world.shot.receivers = Receivers::List([poles, [[4, 3, z + 1], [5, 2, z + 3]]].concat());
         for shape in shapes() {
-            let boxes = Grounds::new(&tables, shape, 264).unwrap().boxes;
-            let [upper, lower] = poles.map(|cell| boxes.of(cell.map(|i| i + 8)));
+            let table = TilePlan::new(&tables, shape, 264).unwrap().table;
+            let [upper, lower] = poles.map(|cell| table.of(cell.map(|i| i + 8)));
             assert_ne!(upper, lower, "{shape:?}");
             Kernels(shape, 264).compare(Order::Descending, &world);
         }
@@ -145,11 +145,11 @@ fn every_kind_of_box_is_among_them() {
     let model = rough([41, 13, 150], [10.0; 3], &mut Random::new(3));
     let tables = Tables::new(&Coefficients::new(&model, 1e-4, 9).unwrap());
     for shape in SHAPES {
-        let cuts = Grounds::new(&tables, shape, 264).unwrap().boxes.cuts;
-        let kinds: BTreeSet<_> = cuts.iter().map(|cut| cut.kind).collect();
+        let tiles = TilePlan::new(&tables, shape, 264).unwrap().table.tiles;
+        let kinds: BTreeSet<_> = tiles.iter().map(|tile| tile.kind).collect();
         assert_eq!(kinds.into_iter().collect::<Vec<_>>(), (0..8).collect::<Vec<_>>(), "{shape:?}");
         // Some plain boxes have more planes than are ever on their way.
-        assert!(cuts.iter().any(|cut| cut.kind == 0 && cut.end - cut.y > 4), "{shape:?}");
+        assert!(tiles.iter().any(|tile| tile.kind == 0 && tile.end - tile.y > 4), "{shape:?}");
     }
 }
 

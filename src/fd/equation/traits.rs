@@ -11,7 +11,7 @@ use crate::fd::model::{Model, Outline};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop::block_shape::Shape;
+use crate::fd::time_loop::block_shape::BlockShape;
 
 /// An equation.
 pub trait Equation: Sync {
@@ -70,7 +70,7 @@ pub trait Propagator: Send + Sync {
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64;
 
     /// Returns the block shape that shots have on a GPU, as far as it is known. `None`: none has run.
-    fn shape(&self, stream: &Stream) -> Option<Shape>;
+    fn shape(&self, stream: &Stream) -> Option<BlockShape>;
 
     /// Returns the number of steps after which any long shot on the CPU has found its tile size.
     fn tuning_steps(&self) -> usize;
@@ -82,7 +82,7 @@ pub trait Propagator: Send + Sync {
     fn run_on_gpu(
         &self,
         shot: &Shot,
-        shape: Option<Shape>,
+        shape: Option<BlockShape>,
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<(Gather, Effort)>;

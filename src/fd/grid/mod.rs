@@ -1,7 +1,7 @@
 //! A regular grid, its layout in memory with absorbing layers, and how a step divides it.
 
 pub mod layout;
-pub mod tile_plan;
+pub mod tile_table;
 pub mod zones;
 
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@
 //! pml + n .. N - 4             layer
 //! ```
 //!
-//! and velocities are kept from the second index, which is the first that moves, to the last that a strip's cell
+//! and PML velocities are stored from the second index, which is the first that moves, to the last that a strip's cell
 //! needs, and likewise at the far end. An axis of up to eight cells has no middle.
 
 use std::ops::Range;
@@ -67,8 +67,8 @@ impl Zones {
         }
     }
 
-    /// How many velocities are kept.
-    pub fn kept(&self) -> usize {
+    /// Returns the number of PML velocities of a line along the axis.
+    pub fn velocities(&self) -> usize {
         self.near.len() + self.far.len()
     }
 
@@ -84,13 +84,13 @@ impl Zones {
     }
 }
 
-/// How a row along z is cut: in vectors of [`WIDEST`] values, some of which at both ends have kept velocities.
+/// How a row along z is cut: in vectors of [`WIDEST`] values, some of which at both ends store PML velocities.
 #[derive(Debug, Clone)]
 pub struct Ends {
     /// Values from the first updated cell on that a row is swept over.
     pub len: usize,
-    /// Values of kept velocities, at the near and at the far end.
-    pub kept: [usize; 2],
+    /// Values of PML velocities, at the near and at the far end.
+    pub pml: [usize; 2],
     /// Those of them with a damped pressure, outermost.
     pub damped: [usize; 2],
 }
@@ -101,25 +101,25 @@ impl Ends {
         let up = |n: usize| n.next_multiple_of(WIDEST);
         let len = up(active.len());
         if zones.far.is_empty() {
-            return Ends { len, kept: [len, 0], damped: [len, 0] };
+            return Ends { len, pml: [len, 0], damped: [len, 0] };
         }
         let from = |index: usize| len - (index - active.start) / WIDEST * WIDEST;
         let [near, far] = &zones.layers;
         Ends {
             len,
-            kept: [up(zones.near.len()), from(zones.far.start)],
+            pml: [up(zones.near.len()), from(zones.far.start)],
             damped: [up(near.len()), from(far.start)],
         }
     }
 
     /// The values of an end in a row.
-    pub fn kept(&self, end: usize) -> Range<usize> {
-        if end == 0 { 0..self.kept[0] } else { self.len - self.kept[1]..self.len }
+    pub fn pml(&self, end: usize) -> Range<usize> {
+        if end == 0 { 0..self.pml[0] } else { self.len - self.pml[1]..self.len }
     }
 
     /// Those of its kept ones that are damped, counted from the first of these.
     pub fn damped(&self, end: usize) -> Range<usize> {
-        if end == 0 { 0..self.damped[0] } else { self.kept[1] - self.damped[1]..self.kept[1] }
+        if end == 0 { 0..self.damped[0] } else { self.pml[1] - self.damped[1]..self.pml[1] }
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
                     let active = layout.active(axis);
                     let mut slots: Vec<_> = active.clone().filter_map(|i| zones.slot(i)).collect();
                     slots.sort_unstable();
-                    assert_eq!(slots, (0..zones.kept()).collect::<Vec<_>>(), "{n}, {pml}");
+                    assert_eq!(slots, (0..zones.velocities()).collect::<Vec<_>>(), "{n}, {pml}");
                     for i in active.clone() {
                         let taps = (i - HALF_WIDTH..i + HALF_WIDTH).filter(|tap| active.contains(tap));
                         let damped = |i: usize| layout.in_layer(axis, i).is_some();
@@ -171,18 +171,18 @@ mod tests {
                 let active = layout.active(2);
                 assert!(ends.len.is_multiple_of(WIDEST) && ends.len >= active.len());
                 for end in 0..2 {
-                    let (kept, damped) = (ends.kept(end), ends.damped(end));
+                    let (kept, damped) = (ends.pml(end), ends.damped(end));
                     assert!([kept.len(), damped.len()].iter().all(|count| count.is_multiple_of(WIDEST)));
                     assert!(kept.end <= ends.len && damped.end <= kept.len());
                 }
                 let in_end = |i: usize, part: &dyn Fn(usize) -> Range<usize>| {
                     let at = i - active.start;
                     (0..2).any(|end| {
-                        let kept = ends.kept(end);
+                        let kept = ends.pml(end);
                         at >= kept.start && part(end).contains(&(at - kept.start))
                     })
                 };
-                let kept = |end| 0..ends.kept(end).len();
+                let kept = |end| 0..ends.pml(end).len();
                 for i in active.clone() {
                     assert!(zones.slot(i).is_none() || in_end(i, &kept), "{n}, {pml}, {i}");
                     assert!(zones.term(i) == Term::Middle || in_end(i, &kept), "{n}, {pml}, {i}");
@@ -192,7 +192,7 @@ mod tests {
                     );
                 }
                 // The ends don't meet.
-                assert!(ends.kept(0).end <= ends.kept(1).start);
+                assert!(ends.pml(0).end <= ends.pml(1).start);
             }
         }
     }

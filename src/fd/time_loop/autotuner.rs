@@ -19,9 +19,9 @@ const WORTH: f64 = 0.97;
 const KNOWN: usize = 64;
 
 /// The tuner of all shots of one kind on one device.
-pub struct Autotuner(Mutex<State>);
+pub struct Autotuner(Mutex<TunerState>);
 
-struct State {
+struct TunerState {
     /// Of each candidate, the cost of its laps, round by round.
     laps: Vec<Vec<f64>>,
     turn: usize,
@@ -31,14 +31,18 @@ struct State {
 impl Autotuner {
     /// For a number of candidates, one at least.
     pub fn new(candidates: usize) -> Autotuner {
-        let mut state = State { laps: vec![Vec::new(); candidates], turn: 0, best: None };
+        let mut state = TunerState { laps: vec![Vec::new(); candidates], turn: 0, best: None };
         state.judge();
         Autotuner(Mutex::new(state))
     }
 
     /// For a number of candidates whose best is known.
     pub fn settled(candidate: usize, candidates: usize) -> Autotuner {
-        Autotuner(Mutex::new(State { laps: vec![Vec::new(); candidates], turn: 0, best: Some(candidate) }))
+        Autotuner(Mutex::new(TunerState {
+            laps: vec![Vec::new(); candidates],
+            turn: 0,
+            best: Some(candidate),
+        }))
     }
 
     /// Returns the candidates that may still be used. Later calls return the same or fewer.
@@ -101,12 +105,12 @@ impl Autotuner {
         tuner
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TunerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl TunerState {
     fn candidates(&self) -> Vec<usize> {
         match self.best {
             Some(best) => vec![best],

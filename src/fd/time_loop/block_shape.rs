@@ -2,7 +2,7 @@
 
 /// A shape: so many warps, each with so many rows of a tile along x. All shapes compute the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct BlockShape {
     /// As users call it: warps x rows per warp, and what is special about it.
     pub name: &'static str,
     pub warps: usize,
@@ -15,19 +15,19 @@ pub struct Shape {
 const ANY: (u32, u32) = (3, 5);
 
 /// The shapes of float32 coefficients: first the default, last those for newer GPUs.
-pub const SHAPES: [Shape; 3] = [
-    Shape { name: "4x2", warps: 4, rows: 2, since: ANY },
-    Shape { name: "4x4", warps: 4, rows: 4, since: ANY },
-    Shape { name: "4x2_async", warps: 4, rows: 2, since: (8, 0) },
+pub const SHAPES: [BlockShape; 3] = [
+    BlockShape { name: "4x2", warps: 4, rows: 2, since: ANY },
+    BlockShape { name: "4x4", warps: 4, rows: 4, since: ANY },
+    BlockShape { name: "4x2_async", warps: 4, rows: 2, since: (8, 0) },
 ];
 
 /// The shape of 16-bit coefficients.
-pub const OF_16_BITS: Shape = Shape { name: "4x2_16_bit", warps: 4, rows: 2, since: ANY };
+pub const OF_16_BITS: BlockShape = BlockShape { name: "4x2_16_bit", warps: 4, rows: 2, since: ANY };
 
-impl Shape {
+impl BlockShape {
     /// Returns those of [`SHAPES`] that a GPU of a compute capability runs.
-    pub fn on(capability: Option<(u32, u32)>) -> &'static [Shape] {
-        let runs = |shape: &Shape| shape.since <= capability.unwrap_or(ANY);
+    pub fn on(capability: Option<(u32, u32)>) -> &'static [BlockShape] {
+        let runs = |shape: &BlockShape| shape.since <= capability.unwrap_or(ANY);
         &SHAPES[..SHAPES.partition_point(runs)]
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::cpu_steps::Steps;
+use super::cpu_steps::CpuSteps;
 use super::instability;
 use crate::backend::cpu::{Rows, Team, can_allocate};
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
 ///
 /// Tiles go to whichever thread is free. Every cell is computed from the same numbers in the same order whoever
 /// computes it, so the record does not depend on the threads.
-pub fn run<S: Steps>(
+pub fn run<S: CpuSteps>(
     layout: &Layout,
     shot: &Shot,
     steps: &S,
@@ -44,7 +44,7 @@ pub fn run<S: Steps>(
 ) -> Result<(Gather, Effort)> {
     let mut record = Record::new(layout, shot)?;
     let picture = Mutex::new(snapshot_buffer(layout, shot)?);
-    let begun = control.resume(&mut Between { steps, gather: &mut record.gather })?;
+    let begun = control.resume(&mut CpuCheckpoint { steps, gather: &mut record.gather })?;
     record.refill(begun);
     if begun > 0 {
         steps.resumed();
@@ -106,7 +106,7 @@ pub fn run<S: Steps>(
     }
     let done = stop.into_inner() + 1;
     if done < shot.nt {
-        control.pause(done, &mut Between { steps, gather: &mut record.gather })?;
+        control.pause(done, &mut CpuCheckpoint { steps, gather: &mut record.gather })?;
         return Err(Error::Cancelled);
     }
     let time = begin.get().map(Instant::elapsed).unwrap_or_default();
@@ -114,7 +114,7 @@ pub fn run<S: Steps>(
 }
 
 /// The words of a shot that has blown up do not depend on who has seen it first. Nobody writes the pressure any more.
-fn where_blown<S: Steps>(error: Error, layout: &Layout, steps: &S, step: usize) -> Error {
+fn where_blown<S: CpuSteps>(error: Error, layout: &Layout, steps: &S, step: usize) -> Error {
     let Error::Unstable { .. } = error else { return error };
     let p = steps.pressure(step);
     let plane = |y: usize| {
@@ -137,12 +137,12 @@ fn sound(step: usize) -> usize {
 }
 
 /// The state between two steps, when nobody computes.
-struct Between<'a, S> {
+struct CpuCheckpoint<'a, S> {
     steps: &'a S,
     gather: &'a mut Gather,
 }
 
-impl<S: Steps> State for Between<'_, S> {
+impl<S: CpuSteps> State for CpuCheckpoint<'_, S> {
     fn kind(&self) -> String {
         if Isa::best().is_fused() { "cpu".into() } else { "cpu, not fused".into() }
     }

@@ -4,7 +4,7 @@ use crate::backend::cpu::{Rows, TeamMember};
 use crate::error::Result;
 
 /// A way to compute steps, which the members of a team share.
-pub trait Steps: Sync {
+pub trait CpuSteps: Sync {
     /// The state that each member has for itself.
     type Own;
 

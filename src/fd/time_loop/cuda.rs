@@ -1,14 +1,14 @@
 //! The time loop of a shot on a GPU.
 //!
-//! Steps are put on the queue a leg at a time; legs whose launches are the same are one graph. While the GPU computes a
-//! leg, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. So the
-//! GPU never waits for the host, what waits on the queue is bounded, and a cancel is heard within two legs.
+//! Steps are put on the queue a batch at a time; batches whose launches are the same are one graph. While the GPU computes a
+//! batch, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. So the
+//! GPU never waits for the host, what waits on the queue is bounded, and a cancel is heard within two batches.
 
 use std::ops::Range;
 use std::time::Instant;
 
 use super::cpu::{PROBE, judge, limit};
-use super::cuda_steps::{Buffers, KERNELS, LEG, Step, Steps};
+use super::cuda_steps::{BATCH_STEPS, Buffers, CudaSteps, KERNELS, StepKind};
 use super::field_kernels::Field;
 use super::instability;
 use super::launch::{Address, Launch};
@@ -21,15 +21,15 @@ use crate::fd::inject::source_pressures;
 use crate::fd::pause::State;
 use crate::fd::survey::{Effort, Gather, Shot};
 
-/// The probe comes at the end of a leg.
-const _: () = assert!(PROBE.is_multiple_of(LEG));
+/// The probe comes at the end of a batch.
+const _: () = assert!(PROBE.is_multiple_of(BATCH_STEPS));
 
 /// Bytes of a GPU for the source and the probe, of a few numbers each.
 pub const SMALL: u64 = 8192;
 
-/// Returns the most samples of a trace that a leg leaves.
+/// Returns the most samples of a trace that a batch leaves.
 fn batch_samples(shot: &Shot) -> usize {
-    LEG.div_ceil(shot.record_every).min(shot.samples())
+    BATCH_STEPS.div_ceil(shot.record_every).min(shot.samples())
 }
 
 /// Returns the bytes that the time loop of a shot allocates on a GPU beside its steps.
@@ -53,49 +53,49 @@ const PIECE: usize = 8 << 20;
 pub fn run(
     layout: &Layout,
     shot: &Shot,
-    steps: &dyn Steps,
+    steps: &dyn CudaSteps,
     stream: &Stream,
     control: &dyn Control,
 ) -> Result<(Gather, Effort)> {
     let cuda_shot = CudaShot::new(layout, shot, steps, stream)?;
     let mut gather = gather(layout, shot)?;
     stream.finish()?;
-    let begun = control.resume(&mut Between { cuda_shot: &cuda_shot, gather: &mut gather })?;
+    let begun = control.resume(&mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
     let begin = Instant::now();
     let mut graphs = Graphs::default();
-    let mut under_way: Option<Left> = None;
+    let mut in_flight: Option<InFlight> = None;
     let limit = limit(shot);
     let mut done = begun;
-    for leg in legs(shot, begun) {
-        done = leg.end;
-        let left = cuda_shot.leg(shot, leg, &mut graphs)?;
-        if let Some(earlier) = under_way.replace(left) {
-            let taken = earlier.take_in(steps, shot, limit, &mut gather, control);
+    for steps_of_batch in batches(shot, begun) {
+        done = steps_of_batch.end;
+        let batch = cuda_shot.batch(shot, steps_of_batch, &mut graphs)?;
+        if let Some(earlier) = in_flight.replace(batch) {
+            let taken = earlier.collect(steps, shot, limit, &mut gather, control);
             taken.map_err(|error| cuda_shot.where_blown(error, done))?;
         }
         if control.pauses() {
             break;
         }
     }
-    if let Some(last) = under_way {
-        let taken = last.take_in(steps, shot, limit, &mut gather, control);
+    if let Some(last) = in_flight {
+        let taken = last.collect(steps, shot, limit, &mut gather, control);
         taken.map_err(|error| cuda_shot.where_blown(error, done))?;
     }
     steps.tell(control);
     if done < shot.nt {
-        control.pause(done, &mut Between { cuda_shot: &cuda_shot, gather: &mut gather })?;
+        control.pause(done, &mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);
     }
     Ok((gather, Effort { time: begin.elapsed(), computed: 1.0 }))
 }
 
-/// The state between two legs, when the queue is empty.
-struct Between<'a> {
+/// The state between two batches, when the queue is empty.
+struct CudaCheckpoint<'a> {
     cuda_shot: &'a CudaShot<'a>,
     gather: &'a mut Gather,
 }
 
-impl Between<'_> {
+impl CudaCheckpoint<'_> {
     /// The fields in pieces.
     fn pieces(&self) -> impl Iterator<Item = (&DeviceBuffer<f32>, Range<usize>)> {
         let pieces = |block: &DeviceBuffer<f32>| {
@@ -110,7 +110,7 @@ impl Between<'_> {
     }
 }
 
-impl State for Between<'_> {
+impl State for CudaCheckpoint<'_> {
     fn kind(&self) -> String {
         "cuda".into()
     }
@@ -138,11 +138,11 @@ impl State for Between<'_> {
     }
 }
 
-/// The steps from `begin` on in pieces that end at multiples of [`LEG`] and after each snapshot.
-fn legs(shot: &Shot, mut begin: usize) -> impl Iterator<Item = Range<usize>> {
+/// The steps from `begin` on in pieces that end at multiples of [`BATCH_STEPS`] and after each snapshot.
+fn batches(shot: &Shot, mut begin: usize) -> impl Iterator<Item = Range<usize>> {
     let (nt, every) = (shot.nt, shot.snapshot_every);
     std::iter::from_fn(move || {
-        let mut end = (begin / LEG + 1) * LEG;
+        let mut end = (begin / BATCH_STEPS + 1) * BATCH_STEPS;
         if let Some(every) = every {
             end = end.min(begin.next_multiple_of(every) + 1);
         }
@@ -164,14 +164,14 @@ struct CudaShot<'a> {
     stream: &'a Stream,
     /// That of the fields.
     layout: &'a Layout,
-    steps: &'a dyn Steps,
+    steps: &'a dyn CudaSteps,
     snapshot: Kernel,
     peak: Kernel,
-    /// Amplitude times wavelet, of all steps that have a source, and of those of a leg.
+    /// Amplitude times wavelet, of all steps that have a source, and of those of a batch.
     wavelet: DeviceBuffer<f32>,
-    sounding: DeviceBuffer<f32>,
+    amplitudes: DeviceBuffer<f32>,
     traces: usize,
-    /// `[sample of the leg][trace]`.
+    /// `[sample of the batch][trace]`.
     samples: DeviceBuffer<f32>,
     /// The user's cells, if there are snapshots.
     picture: Option<DeviceBuffer<f32>>,
@@ -179,7 +179,7 @@ struct CudaShot<'a> {
 }
 
 impl<'a> CudaShot<'a> {
-    fn new(layout: &'a Layout, shot: &Shot, steps: &'a dyn Steps, stream: &'a Stream) -> Result<Self> {
+    fn new(layout: &'a Layout, shot: &Shot, steps: &'a dyn CudaSteps, stream: &'a Stream) -> Result<Self> {
         let picture = match shot.snapshot_every {
             Some(_) => Some(stream.alloc(layout.inner.iter().product(), "a snapshot of a shot")?),
             None => None,
@@ -193,7 +193,7 @@ impl<'a> CudaShot<'a> {
             snapshot: function("field_snapshot")?,
             peak: function("field_peak")?,
             wavelet: stream.uploaded(&source_pressures(shot), "the wavelet of a shot")?,
-            sounding: stream.alloc(LEG, "the wavelet of a leg")?,
+            amplitudes: stream.alloc(BATCH_STEPS, "the wavelet of a batch")?,
             traces,
             samples: stream.alloc(batch_samples(shot) * traces, "the record of a shot")?,
             picture,
@@ -214,23 +214,29 @@ impl<'a> CudaShot<'a> {
     }
 
     /// Puts some steps on the queue.
-    fn leg(&self, shot: &Shot, steps: Range<usize>, graphs: &mut Graphs<(usize, Vec<Step>)>) -> Result<Left> {
+    fn batch(
+        &self,
+        shot: &Shot,
+        steps: Range<usize>,
+        graphs: &mut Graphs<(usize, Vec<StepKind>)>,
+    ) -> Result<InFlight> {
         let traces = self.traces;
-        let step = |step: usize| Step {
+        let step = |step: usize| StepKind {
             odd: !step.is_multiple_of(2),
-            sounds: step < self.wavelet.len(),
-            keeps: traces > 0 && step.is_multiple_of(shot.record_every),
+            has_source: step < self.wavelet.len(),
+            records: traces > 0 && step.is_multiple_of(shot.record_every),
         };
-        let launched: Vec<Step> = steps.clone().map(step).collect();
-        let rows = launched.iter().filter(|step| step.keeps).count();
-        let sounding = steps.start.min(self.wavelet.len())..steps.end.min(self.wavelet.len());
-        self.stream.copy_part(&self.wavelet, sounding, &self.sounding)?;
-        let at = Buffers { sounding: self.sounding.address(), samples: self.samples.address() };
-        let (way, timed) = self.steps.next();
-        let begun = (timed && steps.len() == LEG).then(|| self.stream.stamp()).transpose()?;
-        let key = (way, launched.clone());
-        graphs.put(self.stream, key, |to| self.steps.launches(way, &launched, at, to))?;
-        let lap = begun.map(|begin| Ok(Lap { way, begin, end: self.stream.stamp()? })).transpose()?;
+        let launched: Vec<StepKind> = steps.clone().map(step).collect();
+        let rows = launched.iter().filter(|step| step.records).count();
+        let amplitudes = steps.start.min(self.wavelet.len())..steps.end.min(self.wavelet.len());
+        self.stream.copy_part(&self.wavelet, amplitudes, &self.amplitudes)?;
+        let at = Buffers { amplitudes: self.amplitudes.address(), samples: self.samples.address() };
+        let (candidate, timed) = self.steps.next();
+        let begun = (timed && steps.len() == BATCH_STEPS).then(|| self.stream.stamp()).transpose()?;
+        let key = (candidate, launched.clone());
+        graphs.put(self.stream, key, |to| self.steps.launches(candidate, &launched, at, to))?;
+        let time =
+            begun.map(|begin| Ok(BatchTime { candidate, begin, end: self.stream.stamp()? })).transpose()?;
         let last = steps.end - 1;
         let samples = match rows {
             0 => None,
@@ -255,39 +261,39 @@ impl<'a> CudaShot<'a> {
         } else {
             None
         };
-        Ok(Left { done: self.stream.record()?, steps, lap, samples, picture, largest })
+        Ok(InFlight { done: self.stream.record()?, steps, time, samples, picture, largest })
     }
 }
 
-/// The time of a leg.
-struct Lap {
-    way: usize,
+/// The time of a batch.
+struct BatchTime {
+    candidate: usize,
     begin: Event,
     end: Event,
 }
 
-/// What a leg leaves to the host, on its way.
-struct Left {
+/// What a batch leaves to the host, on its way.
+struct InFlight {
     steps: Range<usize>,
     done: Event,
-    lap: Option<Lap>,
+    time: Option<BatchTime>,
     samples: Option<Download<f32>>,
     picture: Option<Download<f32>>,
     largest: Option<Download<u32>>,
 }
 
-impl Left {
-    fn take_in(
+impl InFlight {
+    fn collect(
         self,
-        steps: &dyn Steps,
+        steps: &dyn CudaSteps,
         shot: &Shot,
         limit: f32,
         gather: &mut Gather,
         control: &dyn Control,
     ) -> Result<()> {
         self.done.wait()?;
-        if let Some(lap) = self.lap {
-            steps.took(lap.way, lap.end.seconds_since(&lap.begin)?);
+        if let Some(time) = self.time {
+            steps.took(time.candidate, time.end.seconds_since(&time.begin)?);
         }
         let last = self.steps.end - 1;
         if let Some(samples) = self.samples {
@@ -320,7 +326,7 @@ mod tests {
     use crate::fd::wavelet::Wavelet;
 
     #[test]
-    fn legs_cover_all_steps_once_and_end_where_something_is_due() {
+    fn batches_cover_all_steps_once_and_end_where_something_is_due() {
         for (nt, every) in [(1, None), (16, None), (75, None), (64, Some(1)), (100, Some(7)), (50, Some(33))]
         {
             let shot = Shot {
@@ -334,11 +340,11 @@ mod tests {
                 mute: None,
             };
             let mut next = 0;
-            for steps in legs(&shot, 0) {
+            for steps in batches(&shot, 0) {
                 assert_eq!(steps.start, next);
                 next = steps.end;
                 for step in steps.clone() {
-                    let due = every.is_some_and(|every| step % every == 0) || (step + 1) % LEG == 0;
+                    let due = every.is_some_and(|every| step % every == 0) || (step + 1) % BATCH_STEPS == 0;
                     assert!(!due || step + 1 == steps.end, "{step} is inside {steps:?}");
                 }
             }

@@ -5,34 +5,34 @@ use super::launch::Address;
 use crate::backend::cuda::{DeviceBuffer, Launches, Ptx};
 use crate::fd::control::Control;
 
-/// Steps of a leg.
-pub const LEG: usize = 16;
+/// Steps of a batch.
+pub const BATCH_STEPS: usize = 16;
 
 /// A single static, because contexts know loaded kernels by the address of their text.
 pub static KERNELS: Ptx = Ptx { name: "field", text: PTX };
 
-/// The properties of a step that its launches depend on, beside its place in the leg.
+/// The properties of a step that its launches depend on, beside its place in the batch.
 #[derive(Clone, Copy, PartialEq)]
-pub struct Step {
+pub struct StepKind {
     pub odd: bool,
     /// It has a source.
-    pub sounds: bool,
+    pub has_source: bool,
     /// It records a sample.
-    pub keeps: bool,
+    pub records: bool,
 }
 
-/// The steps of a shot, which there may be several ways to compute.
-pub trait Steps {
-    /// Returns the way that the next leg takes, and whether the leg is to be timed for [`took`](Steps::took).
+/// The steps of a shot, which there may be several candidates to compute.
+pub trait CudaSteps {
+    /// Returns the candidate that the next batch takes, and whether the batch is to be timed for [`took`](Steps::took).
     fn next(&self) -> (usize, bool) {
         (0, false)
     }
 
-    /// Takes note of how long a leg of [`LEG`] steps took.
-    fn took(&self, _way: usize, _seconds: f64) {}
+    /// Takes note of how long a batch of [`BATCH_STEPS`] steps took.
+    fn took(&self, _candidate: usize, _seconds: f64) {}
 
-    /// Appends the launches of the steps of a leg, whose amplitudes and samples lie at `at`.
-    fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches);
+    /// Appends the launches of the steps of a batch, whose amplitudes and samples lie at `at`.
+    fn launches(&self, candidate: usize, steps: &[StepKind], at: Buffers, to: &mut Launches);
 
     /// Reports what the batches of the shot have measured.
     fn tell(&self, control: &dyn Control);
@@ -47,9 +47,9 @@ pub trait Steps {
     fn pressure(&self, step: usize) -> &DeviceBuffer<f32>;
 }
 
-/// Where a leg has the amplitudes of its steps, and the rows of samples that it leaves.
+/// Where a batch has the amplitudes of its steps, and the rows of samples that it leaves.
 #[derive(Clone, Copy)]
 pub struct Buffers {
-    pub sounding: Address,
+    pub amplitudes: Address,
     pub samples: Address,
 }

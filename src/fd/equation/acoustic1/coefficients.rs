@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::fd::edge_field::Columns;
+use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
@@ -12,23 +12,23 @@ use crate::fd::storage::Storage;
 
 /// What of a model a step multiplies with, whatever the time step.
 #[derive(Clone)]
-pub struct Moduli {
+pub struct Acoustic1Material {
     pub model: Outline,
     pub storage: Storage,
     layout: Layout,
     /// Velocity of the cell that sets the damping.
     reference: f32,
-    b: Arc<Columns>,
-    kappa: Arc<Columns>,
+    b: Arc<EdgeField>,
+    kappa: Arc<EdgeField>,
 }
 
 /// Shared by all shots of a plan.
 pub struct Coefficients {
     pub layout: Layout,
     /// 1 / rho.
-    pub b: Arc<Columns>,
+    pub b: Arc<EdgeField>,
     /// (rho vp) vp.
-    pub kappa: Arc<Columns>,
+    pub kappa: Arc<EdgeField>,
     /// Of the derivative.
     pub stencil: [f32; HALF_WIDTH],
     /// For x, y, z.
@@ -53,7 +53,7 @@ pub struct Axis {
     pub pressure_rate: Vec<f32>,
 }
 
-impl Moduli {
+impl Acoustic1Material {
     /// With layers of `pml` cells. Refused: values that 16 bits are not enough for.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let grid = &model.grid;
@@ -62,22 +62,22 @@ impl Moduli {
         let vp = &model.vp;
         let (b, kappa) = match &model.rho {
             Some(rho) => (
-                Columns::new(&layout, storage, "1/rho of the model", |i| 1.0 / rho[i])?,
-                Columns::new(&layout, storage, "rho vp² of the model", |i| rho[i] * vp[i] * vp[i])?,
+                EdgeField::new(&layout, storage, "1/rho of the model", |i| 1.0 / rho[i])?,
+                EdgeField::new(&layout, storage, "rho vp² of the model", |i| rho[i] * vp[i] * vp[i])?,
             ),
             None => (
-                Columns::uniform(&layout, storage, 1.0 / WATER)?,
-                Columns::new(&layout, storage, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
+                EdgeField::uniform(&layout, storage, 1.0 / WATER)?,
+                EdgeField::new(&layout, storage, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
             ),
         };
         let (b, kappa) = (Arc::new(b), Arc::new(kappa));
-        Ok(Moduli { model: model.outline, storage, layout, reference, b, kappa })
+        Ok(Acoustic1Material { model: model.outline, storage, layout, reference, b, kappa })
     }
 
-    /// Bytes of the fields that [`Moduli::new`] makes, with density or without.
+    /// Bytes of the fields that [`Acoustic1Material::new`] makes, with density or without.
     #[cfg(test)]
     pub fn bytes(layout: &Layout, density: bool, storage: Storage) -> u64 {
-        let field = |rows| Columns::bytes_of(layout, storage, rows);
+        let field = |rows| EdgeField::bytes_of(layout, storage, rows);
         let whole = field(layout.inner[0] * layout.inner[1]);
         whole + if density { whole } else { field(1) }
     }
@@ -89,7 +89,7 @@ impl Moduli {
 
     /// For steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32) -> Coefficients {
-        let Moduli { layout, storage, model: Outline { grid, .. }, .. } = *self;
+        let Acoustic1Material { layout, storage, model: Outline { grid, .. }, .. } = *self;
         let pml = layout.pml;
         let d0 = d0(self.reference, pml, grid.h);
         let axis = |axis: usize| {
@@ -113,7 +113,7 @@ impl Moduli {
 impl Coefficients {
     /// Of moduli that nobody else shares, in float32.
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
-        Ok(Moduli::new(model, pml, Storage::Float32)?.coefficients(dt))
+        Ok(Acoustic1Material::new(model, pml, Storage::Float32)?.coefficients(dt))
     }
 
     /// The same with another derivative.
@@ -125,7 +125,7 @@ impl Coefficients {
     #[cfg(test)]
     pub fn expanded(&self) -> Coefficients {
         let Coefficients { layout, stencil, spacing, .. } = *self;
-        let [b, kappa] = [&self.b, &self.kappa].map(|columns| Arc::new(columns.expanded(&layout)));
+        let [b, kappa] = [&self.b, &self.kappa].map(|field| Arc::new(field.expanded(&layout)));
         let axes = self.axes.clone();
         Coefficients { layout, b, kappa, stencil, axes, spacing, storage: Storage::Float32 }
     }
@@ -142,8 +142,8 @@ mod tests {
     use crate::fd::grid::Grid;
 
     /// What is multiplied with at a cell.
-    fn at(c: &Coefficients, columns: &Columns, cell: [usize; 3]) -> f32 {
-        columns.row(&c.layout, cell, 1).values(&mut Vec::new())[0]
+    fn at(c: &Coefficients, field: &EdgeField, cell: [usize; 3]) -> f32 {
+        field.row(&c.layout, cell, 1).values(&mut Vec::new())[0]
     }
 
     #[test]
@@ -161,14 +161,14 @@ mod tests {
             assert_eq!(at(&c, &c.b, [x, y, z]), 1.0 / rho[near]);
         }
         for z in [0, 3, nz - 4, nz - 1] {
-            assert_eq!([&c.b, &c.kappa].map(|columns| at(&c, columns, [8, 8, z])), [0.0; 2]);
+            assert_eq!([&c.b, &c.kappa].map(|field| at(&c, field, [8, 8, z])), [0.0; 2]);
         }
         let model = Model::new(grid, vp, None).unwrap();
         let light = Coefficients::new(&model, 1e-3, 8).unwrap();
         assert_eq!([4, 5].map(|z| at(&light, &light.b, [2, 3, z])), [1.0 / 1000.0; 2]);
         // Without a density 1/rho is a row.
-        assert_eq!(c.bytes(), Moduli::bytes(&c.layout, true, Storage::Float32));
-        assert_eq!(light.bytes(), Moduli::bytes(&c.layout, false, Storage::Float32));
+        assert_eq!(c.bytes(), Acoustic1Material::bytes(&c.layout, true, Storage::Float32));
+        assert_eq!(light.bytes(), Acoustic1Material::bytes(&c.layout, false, Storage::Float32));
         assert!(c.bytes() - light.bytes() > 4 * (12 - 1) * c.layout.padded[2] as u64);
     }
 
@@ -182,28 +182,29 @@ mod tests {
         let two = Model::new(grid, values([1480.0, 1480.0, 2222.2]), None);
         for (model, exact) in [(three.unwrap(), false), (two.unwrap(), true)] {
             let full = Coefficients::new(&model, 1e-3, 8).unwrap();
-            let c = Moduli::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
-            assert_eq!(c.bytes(), Moduli::bytes(&c.layout, model.rho.is_some(), Storage::Bits16));
+            let c = Acoustic1Material::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
+            assert_eq!(c.bytes(), Acoustic1Material::bytes(&c.layout, model.rho.is_some(), Storage::Bits16));
             let gpu = c.layout.on_gpu();
-            for (columns, full_columns) in [(&c.b, &full.b), (&c.kappa, &full.kappa)] {
-                let scale = columns.scale().unwrap();
+            for (field, full_field) in [(&c.b, &full.b), (&c.kappa, &full.kappa)] {
+                let scale = field.scale().unwrap();
                 let (copied, numbers) =
-                    (columns.copied(&c.layout, &gpu).unwrap(), columns.numbers(&c.layout, &gpu).unwrap());
+                    (field.copied(&c.layout, &gpu).unwrap(), field.numbers(&c.layout, &gpu).unwrap());
                 assert!(copied.len() == numbers.len() && scale.low > 0.0);
                 for cell in (0..30).map(|i| [8 + i / 5 % 2, 8 + i / 10, 8 + i % 5]) {
-                    let (found, truth) = (at(&c, columns, cell), at(&full, full_columns, cell));
+                    let (found, truth) = (at(&c, field, cell), at(&full, full_field, cell));
                     let most = 0.5 * f64::from(scale.step) + 6e-8 * f64::from(truth);
                     assert!((f64::from(found) - f64::from(truth)).abs() <= most, "{found}, not {truth}");
                     assert!(found == truth || !exact && truth != scale.low, "{found}, not {truth}");
                     // And so on a GPU, as a number or as what it stands for.
-                    let [sx, sy] = columns.steps(gpu.pitch);
+                    let [sx, sy] = field.steps(gpu.pitch);
                     let there = gpu.row(0) + (cell[0] - 8) * sx + (cell[1] - 8) * sy + cell[2];
                     assert_eq!([copied[there], scale.value(numbers[there])], [found; 2]);
                 }
             }
         }
         let air = Model::new(grid, values([330.0, 1500.0, 5500.0]), Some(values([1.2, 1000.0, 2600.0])));
-        let why = Moduli::new(&air.unwrap(), 8, Storage::Bits16).map(drop).unwrap_err().to_string();
+        let why =
+            Acoustic1Material::new(&air.unwrap(), 8, Storage::Bits16).map(drop).unwrap_err().to_string();
         assert!(why.contains("1/rho of the model in 16 bits") && why.contains("float32"), "{why}");
     }
 }

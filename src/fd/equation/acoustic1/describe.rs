@@ -10,8 +10,7 @@ impl Coefficients {
         let beside = (0..3).any(|axis| cell[axis] + layout.pml != padded[axis]);
         let inside = cell.map(|index| index + layout.pml);
         let mut room = Vec::new();
-        let [b, kappa] =
-            [b, kappa].map(|columns| f64::from(columns.row(layout, inside, 1).values(&mut room)[0]));
+        let [b, kappa] = [b, kappa].map(|field| f64::from(field.row(layout, inside, 1).values(&mut room)[0]));
         let vp = (b * kappa).sqrt();
         let weights: f64 = self.stencil.iter().map(|weight| f64::from(weight.abs())).sum();
         let rates: f64 = self.axes.iter().map(|axis| f64::from(axis.rate).powi(2)).sum();

@@ -17,7 +17,7 @@ mod stability;
 #[cfg(test)]
 mod tests;
 
-pub use coefficients::{Coefficients, Moduli};
+pub use coefficients::{Acoustic1Material, Coefficients};
 pub use stability::{dt_max, dt_sure};
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
-use crate::fd::time_loop::block_shape::Shape;
+use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The acoustic equation of first order.
 pub struct Acoustic1;
@@ -56,7 +56,7 @@ impl Equation for Acoustic1 {
     }
 
     fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
-        Ok(Box::new(Moduli::new(model, pml, storage)?))
+        Ok(Box::new(Acoustic1Material::new(model, pml, storage)?))
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
@@ -64,7 +64,7 @@ impl Equation for Acoustic1 {
     }
 }
 
-impl Material for Moduli {
+impl Material for Acoustic1Material {
     fn equation(&self) -> &'static dyn Equation {
         &Acoustic1
     }
@@ -74,7 +74,7 @@ impl Material for Moduli {
     }
 
     fn pml(&self) -> usize {
-        Moduli::pml(self)
+        Acoustic1Material::pml(self)
     }
 
     fn storage(&self) -> Storage {
@@ -111,7 +111,7 @@ impl Propagator for Arc<Coefficients> {
         cuda::shared_bytes(self, stream)
     }
 
-    fn shape(&self, stream: &Stream) -> Option<Shape> {
+    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
         cuda::shape(self, stream)
     }
 
@@ -126,7 +126,7 @@ impl Propagator for Arc<Coefficients> {
     fn run_on_gpu(
         &self,
         shot: &Shot,
-        shape: Option<Shape>,
+        shape: Option<BlockShape>,
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<(Gather, Effort)> {

@@ -1,6 +1,6 @@
 //! Whole shots on the CPU: threads and storage change no bit.
 
-use super::{Coefficients, Moduli, run};
+use super::{Acoustic1Material, Coefficients, run};
 use crate::backend::cpu::Team;
 use crate::fd::control::Silent;
 use crate::fd::grid::Grid;
@@ -10,11 +10,11 @@ use crate::fd::survey::{Receivers, Shot};
 use crate::fd::vector::isa::Isa;
 use crate::fd::wavelet::{Shape, Wavelet};
 
-fn moduli(n: [usize; 3], storage: Storage) -> Moduli {
+fn moduli(n: [usize; 3], storage: Storage) -> Acoustic1Material {
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
     let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
     let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
-    Moduli::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap()
+    Acoustic1Material::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap()
 }
 
 fn coefficients(n: [usize; 3]) -> Coefficients {

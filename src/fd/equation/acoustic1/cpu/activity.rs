@@ -3,7 +3,7 @@
 //! Ahead of the wave all fields are exactly zero, as denormal numbers are flushed. A pressure changes in a step only if a
 //! pressure less than [`MARGIN`] cells away is not zero: it takes a derivative of eight taps of derivatives of eight
 //! taps. So each tile has the box of its pressures that have been other than zero, which only grows, and a step computes
-//! the part of a tile that lies within the margin of its own box and its neighbours'. Velocities, damped parts and
+//! the part of a tile that lies within the margin of its own box and its neighbours'. Velocities, split pressures and
 //! changes that are not zero lie within the margin, too. All else would come out as the zeros that it is.
 
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub struct Activity<'a> {
     /// Tiles less than the margin from each, itself among them.
     near: Vec<Vec<usize>>,
     /// Parts that the next step computes, the largest first.
-    pub parts: Vec<Part>,
+    pub active: Vec<ActiveTile>,
     /// Its cells.
     cells: usize,
     /// Cells that all steps before it have computed, and how many steps these are.
@@ -44,7 +44,7 @@ pub struct Activity<'a> {
 }
 
 /// A part of a tile that a step computes.
-pub struct Part {
+pub struct ActiveTile {
     nth: usize,
     pub tile: Tile,
     /// Values of a row along z, from the first updated one on: whole vectors, all or at least those of the near end.
@@ -94,7 +94,7 @@ impl<'a> Activity<'a> {
             tiling,
             boxes: tiles.iter().map(|_| Mutex::new(NOTHING)).collect(),
             near: tiles.iter().map(near).collect(),
-            parts: Vec::new(),
+            active: Vec::new(),
             cells: 0,
             computed: 0.0,
             steps: 0.0,
@@ -149,15 +149,15 @@ impl<'a> Activity<'a> {
 
     fn plan(&mut self) {
         // The vector is reused and the sort is in place: a step allocates nothing.
-        let mut parts = std::mem::take(&mut self.parts);
-        parts.clear();
-        parts.extend((0..self.tiles().len()).filter_map(|nth| self.part(nth)));
-        parts.sort_unstable_by_key(|part| (std::cmp::Reverse(part.cells(self.layout)), part.nth));
-        self.cells = parts.iter().map(|part| part.cells(self.layout)).sum();
-        self.parts = parts;
+        let mut active = std::mem::take(&mut self.active);
+        active.clear();
+        active.extend((0..self.tiles().len()).filter_map(|nth| self.active_tile(nth)));
+        active.sort_unstable_by_key(|active| (std::cmp::Reverse(active.cells(self.layout)), active.nth));
+        self.cells = active.iter().map(|active| active.cells(self.layout)).sum();
+        self.active = active;
     }
 
-    fn part(&self, nth: usize) -> Option<Part> {
+    fn active_tile(&self, nth: usize) -> Option<ActiveTile> {
         let (ends, sides) = (&self.geometry.ends, &self.tiles()[nth].sides);
         let reaching = |near: &usize| {
             let known = self.known(*near);
@@ -167,23 +167,23 @@ impl<'a> Activity<'a> {
             reaches.then_some(reached)
         };
         let [x, y, z] = self.near[nth].iter().filter_map(reaching).reduce(|a, b| hulls(&a, &b))?;
-        let len = (z.end - self.layout.active(2).start).next_multiple_of(WIDEST).max(ends.kept[0]);
-        let len = if len > ends.kept(1).start { ends.len } else { len };
-        let tile = Tile { sides: [sides[0].part(&x), sides[1].part(&y)] };
-        Some(Part { nth, tile, len, known: self.known(nth) })
+        let len = (z.end - self.layout.active(2).start).next_multiple_of(WIDEST).max(ends.pml[0]);
+        let len = if len > ends.pml(1).start { ends.len } else { len };
+        let tile = Tile { sides: [sides[0].within(&x), sides[1].within(&y)] };
+        Some(ActiveTile { nth, tile, len, known: self.known(nth) })
     }
 
     /// Grows a tile's box by what a step has made of a part of it.
     ///
     /// # Safety
     /// The field has the layout, and no other thread writes this part of it.
-    pub unsafe fn swept(&self, part: &Part, p: Rows<'_>) {
+    pub unsafe fn swept(&self, active: &ActiveTile, p: Rows<'_>) {
         let layout = self.layout;
         let z = layout.active(2);
-        let z = z.start..z.end.min(z.start + part.len);
-        let [known_x, known_y, known_z] = &part.known;
-        let [columns, planes] = part.tile.sides.each_ref().map(|side| &side.cells);
-        let (mut grown, mut has_grown) = (part.known.clone(), false);
+        let z = z.start..z.end.min(z.start + active.len);
+        let [known_x, known_y, known_z] = &active.known;
+        let [columns, planes] = active.tile.sides.each_ref().map(|side| &side.cells);
+        let (mut grown, mut has_grown) = (active.known.clone(), false);
         for (iy, ix) in planes.clone().flat_map(|iy| columns.clone().map(move |ix| (iy, ix))) {
             let begin = if known_x.contains(&ix) && known_y.contains(&iy) { known_z.end } else { z.start };
             if begin >= z.end {
@@ -197,7 +197,7 @@ impl<'a> Activity<'a> {
             }
         }
         if has_grown {
-            self.grow(part.nth, &grown);
+            self.grow(active.nth, &grown);
         }
     }
 
@@ -221,7 +221,7 @@ impl<'a> Activity<'a> {
     }
 }
 
-impl Part {
+impl ActiveTile {
     fn cells(&self, layout: &Layout) -> usize {
         let [x, y] = self.tile.sides.each_ref().map(|side| side.cells.len());
         x * y * self.len.min(layout.active(2).len())
@@ -232,13 +232,13 @@ impl Part {
 mod tests {
     use super::*;
     use crate::backend::cpu::{Team, TeamMember};
-    use crate::fd::equation::acoustic1::coefficients::{Coefficients, Moduli};
+    use crate::fd::equation::acoustic1::coefficients::{Acoustic1Material, Coefficients};
     use crate::fd::equation::acoustic1::cpu::{Fields, OnePass};
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
     use crate::fd::storage::Storage;
     use crate::fd::survey::{Receivers, Shot};
-    use crate::fd::time_loop::cpu_steps::Steps;
+    use crate::fd::time_loop::cpu_steps::CpuSteps;
     use crate::fd::wavelet::Wavelet;
 
     const N: [usize; 3] = [90, 50, 70];
@@ -247,7 +247,9 @@ mod tests {
         let grid = Grid { n: N, h: [10.0, 11.0, 9.0] };
         let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
         let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
-        Moduli::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap().coefficients(1e-3)
+        Acoustic1Material::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage)
+            .unwrap()
+            .coefficients(1e-3)
     }
 
     fn shot(source: [usize; 3], silent: usize) -> Shot {
@@ -301,9 +303,9 @@ mod tests {
                 let (whole, everything) = fields(&c, &shot, true, false);
                 assert_eq!(everything, 1.0);
                 for retiled in [false, true] {
-                    let (part, computed) = fields(&c, &shot, false, retiled);
+                    let (active, computed) = fields(&c, &shot, false, retiled);
                     assert!(computed < 0.7, "{source:?}, retiled {retiled}: {computed}");
-                    assert!(part == whole, "{source:?}, {storage:?}, retiled {retiled}");
+                    assert!(active == whole, "{source:?}, {storage:?}, retiled {retiled}");
                 }
             }
         }

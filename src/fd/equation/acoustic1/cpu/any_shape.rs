@@ -4,7 +4,7 @@ use testkit::Random;
 
 use super::*;
 use crate::backend::cpu::Team;
-use crate::fd::equation::acoustic1::coefficients::Moduli;
+use crate::fd::equation::acoustic1::coefficients::Acoustic1Material;
 use crate::fd::grid::Grid;
 use crate::fd::model::Model;
 use crate::fd::stencil::Stencil;
@@ -17,7 +17,7 @@ const STEPS: usize = 4;
 
 /// How a grid is swept.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Execution {
     tiles: [usize; 2],
     threads: usize,
     isa: Isa,
@@ -25,18 +25,18 @@ struct Way {
 }
 
 /// A grid, layers, a source's cell, whether it has a density.
-type Case = ([usize; 3], usize, [usize; 3], bool);
+type GridCase = ([usize; 3], usize, [usize; 3], bool);
 
-fn coefficients((n, pml, _, density): Case, storage: Storage, random: &mut Random) -> Coefficients {
+fn coefficients((n, pml, _, density): GridCase, storage: Storage, random: &mut Random) -> Coefficients {
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
     let mut values = |low, high| (0..grid.cells()).map(|_| random.between(low, high)).collect::<Vec<_>>();
     let vp = values(1500.0, 3000.0);
     let model = Model::new(grid, vp, density.then(|| values(1000.0, 2000.0))).unwrap();
-    Moduli::new(&model, pml, storage).unwrap().coefficients(1e-3)
+    Acoustic1Material::new(&model, pml, storage).unwrap().coefficients(1e-3)
 }
 
 /// All of the pressure, after steps from a rough one.
-fn swept(c: &Coefficients, source: [usize; 3], way: Way, random: &mut Random) -> Vec<u32> {
+fn swept(c: &Coefficients, source: [usize; 3], execution: Execution, random: &mut Random) -> Vec<u32> {
     let shot = Shot {
         source,
         wavelet: Wavelet { samples: vec![0.5; STEPS - 1] },
@@ -47,7 +47,7 @@ fn swept(c: &Coefficients, source: [usize; 3], way: Way, random: &mut Random) ->
         snapshot_every: None,
         mute: None,
     };
-    let geometry = Geometry::in_tiles(c, way.threads, &[way.tiles]);
+    let geometry = Geometry::in_tiles(c, execution.threads, &[execution.tiles]);
     let mut fields = Fields::new(&c.layout, &geometry).unwrap();
     let first = fields.shared().p[0];
     let [x, y, z] = [0, 1, 2].map(|axis| c.layout.active(axis));
@@ -57,13 +57,13 @@ fn swept(c: &Coefficients, source: [usize; 3], way: Way, random: &mut Random) ->
         row.iter_mut().for_each(|p| *p = random.between(-1.0, 1.0));
     }
     let mut steps = OnePass::new(c, &geometry, &shot, &mut fields);
-    (steps.isa, steps.large) = (way.isa, way.large);
+    (steps.isa, steps.large) = (execution.isa, execution.large);
     steps.resumed();
     let run = |member: &TeamMember<'_>, _: Option<&()>| {
         let mut own = steps.own()?;
         (0..STEPS).try_for_each(|step| steps.step(member, &mut own, step))
     };
-    Team::new(way.threads).unwrap().run(&(), run).unwrap();
+    Team::new(execution.threads).unwrap().run(&(), run).unwrap();
     let p = steps.pressure(STEPS - 1);
     // SAFETY: nobody writes any more.
     unsafe { p.read(0, c.layout.field_len()) }.iter().map(|p| p.to_bits()).collect()
@@ -88,7 +88,7 @@ fn no_bit_depends_on_how_a_grid_is_cut() {
                 c = c.with(Stencil::Optimised);
             }
             // A row at a time: no fluxes of one are still there for another.
-            let alone = Way { tiles: [1, 1], threads: 1, isa: Isa::best(), large: false };
+            let alone = Execution { tiles: [1, 1], threads: 1, isa: Isa::best(), large: false };
             let one_by_one = swept(&c, source, alone, &mut Random::new(seed));
             for (columns, depth) in [(1000, 1000), (32, 64), (0, 0), (0, 0), (0, 0)] {
                 let any = [1 + random.below(20), 1 + random.below(30)];
@@ -97,15 +97,15 @@ fn no_bit_depends_on_how_a_grid_is_cut() {
                     if random.below(2) == 0 && Isa::best() == Isa::Avx512 { Isa::Avx2 } else { Isa::best() };
                 #[cfg(not(target_arch = "x86_64"))]
                 let isa = Isa::best();
-                let way = Way {
+                let execution = Execution {
                     tiles: if columns == 0 { any } else { [columns, depth] },
                     threads: 1 + random.below(4),
                     isa,
                     large: random.below(2) == 0,
                 };
-                let found = swept(&c, source, way, &mut Random::new(seed));
+                let found = swept(&c, source, execution, &mut Random::new(seed));
                 let differs = found.iter().zip(&one_by_one).position(|(a, b)| a != b);
-                assert_eq!(differs, None, "{case:?}, {storage:?}, {way:?}");
+                assert_eq!(differs, None, "{case:?}, {storage:?}, {execution:?}");
             }
         }
     }

@@ -12,64 +12,65 @@ pub struct Fields {
     /// What the undamped terms of the last step added to the pressure.
     d: Buffer,
     /// Velocities that are kept, of even and of odd steps, of the updated planes and rows: `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
-    kept: [[Buffer; 2]; 3],
-    /// The part of the pressure that the absorbing layers damp: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
-    part: [Buffer; 3],
+    velocity: [[Buffer; 2]; 3],
+    /// Split pressure of the absorbing layers: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
+    split: [Buffer; 3],
 }
 
 /// The fields as the members of a team share them.
 #[derive(Clone, Copy)]
-pub struct Shared<'a> {
+pub struct SharedFields<'a> {
     pub p: [Rows<'a>; 2],
     pub d: Rows<'a>,
-    pub kept: [[Rows<'a>; 2]; 3],
-    pub part: [Rows<'a>; 3],
+    pub velocity: [[Rows<'a>; 2]; 3],
+    pub split: [Rows<'a>; 3],
 }
 
 fn lens(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> ([usize; 3], [usize; 3]) {
     let [nx, ny] = [0, 1].map(|axis| layout.active(axis).len());
     let [plane, both] = [layout.padded[0], 2 * layout.width()];
-    let kept = [
-        layout.rows(ny * zones[0].kept()),
-        layout.rows(zones[1].kept() * plane),
-        ny * nx * (ends.kept[0] + ends.kept[1]),
+    let velocity = [
+        layout.rows(ny * zones[0].velocities()),
+        layout.rows(zones[1].velocities() * plane),
+        ny * nx * (ends.pml[0] + ends.pml[1]),
     ];
-    let part =
+    let split =
         [layout.rows(ny * both), layout.rows(both * plane), ny * nx * (ends.damped[0] + ends.damped[1])];
-    (kept, part)
+    (velocity, split)
 }
 
 impl Fields {
     /// All zero.
     pub fn new(layout: &Layout, geometry: &Geometry) -> Result<Self> {
-        let (kept, part) = lens(layout, &geometry.zones, &geometry.ends);
+        let (velocity, split) = lens(layout, &geometry.zones, &geometry.ends);
         let field = || Buffer::zeroed(layout.field_len(), "a field of a shot");
         let layer = |len| Buffer::zeroed(len, "the absorbing layer of a shot");
-        let [x, y, z] = kept;
+        let [x, y, z] = velocity;
         let both = |len| Ok([layer(len)?, layer(len)?]);
-        let [px, py, pz] = part;
+        let [px, py, pz] = split;
         Ok(Fields {
             p: [field()?, field()?],
             d: field()?,
-            kept: [both(x)?, both(y)?, both(z)?],
-            part: [layer(px)?, layer(py)?, layer(pz)?],
+            velocity: [both(x)?, both(y)?, both(z)?],
+            split: [layer(px)?, layer(py)?, layer(pz)?],
         })
     }
 
     /// Bytes that [`Fields::new`] allocates.
     pub fn bytes(layout: &Layout) -> u64 {
         let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
-        let (kept, part) = lens(layout, &zones, &Ends::new(layout, &zones[2]));
-        let values = 3 * layout.field_len() + 2 * kept.iter().sum::<usize>() + part.iter().sum::<usize>();
+        let (velocity, split) = lens(layout, &zones, &Ends::new(layout, &zones[2]));
+        let values =
+            3 * layout.field_len() + 2 * velocity.iter().sum::<usize>() + split.iter().sum::<usize>();
         12 * crate::backend::cpu::ALIGN as u64 + 4 * values as u64
     }
 
-    pub fn shared(&mut self) -> Shared<'_> {
-        Shared {
+    pub fn shared(&mut self) -> SharedFields<'_> {
+        SharedFields {
             p: self.p.each_mut().map(Buffer::rows),
             d: self.d.rows(),
-            kept: self.kept.each_mut().map(|both| both.each_mut().map(Buffer::rows)),
-            part: self.part.each_mut().map(Buffer::rows),
+            velocity: self.velocity.each_mut().map(|both| both.each_mut().map(Buffer::rows)),
+            split: self.split.each_mut().map(Buffer::rows),
         }
     }
 }
@@ -77,7 +78,7 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::equation::acoustic1::coefficients::{Coefficients, Moduli};
+    use crate::fd::equation::acoustic1::coefficients::{Acoustic1Material, Coefficients};
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
     use crate::fd::storage::Storage;
@@ -89,8 +90,8 @@ mod tests {
             let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
             let c = Coefficients::new(&model, 1e-3, pml).unwrap();
             let fields = Fields::new(&c.layout, &Geometry::new(&c, 1)).unwrap();
-            let Fields { p, d, kept, part } = &fields;
-            let buffers = p.iter().chain([d]).chain(kept.iter().flatten()).chain(part);
+            let Fields { p, d, velocity, split } = &fields;
+            let buffers = p.iter().chain([d]).chain(velocity.iter().flatten()).chain(split);
             assert_eq!(buffers.map(Buffer::bytes).sum::<u64>(), Fields::bytes(&c.layout), "{n:?}");
         }
     }
@@ -101,7 +102,7 @@ mod tests {
         for n in 300..=1000 {
             let layout = Layout::new(&Grid { n: [n; 3], h: [10.0; 3] }, 20);
             let bytes = |density, storage| {
-                let coefficients = Moduli::bytes(&layout, density, storage);
+                let coefficients = Acoustic1Material::bytes(&layout, density, storage);
                 (Fields::bytes(&layout) + coefficients) as f64 / layout.cells() as f64
             };
             let [medium, uniform] = [true, false].map(|density| bytes(density, Storage::Float32));

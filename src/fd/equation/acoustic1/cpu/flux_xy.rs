@@ -2,7 +2,7 @@
 //! are kept as the next rows need.
 
 use super::prefetch::PREFETCH_DISTANCE;
-use super::rows::{self, RowBlock, FLUX_PLANES, Kept, Split, ROWS_PER_BLOCK};
+use super::rows::{self, FLUX_PLANES, PmlVelocity, ROWS_PER_BLOCK, RowBlock, SplitPressure};
 use super::scratch::PLACES;
 use super::sweep::Sweep;
 use crate::fd::stencil::HALF_WIDTH;
@@ -32,7 +32,7 @@ impl Sweep<'_> {
     /// # Safety
     /// See [`Sweep`]; so for all below.
     #[inline(always)]
-    pub unsafe fn begin_fluxes<L: Lanes, const AXIS: usize, const KEPT: bool>(&self, line: &Line) {
+    pub unsafe fn begin_fluxes<L: Lanes, const AXIS: usize, const PML: bool>(&self, line: &Line) {
         let first = self.tile.sides[AXIS].fluxes().start;
         let active = self.c.layout.active(AXIS);
         let mut j = first;
@@ -40,13 +40,13 @@ impl Sweep<'_> {
         unsafe {
             while j < first + FLUX_PLANES {
                 if !active.contains(&j) {
-                    self.row_block::<L, AXIS, 1, KEPT, false, false, false>(line, j);
+                    self.row_block::<L, AXIS, 1, PML, false, false, false>(line, j);
                     j += 1;
                 } else if j + ROWS_PER_BLOCK <= active.end.min(first + FLUX_PLANES) {
-                    self.row_block::<L, AXIS, ROWS_PER_BLOCK, KEPT, false, true, false>(line, j);
+                    self.row_block::<L, AXIS, ROWS_PER_BLOCK, PML, false, true, false>(line, j);
                     j += ROWS_PER_BLOCK;
                 } else {
-                    self.row_block::<L, AXIS, 1, KEPT, false, true, false>(line, j);
+                    self.row_block::<L, AXIS, 1, PML, false, true, false>(line, j);
                     j += 1;
                 }
             }
@@ -55,35 +55,35 @@ impl Sweep<'_> {
 
     /// How many rows are done together from an index on.
     #[inline(always)]
-    pub fn rows_per_block<const AXIS: usize, const KEPT: bool>(&self, at: usize) -> usize {
+    pub fn rows_per_block<const AXIS: usize, const PML: bool>(&self, at: usize) -> usize {
         let (cells, active) = (&self.tile.sides[AXIS].cells, self.c.layout.active(AXIS));
         let term = |at: usize| self.geometry.zones[AXIS].term(at);
         let fits = at + ROWS_PER_BLOCK <= cells.end && at + HALF_WIDTH - 1 + ROWS_PER_BLOCK <= active.end;
-        let alike = fits && (!KEPT || (1..ROWS_PER_BLOCK).all(|u| term(at + u) == term(at)));
+        let alike = fits && (!PML || (1..ROWS_PER_BLOCK).all(|u| term(at + u) == term(at)));
         if alike { ROWS_PER_BLOCK } else { 1 }
     }
 
     /// The terms of rows that are done together.
     #[inline(always)]
-    pub unsafe fn terms<L: Lanes, const AXIS: usize, const KEPT: bool>(
+    pub unsafe fn terms<L: Lanes, const AXIS: usize, const PML: bool>(
         &self,
         line: &Line,
         at: usize,
         together: usize,
     ) {
         let j = at + HALF_WIDTH - 1;
-        let damped = KEPT && self.c.layout.in_layer(AXIS, at).is_some();
+        let damped = PML && self.c.layout.in_layer(AXIS, at).is_some();
         // SAFETY: by the caller's promise.
         unsafe {
             match (together == ROWS_PER_BLOCK, damped) {
-                (true, false) => self.row_block::<L, AXIS, ROWS_PER_BLOCK, KEPT, false, true, true>(line, j),
-                (false, false) => self.row_block::<L, AXIS, 1, KEPT, false, true, true>(line, j),
-                _ if !KEPT => {}
-                (true, true) => self.row_block::<L, AXIS, ROWS_PER_BLOCK, KEPT, true, true, true>(line, j),
+                (true, false) => self.row_block::<L, AXIS, ROWS_PER_BLOCK, PML, false, true, true>(line, j),
+                (false, false) => self.row_block::<L, AXIS, 1, PML, false, true, true>(line, j),
+                _ if !PML => {}
+                (true, true) => self.row_block::<L, AXIS, ROWS_PER_BLOCK, PML, true, true, true>(line, j),
                 (false, true) if j < self.c.layout.active(AXIS).end => {
-                    self.row_block::<L, AXIS, 1, KEPT, true, true, true>(line, j)
+                    self.row_block::<L, AXIS, 1, PML, true, true, true>(line, j)
                 }
-                (false, true) => self.row_block::<L, AXIS, 1, KEPT, true, false, true>(line, j),
+                (false, true) => self.row_block::<L, AXIS, 1, PML, true, false, true>(line, j),
             }
         }
     }
@@ -99,7 +99,7 @@ impl Sweep<'_> {
         L: Lanes,
         const AXIS: usize,
         const U: usize,
-        const KEPT: bool,
+        const PML: bool,
         const DAMPED: bool,
         const MOVE: bool,
         const TERMS: bool,
@@ -115,7 +115,11 @@ impl Sweep<'_> {
         let at = (j + 1).wrapping_sub(HALF_WIDTH);
         // Of what is kept in some places along the axis only.
         let nth = |place: usize, places: usize| {
-            self.nth(if AXIS == 0 { (line.other - HALF_WIDTH) * places + place } else { place * nx + line.other })
+            self.nth(if AXIS == 0 {
+                (line.other - HALF_WIDTH) * places + place
+            } else {
+                place * nx + line.other
+            })
         };
         // SAFETY: by the caller's promise.
         unsafe {
@@ -146,7 +150,7 @@ impl Sweep<'_> {
                         self.row::<L>(&self.c.b, position(j + u), u)
                     };
                 }
-                if TERMS && KEPT {
+                if TERMS && PML {
                     this.kappa[u] = if AXIS == 0 {
                         line.kappa.0.wrapping_add(layout.nearest(0, at + u) * line.kappa.1)
                     } else {
@@ -154,28 +158,28 @@ impl Sweep<'_> {
                     };
                 }
             }
-            let (mut kept, mut split) = (Kept::<U>::NONE, Split::<U>::NONE);
+            let (mut velocity, mut split) = (PmlVelocity::<U>::NONE, SplitPressure::<U>::NONE);
             let ahead = if AXIS == 0 { ROWS_PER_BLOCK } else { PREFETCH_DISTANCE } * layout.pitch;
-            if KEPT && MOVE {
+            if PML && MOVE {
                 let own = &self.tile.sides[AXIS].own;
-                let first = nth(zones.slot(j).unwrap_or(0), zones.kept());
-                kept = Kept {
+                let first = nth(zones.slot(j).unwrap_or(0), zones.velocities());
+                velocity = PmlVelocity {
                     keep: std::array::from_fn(|u| axis.keep[j + u]),
                     rate: std::array::from_fn(|u| axis.velocity_rate[j + u]),
-                    old: self.kept_old[AXIS].wrapping_add(first),
-                    new: self.kept_new[AXIS].wrapping_add(first),
+                    old: self.velocity_old[AXIS].wrapping_add(first),
+                    new: self.velocity_new[AXIS].wrapping_add(first),
                     apart: stride,
                     own: [own.start.saturating_sub(j), own.end.saturating_sub(j)],
                     stream: self.stream,
                     ahead,
                 };
             }
-            if KEPT && TERMS {
+            if PML && TERMS {
                 let first = nth(layout.in_layer(AXIS, at).unwrap_or(0), 2 * layout.width());
-                split = Split {
+                split = SplitPressure {
                     loss: std::array::from_fn(|u| axis.loss[at + u]),
                     rate: std::array::from_fn(|u| axis.pressure_rate[at + u]),
-                    part: self.part[AXIS].wrapping_add(first),
+                    pressure: self.split[AXIS].wrapping_add(first),
                     apart: stride,
                     ahead,
                 };
@@ -191,7 +195,7 @@ impl Sweep<'_> {
             if AXIS == 1 && TERMS {
                 this.asked = coming.as_flattened();
             }
-            rows::compute::<L, U, KEPT, DAMPED, MOVE, TERMS>(self.c.stencil, &this, &kept, &split);
+            rows::compute::<L, U, PML, DAMPED, MOVE, TERMS>(self.c.stencil, &this, &velocity, &split);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::fd::vector::lanes::Lanes;
 
 /// A row. Pointers are to its first updated value.
 #[derive(Clone, Copy)]
-pub struct Row {
+pub struct FluxRow {
     pub len: usize,
     pub p: *const f32,
     pub b: *const f32,
@@ -39,7 +39,12 @@ unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L:
 
 /// And between the one before it and the value.
 #[inline(always)]
-pub unsafe fn derivative_before<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
+pub unsafe fn derivative_before<L: Lanes>(
+    c: [L::V; HALF_WIDTH],
+    before: L::V,
+    at: L::V,
+    after: L::V,
+) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
         derivative::<L>(
@@ -64,7 +69,7 @@ pub unsafe fn derivative_before<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, a
 /// The row has a vector of pressures before and after it that may be read; the processor has the instructions; so for
 /// all below.
 #[inline(always)]
-pub unsafe fn fluxes<L: Lanes>(c: [f32; HALF_WIDTH], row: &Row) {
+pub unsafe fn fluxes<L: Lanes>(c: [f32; HALF_WIDTH], row: &FluxRow) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
@@ -82,8 +87,8 @@ pub unsafe fn fluxes<L: Lanes>(c: [f32; HALF_WIDTH], row: &Row) {
     }
 }
 
-/// An end of a row, whose velocities are kept: tables and pointers are to its first value.
-pub struct End<'a> {
+/// An end of a row, which stores PML velocities: tables and pointers are to its first value.
+pub struct RowEnd<'a> {
     pub keep: &'a [f32],
     pub velocity_rate: &'a [f32],
     pub loss: &'a [f32],
@@ -94,10 +99,10 @@ pub struct End<'a> {
     pub new: *mut f32,
     /// Whether that is written past the caches.
     pub stream: bool,
-    /// The damped part of the pressure, and which of the values have one.
-    pub part: *mut f32,
+    /// The split pressure, and which of the values have one.
+    pub split: *mut f32,
     pub damped: std::ops::Range<usize>,
-    /// How many values on to ask for old velocities and parts.
+    /// How many values on to ask for old velocities and scratch.
     pub ahead: [usize; 2],
     /// Where the increments go.
     pub to: *mut f32,
@@ -105,7 +110,7 @@ pub struct End<'a> {
 
 /// Velocities, and what they change.
 #[inline(always)]
-pub unsafe fn end<L: Lanes>(c: [f32; HALF_WIDTH], end: &End<'_>) {
+pub unsafe fn end<L: Lanes>(c: [f32; HALF_WIDTH], end: &RowEnd<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
@@ -124,11 +129,11 @@ pub unsafe fn end<L: Lanes>(c: [f32; HALF_WIDTH], end: &End<'_>) {
                 let rate = L::mul(L::load(end.kappa.add(i)), L::load(table(end.pressure_rate, i)));
                 let mut increment = L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, u2, u1, u)));
                 if end.damped.contains(&i) {
-                    let part = end.part.wrapping_add(i).wrapping_sub(end.damped.start);
-                    let old = L::load(part);
-                    L::prefetch(part.wrapping_add(end.ahead[1]));
+                    let split = end.split.wrapping_add(i).wrapping_sub(end.damped.start);
+                    let old = L::load(split);
+                    L::prefetch(split.wrapping_add(end.ahead[1]));
                     increment = L::fma(L::load(table(end.loss, i)), old, increment);
-                    L::store(part, L::add(old, increment));
+                    L::store(split, L::add(old, increment));
                 }
                 L::store(end.to.add(i), increment);
             }

@@ -14,7 +14,7 @@ pub struct Geometry {
     pub square: [f32; 2],
     /// The same along a row, 0 where the term is not eliminated.
     pub squares: Vec<f32>,
-    pub near_and_far: [End; 2],
+    pub near_and_far: [EndTables; 2],
 }
 
 /// All tiles of one size.
@@ -38,7 +38,7 @@ pub const ROWS: [usize; 4] = [32, 48, 24, 96];
 const PLANES: usize = 512;
 
 /// An end of the rows along z, as long as what is kept there: tables as those of an axis, 0 where there is nothing.
-pub struct End {
+pub struct EndTables {
     pub keep: Vec<f32>,
     pub velocity_rate: Vec<f32>,
     pub loss: Vec<f32>,
@@ -75,11 +75,11 @@ impl Geometry {
                     let moves = only(at) && active.contains(&(active.start + at));
                     if moves { values[active.start + at] } else { 0.0 }
                 };
-                ends.kept(end).map(value).collect()
+                ends.pml(end).map(value).collect()
             };
             // The middle's cells in these vectors have no such term.
             let split = |at: usize| !middle(at);
-            End {
+            EndTables {
                 keep: of(&z.keep, &|_| true),
                 velocity_rate: of(&z.velocity_rate, &|_| true),
                 loss: of(&z.loss, &split),

@@ -24,12 +24,12 @@ pub use fields::Fields;
 pub use geometry::Geometry;
 pub use tuning::{TUNING_STEPS, TileTuner};
 
-use self::activity::{Activity, Part};
-use self::fields::Shared;
+use self::activity::{ActiveTile, Activity};
+use self::fields::SharedFields;
 use self::pass::sweep;
 use self::scratch::Scratch;
-use self::source::Poles;
-use self::sweep::Step;
+use self::source::SourceInjector;
+use self::sweep::SweepStep;
 use self::tiles::Tile;
 use self::tuning::Tuning;
 use super::coefficients::Coefficients;
@@ -37,7 +37,7 @@ use crate::backend::cpu::{Rows, TeamMember};
 use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
 use crate::fd::survey::Shot;
-use crate::fd::time_loop::cpu_steps::Steps;
+use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::isa::Isa;
 use crate::fd::vector::lanes::Plain;
 #[cfg(target_arch = "x86_64")]
@@ -61,8 +61,8 @@ pub struct OnePass<'a> {
     c: &'a Coefficients,
     geometry: &'a Geometry,
     shot: &'a Shot,
-    fields: Shared<'a>,
-    poles: RwLock<Poles>,
+    fields: SharedFields<'a>,
+    injector: RwLock<SourceInjector>,
     isa: Isa,
     large: bool,
     /// Tiles that were taken.
@@ -74,7 +74,7 @@ pub struct OnePass<'a> {
 
 impl<'a> OnePass<'a> {
     pub fn new(c: &'a Coefficients, geometry: &'a Geometry, shot: &'a Shot, fields: &'a mut Fields) -> Self {
-        let poles = RwLock::new(Poles::new(&c.layout, shot.source));
+        let injector = RwLock::new(SourceInjector::new(&c.layout, shot.source));
         let large = Fields::bytes(&c.layout) >= LARGE;
         let tuning = Tuning::new(None, shot.nt);
         OnePass {
@@ -82,7 +82,7 @@ impl<'a> OnePass<'a> {
             geometry,
             shot,
             fields: fields.shared(),
-            poles,
+            injector,
             isa: Isa::best(),
             large,
             taken: AtomicUsize::new(0),
@@ -108,7 +108,7 @@ impl<'a> OnePass<'a> {
 }
 
 /// A step reads one field of the pressure and writes the other; a barrier is between it and the next.
-impl Steps for OnePass<'_> {
+impl CpuSteps for OnePass<'_> {
     type Own = Scratch;
 
     fn own(&self) -> Result<Scratch> {
@@ -123,24 +123,24 @@ impl Steps for OnePass<'_> {
         if let Some(value) = value {
             // Whoever took samples of this field has done so when all are here.
             member.barrier_then(|| {
-                let mut poles = self.poles.write().unwrap_or_else(PoisonError::into_inner);
+                let mut injector = self.injector.write().unwrap_or_else(PoisonError::into_inner);
                 let value = shot.amplitude * value;
                 if value != 0.0 {
-                    self.activity_mut().mark(|tile| poles.extent(tile));
+                    self.activity_mut().mark(|tile| injector.extent(tile));
                 }
                 // SAFETY: the others wait.
-                unsafe { poles.put(fields.p[from], value) };
+                unsafe { injector.put(fields.p[from], value) };
             })?;
         }
-        let poles = self.poles.read().unwrap_or_else(PoisonError::into_inner);
-        let poles = value.map(|_| &*poles);
-        let this = Step { c, geometry, fields, from, poles, stream: self.large };
+        let injector = self.injector.read().unwrap_or_else(PoisonError::into_inner);
+        let injector = value.map(|_| &*injector);
+        let this = SweepStep { c, geometry, fields, from, injector, stream: self.large };
         let activity = self.activity();
-        while let Some(part) = activity.parts.get(self.taken.fetch_add(1, Relaxed)) {
+        while let Some(active) = activity.active.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.
             unsafe {
-                self.isa.pass(&this, part, scratch);
-                activity.swept(part, fields.p[1 - from]);
+                self.isa.pass(&this, active, scratch);
+                activity.swept(active, fields.p[1 - from]);
             }
         }
         drop(activity);
@@ -173,71 +173,71 @@ impl Steps for OnePass<'_> {
     }
 
     fn fields(&self) -> Vec<Rows<'_>> {
-        let fields::Shared { p, d, kept, part } = self.fields;
-        p.into_iter().chain([d]).chain(kept.into_iter().flatten()).chain(part).collect()
+        let fields::SharedFields { p, d, velocity, split } = self.fields;
+        p.into_iter().chain([d]).chain(velocity.into_iter().flatten()).chain(split).collect()
     }
 }
 
 impl Isa {
     /// # Safety
     /// As for [`sweep()`]; and the processor has the instructions.
-    unsafe fn pass(self, step: &Step<'_>, part: &Part, scratch: &mut Scratch) {
+    unsafe fn pass(self, step: &SweepStep<'_>, active: &ActiveTile, scratch: &mut Scratch) {
         // SAFETY: by the caller's promise.
         unsafe {
-            match part.tile.sides.each_ref().map(|side| side.kept) {
-                [false, false] => self.pass_of::<false, false>(step, part, scratch),
-                [false, true] => self.pass_of::<false, true>(step, part, scratch),
-                [true, false] => self.pass_of::<true, false>(step, part, scratch),
-                [true, true] => self.pass_of::<true, true>(step, part, scratch),
+            match active.tile.sides.each_ref().map(|side| side.pml) {
+                [false, false] => self.pass_of::<false, false>(step, active, scratch),
+                [false, true] => self.pass_of::<false, true>(step, active, scratch),
+                [true, false] => self.pass_of::<true, false>(step, active, scratch),
+                [true, true] => self.pass_of::<true, true>(step, active, scratch),
             }
         }
     }
 
     /// A function for each kind of tile and of processor: one for all would be more than a compiler likes.
     #[inline(always)]
-    unsafe fn pass_of<const X_KEPT: bool, const Y_KEPT: bool>(
+    unsafe fn pass_of<const X_PML: bool, const Y_PML: bool>(
         self,
-        step: &Step<'_>,
-        part: &Part,
+        step: &SweepStep<'_>,
+        active: &ActiveTile,
         scratch: &mut Scratch,
     ) {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2<const X_KEPT: bool, const Y_KEPT: bool>(
-            step: &Step<'_>,
-            part: &Part,
+        unsafe fn avx2<const X_PML: bool, const Y_PML: bool>(
+            step: &SweepStep<'_>,
+            active: &ActiveTile,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx2, X_KEPT, Y_KEPT>(step, part, scratch) }
+            unsafe { sweep::<Avx2, X_PML, Y_PML>(step, active, scratch) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
-        unsafe fn avx512<const X_KEPT: bool, const Y_KEPT: bool>(
-            step: &Step<'_>,
-            part: &Part,
+        unsafe fn avx512<const X_PML: bool, const Y_PML: bool>(
+            step: &SweepStep<'_>,
+            active: &ActiveTile,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx512, X_KEPT, Y_KEPT>(step, part, scratch) }
+            unsafe { sweep::<Avx512, X_PML, Y_PML>(step, active, scratch) }
         }
         #[inline(never)]
-        unsafe fn plain<const X_KEPT: bool, const Y_KEPT: bool>(
-            step: &Step<'_>,
-            part: &Part,
+        unsafe fn plain<const X_PML: bool, const Y_PML: bool>(
+            step: &SweepStep<'_>,
+            active: &ActiveTile,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Plain, X_KEPT, Y_KEPT>(step, part, scratch) }
+            unsafe { sweep::<Plain, X_PML, Y_PML>(step, active, scratch) }
         }
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
-                Isa::Baseline => plain::<X_KEPT, Y_KEPT>(step, part, scratch),
+                Isa::Baseline => plain::<X_PML, Y_PML>(step, active, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::<X_KEPT, Y_KEPT>(step, part, scratch),
+                Isa::Avx2 => avx2::<X_PML, Y_PML>(step, active, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::<X_KEPT, Y_KEPT>(step, part, scratch),
+                Isa::Avx512 => avx512::<X_PML, Y_PML>(step, active, scratch),
             }
         }
     }
@@ -247,7 +247,7 @@ impl Isa {
 mod tests {
     use super::*;
     use crate::backend::cpu::Team;
-    use crate::fd::equation::acoustic1::coefficients::Moduli;
+    use crate::fd::equation::acoustic1::coefficients::Acoustic1Material;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
     use crate::fd::storage::Storage;
@@ -265,7 +265,7 @@ mod tests {
         let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
         let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
         let model = Model::new(grid, vp, Some(rho)).unwrap();
-        let c = Moduli::new(&model, 9, storage).unwrap().coefficients(1e-3);
+        let c = Acoustic1Material::new(&model, 9, storage).unwrap().coefficients(1e-3);
         let shot = Shot {
             source: [4, 2, 16],
             wavelet: Wavelet::new(Shape::Ricker, 30.0, 1e-3, 40).unwrap(),

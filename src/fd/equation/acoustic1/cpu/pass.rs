@@ -4,44 +4,44 @@
 //! `kappa = (rho vp) vp`, `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a dt/h`, `b - 1`.
 //!
 //! ```text
-//! derivative of f                        s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3
-//! fluxes of the pressure            q = b s(p)
-//! where velocities are kept         u = fma(-rate, q, keep u)
-//! undamped change  a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;  d = fma(kappa, a, d)
-//! change           i = d;  i = i + c along y, then x, then z, with
-//!     strip        c = -((kappa rate) s(u))
-//!     layer        c = fma(loss, part, -((kappa rate) s(u)));  part = part + c
-//! pressure         p = p + i
+//! derivative of f      s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3
+//! flux                 q = b s(p)
+//! PML velocity         u = fma(-rate, q, keep u)
+//! undamped increment   a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;  d = fma(kappa, a, d)
+//! increment            i = d;  i = i + c along y, then x, then z, with
+//!     strip            c = -((kappa rate) s(u))
+//!     layer            c = fma(loss, split, -((kappa rate) s(u)));  split = split + c
+//! pressure             p = p + i
 //! ```
 //!
 //! A tile sweeps along y. Of the fluxes along y it keeps some planes, of what else a plane needs a few rows or registers; what it
 //! needs of its neighbours' fluxes it computes itself. So tiles do not depend on each other, and every cell comes out the same
 //! whichever tile it is in.
 
-use super::activity::Part;
+use super::activity::ActiveTile;
 use super::flux_xy::Line;
 use super::flux_z;
 use super::prefetch::PREFETCH_DISTANCE;
 use super::rows::ROWS_PER_BLOCK;
 use super::scratch::Scratch;
-use super::sweep::{Step, Sweep};
+use super::sweep::{Sweep, SweepStep};
 use super::update::{Update, update};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::Lanes;
 
-/// Updates a part of a tile. `X_KEPT`, `Y_KEPT`: whether the tile keeps velocities along that axis.
+/// Updates a part of a tile. `X_PML`, `Y_PML`: whether the tile stores PML velocities along that axis.
 ///
 /// # Safety
 /// See [`Sweep`].
 #[inline(always)]
-pub unsafe fn sweep<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(
-    step: &Step<'_>,
-    part: &Part,
+pub unsafe fn sweep<L: Lanes, const X_PML: bool, const Y_PML: bool>(
+    step: &SweepStep<'_>,
+    active: &ActiveTile,
     scratch: &mut Scratch,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        Sweep::new(step, part, scratch).run::<L, X_KEPT, Y_KEPT>();
+        Sweep::new(step, active, scratch).run::<L, X_PML, Y_PML>();
         if step.stream {
             L::fence();
         }
@@ -52,14 +52,14 @@ impl Sweep<'_> {
     /// # Safety
     /// See [`Sweep`]; so for all below.
     #[inline(always)]
-    unsafe fn run<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self) {
+    unsafe fn run<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
         let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
         let line = |(column, x): (usize, usize)| Line {
             other: x,
-            fluxes: self.parts.y.wrapping_add(column * self.parts.row),
-            apart: self.parts.plane,
-            to: self.parts.term_y.wrapping_add(column * self.parts.row),
-            to_apart: self.parts.plane,
+            fluxes: self.scratch.y.wrapping_add(column * self.scratch.row),
+            apart: self.scratch.plane,
+            to: self.scratch.term_y.wrapping_add(column * self.scratch.row),
+            to_apart: self.scratch.plane,
             onto: None,
             b: (std::ptr::null(), 0),
             kappa: (std::ptr::null(), 0),
@@ -68,18 +68,18 @@ impl Sweep<'_> {
         // SAFETY: by the caller's promise.
         unsafe {
             for line in lines() {
-                self.begin_fluxes::<L, 1, Y_KEPT>(&line);
+                self.begin_fluxes::<L, 1, Y_PML>(&line);
             }
             let mut y = planes.start;
             while y < planes.end {
-                let together = self.rows_per_block::<1, Y_KEPT>(y);
+                let together = self.rows_per_block::<1, Y_PML>(y);
                 for line in lines() {
-                    self.terms::<L, 1, Y_KEPT>(&line, y, together);
+                    self.terms::<L, 1, Y_PML>(&line, y, together);
                 }
                 for u in 0..together {
-                    self.plane::<L, X_KEPT, Y_KEPT>(
+                    self.plane::<L, X_PML, Y_PML>(
                         y + u,
-                        self.parts.term_y.wrapping_add(u * self.parts.plane),
+                        self.scratch.term_y.wrapping_add(u * self.scratch.plane),
                     );
                 }
                 y += together;
@@ -89,38 +89,38 @@ impl Sweep<'_> {
 
     /// All rows of a plane whose terms along y there are.
     #[inline(always)]
-    unsafe fn plane<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self, y: usize, term_y: *const f32) {
-        let (layout, parts) = (&self.c.layout, &self.parts);
+    unsafe fn plane<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, y: usize, term_y: *const f32) {
+        let (layout, scratch) = (&self.c.layout, &self.scratch);
         let side = &self.tile.sides[0];
         // SAFETY: by the caller's promise.
         unsafe {
-            let b = self.rows::<L>(&self.c.b, y, side.fluxes(), parts.b);
-            let kappa = self.rows::<L>(&self.c.kappa, y, side.cells.clone(), parts.kappa);
+            let b = self.rows::<L>(&self.c.b, y, side.fluxes(), scratch.b);
+            let kappa = self.rows::<L>(&self.c.kappa, y, side.cells.clone(), scratch.kappa);
             let source = self.clean_source(y);
             let mut line = Line {
                 other: y,
-                fluxes: parts.x,
-                apart: parts.row,
-                to: parts.term_x,
-                to_apart: parts.row,
+                fluxes: scratch.x,
+                apart: scratch.row,
+                to: scratch.term_x,
+                to_apart: scratch.row,
                 onto: None,
                 b,
                 kappa,
             };
-            self.begin_fluxes::<L, 0, X_KEPT>(&line);
+            self.begin_fluxes::<L, 0, X_PML>(&line);
             let mut x = side.cells.start;
             while x < side.cells.end {
-                let term_y = term_y.wrapping_add((x - side.cells.start) * parts.row);
-                line.onto = (!Y_KEPT).then_some(term_y);
-                let together = self.rows_per_block::<0, X_KEPT>(x);
-                self.terms::<L, 0, X_KEPT>(&line, x, together);
+                let term_y = term_y.wrapping_add((x - side.cells.start) * scratch.row);
+                line.onto = (!Y_PML).then_some(term_y);
+                let together = self.rows_per_block::<0, X_PML>(x);
+                self.terms::<L, 0, X_PML>(&line, x, together);
                 for u in 0..together {
                     let x = x + u;
                     let nearest = layout.nearest(0, x);
-                    let terms =
-                        [parts.term_x.cast_const(), term_y].map(|first| first.wrapping_add(u * parts.row));
+                    let terms = [scratch.term_x.cast_const(), term_y]
+                        .map(|first| first.wrapping_add(u * scratch.row));
                     let c = [b, kappa].map(|(first, step)| first.wrapping_add(nearest * step));
-                    self.finish::<L, X_KEPT, Y_KEPT>([x, y], terms, c, source == Some(x));
+                    self.finish::<L, X_PML, Y_PML>([x, y], terms, c, source == Some(x));
                 }
                 x += together;
             }
@@ -129,66 +129,66 @@ impl Sweep<'_> {
 
     /// What a row becomes, whose terms along y and x there are.
     #[inline(always)]
-    unsafe fn finish<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(
+    unsafe fn finish<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         &self,
         [x, y]: [usize; 2],
         [term_x, term_y]: [*const f32; 2],
         [b, kappa]: [*const f32; 2],
         source: bool,
     ) {
-        let Sweep { geometry, parts, .. } = self;
+        let Sweep { geometry, scratch, .. } = self;
         let ends = &geometry.ends;
         // Counted over the updated rows.
         let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);
         let p = self.old.wrapping_add(place);
-        let q = parts.fluxes;
+        let q = scratch.fluxes;
         // SAFETY: by the caller's promise.
         unsafe {
-            let coming = self.coming([x, y]);
-            let row = flux_z::Row { len: self.len, p, b, q, coming: [coming.p, coming.beside] };
+            let coming = self.prefetch([x, y]);
+            let row = flux_z::FluxRow { len: self.len, p, b, q, coming: [coming.p, coming.beside] };
             flux_z::fluxes::<L>(self.c.stencil, &row);
-            let [apart, apart_damped] = [ends.kept, ends.damped].map(|both| both[0] + both[1]);
+            let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
             let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
             for (end, table) in geometry.near_and_far.iter().enumerate() {
-                let (kept, damped) = (ends.kept(end), ends.damped(end));
-                let begin = kept.start;
+                let (pml, damped) = (ends.pml(end), ends.damped(end));
+                let begin = pml.start;
                 if begin >= self.len {
                     break;
                 }
                 flux_z::end::<L>(
                     self.c.stencil,
-                    &flux_z::End {
+                    &flux_z::RowEnd {
                         keep: &table.keep,
                         velocity_rate: &table.velocity_rate,
                         loss: &table.loss,
                         pressure_rate: &table.pressure_rate,
                         q: q.wrapping_add(begin),
                         kappa: kappa.wrapping_add(begin),
-                        old: self.kept_old[2].wrapping_add(at),
-                        new: self.kept_new[2].wrapping_add(at),
+                        old: self.velocity_old[2].wrapping_add(at),
+                        new: self.velocity_new[2].wrapping_add(at),
                         stream: self.stream,
-                        part: self.part[2].wrapping_add(at_damped),
+                        split: self.split[2].wrapping_add(at_damped),
                         damped: damped.clone(),
                         ahead: [ROWS_PER_BLOCK * apart, ROWS_PER_BLOCK * apart_damped],
-                        to: parts.increments.wrapping_add(begin),
+                        to: scratch.increments.wrapping_add(begin),
                     },
                 );
-                (at, at_damped) = (at + kept.len(), at_damped + damped.len());
+                (at, at_damped) = (at + pml.len(), at_damped + damped.len());
             }
-            update::<L, X_KEPT, Y_KEPT>(
+            update::<L, X_PML, Y_PML>(
                 self.c.stencil,
                 &Update {
                     len: self.len,
-                    ends: [ends.kept(0), ends.kept(1)],
-                    increments: parts.increments,
+                    ends: [ends.pml(0), ends.pml(1)],
+                    increments: scratch.increments,
                     q,
                     squares: &geometry.squares,
                     term_y,
                     term_x,
                     kappa,
                     d: self.d.wrapping_add(place),
-                    p: if source { parts.clean } else { p },
+                    p: if source { scratch.clean } else { p },
                     new: self.new.wrapping_add(place),
                     stream: self.stream,
                     ahead: PREFETCH_DISTANCE * self.c.layout.pitch,
@@ -201,14 +201,14 @@ impl Sweep<'_> {
     /// The row of this tile and plane that has the source; its pressure goes on without it, from the scratch.
     #[inline(always)]
     unsafe fn clean_source(&self, y: usize) -> Option<usize> {
-        let poles = self.poles?;
-        let x = self.tile.sides[0].cells.clone().find(|x| poles.are_in([*x, y]))?;
+        let injector = self.injector?;
+        let x = self.tile.sides[0].cells.clone().find(|x| injector.are_in([*x, y]))?;
         let at = self.at(x, y);
         // SAFETY: by the caller's promise.
         unsafe {
-            let clean = std::slice::from_raw_parts_mut(self.parts.clean, self.len);
+            let clean = std::slice::from_raw_parts_mut(self.scratch.clean, self.len);
             clean.copy_from_slice(std::slice::from_raw_parts(self.old.wrapping_add(at), self.len));
-            poles.restore(at, clean);
+            injector.restore(at, clean);
         }
         Some(x)
     }

@@ -4,7 +4,7 @@
 
 use super::rows::{FLUX_PLANES, ROWS_PER_BLOCK};
 use super::sweep::Sweep;
-use crate::fd::edge_field::{Columns, Row};
+use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::stencil::HALF_WIDTH;
 
 /// Rows on that are asked for, of what is read row after row.
@@ -18,7 +18,7 @@ const AFTER: usize = HALF_WIDTH - 1;
 
 /// Rows that are asked for while another is worked on.
 #[derive(Clone, Copy)]
-pub struct Coming {
+pub struct Prefetch {
     pub p: *const f32,
     pub b: *const f32,
     /// Of the next plane, beside the tile.
@@ -28,16 +28,16 @@ pub struct Coming {
 impl Sweep<'_> {
     /// Coefficients of a row, not to be read.
     #[inline(always)]
-    pub fn asked(&self, columns: &Columns, [x, y]: [usize; 2]) -> *const f32 {
-        match columns.onward(&self.c.layout, [x, y, self.first]) {
-            Row::Values(values) => values.as_ptr(),
-            Row::Numbers(numbers, _) => numbers.as_ptr().cast(),
+    pub fn asked(&self, field: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
+        match field.onward(&self.c.layout, [x, y, self.first]) {
+            EdgeRow::Values(values) => values.as_ptr(),
+            EdgeRow::Numbers(numbers, _) => numbers.as_ptr().cast(),
         }
     }
 
     /// What a row asks for. Beyond what the tile needs it is the row itself.
     #[inline(always)]
-    pub fn coming(&self, [x, y]: [usize; 2]) -> Coming {
+    pub fn prefetch(&self, [x, y]: [usize; 2]) -> Prefetch {
         let [columns, planes] = &self.tile.sides;
         let end = planes.fluxes().end;
         let p = |x: usize, y: usize| self.old.wrapping_add(self.at(x, y));
@@ -54,7 +54,7 @@ impl Sweep<'_> {
             };
             row.min(self.c.layout.padded[0] - 1)
         };
-        Coming {
+        Prefetch {
             p: p(x, there(NEXT + HALF_WIDTH, end + HALF_WIDTH)),
             b: self.asked(&self.c.b, [x, there(NEXT, end)]),
             beside: match nth.checked_sub(2 * BESIDE) {

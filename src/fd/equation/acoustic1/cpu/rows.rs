@@ -29,7 +29,10 @@ pub unsafe fn splats<L: Lanes>(c: [f32; HALF_WIDTH]) -> [L::V; HALF_WIDTH] {
 /// # Safety
 /// The taps may be read; the processor has the instructions; so for all below.
 #[inline(always)]
-unsafe fn derivatives<L: Lanes, const U: usize>(c: [L::V; HALF_WIDTH], tap: impl Fn(usize) -> *const f32) -> [L::V; U] {
+unsafe fn derivatives<L: Lanes, const U: usize>(
+    c: [L::V; HALF_WIDTH],
+    tap: impl Fn(usize) -> *const f32,
+) -> [L::V; U] {
     // SAFETY: by the caller's promise.
     unsafe {
         let mut f = [L::splat(0.0); MAX_TAPS];
@@ -73,7 +76,7 @@ pub unsafe fn expanded<L: Lanes>(numbers: *const u16, scale: Scale, len: usize, 
 
 /// How velocities of `U` rows move: `keep` and dt/h.
 #[derive(Clone, Copy)]
-pub struct Kept<const U: usize> {
+pub struct PmlVelocity<const U: usize> {
     pub keep: [f32; U],
     pub rate: [f32; U],
     /// Of the first row; the others follow in `apart` values.
@@ -88,8 +91,8 @@ pub struct Kept<const U: usize> {
     pub ahead: usize,
 }
 
-impl<const U: usize> Kept<U> {
-    pub const NONE: Self = Kept {
+impl<const U: usize> PmlVelocity<U> {
+    pub const NONE: Self = PmlVelocity {
         keep: [0.0; U],
         rate: [0.0; U],
         old: std::ptr::null(),
@@ -126,19 +129,19 @@ pub unsafe fn write<L: Lanes>(to: *mut f32, v: L::V, stream: bool) {
 
 /// What damps the pressure of `U` rows, or does not.
 #[derive(Clone, Copy)]
-pub struct Split<const U: usize> {
+pub struct SplitPressure<const U: usize> {
     pub loss: [f32; U],
     pub rate: [f32; U],
     /// Of the first row; the others follow in `apart` values.
-    pub part: *mut f32,
+    pub pressure: *mut f32,
     pub apart: usize,
     /// How many values on to ask for `part`.
     pub ahead: usize,
 }
 
-impl<const U: usize> Split<U> {
+impl<const U: usize> SplitPressure<U> {
     pub const NONE: Self =
-        Split { loss: [0.0; U], rate: [0.0; U], part: std::ptr::null_mut(), apart: 0, ahead: 0 };
+        SplitPressure { loss: [0.0; U], rate: [0.0; U], pressure: std::ptr::null_mut(), apart: 0, ahead: 0 };
 }
 
 /// What the term of row `u` increments, from the derivative of the velocities.
@@ -148,7 +151,7 @@ pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
     i: usize,
     s: L::V,
     kappa: L::V,
-    split: &Split<U>,
+    split: &SplitPressure<U>,
 ) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -156,11 +159,11 @@ pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
         if !DAMPED {
             return undamped;
         }
-        let at = split.part.add(u * split.apart + i);
-        let part = L::load(at);
+        let at = split.pressure.add(u * split.apart + i);
+        let old = L::load(at);
         L::prefetch(at.wrapping_add(split.ahead));
-        let c = L::fma(L::splat(split.loss[u]), part, undamped);
-        L::store(at, L::add(part, c));
+        let c = L::fma(L::splat(split.loss[u]), old, undamped);
+        L::store(at, L::add(old, c));
         c
     }
 }
@@ -191,15 +194,15 @@ pub struct RowBlock<'a, const U: usize> {
 pub unsafe fn compute<
     L: Lanes,
     const U: usize,
-    const KEPT: bool,
+    const PML: bool,
     const DAMPED: bool,
     const MOVE: bool,
     const TERMS: bool,
 >(
     c: [f32; HALF_WIDTH],
     rows: &RowBlock<'_, U>,
-    kept: &Kept<U>,
-    split: &Split<U>,
+    velocity: &PmlVelocity<U>,
+    split: &SplitPressure<U>,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -213,7 +216,7 @@ pub unsafe fn compute<
                 let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
                 for u in 0..U {
                     let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
-                    s[FLUX_PLANES + u] = if KEPT { kept.moved::<L>(u, i, q) } else { q };
+                    s[FLUX_PLANES + u] = if PML { velocity.moved::<L>(u, i, q) } else { q };
                 }
             }
             if TERMS {
@@ -230,10 +233,16 @@ pub unsafe fn compute<
                     let derivative = derivative::<L>(c, &s[u..]);
                     let to = u * rows.to_apart + i;
                     let term = match rows.onto {
-                        _ if KEPT => {
-                            increment::<L, U, DAMPED>(u, i, derivative, L::load(rows.kappa[u].wrapping_add(i)), split)
+                        _ if PML => increment::<L, U, DAMPED>(
+                            u,
+                            i,
+                            derivative,
+                            L::load(rows.kappa[u].wrapping_add(i)),
+                            split,
+                        ),
+                        Some(onto) => {
+                            L::fma(L::splat(rows.square), derivative, L::load(onto.wrapping_add(to)))
                         }
-                        Some(onto) => L::fma(L::splat(rows.square), derivative, L::load(onto.wrapping_add(to))),
                         None => L::mul(L::splat(rows.square), derivative),
                     };
                     L::store(rows.to.wrapping_add(to), term);

@@ -1,7 +1,7 @@
 //! What one thread computes with: fluxes that the next planes need, too, and what is collected of a plane.
 
 use super::geometry::Geometry;
-use super::rows::{FLUX_PLANES, TAPS, ROWS_PER_BLOCK};
+use super::rows::{FLUX_PLANES, ROWS_PER_BLOCK, TAPS};
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::storage::Storage;
@@ -19,7 +19,7 @@ pub struct Scratch {
 
 /// Where its parts begin.
 #[derive(Clone, Copy)]
-pub struct Parts {
+pub struct ScratchPointers {
     /// From row to row, and from plane to plane, of the fluxes along y: `[index % PLACES][column][z]`.
     pub row: usize,
     pub plane: usize,
@@ -45,7 +45,7 @@ impl Scratch {
     /// For any tile of any tiling.
     pub fn new(geometry: &Geometry, storage: Storage) -> Result<Scratch> {
         let (columns, ends) = (geometry.columns(), &geometry.ends);
-        let len = Parts::cut(columns, ends.len, storage, std::ptr::null_mut()).1;
+        let len = ScratchPointers::cut(columns, ends.len, storage, std::ptr::null_mut()).1;
         Ok(Scratch {
             values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
             columns,
@@ -54,14 +54,14 @@ impl Scratch {
         })
     }
 
-    pub fn parts(&mut self) -> Parts {
-        Parts::cut(self.columns, self.len, self.storage, self.values.as_mut_ptr()).0
+    pub fn pointers(&mut self) -> ScratchPointers {
+        ScratchPointers::cut(self.columns, self.len, self.storage, self.values.as_mut_ptr()).0
     }
 }
 
-impl Parts {
+impl ScratchPointers {
     /// Of so many rows along x of so many values, and how many values they are.
-    fn cut(columns: usize, len: usize, storage: Storage, first: *mut f32) -> (Parts, usize) {
+    fn cut(columns: usize, len: usize, storage: Storage, first: *mut f32) -> (ScratchPointers, usize) {
         // Odd numbers of lines: neighbours in other sets of a cache.
         let row = ((len / WIDEST) | 1) * WIDEST;
         let plane = columns * row;
@@ -71,7 +71,7 @@ impl Parts {
             taken += len;
             first.wrapping_add(taken - len)
         };
-        let parts = Parts {
+        let parts = ScratchPointers {
             row,
             plane,
             y: take(PLACES * plane),
@@ -93,14 +93,14 @@ impl Scratch {
     /// Bytes that [`Scratch::new`] allocates.
     pub fn bytes(geometry: &Geometry, storage: Storage) -> u64 {
         let (columns, len) = (geometry.columns(), geometry.ends.len);
-        Buffer::bytes_of(Parts::cut(columns, len, storage, std::ptr::null_mut()).1)
+        Buffer::bytes_of(ScratchPointers::cut(columns, len, storage, std::ptr::null_mut()).1)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::equation::acoustic1::coefficients::Moduli;
+    use crate::fd::equation::acoustic1::coefficients::Acoustic1Material;
     use crate::fd::equation::acoustic1::cpu::thread_bytes;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
@@ -112,7 +112,7 @@ mod tests {
             let grid = Grid { n, h: [10.0; 3] };
             let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
             for storage in Storage::ALL {
-                let c = Moduli::new(&model, pml, storage).unwrap().coefficients(1e-3);
+                let c = Acoustic1Material::new(&model, pml, storage).unwrap().coefficients(1e-3);
                 for threads in [1, 2, 7, 64] {
                     let geometry = Geometry::new(&c, threads);
                     let scratch = Scratch::new(&geometry, storage).unwrap();

@@ -12,7 +12,7 @@ const APART: usize = 2;
 const POLES: [(usize, f32); 2] = [(0, -1.0), (APART, 1.0)];
 
 /// The two poles, which lie in one row, while their source is in the pressure.
-pub struct Poles {
+pub struct SourceInjector {
     /// The row's indices along x and y.
     row: [usize; 2],
     /// From the first's index along z to the second's.
@@ -21,12 +21,12 @@ pub struct Poles {
     cells: [(usize, f32, f32); 2],
 }
 
-impl Poles {
+impl SourceInjector {
     /// `at` is the user's cell of the negative pole.
-    pub fn new(layout: &Layout, at: [usize; 3]) -> Poles {
+    pub fn new(layout: &Layout, at: [usize; 3]) -> SourceInjector {
         let [x, y, z] = at.map(|i| i + layout.pml);
         let cells = POLES.map(|(depth, sign)| (layout.at([x, y, z + depth]), sign, 0.0));
-        Poles { row: [x, y], depths: z..z + APART + 1, cells }
+        SourceInjector { row: [x, y], depths: z..z + APART + 1, cells }
     }
 
     /// Puts a step's source into the pressure that the step starts from.

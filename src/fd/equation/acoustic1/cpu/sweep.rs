@@ -2,27 +2,27 @@
 
 use std::ops::Range;
 
-use super::activity::Part;
-use super::fields::Shared;
+use super::activity::ActiveTile;
+use super::fields::SharedFields;
 use super::geometry::Geometry;
 use super::rows::expanded;
-use super::scratch::{Parts, Scratch};
-use super::source::Poles;
+use super::scratch::{Scratch, ScratchPointers};
+use super::source::SourceInjector;
 use super::tiles::Tile;
-use crate::fd::edge_field::{Columns, Row};
+use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::vector::lanes::Lanes;
 
 /// The arguments of a sweep.
 #[derive(Clone, Copy)]
-pub struct Step<'a> {
+pub struct SweepStep<'a> {
     pub c: &'a Coefficients,
     pub geometry: &'a Geometry,
-    pub fields: Shared<'a>,
+    pub fields: SharedFields<'a>,
     /// Which of the two fields is the older one.
     pub from: usize,
     /// The poles of the source, if it is in the older field.
-    pub poles: Option<&'a Poles>,
+    pub injector: Option<&'a SourceInjector>,
     /// Whether the values for the next step are written past the caches.
     pub stream: bool,
 }
@@ -36,15 +36,15 @@ pub struct Step<'a> {
 pub struct Sweep<'a> {
     pub c: &'a Coefficients,
     pub geometry: &'a Geometry,
-    pub poles: Option<&'a Poles>,
+    pub injector: Option<&'a SourceInjector>,
     pub tile: &'a Tile,
-    pub parts: Parts,
+    pub scratch: ScratchPointers,
     pub old: *const f32,
     pub new: *mut f32,
     pub d: *mut f32,
-    pub kept_old: [*const f32; 3],
-    pub kept_new: [*mut f32; 3],
-    pub part: [*mut f32; 3],
+    pub velocity_old: [*const f32; 3],
+    pub velocity_new: [*mut f32; 3],
+    pub split: [*mut f32; 3],
     pub stream: bool,
     /// First index along z, and values of a row.
     pub first: usize,
@@ -53,23 +53,23 @@ pub struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     #[inline(always)]
-    pub fn new(step: &Step<'a>, part: &'a Part, scratch: &mut Scratch) -> Sweep<'a> {
-        let Step { c, geometry, fields, from, poles, stream } = *step;
+    pub fn new(step: &SweepStep<'a>, active: &'a ActiveTile, scratch: &mut Scratch) -> Sweep<'a> {
+        let SweepStep { c, geometry, fields, from, injector, stream } = *step;
         Sweep {
             c,
             geometry,
-            poles,
-            tile: &part.tile,
-            parts: scratch.parts(),
+            injector,
+            tile: &active.tile,
+            scratch: scratch.pointers(),
             old: fields.p[from].as_ptr(),
             new: fields.p[1 - from].as_ptr(),
             d: fields.d.as_ptr(),
-            kept_old: fields.kept.map(|both| both[from].as_ptr().cast_const()),
-            kept_new: fields.kept.map(|both| both[1 - from].as_ptr()),
-            part: fields.part.map(|part| part.as_ptr()),
+            velocity_old: fields.velocity.map(|both| both[from].as_ptr().cast_const()),
+            velocity_new: fields.velocity.map(|both| both[1 - from].as_ptr()),
+            split: fields.split.map(|split| split.as_ptr()),
             stream,
             first: c.layout.active(2).start,
-            len: part.len,
+            len: active.len,
         }
     }
 
@@ -78,11 +78,11 @@ impl<'a> Sweep<'a> {
     /// # Safety
     /// See [`Sweep`].
     #[inline(always)]
-    pub unsafe fn row<L: Lanes>(&self, columns: &Columns, [x, y]: [usize; 2], u: usize) -> *const f32 {
-        match columns.onward(&self.c.layout, [x, y, self.first]) {
-            Row::Values(values) => values.as_ptr(),
-            Row::Numbers(numbers, scale) => {
-                let to = self.parts.few.wrapping_add(u * self.parts.row);
+    pub unsafe fn row<L: Lanes>(&self, field: &EdgeField, [x, y]: [usize; 2], u: usize) -> *const f32 {
+        match field.onward(&self.c.layout, [x, y, self.first]) {
+            EdgeRow::Values(values) => values.as_ptr(),
+            EdgeRow::Numbers(numbers, scale) => {
+                let to = self.scratch.few.wrapping_add(u * self.scratch.row);
                 // SAFETY: by the caller's promise.
                 unsafe { expanded::<L>(numbers.as_ptr(), scale, self.len, to) };
                 to
@@ -98,19 +98,19 @@ impl<'a> Sweep<'a> {
     #[inline(always)]
     pub unsafe fn rows<L: Lanes>(
         &self,
-        columns: &Columns,
+        field: &EdgeField,
         y: usize,
         rows: Range<usize>,
         room: *mut f32,
     ) -> (*const f32, usize) {
         let layout = &self.c.layout;
-        let step = columns.steps(layout.pitch)[0];
-        match columns.onward(layout, [0, y, self.first]) {
-            Row::Values(values) => (values.as_ptr(), step),
-            Row::Numbers(numbers, scale) => {
+        let step = field.steps(layout.pitch)[0];
+        match field.onward(layout, [0, y, self.first]) {
+            EdgeRow::Values(values) => (values.as_ptr(), step),
+            EdgeRow::Numbers(numbers, scale) => {
                 let (begin, end) = (layout.nearest(0, rows.start), layout.nearest(0, rows.end - 1) + 1);
                 // Where all rows are the same, one is enough.
-                let row = if step == 0 { 0 } else { self.parts.row };
+                let row = if step == 0 { 0 } else { self.scratch.row };
                 let end = if step == 0 { begin + 1 } else { end };
                 for nth in 0..end - begin {
                     let from = numbers.as_ptr().wrapping_add((begin + nth) * step);

@@ -20,8 +20,8 @@ pub struct Tile {
 pub struct Side {
     /// Pressures that are updated.
     pub cells: Range<usize>,
-    /// Whether the term of the axis has velocities that are kept.
-    pub kept: bool,
+    /// Whether the tile stores PML velocities along the axis.
+    pub pml: bool,
     /// Those that this tile writes: its own indices, and those beside the middle that its terms take.
     pub own: Range<usize>,
 }
@@ -59,11 +59,11 @@ fn sides(zones: &Zones, most: usize) -> Vec<Side> {
     let from_far = (middle.end - HALF_WIDTH).max(middle.start);
     let from_near = (middle.start + HALF_WIDTH - 1).min(from_far);
     let mut sides = Vec::new();
-    for (part, kept) in parts {
-        for cells in cut(part.clone(), most) {
-            let begin = if kept && cells.start == middle.end { from_far } else { cells.start };
-            let end = if kept && cells.end == middle.start { from_near } else { cells.end };
-            sides.push(Side { cells, kept, own: begin..end });
+    for (zone, pml) in parts {
+        for cells in cut(zone.clone(), most) {
+            let begin = if pml && cells.start == middle.end { from_far } else { cells.start };
+            let end = if pml && cells.end == middle.start { from_near } else { cells.end };
+            sides.push(Side { cells, pml, own: begin..end });
         }
     }
     sides
@@ -71,13 +71,13 @@ fn sides(zones: &Zones, most: usize) -> Vec<Side> {
 
 impl Side {
     /// Returns the part within a range that contains some of its cells, in whole groups of rows.
-    pub fn part(&self, range: &Range<usize>) -> Side {
+    pub fn within(&self, range: &Range<usize>) -> Side {
         let (first, end) = (self.cells.start, self.cells.end);
         let begin = first + range.start.saturating_sub(first) / ROWS_PER_BLOCK * ROWS_PER_BLOCK;
         let until = end.min(first + (range.end - first).next_multiple_of(ROWS_PER_BLOCK));
         let own_begin = if begin == first { self.own.start } else { begin };
         let own_end = if until == end { self.own.end } else { until };
-        Side { cells: begin..until, kept: self.kept, own: own_begin..own_end }
+        Side { cells: begin..until, pml: self.pml, own: own_begin..own_end }
     }
 
     /// The fluxes that the tile's terms take.
@@ -116,17 +116,17 @@ mod tests {
                 let sides = sides(&zones[0], most);
                 let cells: Vec<_> = sides.iter().flat_map(|side| side.cells.clone()).collect();
                 assert_eq!(cells, layout.active(0).collect::<Vec<_>>());
-                let kept: Vec<_> = sides.iter().filter(|side| side.kept).collect();
-                let mut own: Vec<_> = kept.iter().flat_map(|side| side.own.clone()).collect();
+                let damped: Vec<_> = sides.iter().filter(|side| side.pml).collect();
+                let mut own: Vec<_> = damped.iter().flat_map(|side| side.own.clone()).collect();
                 own.sort_unstable();
                 assert!(own.windows(2).all(|pair| pair[0] < pair[1]), "{n}, {pml}: {own:?}");
-                let needed = kept.iter().flat_map(|side| side.fluxes());
+                let needed = damped.iter().flat_map(|side| side.fluxes());
                 for i in needed.filter(|i| layout.active(0).contains(i)) {
                     assert!(own.binary_search(&i).is_ok() && zones[0].slot(i).is_some(), "{n}, {pml}, {i}");
                 }
                 for side in &sides {
                     assert!(side.own.start >= side.fluxes().start && side.own.end <= side.fluxes().end);
-                    assert!(side.cells.clone().all(|i| zones[0].middle.contains(&i) != side.kept));
+                    assert!(side.cells.clone().all(|i| zones[0].middle.contains(&i) != side.pml));
                 }
             }
         }

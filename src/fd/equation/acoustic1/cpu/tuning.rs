@@ -61,10 +61,10 @@ pub struct Tuning {
     autotuner: Option<Arc<Autotuner>>,
     nt: usize,
     begun: bool,
-    lap: Option<Lap>,
+    lap: Option<TunedLap>,
 }
 
-struct Lap {
+struct TunedLap {
     candidate: usize,
     /// The step after its last.
     end: usize,
@@ -105,7 +105,7 @@ impl Tuning {
         if timed {
             self.begun = true;
             let computed = activity.computed();
-            self.lap = Some(Lap { candidate, end: next + LAP, begin: Instant::now(), computed });
+            self.lap = Some(TunedLap { candidate, end: next + LAP, begin: Instant::now(), computed });
         }
         candidate
     }
@@ -116,7 +116,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::fd::equation::acoustic1::coefficients::Moduli;
+    use crate::fd::equation::acoustic1::coefficients::Acoustic1Material;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
     use crate::fd::storage::Storage;
@@ -125,9 +125,9 @@ mod tests {
 
     /// Keeps one finding, as the store does.
     #[derive(Default)]
-    struct Kept(Mutex<Option<(String, String)>>);
+    struct OneFinding(Mutex<Option<(String, String)>>);
 
-    impl Control for Kept {
+    impl Control for OneFinding {
         fn finding(&self, subject: &str) -> Option<String> {
             self.0.lock().unwrap().clone().filter(|(about, _)| about == subject).map(|(_, finding)| finding)
         }
@@ -140,7 +140,7 @@ mod tests {
     fn coefficients(nx: usize) -> Coefficients {
         let grid = Grid { n: [nx, 12, 11], h: [10.0; 3] };
         let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
-        Moduli::new(&model, 8, Storage::Float32).unwrap().coefficients(1e-3)
+        Acoustic1Material::new(&model, 8, Storage::Float32).unwrap().coefficients(1e-3)
     }
 
     fn geometry(c: &Coefficients) -> Geometry {
@@ -171,32 +171,32 @@ mod tests {
     #[test]
     fn winner_is_kept_and_later_shots_begin_with_it() {
         let c = coefficients(90);
-        let (geometry, kept) = (geometry(&c), Kept::default());
-        let tuner = TileTuner::new(&c, &geometry, THREADS, &kept);
-        tuner.report(&kept);
-        assert!(kept.0.lock().unwrap().is_none());
+        let (geometry, findings) = (geometry(&c), OneFinding::default());
+        let tuner = TileTuner::new(&c, &geometry, THREADS, &findings);
+        tuner.report(&findings);
+        assert!(findings.0.lock().unwrap().is_none());
         for (candidate, cost) in [(0, 2.0), (1, 1.0), (2, 3.0)].repeat(ROUNDS) {
             tuner.autotuner.took(candidate, cost);
         }
-        tuner.report(&kept);
-        let finding = kept.0.lock().unwrap().clone().unwrap();
+        tuner.report(&findings);
+        let finding = findings.0.lock().unwrap().clone().unwrap();
         assert!(finding.0.contains("90x12x11+8") && finding.0.ends_with("2 threads"), "{finding:?}");
         assert_eq!(finding.1, "8 rows");
         // In this process, and in a later one that has the finding.
-        let again = TileTuner::new(&c, &geometry, THREADS, &Kept::default());
+        let again = TileTuner::new(&c, &geometry, THREADS, &OneFinding::default());
         assert_eq!(Tuning::new(Some(&again), 10).first(), 1);
-        let other = TileTuner::new(&c, &geometry, THREADS + 1, &kept);
+        let other = TileTuner::new(&c, &geometry, THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&other), 10).first(), 0);
         let subject = other.subject.clone();
         let later = coefficients(91);
         let subject = subject.replace("90x", "91x");
-        kept.found(&subject, "8 rows");
-        let stored = TileTuner::new(&later, &geometry, THREADS + 1, &kept);
+        findings.found(&subject, "8 rows");
+        let stored = TileTuner::new(&later, &geometry, THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&stored), 10).first(), 1);
         // Any other text is ignored.
         let subject = subject.replace("91x", "92x");
-        kept.found(&subject, "7 rows");
-        let unknown = TileTuner::new(&coefficients(92), &geometry, THREADS + 1, &kept);
+        findings.found(&subject, "7 rows");
+        let unknown = TileTuner::new(&coefficients(92), &geometry, THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&unknown), 10).first(), 0);
     }
 
@@ -204,7 +204,7 @@ mod tests {
     fn long_shot_times_all_candidates_in_turns_until_one_wins() {
         let c = coefficients(93);
         let geometry = geometry(&c);
-        let tuner = TileTuner::new(&c, &geometry, THREADS, &Kept::default());
+        let tuner = TileTuner::new(&c, &geometry, THREADS, &OneFinding::default());
         let nt = (PAYS + 1) * LAP * ROUNDS * 3;
         let (tilings, laps) = steps(&tuner, nt, &mut whole(&c, &geometry));
         assert!((2 * 3..=4 * ROUNDS).contains(&laps), "{laps}");
@@ -217,7 +217,7 @@ mod tests {
     fn short_shots_and_steps_with_few_cells_are_not_timed() {
         let c = coefficients(94);
         let geometry = geometry(&c);
-        let tuner = TileTuner::new(&c, &geometry, THREADS, &Kept::default());
+        let tuner = TileTuner::new(&c, &geometry, THREADS, &OneFinding::default());
         let long = PAYS * LAP * ROUNDS * 3 + 1;
         assert_eq!(steps(&tuner, long - 1, &mut whole(&c, &geometry)).1, 0);
         let mut few = Activity::new(&geometry, &c.layout, 0);

@@ -35,7 +35,7 @@ pub struct Update<'a> {
 /// # Safety
 /// Everything is where it is said to be; the processor has the instructions.
 #[inline(always)]
-pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; HALF_WIDTH], row: &Update<'_>) {
+pub unsafe fn update<L: Lanes, const X_PML: bool, const Y_PML: bool>(c: [f32; HALF_WIDTH], row: &Update<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
@@ -45,8 +45,8 @@ pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; 
             let s = derivative_before::<L>(c, before, at, after);
             (before, at) = (at, after);
             let x = L::load(row.term_x.wrapping_add(i));
-            let y = if X_KEPT || Y_KEPT { L::load(row.term_y.wrapping_add(i)) } else { x };
-            let others = match (X_KEPT, Y_KEPT) {
+            let y = if X_PML || Y_PML { L::load(row.term_y.wrapping_add(i)) } else { x };
+            let others = match (X_PML, Y_PML) {
                 (false, _) => x,
                 (true, false) => y,
                 (true, true) => L::splat(0.0),
@@ -59,10 +59,10 @@ pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; 
             let undamped = L::fma(L::load(row.kappa.wrapping_add(i)), a, L::load(d));
             L::store(d, undamped);
             let mut all = undamped;
-            if Y_KEPT {
+            if Y_PML {
                 all = L::add(all, y);
             }
-            if X_KEPT {
+            if X_PML {
                 all = L::add(all, x);
             }
             if row.ends[0].contains(&i) || row.ends[1].contains(&i) {

@@ -9,17 +9,17 @@ use std::sync::LazyLock;
 
 use miniz_oxide::inflate::decompress_to_vec_zlib;
 
-use super::tables::{Axis, Tables};
+use super::tables::{AxisParams, Tables};
 use crate::error::{Error, Result};
 use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::grid::layout::Layout;
-pub use crate::fd::grid::tile_plan::Cut;
-use crate::fd::grid::tile_plan::{self, Boxes};
+pub use crate::fd::grid::tile_table::GpuTile;
+use crate::fd::grid::tile_table::{self, TileTable};
 use crate::fd::grid::zones::Zones;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
-use crate::fd::time_loop::block_shape::Shape;
+use crate::fd::time_loop::block_shape::BlockShape;
 use crate::fd::time_loop::launch::{Address, Launch};
 
 /// All kernels: those for all GPUs, and those for GPUs of compute capability 8.0 and higher. Their texts are large, so
@@ -47,12 +47,12 @@ fn split(ptx: &str) -> HashMap<String, String> {
     const ENTRY: &str = "\n.visible .entry ";
     let mut parts = ptx.split(ENTRY);
     let head = parts.next().unwrap_or_default();
-    let named = |part: &str| Some((part.split_once('(')?.0.to_owned(), [head, ENTRY, part].concat()));
+    let named = |split: &str| Some((split.split_once('(')?.0.to_owned(), [head, ENTRY, split].concat()));
     parts.filter_map(named).collect()
 }
 
 /// Returns the name of the kernel of a shape.
-pub fn kernel_of(shape: Shape) -> &'static str {
+pub fn kernel_of(shape: BlockShape) -> &'static str {
     match shape.name {
         "4x4" => "acoustic1_one_pass_4x4",
         "4x2_async" => "acoustic1_one_pass_4x2_async",
@@ -73,18 +73,18 @@ pub struct Zone {
 /// What a step is given first, by value, as `struct OnePass` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Params {
+pub struct StepParams {
     pub p: Address,
     pub next: Address,
     pub d: Address,
-    pub old: [Address; 3],
-    pub kept: [Address; 3],
-    pub part: [Address; 3],
+    pub velocity_old: [Address; 3],
+    pub velocity_new: [Address; 3],
+    pub split: [Address; 3],
     pub b: Address,
     pub kappa: Address,
-    pub axis: [Axis; 3],
+    pub axis: [AxisParams; 3],
     pub zone: [Zone; 3],
-    pub boxes: Address,
+    pub tiles: Address,
     pub b_step: [u32; 2],
     pub kappa_step: [u32; 2],
     pub pitch: u32,
@@ -99,10 +99,10 @@ pub struct Params {
     pub kappa_scale: Scale,
 }
 
-/// And then, as `struct Poles`.
+/// And then, as `struct Source`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Poles {
+pub struct SourceParams {
     pub clean: Address,
     pub next_clean: Address,
     pub value: Address,
@@ -115,7 +115,7 @@ pub struct Poles {
 /// And last, as `struct Receivers`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Samples {
+pub struct SampleParams {
     pub first: Address,
     pub at: Address,
     pub trace: Address,
@@ -125,42 +125,42 @@ pub struct Samples {
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<Zone>() == 16 && size_of::<Cut>() == 32 && size_of::<Params>() == 384);
-    assert!(size_of::<Poles>() == 48 && size_of::<Samples>() == 32);
-    assert!(offset_of!(Params, axis) == 112 && offset_of!(Params, boxes) == 304);
+    assert!(size_of::<Zone>() == 16 && size_of::<GpuTile>() == 32 && size_of::<StepParams>() == 384);
+    assert!(size_of::<SourceParams>() == 48 && size_of::<SampleParams>() == 32);
+    assert!(offset_of!(StepParams, axis) == 112 && offset_of!(StepParams, tiles) == 304);
     assert!(
-        offset_of!(Params, slots) == 336
-            && offset_of!(Params, stencil) == 352
-            && offset_of!(Params, b_scale) == 368
-            && offset_of!(Poles, put) == 40
+        offset_of!(StepParams, slots) == 336
+            && offset_of!(StepParams, stencil) == 352
+            && offset_of!(StepParams, b_scale) == 368
+            && offset_of!(SourceParams, put) == 40
     );
 };
 
-/// Where the arrays of a shot begin on a GPU: [`Grounds::lens`] zeros each.
+/// Where the arrays of a shot begin on a GPU: [`TilePlan::lens`] zeros each.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fields {
+pub struct FieldAddresses {
     pub p: [Address; 2],
     pub d: Address,
-    pub kept: [[Address; 2]; 3],
-    pub part: [Address; 3],
+    pub velocity: [[Address; 2]; 3],
+    pub split: [Address; 3],
     /// Four values: the pressures at the poles without the source.
     pub clean: Address,
 }
 
 /// Where those of its plan do.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plan {
+pub struct PlanAddresses {
     pub b: Address,
     pub kappa: Address,
     pub profiles: Address,
-    pub boxes: Address,
+    pub tiles: Address,
 }
 
 /// What is the same for all shots of a plan on a kind of GPU.
 #[derive(Debug, Clone)]
-pub struct Grounds {
-    pub shape: Shape,
-    pub boxes: Boxes,
+pub struct TilePlan {
+    pub shape: BlockShape,
+    pub table: TileTable,
     zones: [Zones; 3],
     layout: Layout,
 }
@@ -169,13 +169,13 @@ pub struct Grounds {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lens {
     pub field: usize,
-    pub kept: [usize; 3],
-    pub part: [usize; 3],
+    pub velocity: [usize; 3],
+    pub split: [usize; 3],
 }
 
 /// Velocities of a row along z.
 fn slots(zones: &Zones) -> usize {
-    zones.kept().next_multiple_of(8)
+    zones.velocities().next_multiple_of(8)
 }
 
 impl Lens {
@@ -185,36 +185,40 @@ impl Lens {
         let [nx, ny, _] = layout.padded;
         Lens {
             field: layout.field_len(),
-            kept: [layout.rows(ny * x.kept()), layout.rows(y.kept() * nx), ny * nx * slots(&z)],
-            part: layout.part_lens(),
+            velocity: [
+                layout.rows(ny * x.velocities()),
+                layout.rows(y.velocities() * nx),
+                ny * nx * slots(&z),
+            ],
+            split: layout.split_lens(),
         }
     }
 
-    /// All of a shot: two pressures, what was added, both steps' velocities, damped parts.
+    /// All of a shot: two pressures, what was added, both steps' velocities, split pressures.
     pub fn all(self) -> impl Iterator<Item = usize> {
-        let twice = self.kept.into_iter().flat_map(|len| [len, len]);
-        [self.field; 3].into_iter().chain(twice).chain(self.part)
+        let twice = self.velocity.into_iter().flat_map(|len| [len, len]);
+        [self.field; 3].into_iter().chain(twice).chain(self.split)
     }
 }
 
-/// Boxes of a shape's table, at most.
-pub fn most_boxes(layout: &Layout, shape: Shape) -> usize {
-    tile_plan::most(layout, shape.warps * shape.rows)
+/// TileTable of a shape's table, at most.
+pub fn most_tiles(layout: &Layout, shape: BlockShape) -> usize {
+    tile_table::most(layout, shape.warps * shape.rows)
 }
 
-impl Grounds {
+impl TilePlan {
     /// For a GPU that runs `at_once` blocks of the shape at a time.
     ///
     /// Refused: a field of more values than positions of 32 bits tell apart.
-    pub fn new(tables: &Tables, shape: Shape, at_once: usize) -> Result<Grounds> {
+    pub fn new(tables: &Tables, shape: BlockShape, at_once: usize) -> Result<TilePlan> {
         let layout = tables.layout;
         if u32::try_from(layout.field_len()).is_err() {
             let accepted = format!("at most {} on a GPU", u32::MAX);
             return Err(Error::argument("the number of cells, layers included", layout.cells(), accepted));
         }
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
-        let boxes = Boxes::new(&layout, &zones, shape.warps * shape.rows, at_once);
-        Ok(Grounds { shape, boxes, zones, layout })
+        let table = TileTable::new(&layout, &zones, shape.warps * shape.rows, at_once);
+        Ok(TilePlan { shape, table, zones, layout })
     }
 
     pub fn lens(&self) -> Lens {
@@ -222,12 +226,12 @@ impl Grounds {
     }
 
     /// Of the steps that read the first pressure, and of those that read the second.
-    pub fn params(&self, tables: &Tables, plan: &Plan, fields: &Fields) -> [Params; 2] {
+    pub fn params(&self, tables: &Tables, plan: &PlanAddresses, fields: &FieldAddresses) -> [StepParams; 2] {
         let layout = &self.layout;
         let first = |array: Address| array + 4 * layout.lead as u64;
         let bytes = if tables.scales.is_some() { 2 } else { 4 };
         let coefficient = |array: Address| array + bytes * layout.lead as u64;
-        let [x, y, z] = fields.part;
+        let [x, y, z] = fields.split;
         let [b_step, kappa_step] = tables.steps();
         let [b_scale, kappa_scale] = tables.scales.unwrap_or_default();
         let zone = |axis: usize| {
@@ -236,27 +240,27 @@ impl Grounds {
             Zone { middle, near_end: near.end as i32, far_begin: far.start as i32 }
         };
         [0, 1].map(|from: usize| {
-            let kept = |from: usize| {
-                let [x, y, z] = fields.kept.map(|both| both[from]);
+            let velocity = |from: usize| {
+                let [x, y, z] = fields.velocity.map(|both| both[from]);
                 [first(x), first(y), z]
             };
-            Params {
+            StepParams {
                 p: first(fields.p[from]),
                 next: first(fields.p[1 - from]),
                 d: first(fields.d),
-                old: kept(from),
-                kept: kept(1 - from),
-                part: [first(x), first(y), z],
+                velocity_old: velocity(from),
+                velocity_new: velocity(1 - from),
+                split: [first(x), first(y), z],
                 b: coefficient(plan.b),
                 kappa: coefficient(plan.kappa),
                 axis: tables.axes(plan.profiles),
                 zone: [zone(0), zone(1), zone(2)],
-                boxes: plan.boxes,
+                tiles: plan.tiles,
                 b_step: b_step.map(|step| step as u32),
                 kappa_step: kappa_step.map(|step| step as u32),
                 pitch: layout.pitch as u32,
                 plane: layout.stride(1) as u32,
-                slots: [self.zones[0].kept() as u32, slots(&self.zones[2]) as u32],
+                slots: [self.zones[0].velocities() as u32, slots(&self.zones[2]) as u32],
                 pml: layout.pml as i32,
                 unused: 0,
                 stencil: tables.stencil,
@@ -272,19 +276,19 @@ impl Grounds {
         let place = |(trace, cell): (usize, [usize; 3])| {
             let cell = cell.map(|i| i + layout.pml);
             let at = (layout.at(cell) - layout.lead) as u32;
-            (self.boxes.of(cell).unwrap_or(0), at, trace as i32)
+            (self.table.of(cell).unwrap_or(0), at, trace as i32)
         };
         let mut all: Vec<_> = receivers.cells(layout.inner).enumerate().map(place).collect();
-        all.sort_unstable_by_key(|(cut, _, trace)| (*cut, *trace));
-        let before = |number: usize| all.partition_point(|(cut, ..)| *cut < number) as i32;
-        let first = (0..=self.boxes.cuts.len()).map(before).collect();
+        all.sort_unstable_by_key(|(tile, _, trace)| (*tile, *trace));
+        let before = |number: usize| all.partition_point(|(tile, ..)| *tile < number) as i32;
+        let first = (0..=self.table.tiles.len()).map(before).collect();
         (first, all.iter().map(|(_, at, _)| *at).collect(), all.iter().map(|(.., trace)| *trace).collect())
     }
 
     /// Arguments: the parameters of the step, its poles, where its samples go.
     pub fn step(&self) -> Launch {
         let block = [32, self.shape.warps as u32, 1];
-        Launch { kernel: kernel_of(self.shape), grid: [self.boxes.cuts.len() as u32, 1, 1], block }
+        Launch { kernel: kernel_of(self.shape), grid: [self.table.tiles.len() as u32, 1, 1], block }
     }
 }
 
@@ -294,20 +298,20 @@ pub fn source() -> Launch {
 }
 
 /// The source of a shot. A step puts the next one's into the pressure that it leaves, unless somebody looks at that.
-pub struct Sounding {
+pub struct CudaSource {
     cell: [i32; 3],
     clean: Address,
 }
 
-impl Sounding {
-    pub fn new(c: &Coefficients, shot: &Shot, clean: Address) -> Sounding {
-        Sounding { cell: shot.source.map(|i| (i + c.layout.pml) as i32), clean }
+impl CudaSource {
+    pub fn new(c: &Coefficients, shot: &Shot, clean: Address) -> CudaSource {
+        CudaSource { cell: shot.source.map(|i| (i + c.layout.pml) as i32), clean }
     }
 
     /// Of a step that reads the first or the second pressure: whether its source is in it, and where the amplitude of the
     /// next step's is if that is to be put into what it leaves.
-    pub fn poles(&self, from: usize, there: bool, put: Option<Address>) -> Poles {
-        Poles {
+    pub fn poles(&self, from: usize, there: bool, put: Option<Address>) -> SourceParams {
+        SourceParams {
             clean: self.clean + 8 * (from % 2) as u64,
             next_clean: self.clean + 8 * (1 - from % 2) as u64,
             value: put.unwrap_or(0),

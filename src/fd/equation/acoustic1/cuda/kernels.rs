@@ -3,14 +3,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::kernel::{self, Cut, Grounds, kernel_of};
+use super::kernel::{self, GpuTile, TilePlan, kernel_of};
 use super::tables::Tables;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Ptx, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::time_loop::autotuner::Autotuner;
-use crate::fd::time_loop::block_shape::{OF_16_BITS, SHAPES, Shape};
+use crate::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 
 pub fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
     stream.function(Ptx { name: kernel, text: kernel::alone(kernel) }, kernel)
@@ -36,9 +36,9 @@ fn kernels() -> u64 {
 }
 
 /// The shapes that the GPU runs, if the one that is wanted is among them.
-fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> {
+fn runnable(wanted: Option<BlockShape>, stream: &Stream) -> Result<&'static [BlockShape]> {
     let capability = stream.device().info().compute_capability;
-    let shapes = Shape::on(capability);
+    let shapes = BlockShape::on(capability);
     let Some(wanted) = wanted.filter(|wanted| !shapes.contains(wanted)) else { return Ok(shapes) };
     let names: Vec<_> = shapes.iter().map(|shape| shape.name).collect();
     let ((major, minor), (least, more)) = (capability.unwrap_or_default(), wanted.since);
@@ -52,26 +52,26 @@ fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> 
 }
 
 /// The kernels of a plan, which all its shots share.
-pub struct Pass {
+pub struct PlanKernels {
     pub tuner: Arc<Autotuner>,
     /// What that is about, where there is a choice.
     subject: Option<String>,
-    /// Its ways.
-    pub shapes: &'static [Shape],
+    /// Its candidates.
+    pub shapes: &'static [BlockShape],
     /// Of the shapes that may be taken.
-    pub grounds: Vec<Option<(Grounds, DeviceBuffer<Cut>)>>,
+    pub tile_plans: Vec<Option<(TilePlan, DeviceBuffer<GpuTile>)>>,
 }
 
-impl Pass {
+impl PlanKernels {
     /// `wanted`: the one shape to take.
     ///
     /// Refused: one that the GPU does not run.
     pub fn new(
         tables: &Tables,
-        wanted: Option<Shape>,
+        wanted: Option<BlockShape>,
         stream: &Stream,
         control: &dyn Control,
-    ) -> Result<Pass> {
+    ) -> Result<PlanKernels> {
         let shapes = match tables.scales {
             Some(_) => &[OF_16_BITS],
             None => runnable(wanted, stream)?,
@@ -79,7 +79,7 @@ impl Pass {
         let wanted = wanted.and_then(|shape| shapes.iter().position(|other| *other == shape));
         let subject = (wanted.is_none() && shapes.len() > 1).then(|| subject(tables, stream));
         let tuner = match wanted {
-            Some(way) => Arc::new(Autotuner::settled(way, shapes.len())),
+            Some(candidate) => Arc::new(Autotuner::settled(candidate, shapes.len())),
             None if shapes.len() == 1 => Arc::new(Autotuner::new(1)),
             None => {
                 let key = format!("{} {}", stream.device().info().id, subject.as_deref().unwrap_or_default());
@@ -89,39 +89,39 @@ impl Pass {
                 })
             }
         };
-        let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
-        for way in tuner.candidates() {
-            let shape = shapes[way];
+        let mut tile_plans: Vec<_> = shapes.iter().map(|_| None).collect();
+        for candidate in tuner.candidates() {
+            let shape = shapes[candidate];
             let function = function(stream, kernel_of(shape))?;
             let at_once = function.blocks_at_once(shape.threads() as u32)?;
-            let ground = Grounds::new(tables, shape, at_once as usize)?;
-            let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
-            grounds[way] = Some((ground, boxes));
+            let tile_plan = TilePlan::new(tables, shape, at_once as usize)?;
+            let tiles = stream.uploaded(&tile_plan.table.tiles, "the tiles of the model")?;
+            tile_plans[candidate] = Some((tile_plan, tiles));
         }
-        Ok(Pass { tuner, subject, shapes, grounds })
+        Ok(PlanKernels { tuner, subject, shapes, tile_plans })
     }
 
     /// Tells what shots have found, so that other processes need not try.
     pub fn tell(&self, control: &dyn Control) {
-        if let (Some(subject), Some(way)) = (&self.subject, self.tuner.found()) {
-            control.found(subject, self.shapes[way].name);
+        if let (Some(subject), Some(candidate)) = (&self.subject, self.tuner.found()) {
+            control.found(subject, self.shapes[candidate].name);
         }
     }
 
     pub fn bytes(&self) -> u64 {
-        self.grounds.iter().flatten().map(|(_, boxes)| boxes.bytes()).sum()
+        self.tile_plans.iter().flatten().map(|(_, tiles)| tiles.bytes()).sum()
     }
 
     /// The one that has been found best so far.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> BlockShape {
         self.shapes[self.tuner.best()]
     }
 }
 
-/// Values of the tables of boxes, of where the receivers of a box begin, and of these, at most.
+/// Values of the tables of tiles, of where the receivers of a box begin, and of these, at most.
 pub fn tables(layout: &Layout, traces: usize) -> impl Iterator<Item = usize> {
     SHAPES.into_iter().flat_map(move |shape| {
-        let most = kernel::most_boxes(layout, shape);
-        [most * size_of::<Cut>() / 4, most + 1, traces, traces]
+        let most = kernel::most_tiles(layout, shape);
+        [most * size_of::<GpuTile>() / 4, most + 1, traces, traces]
     })
 }

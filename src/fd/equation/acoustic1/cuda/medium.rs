@@ -3,33 +3,33 @@
 use std::sync::Arc;
 
 use super::super::coefficients::Coefficients;
-use super::kernels::Pass;
+use super::kernels::PlanKernels;
 use super::tables::Tables;
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::storage::Storage;
-use crate::fd::time_loop::block_shape::Shape;
+use crate::fd::time_loop::block_shape::BlockShape;
 use crate::fd::time_loop::launch::Address;
 
 /// A field of coefficients as the kernels read it.
-pub enum Field {
+pub enum DeviceField {
     Values(DeviceBuffer<f32>),
     Numbers(DeviceBuffer<u16>),
 }
 
-impl Field {
+impl DeviceField {
     pub fn address(&self) -> Address {
         match self {
-            Field::Values(block) => block.address(),
-            Field::Numbers(block) => block.address(),
+            DeviceField::Values(block) => block.address(),
+            DeviceField::Numbers(block) => block.address(),
         }
     }
 
     pub fn bytes(&self) -> u64 {
         match self {
-            Field::Values(block) => block.bytes(),
-            Field::Numbers(block) => block.bytes(),
+            DeviceField::Values(block) => block.bytes(),
+            DeviceField::Numbers(block) => block.bytes(),
         }
     }
 }
@@ -37,17 +37,17 @@ impl Field {
 /// What all shots of a plan share on a GPU.
 pub struct Medium {
     pub tables: Tables,
-    pub b: Field,
-    pub kappa: Field,
+    pub b: DeviceField,
+    pub kappa: DeviceField,
     pub profiles: DeviceBuffer<f32>,
-    pub pass: Pass,
+    pub pass: PlanKernels,
 }
 
 impl Medium {
     /// `control`: of the shot that is the first.
     pub fn new(
         c: &Coefficients,
-        shape: Option<Shape>,
+        shape: Option<BlockShape>,
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<Medium> {
@@ -55,14 +55,14 @@ impl Medium {
         let names = ["1/rho of the model", "rho vp² of the model"];
         // One after the other: each is on the host twice meanwhile.
         let (b, kappa) = if c.storage == Storage::Bits16 {
-            let field = |values: Vec<u16>, what| stream.uploaded(&values, what).map(Field::Numbers);
+            let field = |values: Vec<u16>, what| stream.uploaded(&values, what).map(DeviceField::Numbers);
             (field(tables.b_numbers(c)?, names[0])?, field(tables.kappa_numbers(c)?, names[1])?)
         } else {
-            let field = |values: Vec<f32>, what| stream.uploaded(&values, what).map(Field::Values);
+            let field = |values: Vec<f32>, what| stream.uploaded(&values, what).map(DeviceField::Values);
             (field(tables.b(c)?, names[0])?, field(tables.kappa(c)?, names[1])?)
         };
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
-        let pass = Pass::new(&tables, shape, stream, control)?;
+        let pass = PlanKernels::new(&tables, shape, stream, control)?;
         Ok(Medium { tables, b, kappa, profiles, pass })
     }
 }
@@ -80,6 +80,6 @@ pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
 }
 
 /// The shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run.
-pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<Shape> {
+pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<BlockShape> {
     Some(medium(c, stream).ok()?.pass.shape())
 }

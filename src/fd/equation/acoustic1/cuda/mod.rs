@@ -13,24 +13,24 @@ pub use self::medium::{shape, shared_bytes};
 pub use self::size::{bytes, bytes_of_cells};
 
 use self::medium::Medium;
-use self::steps::OnePass;
+use self::steps::CudaOnePass;
 use super::coefficients::Coefficients;
 use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
-use crate::fd::time_loop::block_shape::Shape;
+use crate::fd::time_loop::block_shape::BlockShape;
 
 /// Runs a shot that fits the coefficients' grid. `shape`: that of its blocks; `None`: autotuned.
 pub fn run(
     c: &Arc<Coefficients>,
     shot: &Shot,
-    shape: Option<Shape>,
+    shape: Option<BlockShape>,
     stream: &Stream,
     control: &dyn Control,
 ) -> Result<(Gather, Effort)> {
     let medium = stream.shared(c, || Medium::new(c, shape, stream, control))?;
-    let steps = OnePass::new(c, &medium, shot, stream)?;
+    let steps = CudaOnePass::new(c, &medium, shot, stream)?;
     time_loop::cuda::run(&medium.tables.layout, shot, &steps, stream, control)
 }

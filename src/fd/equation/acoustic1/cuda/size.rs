@@ -12,7 +12,7 @@ use crate::fd::time_loop::cuda::{granted_bytes, loop_bytes};
 /// Returns the bytes of a GPU that a shot takes at its peak, with what it shares with the others of its plan.
 pub fn bytes(c: &Coefficients, shot: &Shot) -> u64 {
     let layout = c.layout.on_gpu();
-    let shared = [&c.b, &c.kappa].map(|columns| coefficients(columns.len_in(&layout), c.storage));
+    let shared = [&c.b, &c.kappa].map(|field| coefficients(field.len_in(&layout), c.storage));
     let traces = shot.receivers.count(layout.inner);
     own_bytes(&layout, shared, traces).saturating_add(loop_bytes(&layout, shot))
 }

@@ -15,7 +15,7 @@ use crate::fd::time_loop::launch::Address;
 /// What depends on the index along one axis, as `struct Axis` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Axis {
+pub struct AxisParams {
     pub keep: Address,
     pub velocity_rate: Address,
     pub loss: Address,
@@ -30,8 +30,11 @@ pub struct Axis {
 }
 
 // As the kernels assert it.
-const _: () =
-    assert!(size_of::<Axis>() == 48 && offset_of!(Axis, rate) == 32 && offset_of!(Axis, inner) == 40);
+const _: () = assert!(
+    size_of::<AxisParams>() == 48
+        && offset_of!(AxisParams, rate) == 32
+        && offset_of!(AxisParams, inner) == 40
+);
 
 /// What is the same for all shots of a plan, as it is uploaded once a GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +57,7 @@ impl Tables {
             [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].into_iter().flatten().copied()
         });
         let rates = [0, 1, 2].map(|axis| c.axes[axis].rate);
-        let [b_step, kappa_step] = [&c.b, &c.kappa].map(|columns| columns.steps(layout.pitch));
+        let [b_step, kappa_step] = [&c.b, &c.kappa].map(|field| field.steps(layout.pitch));
         let scales = c.b.scale().zip(c.kappa.scale()).map(|(b, kappa)| [b, kappa]);
         let (profiles, stencil) = (profiles.collect(), c.stencil);
         Tables { layout, profiles, b_step, kappa_step, rates, scales, stencil }
@@ -81,7 +84,7 @@ impl Tables {
     }
 
     /// What depends on one index only, with the profiles from there on.
-    pub fn axes(&self, profiles: Address) -> [Axis; 3] {
+    pub fn axes(&self, profiles: Address) -> [AxisParams; 3] {
         let mut profile = profiles;
         [0, 1, 2].map(|axis| {
             let n = self.layout.padded[axis];
@@ -89,7 +92,7 @@ impl Tables {
                 profile += 4 * n as u64;
                 profile - 4 * n as u64
             };
-            Axis {
+            AxisParams {
                 keep: next(),
                 velocity_rate: next(),
                 loss: next(),

@@ -1,10 +1,10 @@
-//! How a step is cut into boxes for the blocks of a GPU: one table, made once a plan.
+//! How a step is cut into tiles for the blocks of a GPU: one table, made once a plan.
 //!
 //! A block has a tile of a plane and marches along y. Tiles lie on a raster, whose rows along z begin on lines of 128
 //! bytes. A tile in which no velocity of an axis is kept, and all of whose cells are updated, is of the plain
-//! kind along that axis; along y a box is either in the middle or beside it. Most boxes are plain along all three axes.
+//! kind along that axis; along y a tile is either in the middle or beside it. Most tiles are plain along all three axes.
 //!
-//! What takes longest comes first in the table, since a GPU takes boxes in their order: the last to end are short then. Into
+//! What takes longest comes first in the table, since a GPU takes tiles in their order: the last to end are short then. Into
 //! how many pieces the middle is cut along y is tried out on paper, with a place for each block that the GPU runs at a time.
 //!
 //! The CPU's tiles are others, because its rows are whole: they have both ends and the middle along z.
@@ -19,21 +19,21 @@ use crate::fd::stencil::HALF_WIDTH;
 
 /// Cells of a tile along z.
 pub const TILE_Z: usize = 64;
-/// What a plane of the plain kind costs, and how much more for each axis along which a box is not plain: instructions,
+/// What a plane of the plain kind costs, and how much more for each axis along which a tile is not plain: instructions,
 /// counted (`docs/performance.md`).
 const PLAIN: usize = 10;
 const MORE: [usize; 3] = [11, 4, 10];
 /// What a march costs before its first plane, in planes of the plain kind: of fourteen it reads the pressure only.
 const BEGINNING: usize = 8;
-/// Planes that a box in the middle has, at least, if there are so many.
+/// Planes that a tile in the middle has, at least, if there are so many.
 const FEWEST: usize = 16;
 /// Pieces of the middle, at most.
 const PIECES: usize = 16;
 
-/// What a block computes, as `struct Box` of the kernels.
+/// What a block computes, as `struct Tile` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cut {
+pub struct GpuTile {
     pub x: i32,
     pub z: i32,
     pub y: i32,
@@ -46,7 +46,7 @@ pub struct Cut {
     pub unused: i32,
 }
 
-impl Cut {
+impl GpuTile {
     /// How long it takes, beside others.
     fn cost(&self) -> usize {
         let more = (0..3).filter(|axis| self.kind >> axis & 1 == 1).map(|axis| MORE[axis]);
@@ -54,38 +54,38 @@ impl Cut {
     }
 }
 
-/// A table of boxes, in the order in which they are to begin.
+/// A table of tiles, in the order in which they are to begin.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Boxes {
-    pub cuts: Vec<Cut>,
-    /// Where the boxes of the raster are in the table: planes, then rows, then cells.
+pub struct TileTable {
+    pub tiles: Vec<GpuTile>,
+    /// Where the tiles of the raster are in the table: planes, then rows, then cells.
     places: Vec<usize>,
     /// Along y, in the order of the raster.
     depths: Vec<Range<usize>>,
     /// How many along x and along z.
-    tiles: [usize; 2],
+    raster: [usize; 2],
     /// Rows of a tile.
     rows: usize,
 }
 
-impl Boxes {
+impl TileTable {
     /// For tiles of so many rows along x on a GPU that runs `at_once` blocks at a time.
-    pub fn new(layout: &Layout, zones: &[Zones; 3], rows: usize, at_once: usize) -> Boxes {
+    pub fn new(layout: &Layout, zones: &[Zones; 3], rows: usize, at_once: usize) -> TileTable {
         let most = (zones[1].middle.len() / FEWEST).clamp(1, PIECES);
-        let tried = (2..=most).map(|pieces| Boxes::in_pieces(layout, zones, rows, pieces));
-        let one = Boxes::in_pieces(layout, zones, rows, 1);
+        let tried = (2..=most).map(|pieces| TileTable::in_pieces(layout, zones, rows, pieces));
+        let one = TileTable::in_pieces(layout, zones, rows, 1);
         let first = (one.longest(at_once), one);
-        let least = |best: (usize, Boxes), boxes: Boxes| {
-            let longest = boxes.longest(at_once);
-            if longest < best.0 { (longest, boxes) } else { best }
+        let least = |best: (usize, TileTable), table: TileTable| {
+            let longest = table.longest(at_once);
+            if longest < best.0 { (longest, table) } else { best }
         };
         tried.fold(first, least).1
     }
 
     /// With the middle along y in so many pieces.
-    fn in_pieces(layout: &Layout, zones: &[Zones; 3], rows: usize, pieces: usize) -> Boxes {
+    fn in_pieces(layout: &Layout, zones: &[Zones; 3], rows: usize, pieces: usize) -> TileTable {
         let active = [0, 1, 2].map(|axis| layout.active(axis));
-        let tiles = [active[0].len().div_ceil(rows), active[2].len().div_ceil(TILE_Z)];
+        let raster = [active[0].len().div_ceil(rows), active[2].len().div_ceil(TILE_Z)];
         let most = zones[1].middle.len().div_ceil(pieces).max(FEWEST);
         let near = active[1].start..zones[1].middle.start;
         let far = zones[1].middle.end..active[1].end;
@@ -95,49 +95,48 @@ impl Boxes {
             cells.end <= active[axis].end
                 && cells.clone().all(|i| zones[axis].term(i) == Term::Middle && zones[axis].slot(i).is_none())
         };
-        let mut cuts = Vec::with_capacity(depths.len() * tiles[0] * tiles[1]);
+        let mut tiles = Vec::with_capacity(depths.len() * raster[0] * raster[1]);
         for (number, y) in depths.iter().enumerate() {
             let keep = if number < beside.len() { kept(&zones[1], y) } else { 0..0 };
-            for x in (0..tiles[0]).map(|tile| active[0].start + tile * rows) {
-                for z in (0..tiles[1]).map(|tile| active[2].start + tile * TILE_Z) {
-                    let not_plain =
-                        [!plain(0, x..x + rows), number < beside.len(), !plain(2, z..z + TILE_Z)];
+            for x in (0..raster[0]).map(|tile| active[0].start + tile * rows) {
+                for z in (0..raster[1]).map(|tile| active[2].start + tile * TILE_Z) {
+                    let not_plain = [!plain(0, x..x + rows), number < beside.len(), !plain(2, z..z + TILE_Z)];
                     let kind = not_plain.into_iter().rev().fold(0, |bits, bit| bits << 1 | i32::from(bit));
                     let [x, z, y, end, keep, keep_end] =
                         [x, z, y.start, y.end, keep.start, keep.end].map(|i| i as i32);
-                    cuts.push(Cut { x, z, y, end, kind, keep, keep_end, unused: 0 });
+                    tiles.push(GpuTile { x, z, y, end, kind, keep, keep_end, unused: 0 });
                 }
             }
         }
-        let mut order: Vec<usize> = (0..cuts.len()).collect();
-        order.sort_by_key(|&number| Reverse(cuts[number].cost()));
-        let mut places = vec![0; cuts.len()];
+        let mut order: Vec<usize> = (0..tiles.len()).collect();
+        order.sort_by_key(|&number| Reverse(tiles[number].cost()));
+        let mut places = vec![0; tiles.len()];
         order.iter().enumerate().for_each(|(place, &number)| places[number] = place);
-        let cuts = order.into_iter().map(|number| cuts[number]).collect();
-        Boxes { cuts, places, depths, tiles, rows }
+        let tiles = order.into_iter().map(|number| tiles[number]).collect();
+        TileTable { tiles, places, depths, raster, rows }
     }
 
     /// When the last of so many places is done, if each takes the next box as soon as it is free.
     fn longest(&self, at_once: usize) -> usize {
-        let mut ends = BinaryHeap::from(vec![Reverse(0); at_once.clamp(1, self.cuts.len().max(1))]);
-        for cut in &self.cuts {
+        let mut ends = BinaryHeap::from(vec![Reverse(0); at_once.clamp(1, self.tiles.len().max(1))]);
+        for tile in &self.tiles {
             if let Some(mut first) = ends.peek_mut() {
-                first.0 += cut.cost();
+                first.0 += tile.cost();
             }
         }
         ends.into_iter().map(|Reverse(end)| end).max().unwrap_or(0)
     }
 
-    /// The box of an updated cell.
+    /// The tile of an updated cell.
     pub fn of(&self, [x, y, z]: [usize; 3]) -> Option<usize> {
         let depth = self.depths.iter().position(|depth| depth.contains(&y))?;
         let [x, z] = [x.checked_sub(HALF_WIDTH)? / self.rows, z.checked_sub(HALF_WIDTH)? / TILE_Z];
-        let [along_x, along_z] = self.tiles;
+        let [along_x, along_z] = self.raster;
         (x < along_x && z < along_z).then(|| self.places[(depth * along_x + x) * along_z + z])
     }
 }
 
-/// Boxes of a table, at most: each of the three ranges along y has one piece more than whole ones.
+/// TileTable of a table, at most: each of the three ranges along y has one piece more than whole ones.
 pub fn most(layout: &Layout, rows: usize) -> usize {
     let [x, y, z] = [0, 1, 2].map(|axis| layout.active(axis).len());
     x.div_ceil(rows) * z.div_ceil(TILE_Z) * (y / FEWEST + 3)
@@ -150,13 +149,16 @@ fn cut(range: &Range<usize>, most: usize) -> Vec<Range<usize>> {
     (0..pieces).map(|piece| at(piece)..at(piece + 1)).collect()
 }
 
-/// The velocities along y that a box beside the middle keeps: those of its planes, and beyond them those that only
-/// reach into the middle, each for one box.
+/// The velocities along y that a tile beside the middle keeps: those of its planes, and beyond them those that only
+/// reach into the middle, each for one tile.
 fn kept(zones: &Zones, y: &Range<usize>) -> Range<usize> {
     let middle = &zones.middle;
     let near_end = (middle.start + HALF_WIDTH - 1).min(zones.near.end);
-    let begin =
-        if y.start == middle.end && !middle.is_empty() { near_end.max(middle.end - HALF_WIDTH) } else { y.start };
+    let begin = if y.start == middle.end && !middle.is_empty() {
+        near_end.max(middle.end - HALF_WIDTH)
+    } else {
+        y.start
+    };
     begin..if y.end == middle.start { near_end } else { y.end }
 }
 
@@ -165,11 +167,11 @@ mod tests {
     use super::*;
     use crate::fd::grid::Grid;
 
-    fn boxes(n: [usize; 3], pml: usize, rows: usize, at_once: usize) -> (Layout, [Zones; 3], Boxes) {
+    fn table_of(n: [usize; 3], pml: usize, rows: usize, at_once: usize) -> (Layout, [Zones; 3], TileTable) {
         let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_gpu();
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
-        let boxes = Boxes::new(&layout, &zones, rows, at_once);
-        (layout, zones, boxes)
+        let table = TileTable::new(&layout, &zones, rows, at_once);
+        (layout, zones, table)
     }
 
     const CASES: [([usize; 3], usize); 6] = [
@@ -182,22 +184,22 @@ mod tests {
     ];
 
     #[test]
-    fn boxes_cover_every_updated_cell_once() {
+    fn tiles_cover_every_updated_cell_once() {
         for (n, pml) in CASES {
             for (rows, at_once) in [(8, 1), (16, 264), (16, 10_000)] {
-                let (layout, _, boxes) = boxes(n, pml, rows, at_once);
-                assert!(boxes.cuts.len() <= most(&layout, rows));
+                let (layout, _, table) = table_of(n, pml, rows, at_once);
+                assert!(table.tiles.len() <= most(&layout, rows));
                 let mut seen = vec![0; layout.cells()];
                 let [nx, ny, nz] = layout.padded;
-                for (number, cut) in boxes.cuts.iter().enumerate() {
-                    let [x, y, z, end] = [cut.x, cut.y, cut.z, cut.end].map(|i| i as usize);
+                for (number, tile) in table.tiles.iter().enumerate() {
+                    let [x, y, z, end] = [tile.x, tile.y, tile.z, tile.end].map(|i| i as usize);
                     let within =
                         |range: Range<usize>, axis| range.start..range.end.min(layout.active(axis).end);
                     for y in y..end {
                         for x in within(x..x + rows, 0) {
                             for z in within(z..z + TILE_Z, 2) {
                                 seen[(y * nx + x) * nz + z] += 1;
-                                assert_eq!(boxes.of([x, y, z]), Some(number));
+                                assert_eq!(table.of([x, y, z]), Some(number));
                             }
                         }
                     }
@@ -211,28 +213,28 @@ mod tests {
         }
     }
 
-    /// A box of the plain kind takes no velocity that is kept, and keeps none.
+    /// A tile of the plain kind takes no velocity that is kept, and keeps none.
     #[test]
-    fn what_is_kept_is_kept_by_one_box() {
+    fn what_is_kept_is_kept_by_one_tile() {
         for (n, pml) in CASES {
             for (rows, at_once) in [(8, 1), (16, 264), (8, 10_000)] {
-                let (layout, zones, boxes) = boxes(n, pml, rows, at_once);
-                let first = |cut: &Cut| (cut.x, cut.z) == (boxes.cuts[0].x, boxes.cuts[0].z);
+                let (layout, zones, table) = table_of(n, pml, rows, at_once);
+                let first = |tile: &GpuTile| (tile.x, tile.z) == (table.tiles[0].x, table.tiles[0].z);
                 let mut kept = vec![0; layout.padded[1]];
-                for cut in &boxes.cuts {
-                    let [x, z] = [cut.x as usize, cut.z as usize];
+                for tile in &table.tiles {
+                    let [x, z] = [tile.x as usize, tile.z as usize];
                     for (axis, cells) in [(0, x..x + rows), (2, z..z + TILE_Z)] {
-                        let plain = cut.kind >> axis & 1 == 0;
+                        let plain = tile.kind >> axis & 1 == 0;
                         assert!(!plain || cells.clone().all(|i| zones[axis].middle.contains(&i)));
                         assert!(!plain || cells.clone().all(|i| zones[axis].slot(i).is_none()));
                     }
-                    for y in cut.y as usize..cut.end as usize {
-                        assert_eq!(zones[1].middle.contains(&y), cut.kind & 2 == 0);
+                    for y in tile.y as usize..tile.end as usize {
+                        assert_eq!(zones[1].middle.contains(&y), tile.kind & 2 == 0);
                     }
-                    let keep = cut.keep as usize..cut.keep_end as usize;
-                    assert!(keep.is_empty() || keep.start + HALF_WIDTH >= cut.y as usize);
-                    assert!(keep.is_empty() || keep.end < cut.end as usize + HALF_WIDTH);
-                    keep.filter(|_| first(cut)).for_each(|y| kept[y] += 1);
+                    let keep = tile.keep as usize..tile.keep_end as usize;
+                    assert!(keep.is_empty() || keep.start + HALF_WIDTH >= tile.y as usize);
+                    assert!(keep.is_empty() || keep.end < tile.end as usize + HALF_WIDTH);
+                    keep.filter(|_| first(tile)).for_each(|y| kept[y] += 1);
                 }
                 // All that a term beside the middle takes, each once.
                 for y in layout.active(1).filter(|y| zones[1].term(*y) != Term::Middle) {
@@ -246,27 +248,28 @@ mod tests {
         }
     }
 
-    /// The last boxes are short, so places of a GPU end at about the same time.
+    /// The last tiles are short, so places of a GPU end at about the same time.
     #[test]
     fn places_of_a_gpu_end_together() {
         for (n, rows, at_once) in
             [(128, 8, 396), (300, 8, 396), (300, 16, 264), (600, 8, 396), (600, 16, 216)]
         {
-            let (_, _, boxes) = boxes([n; 3], 20, rows, at_once);
-            assert!(boxes.cuts.is_sorted_by_key(|cut| Reverse(cut.cost())));
-            let all: usize = boxes.cuts.iter().map(Cut::cost).sum();
-            let share = all as f64 / (at_once * boxes.longest(at_once)) as f64;
+            let (_, _, table) = table_of([n; 3], 20, rows, at_once);
+            assert!(table.tiles.is_sorted_by_key(|tile| Reverse(tile.cost())));
+            let all: usize = table.tiles.iter().map(GpuTile::cost).sum();
+            let share = all as f64 / (at_once * table.longest(at_once)) as f64;
             assert!(share > if n < 300 { 0.75 } else { 0.88 }, "{n} cubed, {rows} rows: {share}");
         }
     }
 
     #[test]
     fn most_of_a_large_grid_is_plain() {
-        let (_, _, boxes) = boxes([600; 3], 20, 16, 264);
-        let cells = |cuts: &mut dyn Iterator<Item = &Cut>| cuts.map(|cut| cut.end - cut.y).sum::<i32>();
-        let plain = cells(&mut boxes.cuts.iter().filter(|cut| cut.kind == 0));
-        let share = f64::from(plain) / f64::from(cells(&mut boxes.cuts.iter()));
+        let (_, _, table) = table_of([600; 3], 20, 16, 264);
+        let cells =
+            |tiles: &mut dyn Iterator<Item = &GpuTile>| tiles.map(|tile| tile.end - tile.y).sum::<i32>();
+        let plain = cells(&mut table.tiles.iter().filter(|tile| tile.kind == 0));
+        let share = f64::from(plain) / f64::from(cells(&mut table.tiles.iter()));
         assert!(share > 0.66, "{share}");
-        assert!(boxes.cuts.len() > 4 * 264);
+        assert!(table.tiles.len() > 4 * 264);
     }
 }
