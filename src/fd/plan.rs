@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::control::Control;
-use super::equation::{EQUATIONS, Equation, Material, Propagator};
+use super::equation::{EQUATIONS, Equation, Material, Propagator, needs_cpu};
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
@@ -152,10 +152,15 @@ impl Plan {
         Bytes { device: on_cpu.max(self.propagator.gpu_bytes(shot)), host: record.saturating_add(moving) }
     }
 
-    /// A shot that finds no room, with what would: the error says it, if that is what it is about.
+    /// Returns the error of a shot that no device accepts, with the reason and what would be accepted. Other errors are
+    /// returned as they are.
     pub fn advise(&self, error: Error) -> Error {
-        let Error::NoMemory { what, needed, place, there } = error else { return error };
         let Options { equation, pml, storage, .. } = self.options;
+        let (what, needed, place, there) = match error {
+            Error::NoMemory { what, needed, place, there } => (what, needed, place, there),
+            Error::NoDevice { why, .. } if !equation.runs_on_gpus() => return needs_cpu(equation, &why),
+            other => return other,
+        };
         let fits = |n: [usize; 3]| equation.gpu_bytes_of_cells(n, pml, storage) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;

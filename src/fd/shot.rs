@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::survey::{Effort, Gather, Shot};
 use crate::backend::Lane;
 use crate::backend::cpu::can_allocate;
+use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{Exec, Task};
 
@@ -112,7 +113,8 @@ const RETRIES: u32 = 2;
 pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'static) -> Result<Task> {
     plan.check(&shot)?;
     let bytes = plan.shot_bytes(&shot, threads);
-    let (class, idempotent) = (plan.options.equation.class(), shot.snapshot_every.is_none());
+    let equation = plan.options.equation;
+    let (class, idempotent) = (equation.class(), shot.snapshot_every.is_none());
     let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
         let (gather, effort) = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })
@@ -124,6 +126,9 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'st
     task.host_bytes = bytes.host;
     task.work = Some(work);
     task.class = class;
+    if !equation.runs_on_gpus() {
+        task.backends = vec![BackendKind::Cpu];
+    }
     task.idempotent = idempotent;
     task.retries = RETRIES;
     Ok(task)

@@ -433,7 +433,8 @@ pub unsafe extern "C" fn sched_fd_submit(
         let scheduler = scheduler(s);
         let threads = scheduler.as_ref().map_or(0, |there| there.cpu_threads());
         // SAFETY: as above.
-        let task = unsafe { described(shot_task(plan.clone(), shot, threads, buffers)?, &about)? };
+        let task = unsafe { described(shot_task(plan.clone(), shot, threads, buffers)?, &about) };
+        let task = task.map_err(|error| plan.advise(error))?;
         let id = scheduler?.submit(task).map_err(|error| plan.advise(error))?;
         if let Some(out) = out {
             out.write(id.0);
@@ -448,8 +449,18 @@ pub unsafe extern "C" fn sched_fd_submit(
 /// As for [`apply_desc`].
 unsafe fn described(mut task: Task, about: &sched_task_desc_t) -> Result<Task> {
     let idempotent = std::mem::take(&mut task.idempotent);
+    let possible = std::mem::take(&mut task.backends);
     // SAFETY: as promised by the caller.
     unsafe { apply_desc(&mut task, about)? };
+    if task.backends.is_empty() {
+        task.backends = possible;
+    } else if !possible.is_empty() {
+        task.backends.retain(|kind| possible.contains(kind));
+        if task.backends.is_empty() {
+            let why = format!("backend_mask is {:#x}, without SCHED_BACKEND_CPU", about.backend_mask);
+            return Err(Error::NoDevice { what: "a shot".into(), why });
+        }
+    }
     // Snapshots go to the caller's memory while the shot runs, so one attempt at a time. A second copy may
     // outlive the wait, so a caller with a `drop` function has to allow it.
     task.idempotent = idempotent && (about.drop.is_none() || task.idempotent);
@@ -458,7 +469,9 @@ unsafe fn described(mut task: Task, about: &sched_task_desc_t) -> Result<Task> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
     use super::*;
+    use crate::device::BackendKind;
     use crate::fd::plan::Options;
 
     unsafe extern "C-unwind" fn ignore(_: *mut std::ffi::c_void) {}
@@ -481,6 +494,29 @@ mod tests {
     fn shot_keeps_its_class_unless_the_caller_names_another() {
         assert_eq!(task_of(false, |_| {}).class, Options::default().equation.class());
         assert_eq!(task_of(false, |about| about.task_class = 7).class, 7);
+    }
+
+    /// An empty list allows all kinds, so the caller's mask must not widen that of the equation.
+    #[test]
+    fn callers_backend_mask_narrows_the_devices_of_an_equation() {
+        use BackendKind::{Cpu, Cuda};
+        let table: [(&[_], u32, Option<&[_]>); 6] = [
+            (&[], 0, Some(&[])),
+            (&[], SCHED_BACKEND_CUDA, Some(&[Cuda])),
+            (&[Cpu], 0, Some(&[Cpu])),
+            (&[Cpu], SCHED_BACKEND_CPU, Some(&[Cpu])),
+            (&[Cpu], SCHED_BACKEND_CPU | SCHED_BACKEND_CUDA, Some(&[Cpu])),
+            (&[Cpu], SCHED_BACKEND_CUDA, None),
+        ];
+        for (possible, backend_mask, expected) in table {
+            // SAFETY: NULL is a description of zeros.
+            let about =
+                sched_task_desc_t { backend_mask, ..unsafe { read_or_default(std::ptr::null()).unwrap() } };
+            let task = Task { backends: possible.to_vec(), ..Task::new(|_: &Exec<'_>| Ok(())) };
+            // SAFETY: the description has no pointers.
+            let found = unsafe { described(task, &about) }.map(|task| task.backends);
+            assert_eq!(found.ok().as_deref(), expected, "{possible:?}, {backend_mask:#x}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 pub mod acoustic1;
 mod traits;
 
-pub use traits::{Equation, Material, Propagator};
+pub use traits::{Equation, Material, Propagator, needs_cpu};
 
 /// All equations. The first is the default.
 pub static EQUATIONS: [&dyn Equation; 1] = [&acoustic1::Acoustic1];

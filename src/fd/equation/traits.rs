@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline};
@@ -20,6 +20,9 @@ pub trait Equation: Sync {
 
     /// Returns the class of its shots as tasks: devices have a rate for each class.
     fn class(&self) -> u32;
+
+    /// Returns true if the equation has kernels for GPUs; shots of others run on the CPU only.
+    fn runs_on_gpus(&self) -> bool;
 
     /// Returns the largest stable time step in seconds with exact coefficients.
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64;
@@ -86,6 +89,15 @@ pub trait Propagator: Send + Sync {
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<(Gather, Effort)>;
+}
+
+/// Returns the error of a shot whose equation has no kernels for GPUs and for which there is no CPU. `why`: what
+/// excludes the CPU.
+pub fn needs_cpu(equation: &dyn Equation, why: &str) -> Error {
+    let what = format!("a shot of equation {}", equation.name());
+    let todo =
+        "this equation does not run on GPUs yet, so select the CPU as well: add cpu to GPUSCHED_DEVICES";
+    Error::NoDevice { what, why: format!("{why}; {todo}") }
 }
 
 impl fmt::Debug for dyn Equation {
