@@ -53,7 +53,6 @@ NIGHT_NUMERICS = (
     *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
     "sixteen_bits_cost_no_more_than_their_phase",
 )
-NIGHT_KERNELS = ("the_sanitizers_find_nothing",)
 
 # The longest first. A program that is built and not listed runs whole.
 PARTS: dict[str, list[Part]] = {
@@ -63,7 +62,7 @@ PARTS: dict[str, list[Part]] = {
         Part("-golden", FEW_GOLDEN_CASES, minimum=6, levels="quick"),
         Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
     ],
-    "kernels": [Part(minimum=11, levels=FULL), Part("-night", NIGHT_KERNELS, levels="night")],
+    "kernels": [Part(minimum=9, levels=FULL)],
     "command": [Part(minimum=74)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=16, levels=FULL),

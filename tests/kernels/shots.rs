@@ -2,7 +2,6 @@
 //! interpreted, compute what the Rust propagator computes, bit for bit.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::cuda::kernel::{TilePlan, texts};
@@ -13,25 +12,16 @@ use gpusched::fd::time_loop::field_kernels::PTX;
 use gpusched::fd::time_loop::launch::Launch;
 use gpusched::fd::{equation::acoustic1::Coefficients, model::Model, survey::Receivers};
 
-use testkit::{Random, c};
+use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
-use testmodels::kernels::{Engine, Host, Interpreted, Memory, Order, Ordered, bytes, fire, peak_of, storage};
+use testmodels::kernels::{Engine, Host, Interpreted, Memory, Order, Ordered, bytes, fire, storage};
 use testmodels::shots::{FAINT, Shots, World, rough};
 
-/// Set in the process that runs under the sanitizers.
-const SANITIZED: &str = "GPUSCHED_TEST_SANITIZED";
-
-/// Compiles kernels for the host, with the sanitizers in the process that is for them.
+/// Compiles kernels for the host.
 fn compiled(kernels: &str, options: &[&str]) -> Host {
     let source = testkit::root().join(kernels);
     let name = source.file_stem().and_then(|name| name.to_str()).expect("a file name").to_owned();
-    match std::env::var_os(SANITIZED) {
-        Some(_) => {
-            let sanitizers = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-            Host::compile(&source, &format!("{name}_sanitized"), &[&sanitizers, options].concat())
-        }
-        None => Host::compile(&source, &name, options),
-    }
+    Host::compile(&source, &name, options)
 }
 
 static FIELD: LazyLock<Host> = LazyLock::new(|| compiled("kernels/field.cu", &["-DASKED=\"field.h\""]));
@@ -167,22 +157,6 @@ fn model_without_density_comes_out_bit_for_bit() {
     }
 }
 
-#[test]
-fn neither_the_order_of_threads_nor_the_cut_changes_a_bit() {
-    if !fused_or_skip() {
-        return;
-    }
-    let receivers = Receivers::Plane { iz: 3, every: [1, 2] };
-    let mut world = World::rough([27, 21, 90], 15, receivers, &mut Random::new(6));
-    world.shot.snapshot_every = Some(14);
-    let expected = world.fire();
-    for order in [Order::Ascending, Order::Descending, Order::Shuffled(1), Order::Shuffled(2)] {
-        for kernels in SHAPES.into_iter().flat_map(|shape| [1, 200].map(|at_once| Kernels(shape, at_once))) {
-            same(&kernels.by_host(order, &world), &expected, &format!("{order:?}, {kernels:?}"));
-        }
-    }
-}
-
 /// The interpreter is slow, so shots are few and short. It reports unwritten shared memory, races, divergent barriers.
 #[test]
 fn the_committed_ptx_computes_the_same_bits() {
@@ -290,43 +264,4 @@ fn both_engines_flush_at_the_boundary_as_the_cpu() {
     {
         assert_eq!(fused(a, x, y).to_bits(), f32::to_bits(left), "{a:e} times {x:e} and {y:e}");
     }
-}
-
-#[test]
-fn the_peak_knows_numbers() {
-    let model = rough([2, 3, 20], [10.0; 3], &mut Random::new(7));
-    let cells = 18 * 19 * 36;
-    let host = Ordered(&HOSTS, Order::Shuffled(1));
-    let values = [0.0, -0.0, 1e-45, -3.5, f32::MIN, f32::INFINITY, f32::NEG_INFINITY];
-    for engine in [&host as &dyn Engine, &*INTERPRETED] {
-        for (number, value) in values.into_iter().enumerate() {
-            assert_eq!(peak_of(engine, &model, value, number * 1999 % cells), value.abs());
-        }
-        assert!(peak_of(engine, &model, f32::NAN, cells - 1).is_nan());
-        assert!(peak_of(engine, &model, -f32::NAN, 0).is_nan());
-    }
-}
-
-/// Runs tests once more in a process of their own, in which the sanitizers report every access beside an array.
-#[test]
-fn the_sanitizers_find_nothing() {
-    if std::env::var_os(SANITIZED).is_some() {
-        return;
-    }
-    let library = Command::new(c::cpp_compiler()).arg("-print-file-name=libasan.so").output().unwrap();
-    let library = String::from_utf8(library.stdout).unwrap();
-    let run = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "shots::model_without_density_comes_out_bit_for_bit",
-            "shots::the_peak_knows_numbers",
-        ])
-        .env(SANITIZED, "1")
-        .env("LD_PRELOAD", library.trim())
-        // The test harness keeps what it allocates.
-        .env("ASAN_OPTIONS", "detect_leaks=0")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success() && said.contains("2 passed"), "{said}");
 }

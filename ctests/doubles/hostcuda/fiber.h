@@ -17,14 +17,6 @@
 
 #include "shim.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-extern "C" void __sanitizer_start_switch_fiber(void **, const void *, std::size_t);
-extern "C" void __sanitizer_finish_switch_fiber(void *, const void **, std::size_t *);
-#else
-inline void __sanitizer_start_switch_fiber(void **, const void *, std::size_t) {}
-inline void __sanitizer_finish_switch_fiber(void *, const void **, std::size_t *) {}
-#endif
-
 // A copy in flight.
 struct Copy {
     void *to;
@@ -40,7 +32,6 @@ struct Fiber {
     ucontext_t first;
     jmp_buf top;
     bool begun;
-    void *fake = nullptr;
     Dim3 thread{};
     int line; // of the barrier that it waits at, or 0
     std::vector<Copy> copies;
@@ -163,7 +154,6 @@ private:
     static void entry()
     {
         Fibers *all = host.fibers;
-        __sanitizer_finish_switch_fiber(nullptr, &all->bottom, &all->size);
         for (;;) {
             while (all->next < all->threads->size()) {
                 all->current->copies.clear();
@@ -177,23 +167,18 @@ private:
     void resume(Fiber &fiber)
     {
         current = &fiber;
-        void *fake = nullptr;
-        __sanitizer_start_switch_fiber(&fake, fiber.stack, Fiber::BYTES);
         if (_setjmp(top) == 0) {
             if (fiber.begun)
                 _longjmp(fiber.top, 1);
             fiber.begun = true;
             setcontext(&fiber.first);
         }
-        __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
     }
 
     void leave(Fiber &fiber)
     {
-        __sanitizer_start_switch_fiber(&fiber.fake, bottom, size);
         if (_setjmp(fiber.top) == 0)
             _longjmp(top, 1);
-        __sanitizer_finish_switch_fiber(fiber.fake, &bottom, &size);
     }
 
     std::vector<std::unique_ptr<Fiber>> fibers;
@@ -202,7 +187,5 @@ private:
     const void *kernel = nullptr;
     const std::vector<std::uint32_t> *threads = nullptr;
     std::size_t next = 0;
-    jmp_buf top;                  // of the caller's stack
-    const void *bottom = nullptr; // the caller's stack
-    std::size_t size = 0;
+    jmp_buf top; // of the caller's stack
 };

@@ -2,7 +2,6 @@
 
 mod host;
 mod one_pass;
-mod peak;
 
 use std::alloc::{Layout, alloc, dealloc};
 
@@ -13,7 +12,6 @@ use gpusched::fd::time_loop::launch::Launch;
 
 pub use host::{Host, Order, Ordered};
 pub use one_pass::{fire, storage};
-pub use peak::peak_of;
 
 /// Arrays that kernels may touch. They begin at multiples of 128 bytes, as on a GPU, and end with their last byte.
 #[derive(Default)]
