@@ -25,6 +25,7 @@ use gpusched::device::Health;
 use gpusched::sched::{Scheduler, discover, discover_all};
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
+use testmodels::reference::Equation;
 
 use golden::Run;
 
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
 
 /// Recorded cases whose names have one of the parts, on each GPU and on all at once.
 fn recorded(gpus: &[String], parts: &[&str]) -> Vec<bool> {
-    let names = testmodels::golden::names();
+    let names = testmodels::golden::names(Equation::Acoustic1);
     let chosen = names.iter().filter(|name| parts.is_empty() || parts.iter().any(|part| name.contains(part)));
     let runs: Vec<Run> = chosen.map(|name| Run::new(name, steps())).collect();
     let mut results = Vec::new();

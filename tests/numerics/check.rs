@@ -8,13 +8,15 @@ use gpusched::fd::check::{PML, TOLERANCE, question, run};
 use gpusched::fd::control::Silent;
 
 use testmodels::norms::relative_l2;
-use testmodels::reference;
+use testmodels::reference::{Equation, Medium, Reference};
 
 /// `UPDATE=1` writes it anew.
 #[test]
 fn the_known_answer_is_the_references() {
     let (model, dt, shot) = question().unwrap();
-    let truth = reference::run(&model, dt, PML, &shot).record_f32();
+    let medium = Medium::from(&*model);
+    let reference = Reference { layer: PML, ..Reference::new(Equation::Acoustic1, &medium, dt) };
+    let truth = reference.run::<f64>(&shot).record;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fd/check.f32");
     if std::env::var_os("UPDATE").is_some() {
         let bytes: Vec<u8> = truth.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -41,7 +43,9 @@ fn the_cpu_passes_its_check() {
 #[test]
 fn the_check_sees_small_mistakes() {
     let (model, dt, shot) = question().unwrap();
-    let record = |dt: f32| reference::run(&model, dt, PML, &shot).record_f32();
+    let medium = Medium::from(&*model);
+    let reference = |dt| Reference { layer: PML, ..Reference::new(Equation::Acoustic1, &medium, dt) };
+    let record = |dt: f32| reference(dt).run::<f64>(&shot).record;
     let off = relative_l2(&record(1.001 * dt), &record(dt));
     assert!(off > 10.0 * TOLERANCE, "{off:e}");
     let refused = Error::WrongResult { device: "cpu".into(), what: String::new() };

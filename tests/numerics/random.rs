@@ -5,7 +5,7 @@ use gpusched::fd::wavelet::{Shape, Wavelet};
 
 use testkit::Random;
 use testmodels::norms::{peak, peak_between, relative_l2};
-use testmodels::reference::{self, narrow};
+use testmodels::reference::{Equation, Medium, Reference};
 use testmodels::shots::{fire, plain_shot, rough, time_step};
 
 /// Pure rounding; the largest measured is 1.3e-6.
@@ -17,24 +17,25 @@ fn check(seed: u64, n: [usize; 3], sources: &[[usize; 3]]) {
     let model = rough(n, h, &mut random);
     let dt = time_step(&model);
     let nt = 90;
+    let medium = Medium::from(&*model);
+    let reference = Reference::new(Equation::Acoustic1, &medium, dt);
     for &source in sources {
         let receivers = (0..40).map(|_| random.cell(n)).collect();
         let mut shot = plain_shot(source, vec![0.0], nt, receivers);
         shot.wavelet = Wavelet::new(Shape::Ricker, 0.04 / dt, dt, nt).unwrap();
         shot.amplitude = 1e4;
         shot.snapshot_every = Some(nt / 2 - 1);
-        let truth = reference::run(&model, dt, 20, &shot);
-        let fields: Vec<_> = truth.snapshots.iter().map(|(step, field)| (step, narrow(field))).collect();
-        let largest = fields.iter().map(|(_, field)| peak(field)).fold(0.0, f64::max);
+        let truth = reference.run::<f64>(&shot);
+        let largest = truth.snapshots.iter().map(|(_, field)| peak(field)).fold(0.0, f64::max);
         let found = fire(&model, dt, &shot);
         let what = format!("{n:?} from {source:?}");
-        let error = relative_l2(&found.record, &truth.record_f32());
+        let error = relative_l2(&found.record, &truth.record);
         println!("random, {what}: {error:.1e}");
         assert!(error <= ROUNDING, "{what}: {error:e}");
 
-        assert_eq!(fields.len(), found.snapshots.len());
-        for ((step, truth), (found_step, found)) in fields.iter().zip(&found.snapshots) {
-            assert_eq!(*step, found_step);
+        assert_eq!(truth.snapshots.len(), found.snapshots.len());
+        for ((step, truth), (found_step, found)) in truth.snapshots.iter().zip(&found.snapshots) {
+            assert_eq!(step, found_step);
             let error = peak_between(found, truth) / largest;
             assert!(error <= 1e-5, "{what}, the field at step {step}: {error:e}");
         }

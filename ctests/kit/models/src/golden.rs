@@ -1,4 +1,4 @@
-//! The recorded results of the old kernel; `tests/golden/README.md` says how they lie in their files.
+//! The recorded results of the old kernels; `tests/golden/README.md` says how they lie in their files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +9,15 @@ use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use serde_json::Value;
 
-/// One call of the old entry point and what it wrote.
+use crate::reference::{Equation, Medium, PI};
+
+/// One call of an old entry point and what it wrote.
 pub struct Case {
     folder: PathBuf,
     index: Value,
+    pub equation: Equation,
+    pub medium: Medium,
+    /// Velocity and density of `medium`.
     pub model: Arc<Model>,
     pub dt: f32,
     /// Whether the direct wave was muted.
@@ -24,36 +29,69 @@ impl Case {
         let folder = folder().join(name);
         let index = json(&folder.join("case.json"));
         let case = Argument(&index);
-        let [nx, ny, nz] = ["nx", "ny", "nz"].map(|name| case.count(name));
-        let grid = Grid::new([nx, ny, nz], ["dx", "dy", "dz"].map(|name| case.float(name))).unwrap();
-        let field = |name| floats(&folder.join(case.value(name).as_str().unwrap()));
-        let model = Arc::new(Model::new(grid, field("FNvel"), Some(field("FNrho"))).unwrap());
+        let n = ["nx", "ny", "nz"].map(|name| case.count(name));
+        let h = ["dx", "dy", "dz"].map(|name| case.float(name));
+        // Empty unless the old kernel read it.
+        let field = |name: &str| {
+            let read = index["inputs"].get(name).map(|input| folder.join(input["file"].as_str().unwrap()));
+            read.map_or(Vec::new(), |path| floats(&path))
+        };
+        let [vp, rho, epsilon, delta] = ["vel", "rho", "epsilon", "delta"].map(field);
+        let [theta, phi] = ["theta", "psi"].map(field);
+        let density = (!rho.is_empty()).then(|| rho.clone());
+        let model = Arc::new(Model::new(Grid::new(n, h).unwrap(), vp.clone(), density).unwrap());
+        let medium = Medium { n, h, vp, rho, epsilon, delta, theta, phi };
         let dt = case.float("dt");
-        let muted = case.value("cut_directwave").as_bool().unwrap();
-        Case { folder, index, model, dt, muted }
+        let equation = equation(&index);
+        // The second-order kernel takes the argument and does nothing.
+        let muted = case.value("cut_directwave").as_bool().unwrap() && equation != Equation::Acoustic2;
+        Case { folder, index, equation, medium, model, dt, muted }
     }
 
-    /// The shots of the call: from one to the next only x moves.
+    /// The shots of the call.
     pub fn shots(&self) -> Vec<Shot> {
-        let case = Argument(&self.index);
-        let nt = case.count("nt");
-        let shape = Shape::try_from(case.count("wtype") as i32).unwrap();
-        let wavelet = Wavelet::new(shape, case.float("fm"), self.dt, nt).unwrap();
-        let snapshots = case.value("show_snapshot").as_bool().unwrap();
+        let (case, equation) = (Argument(&self.index), self.equation);
+        let (frequency, nt) = (self.frequency(), case.count("nt"));
+        let shape = if equation == Equation::Acoustic1 { case.count("wtype") } else { 1 };
+        let wavelet = match equation {
+            Equation::Acoustic2 => second_order_ricker(frequency, self.dt, nt),
+            _ => Wavelet::new(Shape::try_from(shape as i32).unwrap(), frequency, self.dt, nt).unwrap(),
+        };
+        let amplitude = match equation {
+            Equation::Acoustic1 => 10_000.0,
+            Equation::Acoustic2 => -1.0,
+            Equation::Vti | Equation::Tti => 10.0,
+        };
+        let shown = case.value("show_snapshot").as_bool().unwrap();
+        let snapshot_every = match equation {
+            Equation::Acoustic1 | Equation::Vti => shown.then(|| case.count("snap_interval")),
+            Equation::Acoustic2 => shown.then_some(500),
+            Equation::Tti => Some(100),
+        };
         let [every_x, every_y, every_t] = self.steps();
-        let source = ["sxbeg", "sybeg", "szbeg"].map(|name| case.count(name) - 1);
-        (0..case.count("ns"))
-            .map(|is| Shot {
-                source: [source[0] + is * case.count("jsx"), source[1], source[2]],
-                wavelet: wavelet.clone(),
-                amplitude: 10_000.0,
-                nt,
-                receivers: Receivers::Plane { iz: 0, every: [every_x, every_y] },
-                record_every: every_t,
-                snapshot_every: snapshots.then(|| case.count("snap_interval")),
-                mute: None,
-            })
-            .collect()
+        let begin = ["sxbeg", "sybeg", "szbeg"].map(|name| case.count(name));
+        let jump = ["jsx", "jsy", "jsz"].map(|name| case.count(name));
+        let is = case.count("is");
+        let sources = match equation {
+            Equation::Acoustic1 | Equation::Vti => {
+                let along_x = |is| [begin[0] - 1 + is * jump[0], begin[1] - 1, begin[2] - 1];
+                (0..case.count("ns")).map(along_x).collect()
+            }
+            Equation::Acoustic2 => vec![[0, 1, 2].map(|a| begin[a] + is * jump[a])],
+            Equation::Tti => vec![begin.map(|at| at - 1)],
+        };
+        let iz = usize::from(equation == Equation::Acoustic2);
+        let shot = |source| Shot {
+            source,
+            wavelet: wavelet.clone(),
+            amplitude,
+            nt,
+            receivers: Receivers::Plane { iz, every: [every_x, every_y] },
+            record_every: every_t,
+            snapshot_every,
+            mute: None,
+        };
+        sources.into_iter().map(shot).collect()
     }
 
     /// Peak frequency in Hz.
@@ -109,6 +147,7 @@ impl Case {
             let file = entry["file"].as_str().unwrap();
             let name = file.strip_prefix("snap/ishot_").and_then(|name| name.strip_suffix(".bin"));
             let (shot, step) = name.and_then(|name| name.split_once("it_")).unwrap();
+            let shot = shot.trim_end_matches('_');
             let field = floats(&self.folder.join(file));
             shots[shot.parse::<usize>().unwrap()].push((step.parse().unwrap(), field));
         }
@@ -143,14 +182,36 @@ pub fn folder() -> PathBuf {
     elsewhere.unwrap_or_else(|| testkit::root().join("tests/golden"))
 }
 
-/// The names of all cases, sorted.
-pub fn names() -> Vec<String> {
+/// The names of an equation's cases, sorted.
+pub fn names(of: Equation) -> Vec<String> {
     let entries = std::fs::read_dir(folder()).unwrap_or_else(|why| panic!("{}: {why}", folder().display()));
-    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.join("case.json").exists());
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let index = |name: &str| folder().join(name).join("case.json");
     let mut names: Vec<_> =
-        paths.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        names.filter(|name| index(name).exists() && equation(&json(&index(name))) == of).collect();
     names.sort();
     names
+}
+
+fn equation(index: &Value) -> Equation {
+    match index["kernel"].as_str() {
+        Some("cuda_3dfd_1order") => Equation::Acoustic1,
+        Some("cuda_3dfd") => Equation::Acoustic2,
+        Some("cuda_3dfd_vti") => Equation::Vti,
+        Some("cuda_3dfd_tti") => Equation::Tti,
+        other => panic!("{other:?} is no old kernel"),
+    }
+}
+
+/// Returns the source of the old second-order kernel, which lasts as long as the shot.
+pub fn second_order_ricker(frequency: f32, dt: f32, nt: usize) -> Wavelet {
+    let sample = |it: usize| {
+        let tau = (f64::from(it as f32 * dt) - 1.0 / f64::from(frequency)).abs() as f32;
+        let x = (PI * f64::from(frequency) * f64::from(tau)) as f32;
+        let q = x * x;
+        ((1.0 - 2.0 * f64::from(q)) * f64::from((-q).exp())) as f32
+    };
+    Wavelet::from_samples((0..nt).map(sample).collect()).unwrap()
 }
 
 pub fn floats(path: &Path) -> Vec<f32> {

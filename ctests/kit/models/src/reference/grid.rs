@@ -1,0 +1,130 @@
+//! The padded grid, its cells, and the derivative on it.
+
+use std::ops::{Add, Div, Mul, Sub};
+
+/// float32 or double.
+pub trait Real:
+    Copy
+    + Default
+    + From<f32>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + 'static
+{
+    fn round(value: f64) -> Self;
+    fn wide(self) -> f64;
+    fn sqrt(self) -> Self;
+    fn sin_cos(self) -> (Self, Self);
+}
+
+macro_rules! real {
+    ($type:ident) => {
+        impl Real for $type {
+            fn round(value: f64) -> Self {
+                value as $type
+            }
+
+            fn wide(self) -> f64 {
+                self.into()
+            }
+
+            fn sqrt(self) -> Self {
+                $type::sqrt(self)
+            }
+
+            fn sin_cos(self) -> (Self, Self) {
+                ($type::sin(self), $type::cos(self))
+            }
+        }
+    };
+}
+
+real!(f32);
+real!(f64);
+
+/// Staggered first derivative of 8th order, the digits of the old kernels in float32.
+const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
+
+/// Outermost layers of the padded grid, which stay at rest.
+const RIM: usize = 4;
+
+/// A model's grid with a margin around it.
+#[derive(Clone, Copy)]
+pub struct Padded {
+    /// Cells of the model.
+    pub n: [usize; 3],
+    pub margin: usize,
+    pub size: [usize; 3],
+    /// From cell to cell along x, y, z in a field.
+    pub stride: [usize; 3],
+}
+
+impl Padded {
+    pub fn new(n: [usize; 3], margin: usize) -> Padded {
+        let size = n.map(|cells| cells + 2 * margin);
+        Padded { n, margin, size, stride: [size[2], size[2] * size[0], 1] }
+    }
+
+    pub fn zeros<R: Real>(&self) -> Vec<R> {
+        vec![R::default(); self.size.iter().product()]
+    }
+
+    /// Returns a property of the model, continued into the margin by the values at the edges.
+    pub fn extend<R: Real>(&self, values: &[f32]) -> Vec<R> {
+        let [nx, _, nz] = self.n;
+        self.cells()
+            .map(|cell| {
+                let [x, y, z] = [0, 1, 2].map(|a| cell[a].saturating_sub(self.margin).min(self.n[a] - 1));
+                R::from(values[(y * nx + x) * nz + z])
+            })
+            .collect()
+    }
+
+    /// Returns the values over the model's grid.
+    pub fn crop<'a, R: Real>(&'a self, field: &'a [R]) -> impl Iterator<Item = R> + 'a {
+        let inside =
+            |cell: [usize; 3]| (0..3).all(|a| (self.margin..self.margin + self.n[a]).contains(&cell[a]));
+        self.cells().zip(field).filter(move |(cell, _)| inside(*cell)).map(|(_, value)| *value)
+    }
+
+    /// Returns the place of a cell of the model in a field.
+    pub fn inside(&self, cell: [usize; 3]) -> usize {
+        (0..3).map(|a| (cell[a] + self.margin) * self.stride[a]).sum()
+    }
+
+    /// Indices (x, y, z) of all cells, in the order of a field.
+    pub fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
+        let [nx, ny, nz] = self.size;
+        (0..nx * ny * nz).map(move |at| [at / nz % nx, at / nz / nx, at % nz])
+    }
+
+    /// Calls `work` with indices and place of every cell that moves.
+    pub fn each(&self, mut work: impl FnMut([usize; 3], usize)) {
+        for iy in RIM..self.size[1] - RIM {
+            for ix in RIM..self.size[0] - RIM {
+                for iz in RIM..self.size[2] - RIM {
+                    work([ix, iy, iz], ix * self.stride[0] + iy * self.stride[1] + iz);
+                }
+            }
+        }
+    }
+}
+
+/// Derivative at the half point after `at` along the axis of stride `s`, times the spacing.
+#[inline(always)]
+pub fn forward<R: Real>(f: &[R], at: usize, s: usize) -> R {
+    difference(f, at + s, at, s)
+}
+
+/// Derivative at `at` of a field that lies at half points, times the spacing.
+#[inline(always)]
+pub fn backward<R: Real>(f: &[R], at: usize, s: usize) -> R {
+    difference(f, at, at - s, s)
+}
+
+#[inline(always)]
+fn difference<R: Real>(f: &[R], ahead: usize, behind: usize, s: usize) -> R {
+    (0..4).fold(R::default(), |sum, m| sum + R::from(STENCIL[m]) * (f[ahead + m * s] - f[behind - m * s]))
+}

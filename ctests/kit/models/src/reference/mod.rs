@@ -1,0 +1,152 @@
+//! Reference propagators of all equations, in float32 or double precision. They share only the description of the
+//! shot with the library. With a new [`Reference`] in float32 they round as the old kernels do.
+
+mod acoustic1;
+mod acoustic2;
+mod grid;
+mod pml;
+mod thomsen;
+mod tti;
+mod vti;
+
+use gpusched::fd::{model::Model, survey::Shot};
+
+use crate::shots::Shots;
+use grid::Padded;
+pub use grid::Real;
+
+/// The ten digits of the old kernels.
+#[expect(clippy::approx_constant)]
+pub const PI: f64 = 3.141592653;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Equation {
+    /// First order, variable density.
+    Acoustic1,
+    /// Second order, constant density.
+    Acoustic2,
+    Vti,
+    Tti,
+}
+
+/// Properties over a grid, `[iy][ix][iz]`. A property that the equation doesn't have may be empty.
+#[derive(Debug, Clone, Default)]
+pub struct Medium {
+    pub n: [usize; 3],
+    /// Spacings in m.
+    pub h: [f32; 3],
+    /// m/s, along the symmetry axis.
+    pub vp: Vec<f32>,
+    /// kg/m³.
+    pub rho: Vec<f32>,
+    pub epsilon: Vec<f32>,
+    pub delta: Vec<f32>,
+    /// Tilt of the symmetry axis from z, in radians.
+    pub theta: Vec<f32>,
+    /// Azimuth of the symmetry axis, in radians.
+    pub phi: Vec<f32>,
+}
+
+impl From<&Model> for Medium {
+    fn from(model: &Model) -> Medium {
+        let rho = model.rho.clone().unwrap_or_else(|| vec![1000.0; model.vp.len()]);
+        Medium { n: model.grid.n, h: model.grid.h, vp: model.vp.clone(), rho, ..Medium::default() }
+    }
+}
+
+/// Density at a half point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HalfPoint {
+    /// That of the cell with the same index.
+    Cell,
+    /// Mean of the two cells beside it.
+    Mean,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    Monopole,
+    /// Negative in the shot's cell, positive two cells below it.
+    Dipole,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Reference<'a> {
+    pub equation: Equation,
+    pub medium: &'a Medium,
+    /// s.
+    pub dt: f32,
+    /// Cells of the absorbing layer.
+    pub layer: usize,
+    /// For `Acoustic1` and `Vti`.
+    pub half_point: HalfPoint,
+    /// Whether `Vti` and `Tti` have an isotropic ball around the source.
+    pub taper: bool,
+    pub source: Source,
+}
+
+impl<'a> Reference<'a> {
+    /// Returns the reference with the choices of the old kernel.
+    pub fn new(equation: Equation, medium: &'a Medium, dt: f32) -> Self {
+        let (layer, source) = match equation {
+            Equation::Acoustic1 => (20, Source::Dipole),
+            Equation::Acoustic2 => (50, Source::Dipole),
+            Equation::Vti => (20, Source::Monopole),
+            Equation::Tti => (40, Source::Monopole),
+        };
+        Reference { equation, medium, dt, layer, half_point: HalfPoint::Cell, taper: true, source }
+    }
+
+    /// Runs a shot with fields of type `R`.
+    pub fn run<R: Real>(&self, shot: &Shot) -> Shots {
+        let halo = if self.equation == Equation::Acoustic2 { 4 } else { 0 };
+        let grid = Padded::new(self.medium.n, self.layer + halo);
+        let mut scheme: Box<dyn Scheme<R>> = match self.equation {
+            Equation::Acoustic1 => Box::new(acoustic1::Acoustic1::new(self, grid)),
+            Equation::Acoustic2 => Box::new(acoustic2::Acoustic2::new(self, grid)),
+            Equation::Vti => Box::new(vti::Vti::new(self, grid, shot.source)),
+            Equation::Tti => Box::new(tti::Tti::new(self, grid, shot.source)),
+        };
+        let [sx, sy, sz] = shot.source;
+        let at = grid.inside(shot.source);
+        let poles: &[(usize, f32)] = match self.source {
+            Source::Monopole => &[(at, 1.0)],
+            Source::Dipole => &[(at, -1.0), (grid.inside([sx, sy, sz + 2]), 1.0)],
+        };
+        let receivers: Vec<_> = shot.receivers.cells(grid.n).map(|cell| grid.inside(cell)).collect();
+        let narrow = |value: R| value.wide() as f32;
+        let mut traces = vec![Vec::new(); receivers.len()];
+        let mut snapshots = Vec::new();
+        for it in 0..shot.nt {
+            let sample = shot.wavelet.samples.get(it).copied().unwrap_or(0.0);
+            let value = |sign: f32| R::from(sign * shot.amplitude) * R::from(sample);
+            let source: Vec<_> = poles.iter().map(|&(at, sign)| (at, value(sign))).collect();
+            scheme.step(&source);
+            let p = scheme.pressure();
+            if it % shot.record_every == 0 {
+                for (trace, &receiver) in receivers.iter().enumerate() {
+                    let muted = shot.mute.as_ref().is_some_and(|steps| it < steps[trace]);
+                    traces[trace].push(if muted { 0.0 } else { narrow(p[receiver]) });
+                }
+            }
+            if shot.snapshot_every.is_some_and(|every| it % every == 0) {
+                snapshots.push((it, grid.crop(p).map(narrow).collect()));
+            }
+        }
+        Shots { record: traces.concat(), samples: shot.samples(), snapshots }
+    }
+}
+
+trait Scheme<R> {
+    /// Computes a step. `source`: cells in the padded grid, and the pressure that is added there.
+    fn step(&mut self, source: &[(usize, R)]);
+
+    /// Returns the field that records and snapshots take after a step.
+    fn pressure(&self) -> &[R];
+}
+
+fn inject<R: Real>(field: &mut [R], source: &[(usize, R)]) {
+    for &(at, value) in source {
+        field[at] = field[at] + value;
+    }
+}
