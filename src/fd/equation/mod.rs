@@ -1,6 +1,7 @@
 //! The equations. An equation is a folder here and one entry of [`EQUATIONS`]; all else reaches it through these traits.
 
 pub mod acoustic1;
+mod describe;
 mod traits;
 
 pub use traits::{Equation, Material, Propagator, needs_cpu};

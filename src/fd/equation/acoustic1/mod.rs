@@ -145,7 +145,8 @@ fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Res
     time_loop::cpu::check_memory(layout, shot, own)?;
     let geometry = cpu::Geometry::new(c, team.threads());
     let mut fields = cpu::Fields::new(layout, &geometry)?;
-    let tuner = cpu::TileTuner::new(c, &geometry, team.threads(), control);
+    let kind = if c.b.steps(layout.pitch)[0] == 0 { "acoustic1, no density" } else { "acoustic1" };
+    let tuner = cpu::TileTuner::new(kind, layout, c.storage, &geometry.partition, team.threads(), control);
     let steps = cpu::OnePass::new(c, &geometry, shot, &mut fields).tuned(&tuner);
     let done = time_loop::cpu::run(layout, shot, &steps, team, control);
     tuner.report(control);

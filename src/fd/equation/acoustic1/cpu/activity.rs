@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::geometry::Geometry;
+use super::partition::Partition;
 use super::tiles::Tile;
 use crate::backend::cpu::Rows;
 use crate::fd::grid::layout::Layout;
@@ -26,7 +26,7 @@ const NOTHING: Extent = [0..0, 0..0, 0..0];
 
 /// The state of all tiles of a shot.
 pub struct Activity<'a> {
-    geometry: &'a Geometry,
+    partition: &'a Partition,
     layout: &'a Layout,
     /// Number of the tiling.
     tiling: usize,
@@ -81,15 +81,15 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 
 impl<'a> Activity<'a> {
     /// Of fields at rest.
-    pub fn new(geometry: &'a Geometry, layout: &'a Layout, tiling: usize) -> Activity<'a> {
-        let tiles = &geometry.tilings[tiling].tiles;
+    pub fn new(partition: &'a Partition, layout: &'a Layout, tiling: usize) -> Activity<'a> {
+        let tiles = &partition.tilings[tiling].tiles;
         let near = |a: &Tile| {
             let is_near =
                 |b: &Tile| (0..2).all(|axis| overlap(&widened(&a.sides[axis].cells), &b.sides[axis].cells));
             (0..tiles.len()).filter(|nth| is_near(&tiles[*nth])).collect()
         };
         Activity {
-            geometry,
+            partition,
             layout,
             tiling,
             boxes: tiles.iter().map(|_| Mutex::new(NOTHING)).collect(),
@@ -102,7 +102,7 @@ impl<'a> Activity<'a> {
     }
 
     fn tiles(&self) -> &'a [Tile] {
-        &self.geometry.tilings[self.tiling].tiles
+        &self.partition.tilings[self.tiling].tiles
     }
 
     fn known(&self, nth: usize) -> Extent {
@@ -137,7 +137,7 @@ impl<'a> Activity<'a> {
         }
         let boxes: Vec<Extent> = (0..self.boxes.len()).map(|nth| self.known(nth)).collect();
         let Activity { computed, steps, .. } = *self;
-        *self = Activity { computed, steps, ..Activity::new(self.geometry, self.layout, tiling) };
+        *self = Activity { computed, steps, ..Activity::new(self.partition, self.layout, tiling) };
         self.mark(|tile| {
             let within = |[x, y, z]: &Extent| {
                 let [x, y] = [common(x, &tile.sides[0].cells), common(y, &tile.sides[1].cells)];
@@ -158,7 +158,7 @@ impl<'a> Activity<'a> {
     }
 
     fn active_tile(&self, nth: usize) -> Option<ActiveTile> {
-        let (ends, sides) = (&self.geometry.ends, &self.tiles()[nth].sides);
+        let (ends, sides) = (&self.partition.ends, &self.tiles()[nth].sides);
         let reaching = |near: &usize| {
             let known = self.known(*near);
             let reached = known.each_ref().map(widened);
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::backend::cpu::{Team, TeamMember};
     use crate::fd::equation::acoustic1::coefficients::{Acoustic1Material, Coefficients};
-    use crate::fd::equation::acoustic1::cpu::{Fields, OnePass};
+    use crate::fd::equation::acoustic1::cpu::{Fields, Geometry, OnePass};
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
     use crate::fd::storage::Storage;

@@ -42,7 +42,7 @@ fn lens(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> ([usize; 3], [usize
 impl Fields {
     /// All zero.
     pub fn new(layout: &Layout, geometry: &Geometry) -> Result<Self> {
-        let (velocity, split) = lens(layout, &geometry.zones, &geometry.ends);
+        let (velocity, split) = lens(layout, &geometry.partition.zones, &geometry.partition.ends);
         let field = || Buffer::zeroed(layout.field_len(), "a field of a shot");
         let layer = |len| Buffer::zeroed(len, "the absorbing layer of a shot");
         let [x, y, z] = velocity;

@@ -57,7 +57,7 @@ impl Sweep<'_> {
     #[inline(always)]
     pub fn rows_per_block<const AXIS: usize, const PML: bool>(&self, at: usize) -> usize {
         let (cells, active) = (&self.tile.sides[AXIS].cells, self.c.layout.active(AXIS));
-        let term = |at: usize| self.geometry.zones[AXIS].term(at);
+        let term = |at: usize| self.geometry.partition.zones[AXIS].term(at);
         let fits = at + ROWS_PER_BLOCK <= cells.end && at + HALF_WIDTH - 1 + ROWS_PER_BLOCK <= active.end;
         let alike = fits && (!PML || (1..ROWS_PER_BLOCK).all(|u| term(at + u) == term(at)));
         if alike { ROWS_PER_BLOCK } else { 1 }
@@ -108,7 +108,8 @@ impl Sweep<'_> {
         line: &Line,
         j: usize,
     ) {
-        let (layout, axis, zones) = (&self.c.layout, &self.c.axes[AXIS], &self.geometry.zones[AXIS]);
+        let (layout, axis, zones) =
+            (&self.c.layout, &self.c.axes[AXIS], &self.geometry.partition.zones[AXIS]);
         let (nx, stride) = (layout.padded[0], layout.stride(AXIS));
         let position = |i: usize| if AXIS == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.

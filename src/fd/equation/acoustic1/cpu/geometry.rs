@@ -1,15 +1,13 @@
 //! What a pass needs beside the coefficients: the zones of the axes, the tiles, and tables that are cut to vectors.
 
-use super::tiles::{Tile, tiles};
+use super::partition::Partition;
+use super::tuning::tuning_steps;
 use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::grid::zones::{Ends, Zones};
 
 /// What all shots of a plan share beside the coefficients.
 pub struct Geometry {
-    pub zones: [Zones; 3],
-    pub ends: Ends,
-    /// Ways to cut the rows. A shot begins with the first, unless it knows a better one.
-    pub tilings: Vec<Tiling>,
+    pub partition: Partition,
     /// (dt / h)² of x and y.
     pub square: [f32; 2],
     /// The same along a row, 0 where the term is not eliminated.
@@ -17,22 +15,11 @@ pub struct Geometry {
     pub near_and_far: [EndTables; 2],
 }
 
-/// All tiles of one size.
-pub struct Tiling {
-    /// Rows along x of a tile, at most.
-    pub rows: usize,
-    pub tiles: Vec<Tile>,
-}
-
-impl Tiling {
-    pub fn name(&self) -> String {
-        format!("{} rows", self.rows)
-    }
-}
-
 /// Rows along x of the tiles that are tried, the default first. Fewer rows leave more of a core's own cache to each, and
 /// mean more rows beside the tile.
 pub const ROWS: [usize; 4] = [32, 48, 24, 96];
+/// Steps after which any shot has found its tile size.
+pub const TUNING_STEPS: usize = tuning_steps(ROWS.len());
 /// Planes along y of a tile, at most. A tile computes seven planes of fluxes more, so it is long if there are tiles enough
 /// for all threads.
 const PLANES: usize = 512;
@@ -56,13 +43,6 @@ impl Geometry {
         let layout = &c.layout;
         let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
         let ends = Ends::new(layout, &zones[2]);
-        let mut tilings: Vec<Tiling> = Vec::new();
-        for &[rows, planes] in sizes {
-            let tiles = tiles(&zones, [rows, planes], threads);
-            if tilings.iter().all(|other| other.tiles != tiles) {
-                tilings.push(Tiling { rows, tiles });
-            }
-        }
         let z = &c.axes[2];
         let square = [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate);
         let active = layout.active(2);
@@ -86,11 +66,7 @@ impl Geometry {
                 pressure_rate: of(&z.pressure_rate, &split),
             }
         });
-        Geometry { zones, ends, tilings, square, squares, near_and_far }
-    }
-    /// Rows along x of the widest tile.
-    pub fn columns(&self) -> usize {
-        let tiles = self.tilings.iter().flat_map(|tiling| &tiling.tiles);
-        tiles.map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0)
+        let partition = Partition::new(zones, ends, threads, sizes);
+        Geometry { partition, square, squares, near_and_far }
     }
 }

@@ -7,6 +7,7 @@ mod fields;
 mod flux_xy;
 mod flux_z;
 mod geometry;
+mod partition;
 mod pass;
 mod prefetch;
 mod rows;
@@ -21,8 +22,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub use fields::Fields;
-pub use geometry::Geometry;
-pub use tuning::{TUNING_STEPS, TileTuner};
+pub use geometry::{Geometry, TUNING_STEPS};
+pub use tuning::TileTuner;
 
 use self::activity::{ActiveTile, Activity};
 use self::fields::SharedFields;
@@ -86,7 +87,7 @@ impl<'a> OnePass<'a> {
             isa: Isa::best(),
             large,
             taken: AtomicUsize::new(0),
-            activity: RwLock::new(Activity::new(geometry, &c.layout, 0)),
+            activity: RwLock::new(Activity::new(&geometry.partition, &c.layout, 0)),
             tuning: Mutex::new(tuning),
         }
     }

@@ -137,7 +137,7 @@ impl Sweep<'_> {
         source: bool,
     ) {
         let Sweep { geometry, scratch, .. } = self;
-        let ends = &geometry.ends;
+        let ends = &geometry.partition.ends;
         // Counted over the updated rows.
         let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);

@@ -44,7 +44,7 @@ pub struct ScratchPointers {
 impl Scratch {
     /// For any tile of any tiling.
     pub fn new(geometry: &Geometry, storage: Storage) -> Result<Scratch> {
-        let (columns, ends) = (geometry.columns(), &geometry.ends);
+        let (columns, ends) = (geometry.partition.columns(), &geometry.partition.ends);
         let len = ScratchPointers::cut(columns, ends.len, storage, std::ptr::null_mut()).1;
         Ok(Scratch {
             values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
@@ -92,7 +92,7 @@ impl ScratchPointers {
 impl Scratch {
     /// Bytes that [`Scratch::new`] allocates.
     pub fn bytes(geometry: &Geometry, storage: Storage) -> u64 {
-        let (columns, len) = (geometry.columns(), geometry.ends.len);
+        let (columns, len) = (geometry.partition.columns(), geometry.partition.ends.len);
         Buffer::bytes_of(ScratchPointers::cut(columns, len, storage, std::ptr::null_mut()).1)
     }
 }

@@ -1,15 +1,16 @@
 //! Finds the fastest tile size of a shot in its own steps.
 //!
-//! The candidates are the tilings of the shot's [`Geometry`]; all compute the same bits. A lap is a few steps in tiles of
+//! The candidates are the tilings of the shot's [`Partition`]; all compute the same bits. A lap is a few steps in tiles of
 //! one candidate, and costs the time per computed cell, so that a growing wave does not matter.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::activity::Activity;
-use super::geometry::{Geometry, ROWS, Tiling};
+use super::partition::{Partition, Tiling};
 use crate::fd::control::Control;
-use crate::fd::equation::acoustic1::coefficients::Coefficients;
+use crate::fd::grid::layout::Layout;
+use crate::fd::storage::Storage;
 use crate::fd::time_loop::autotuner::{Autotuner, ROUNDS};
 use crate::fd::vector::isa::Isa;
 
@@ -17,10 +18,14 @@ use crate::fd::vector::isa::Isa;
 const LAP: usize = 4;
 /// A shot tunes only if it has this many times the steps that the tuning takes at most.
 const PAYS: usize = 2;
-/// Steps after which any shot has tuned, from its first busy step on. When candidates drop out, turns may be uneven by a round.
-pub const TUNING_STEPS: usize = LAP * (ROUNDS + 1) * ROWS.len();
 /// And only in steps that compute at least this share of the cells: else few tiles wait for each other.
 const BUSY: f64 = 0.5;
+
+/// Returns the steps after which any shot has compared so many tilings, from its first busy step on. When candidates drop
+/// out, turns may be uneven by a round.
+pub const fn tuning_steps(tilings: usize) -> usize {
+    LAP * (ROUNDS + 1) * tilings
+}
 
 /// Tunes the tiles of all shots of one kind.
 pub struct TileTuner {
@@ -31,15 +36,19 @@ pub struct TileTuner {
 }
 
 impl TileTuner {
-    /// Takes the winner that earlier shots found, if `control` knows it.
-    pub fn new(c: &Coefficients, geometry: &Geometry, threads: usize, control: &dyn Control) -> TileTuner {
-        let [nx, ny, nz] = c.layout.inner;
-        let density = if c.b.steps(c.layout.pitch)[0] == 0 { "no density" } else { "density" };
-        let (pml, storage, isa) = (c.layout.pml, c.storage, Isa::best());
-        let subject = format!(
-            "acoustic1 one-pass, {nx}x{ny}x{nz}+{pml}, {density}, {storage:?}, {isa:?}, {threads} threads"
-        );
-        let names: Vec<_> = geometry.tilings.iter().map(Tiling::name).collect();
+    /// `kind`: the equation, and all else that the best tile size depends on. Takes the winner that earlier shots found, if
+    /// `control` knows it.
+    pub fn new(
+        kind: &str,
+        layout: &Layout,
+        storage: Storage,
+        partition: &Partition,
+        threads: usize,
+        control: &dyn Control,
+    ) -> TileTuner {
+        let ([nx, ny, nz], pml, isa) = (layout.inner, layout.pml, Isa::best());
+        let subject = format!("{kind}, {nx}x{ny}x{nz}+{pml}, {storage:?}, {isa:?}, {threads} threads");
+        let names: Vec<_> = partition.tilings.iter().map(Tiling::name).collect();
         let autotuner = Autotuner::shared(format!("cpu {subject}"), names.len(), || {
             let found = control.finding(&subject)?;
             names.iter().position(|name| *name == found)
@@ -116,10 +125,10 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::fd::equation::acoustic1::coefficients::Acoustic1Material;
+    use crate::fd::equation::acoustic1::coefficients::{Acoustic1Material, Coefficients};
+    use crate::fd::equation::acoustic1::cpu::Geometry;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
-    use crate::fd::storage::Storage;
 
     const THREADS: usize = 2;
 
@@ -147,8 +156,12 @@ mod tests {
         Geometry::in_tiles(c, THREADS, &[[32, 512], [8, 512], [16, 512]])
     }
 
+    fn tuner_of(c: &Coefficients, geometry: &Geometry, threads: usize, control: &dyn Control) -> TileTuner {
+        TileTuner::new("a test", &c.layout, c.storage, &geometry.partition, threads, control)
+    }
+
     fn whole<'a>(c: &'a Coefficients, geometry: &'a Geometry) -> Activity<'a> {
-        let mut activity = Activity::new(geometry, &c.layout, 0);
+        let mut activity = Activity::new(&geometry.partition, &c.layout, 0);
         activity.mark(|tile| Some([tile.sides[0].cells.clone(), tile.sides[1].cells.clone(), 0..1000]));
         activity
     }
@@ -172,7 +185,7 @@ mod tests {
     fn winner_is_kept_and_later_shots_begin_with_it() {
         let c = coefficients(90);
         let (geometry, findings) = (geometry(&c), OneFinding::default());
-        let tuner = TileTuner::new(&c, &geometry, THREADS, &findings);
+        let tuner = tuner_of(&c, &geometry, THREADS, &findings);
         tuner.report(&findings);
         assert!(findings.0.lock().unwrap().is_none());
         for (candidate, cost) in [(0, 2.0), (1, 1.0), (2, 3.0)].repeat(ROUNDS) {
@@ -183,20 +196,20 @@ mod tests {
         assert!(finding.0.contains("90x12x11+8") && finding.0.ends_with("2 threads"), "{finding:?}");
         assert_eq!(finding.1, "8 rows");
         // In this process, and in a later one that has the finding.
-        let again = TileTuner::new(&c, &geometry, THREADS, &OneFinding::default());
+        let again = tuner_of(&c, &geometry, THREADS, &OneFinding::default());
         assert_eq!(Tuning::new(Some(&again), 10).first(), 1);
-        let other = TileTuner::new(&c, &geometry, THREADS + 1, &findings);
+        let other = tuner_of(&c, &geometry, THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&other), 10).first(), 0);
         let subject = other.subject.clone();
         let later = coefficients(91);
         let subject = subject.replace("90x", "91x");
         findings.found(&subject, "8 rows");
-        let stored = TileTuner::new(&later, &geometry, THREADS + 1, &findings);
+        let stored = tuner_of(&later, &geometry, THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&stored), 10).first(), 1);
         // Any other text is ignored.
         let subject = subject.replace("91x", "92x");
         findings.found(&subject, "7 rows");
-        let unknown = TileTuner::new(&coefficients(92), &geometry, THREADS + 1, &findings);
+        let unknown = tuner_of(&coefficients(92), &geometry, THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&unknown), 10).first(), 0);
     }
 
@@ -204,7 +217,7 @@ mod tests {
     fn long_shot_times_all_candidates_in_turns_until_one_wins() {
         let c = coefficients(93);
         let geometry = geometry(&c);
-        let tuner = TileTuner::new(&c, &geometry, THREADS, &OneFinding::default());
+        let tuner = tuner_of(&c, &geometry, THREADS, &OneFinding::default());
         let nt = (PAYS + 1) * LAP * ROUNDS * 3;
         let (tilings, laps) = steps(&tuner, nt, &mut whole(&c, &geometry));
         assert!((2 * 3..=4 * ROUNDS).contains(&laps), "{laps}");
@@ -217,10 +230,10 @@ mod tests {
     fn short_shots_and_steps_with_few_cells_are_not_timed() {
         let c = coefficients(94);
         let geometry = geometry(&c);
-        let tuner = TileTuner::new(&c, &geometry, THREADS, &OneFinding::default());
+        let tuner = tuner_of(&c, &geometry, THREADS, &OneFinding::default());
         let long = PAYS * LAP * ROUNDS * 3 + 1;
         assert_eq!(steps(&tuner, long - 1, &mut whole(&c, &geometry)).1, 0);
-        let mut few = Activity::new(&geometry, &c.layout, 0);
+        let mut few = Activity::new(&geometry.partition, &c.layout, 0);
         few.mark(|tile| tile.sides[0].cells.contains(&8).then_some([8..9, 8..9, 8..9]));
         assert!(few.share() > 0.0 && few.share() < BUSY);
         assert_eq!(steps(&tuner, 2 * long, &mut few).1, 0);
