@@ -2,7 +2,6 @@
  * registered it; the library's own arithmetic has a mode of its own. */
 #define _GNU_SOURCE
 #include <fenv.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdint.h>
 
@@ -275,38 +274,6 @@ static void nesting(void) {
       }
 }
 
-/* Two threads submit to one scheduler, each in a mode of its own. */
-struct submitter {
-  sched_t *s;
-  enum mode mode;
-  struct body bodies[500];
-};
-
-static void *submitter(void *user) {
-  struct submitter *own = user;
-  set(own->mode);
-  for (int i = 0; i < 500; i++) {
-    sched_task_t id = submit(own->s, noting(run, &own->bodies[i], i % 5 == 0));
-    if (i % 7 == 0) OK(wait_for(own->s, id));
-    if (i % 11 == 0) OK(sched_release(own->s, id));
-    HAS_MODE(own->mode);
-  }
-  return NULL;
-}
-
-static void submitters(void) {
-  static struct submitter both[2] = {{.mode = FLUSHING}, {.mode = UPWARD}};
-  pthread_t threads[2];
-  sched_t *s = scheduler(2);
-  for (int i = 0; i < 2; i++) {
-    both[i].s = s;
-    CHECK(pthread_create(&threads[i], NULL, submitter, &both[i]) == 0);
-  }
-  for (int i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-  OK(sched_destroy(s));
-  for (int i = 0; i < 2; i++) check_bodies(both[i].mode, both[i].bodies, 500);
-}
-
 static int opened;
 
 static int32_t run_blocked(const sched_exec_t *exec, void *user) {
@@ -470,8 +437,8 @@ static void traps(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      CASE(single), CASE(fast_math), CASE(many), CASE(range), CASE(nesting), CASE(submitters),
-      CASE(drops), CASE(watchers), CASE(arithmetic), CASE(traps), {NULL, NULL}};
+      CASE(single), CASE(fast_math), CASE(many), CASE(range), CASE(nesting), CASE(drops),
+      CASE(watchers), CASE(arithmetic), CASE(traps), {NULL, NULL}};
   (void)argc;
   fegetenv(&at_start);
   return run_case(argv, cases);

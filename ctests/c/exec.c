@@ -78,19 +78,6 @@ static void used_while_it_returns(void) {
   OK(sched_destroy(s));
 }
 
-static int32_t waits(const sched_exec_t *exec, void *user) {
-  shown_t inner = NULL;
-  OK(wait_for(user, submitted(user, shows, &inner)));
-  EXPECT(SCHED_E_STALE, sched_exec_cancelled(inner));
-  return sched_exec_cancelled(exec);
-}
-
-static void used_after_an_inner_one(void) {
-  sched_t *s = scheduler(2);
-  OK(wait_for(s, submitted(s, waits, s)));
-  OK(sched_destroy(s));
-}
-
 static int32_t returns(const sched_exec_t *exec, void *user) {
   (void)exec;
   return *(int32_t *)user;
@@ -132,7 +119,7 @@ static void says_why_it_fails(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      CASE(used_by_another_thread), CASE(used_while_it_returns), CASE(used_after_an_inner_one),
+      CASE(used_by_another_thread), CASE(used_while_it_returns),
       CASE(returns_a_number_of_its_own), CASE(says_why_it_fails), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);

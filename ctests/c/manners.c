@@ -32,13 +32,30 @@ static sched_t *used(void) {
   return s;
 }
 
+static int32_t count_piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
+  (void)exec, (void)begin, (void)end, (void)user;
+  return 0;
+}
+
 static void call_all(sched_t *s) {
   sched_task_desc_t desc = task(counts, &ran);
+  sched_range_desc_t range = {.size = sizeof range, .end = 3, .run = count_piece};
+  sched_task_info_t info = {.size = sizeof info};
+  sched_stats_t stats = {.size = sizeof stats};
+  size_t index = 0;
   sched_t *shared = NULL;
   sched_task_t id = 0;
   EXPECT(SCHED_E_FORKED, sched_submit(s, &desc, &id));
+  EXPECT(SCHED_E_FORKED, sched_submit_range(s, &range, &id));
+  EXPECT(SCHED_E_FORKED, wait_for(s, 1));
+  EXPECT(SCHED_E_FORKED, sched_wait_any(s, &id, 1, SCHED_FOREVER, &index));
   EXPECT(SCHED_E_FORKED, sched_wait_all(s, SCHED_FOREVER));
   EXPECT(SCHED_E_FORKED, sched_wait_next(s, SCHED_FOREVER, &id));
+  EXPECT(SCHED_E_FORKED, sched_cancel(s, 1));
+  EXPECT(SCHED_E_FORKED, sched_release(s, 1));
+  EXPECT(SCHED_E_FORKED, sched_task_info(s, 1, &info));
+  EXPECT(SCHED_E_FORKED, sched_stats(s, &stats));
+  EXPECT(SCHED_E_FORKED, sched_drain(s, SCHED_FOREVER));
   EXPECT(SCHED_E_FORKED, sched_shutdown(s, SCHED_FOREVER));
   EXPECT(SCHED_E_FORKED, sched_submit(NULL, &desc, &id));
   EXPECT(SCHED_E_FORKED, sched_default(&shared));

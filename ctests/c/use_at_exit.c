@@ -46,13 +46,6 @@ static void destroy(sched_t *to) {
   EXPECT(SCHED_E_STALE, sched_destroy(to));
 }
 
-static void create_late(void) {
-  sched_t *other = scheduler(2);
-  use(other);
-  destroy(other);
-  add(&late);
-}
-
 static void use_late(void) {
   OK(wait_for(s, before));
   use(s);
@@ -80,8 +73,6 @@ __attribute__((destructor)) static void destructor(void) {
   use_late();
   leave();
 }
-
-static void created_in_atexit(void) { atexit(create_late); }
 
 static void used_in_atexit(void) {
   create_early();
@@ -123,8 +114,6 @@ static void run_threads(void (*end)(void)) {
   CHECK(late == 2);
 }
 
-static void created_in_a_key(void) { run_threads(create_late); }
-
 static void used_in_a_key(void) { run_threads(use_late); }
 
 /* Gives the worker's thread data of its own. */
@@ -147,18 +136,6 @@ static void run_on_worker(sched_run_fn code, sched_status_t status, void (*end)(
   make_key();
   EXPECT(status, wait_for(s, submitted(s, code, &late)));
   add(&known);
-}
-
-static void use_once(void) {
-  if (get(&late) > 0) return;
-  use(s);
-  add(&late);
-}
-
-static void used_in_a_key_of_a_worker(void) {
-  run_on_worker(own_and_leave, SCHED_E_UNWOUND, use_once);
-  until(&late, 1);
-  OK(sched_destroy(s));
 }
 
 static void destroy_once(void) {
@@ -210,8 +187,7 @@ static void destroyed_while_a_worker_has_a_key(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      CASE(created_in_atexit), CASE(used_in_atexit), CASE(used_in_a_destructor),
-      CASE(created_in_a_key), CASE(used_in_a_key), CASE(used_in_a_key_of_a_worker),
+      CASE(used_in_atexit), CASE(used_in_a_destructor), CASE(used_in_a_key),
       CASE(destroyed_in_a_key_of_a_worker), CASE(destroyed_in_a_key_of_progress),
       CASE(destroyed_while_a_worker_has_a_key), {NULL, NULL}};
   atexit(first_handler);

@@ -264,16 +264,6 @@ void progress() {
     const int before = others, earlier = calls;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(others == before && calls == earlier);
-    /* From inside, by itself. */
-    std::atomic<int> last(0);
-    s.on_progress(
-        [&s, &last, tracked, often](const sched_progress_t &) {
-          s.on_progress([&last](const sched_progress_t &) { last++; }, 2 * often);
-          std::this_thread::sleep_for(often);
-          last += tracked.alive->load() > 0;
-        },
-        often);
-    CHECK(comes(last, 3));
     go = true;
     task.wait();
     auto hasty = [&] {

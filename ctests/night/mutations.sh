@@ -116,6 +116,7 @@ sampling: the narrowest cells count; src/fd/verify.rs; s/fold(0.0, f32::max)/fol
 C shots: a shot with a drop function has copies; src/ffi/fd_shot.rs; s/idempotent && (about.drop.is_none() || task.idempotent)/idempotent/; --lib shot_with_a_drop
 C shots: shots share the class 0 of the caller; src/ffi/submit.rs; s/if desc.task_class != 0/if true/; --lib shot_keeps_its_class
 C progress: the default interval is a minute; src/ffi/observability.rs; s/INTERVAL: Duration = Duration::from_secs(1)/INTERVAL: Duration = Duration::from_secs(60)/; --lib interval_of_progress
+layers: two files import from each other; src/io/floats.rs; 0,/^use /s//use super::raw as _\x3b\nuse /; --test it layers::
 files: a folder that may not be read is an error; src/io/atomic.rs; s/PermissionDenied => return Ok(())/PermissionDenied => return Err(error)/; --lib folder_that_may_not_be_read
 legacy: the record is named without a snapshot; src/legacy/files.rs; s/try_for_each(Sealed::commit)?/try_for_each(Sealed::commit).or(Ok::<(), Error>(()))?/; --lib record_is_not_named
 legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/gpus == (device.backend != BackendKind::Cpu)/true/; --lib strict_number

@@ -3,17 +3,13 @@
 import os
 import runpy
 import shlex
-import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 import unittest.mock
 from pathlib import Path
 
 from counting import Counts, count
-from schedule import ALL, Result, Schedule, Step, session_members
+from schedule import Result, Schedule, Step
 
 HERE = str(Path(__file__).resolve().parent)
 LIBTEST = """
@@ -100,67 +96,11 @@ class Scheduling(unittest.TestCase):
                 ended = not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
                 self.assertTrue(ended, stat)
 
-    def test_interrupt_kills_the_running_steps(self) -> None:
-        started: list[int] = []
-
-        def interrupt() -> list[Step]:
-            started.extend(running.process.pid for running in schedule.running)
-            raise KeyboardInterrupt
-
-        with tempfile.TemporaryDirectory() as folder:
-            steps = [shell("long", "sleep 1000"), shell("ends", "true", expands=interrupt)]
-            schedule = Schedule(steps, 2, Path(folder), dict(os.environ), False, lambda _: None)
-            self.assertRaises(KeyboardInterrupt, schedule.run)
-        self.assertEqual(len(started), 1)
-        self.assertEqual(session_members(started[0]), [])
-
-    def test_killed_runner_takes_its_steps_along(self) -> None:
-        code = "import os, signal, schedule; print(schedule.Running(" \
-               "schedule.Step('long', 'sleep 1000'), 1, schedule.Path('.'), {}).process.pid, flush=True);" \
-               "os.kill(os.getpid(), signal.SIGKILL)"
-        with tempfile.TemporaryDirectory() as folder:
-            runner = subprocess.run([sys.executable, "-B", "-c", code], cwd=folder, text=True,
-                                    stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=HERE))
-        self.assertEqual(runner.returncode, -signal.SIGKILL)
-        until = time.monotonic() + 20
-        while session_members(int(runner.stdout)) and time.monotonic() < until:
-            time.sleep(0.01)
-        self.assertEqual(session_members(int(runner.stdout)), [])
-
-    def test_interrupted_unheard_and_unwritable_runs_end_without_a_traceback(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(HERE, f"{folder}/ctests/runner")
-            Path(folder, "Cargo.toml").write_text('version = "0.1.0"')
-            command = [sys.executable, "-BS", f"{folder}/ctests/runner/__main__.py", "quick"]
-            for status in (130, 1, 2):
-                if status == 2:
-                    shutil.rmtree(f"{folder}/target")
-                    Path(folder, "target").touch()
-                run = subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, start_new_session=True)
-                if status == 1 and run.stdout:
-                    run.stdout.close()
-                while status == 130 and run.poll() is None:
-                    if Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text():
-                        run.send_signal(signal.SIGINT)
-                        break
-                output, errors = run.communicate()
-                self.assertEqual((run.returncode, errors), (status, ""), output)
-
     def test_settings_of_library_and_tests_do_not_reach_the_steps(self) -> None:
         chosen = ("GPUSCHED_DEVICES", "GPUSCHED_TEST_WORLDS", "FUZZ_RUNS", "GPUSCHED_TEST_STRICT")
         function = runpy.run_path(f"{HERE}/__main__.py", run_name="runner")["test_environment"]
         with unittest.mock.patch.dict(os.environ, dict.fromkeys(chosen, "1")):
             self.assertEqual([name for name in chosen if name in function("full")], [chosen[-1]])
-
-    def test_step_runs_after_those_that_it_needs(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "made"
-            results = self.run_steps(
-                shell("second", f"test -e {made}", needs=("first",)),
-                shell("first", f"sleep 0.3; touch {made}"),
-            )
-        self.assertEqual([result.wrong for result in results.values()], [[], []])
 
     def test_step_whose_need_failed_is_not_started(self) -> None:
         log = "echo 'test result: FAILED. 1 passed; 1 failed'; exit 1"
@@ -175,20 +115,6 @@ class Scheduling(unittest.TestCase):
         self.assertEqual(results["next"].counts, Counts(failed=1))
         self.assertEqual(results["behind"].counts, Counts(failed=1))
         self.assertEqual(results["after"].counts, Counts(skipped=1))
-
-    def test_steps_together_take_no_more_cores_than_there_are(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            text = f"mkdir {folder}/lock && sleep 0.2 && rmdir {folder}/lock"
-            for capacity, fields in ((3, {"cores": ALL}), (1, {}), (3, {"exclusive": "lock"})):
-                steps = (shell(f"step{i}", text, **fields) for i in range(3))
-                results = self.run_steps(*steps, capacity=capacity).values()
-                self.assertEqual([result.wrong for result in results], [[]] * 3, fields)
-
-    def test_step_that_can_not_be_started_fails(self) -> None:
-        results = self.run_steps(Step("absent", "/nowhere/program"), shell("other", "true"))
-        self.assertEqual(results["absent"].counts, Counts(failed=1))
-        self.assertEqual(results["other"].wrong, [])
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -9,7 +9,7 @@ use testkit::command::{SURVEY, Workspace};
 use crate::run_well;
 
 #[test]
-fn a_trace_has_a_bar_for_every_shot_on_a_row_of_its_slot() {
+fn a_trace_has_a_bar_for_every_shot() {
     let folder = Workspace::with_survey(&format!("{SURVEY}[run]\nslots = 2\n"));
     run_well(&folder, &["--trace", "trace.json"]);
     let trace = folder.json("trace.json");
@@ -18,13 +18,7 @@ fn a_trace_has_a_bar_for_every_shot_on_a_row_of_its_slot() {
     let mut names: Vec<&str> = bars.iter().map(|bar| bar["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, ["shot 1", "shot 2", "shot 3", "shot 4"]);
-    let rows: Vec<&Value> = events.iter().filter(|event| event["name"] == "thread_name").collect();
-    for bar in bars {
-        assert_eq!(bar["args"]["ended"], "done");
-        assert!(bar["dur"].as_f64().unwrap() > 0.0);
-        let row = rows.iter().find(|row| row["tid"] == bar["tid"] && row["pid"] == bar["pid"]).unwrap();
-        assert!(row["args"]["name"].as_str().unwrap().starts_with("slot "), "{row}");
-    }
+    assert!(bars.iter().all(|bar| bar["args"]["ended"] == "done"));
     assert_eq!(trace["otherData"]["left_out"], 0);
 }
 

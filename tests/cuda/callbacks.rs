@@ -69,22 +69,6 @@ pub fn a_callback_has_context_stream_and_memory() {
     destroy(scheduler);
 }
 
-unsafe extern "C-unwind" fn fills_host(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
-    let mut memory = ptr::null_mut();
-    unsafe {
-        assert_eq!(sched_exec_memory(exec, BYTES as u64, &mut memory), SCHED_OK);
-        memory.cast::<u8>().write_bytes(7, BYTES);
-        assert!(memory.addr() % 64 == 0 && (*exec).stream.is_null());
-    }
-    asks_too_much(exec)
-}
-
-pub fn on_a_processor_it_is_memory_of_the_host() {
-    let scheduler = create(c"cpu", 1);
-    assert_eq!(run(scheduler, Some(fills_host), 0), SCHED_OK);
-    destroy(scheduler);
-}
-
 /// Allocates by itself, and finds what the library keeps for reuse in the way the first time.
 unsafe extern "C-unwind" fn allocates(_: *const sched_exec_t, _: *mut c_void) -> i32 {
     let mut address = 0_u64;

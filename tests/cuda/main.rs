@@ -21,9 +21,6 @@ const ONE: &str = "dev=mem:1G";
 /// One that runs all shapes.
 const AMPERE: &str = "dev=cc:8.0,mem:1G";
 const TWO: &str = "dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;dev=name:Tesla K40,cc:3.5,mem:1G,speed:1";
-/// Two of the one generation beside two of the other.
-const FOUR: &str = "dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;\
-                    dev=name:GTX 780 Ti,cc:3.5,mem:1G,speed:1;dev=name:GTX 780 Ti,cc:3.5,mem:1G,speed:1";
 /// NVML orders by place on the bus, the driver by speed: no number of the one is that of the other.
 const MIXED: &str = "dev=name:A,speed:1,pci:0000:01:00.0,mem:1G,uuid:aa000000-0000-0000-0000-000000000001;\
                      dev=name:B,speed:3,pci:0000:03:00.0,mem:2G,uuid:aa100000-0000-0000-0000-000000000002;\
@@ -103,7 +100,6 @@ fn cases() -> Vec<Case> {
         case!(work::a_child_gets_no_pinned_memory, ONE),
         case!(work::a_child_of_a_process_that_looks_for_gpus, "nvmlms=1500;dev=mem:1G"),
         case!(callbacks::a_callback_has_context_stream_and_memory, ONE),
-        case!(callbacks::on_a_processor_it_is_memory_of_the_host, ""),
         case!(callbacks::what_is_kept_is_in_no_callbacks_way, "dev=mem:64M,ctx:8M"),
         case!(callbacks::what_a_callback_answers, ONE),
         case!(callbacks::a_stream_that_is_left_in_no_state_to_be_used, ONE),
@@ -168,7 +164,6 @@ fn cases() -> Vec<Case> {
         faulty!(graphs::a_gpu_falls_off_at_a_graph, TWO, "0:graphlaunch:2:lost"),
         case!(scripts::one_script, TWO),
         case!(scripts::nothing_is_lost_whatever_fails, ONE),
-        case!(shots::the_old_cases_on_four_gpus, FOUR),
     ]
 }
 

@@ -151,18 +151,12 @@ pub fn the_next_process_does_not_try_again() {
         assert!(fs::read_to_string(&file).unwrap().contains(&line));
     }
 
-    let kernels = line.split("kernels ").nth(1).unwrap().split('\t').next().unwrap();
-    for (what, by) in [
-        (&*format!("{}\t", found.name), "9x9\t"),
-        (&format!("{kernels}\t"), "0123456789abcdef\t"),
-        ("driver 12.9,", "driver 12.8,"),
-    ] {
-        let changed = line.replace(what, by);
-        assert_ne!(changed, line);
-        fs::write(&file, text.replace(line, &changed)).unwrap();
-        let (_, runs) = in_another_process(&file);
-        assert!(are_tried(&runs), "{by}: {runs:?}");
-    }
+    // A cache of another driver.
+    let changed = line.replace("driver 12.9,", "driver 12.8,");
+    assert_ne!(changed, line);
+    fs::write(&file, text.replace(line, &changed)).unwrap();
+    let (_, runs) = in_another_process(&file);
+    assert!(are_tried(&runs), "{runs:?}");
 }
 
 /// A shape that is named is no finding.

@@ -13,10 +13,7 @@ use gpusched::sched::{AUTO_SLOTS, Scheduler, TaskId};
 use crate::fixtures::*;
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
-use testmodels::gate;
-use testmodels::golden::Case;
-use testmodels::norms::relative_l2;
-use testmodels::shots::{NOWHERE, Shots, Survey, World, fire_all, in_parts, on_device, try_fire};
+use testmodels::shots::{NOWHERE, Survey, World, fire_all, in_parts, on_device, try_fire};
 
 /// A shot with one receiver in a corner.
 fn one_trace(n: [usize; 3], nt: usize, seed: u64) -> World {
@@ -207,47 +204,4 @@ pub fn a_record_that_the_host_has_no_memory_for() {
         on_device(&scheduler, move |exec| Ok(shot::run(&plan, &world.shot, exec.lane, &Silent))).unwrap();
     let error = result.expect_err("too little memory");
     assert!(matches!(&error, Error::NoHostMemory { bytes: 4_000_000_000_000, .. }), "{error}");
-}
-
-/// Recorded cases of the old kernel, and the steps that the interpreter has time for: after an edit, and at
-/// night, when one case runs as a whole.
-const CASES: [(&str, [usize; 2]); 4] = [
-    ("iso1_multishot", [8, 24]),
-    ("iso1_decim5", [31, 101]),
-    ("iso1_wtype3", [8, 24]),
-    ("iso1_wtype1", [8, 24]),
-];
-
-/// Compares the samples of a shot of fewer steps with the first samples of its record.
-fn begins_as_recorded(found: &Shots, record: &[f32], what: &str) {
-    let samples = record.len() * found.samples / found.record.len();
-    let first: Vec<f32> = record.chunks(samples).flat_map(|trace| &trace[..found.samples]).copied().collect();
-    let off = relative_l2(&found.record, &first);
-    assert!(off <= gate::RECORD, "{what}: the first {} samples are off by {off:e}", found.samples);
-}
-
-pub fn the_old_cases_on_four_gpus() {
-    let scheduler = scheduler("cuda", 1).unwrap();
-    let night = std::env::var("GPUSCHED_TEST_LEVEL").is_ok_and(|level| level == "night");
-    let mut worlds = Vec::new();
-    for (name, steps) in CASES {
-        let (case, nt) = (Case::load(name), steps[usize::from(night)]);
-        for (number, (shot, record)) in case.shots().into_iter().zip(case.records()).enumerate() {
-            let shot = Shot { nt, snapshot_every: None, ..shot };
-            let world = World { model: case.model.clone(), dt: case.dt, options: Options::default(), shot };
-            worlds.push((format!("{name}, shot {number}"), record, world));
-        }
-    }
-    let survey: Survey = worlds.iter().map(|(.., world)| (world.plan(), world.shot.clone())).collect();
-    for (found, (what, record, world)) in fire_all(&scheduler, &survey).iter().zip(&worlds) {
-        begins_as_recorded(found, record, what);
-        if fused_or_skip() {
-            same(found, &world.fire(), what);
-        }
-    }
-    let used = (0..4).filter(|&gpu| told(gpu, "contexts_made") > 0).count();
-    assert!(used >= 3, "{used} of 4 GPUs have worked");
-    for gpu in 0..4 {
-        assert!(told(gpu, "module_loads") <= 4);
-    }
 }

@@ -17,7 +17,6 @@ cases! {
     lists_of_tasks_followers_and_retries_run_in_the_submitters_mode "many"
     every_piece_of_a_range_runs_in_the_submitters_mode "range"
     task_on_top_of_its_waiter_runs_in_its_own_mode "nesting"
-    two_submitters_keep_their_modes_apart "submitters"
     drop_callback_runs_in_the_mode_of_its_task "drops"
     progress_and_log_callbacks_run_in_the_mode_of_their_registration "watchers"
     traps_of_the_submitter_are_armed_in_its_callbacks_only "traps"

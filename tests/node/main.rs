@@ -5,6 +5,8 @@ mod deaths;
 #[cfg(target_os = "linux")]
 mod folders;
 #[cfg(target_os = "linux")]
+mod forks;
+#[cfg(target_os = "linux")]
 mod hammer;
 #[cfg(target_os = "linux")]
 mod member;
@@ -52,13 +54,15 @@ fn main() -> std::process::ExitCode {
         case!(folders::invalid_table_is_replaced_if_unused_and_else_an_error),
         case!(folders::table_that_is_deleted_or_cut_in_use_is_replaced),
         case!(folders::table_that_loses_its_name_in_use_is_replaced),
+        case!(forks::no_call_in_the_child_waits_for_a_lock_that_the_parent_held),
+        case!(forks::the_process_wide_scheduler_is_the_childs_if_the_parent_had_none),
+        case!(forks::a_child_may_have_one_though_its_parent_failed_to_make_one),
         case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
         case!(one_process::two_members_exclude_each_other),
         case!(one_process::lease_is_returned_while_its_thread_has_the_table_locked),
         case!(one_process::lease_outlives_its_membership),
         case!(one_process::devices_that_are_not_shared_are_leased_to_all),
         case!(one_process::the_257th_member_is_refused),
-        case!(one_process::joining_and_leaving_leaves_no_descriptor_and_no_lock),
         case!(one_process::wait_ends_with_a_change_a_wake_or_its_time),
         case!(one_process::own_writes_do_not_wake_the_member),
         case!(one_process::seconds_per_cost_are_shared_and_stay),

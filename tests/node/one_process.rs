@@ -94,36 +94,6 @@ pub fn the_257th_member_is_refused() {
     nodes.push(join(&leases(&folder), 1, 1).expect("the place of the one that has left"));
 }
 
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("the descriptors").count()
-}
-
-/// How many descriptors a program would inherit that this process starts.
-fn inherited() -> usize {
-    // SAFETY: takes numbers only.
-    (3..200).filter(|&number| unsafe { libc::fcntl(number, libc::F_GETFD) } == 0).count()
-}
-
-pub fn joining_and_leaving_leaves_no_descriptor_and_no_lock() {
-    let folder = Folder::new();
-    let before = descriptors();
-    let inherited_before = inherited();
-    for round in 0..300 {
-        let node = join(&leases(&folder), 4, 1).expect("to join");
-        let hold = lease(&node, round % 4);
-        assert_eq!(inherited(), inherited_before);
-        assert!(hold.is_some(), "round {round}");
-        if round % 3 == 0 {
-            assert_eq!(node.wait(Some(Duration::ZERO)), WaitEnd::Timeout);
-        }
-    }
-    assert_eq!(descriptors(), before);
-    let locks = std::fs::read_to_string("/proc/locks").expect("the locks");
-    let file = std::fs::metadata(leases(&folder).join("leases-1")).expect("the file");
-    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&file));
-    assert!(!locks.contains(&inode), "{locks}");
-}
-
 pub fn wait_ends_with_a_change_a_wake_or_its_time() {
     let (_folder, a, b) = two_members(1);
     assert_eq!(a.wait(None), WaitEnd::Changed, "the other has joined");

@@ -1,4 +1,4 @@
-//! Physics in any medium: reciprocity, absorption, mutes.
+//! Physics in any medium: reciprocity, absorption.
 
 use std::sync::Arc;
 
@@ -75,22 +75,4 @@ fn the_field_dies_away() {
     let peaks = decay(&rough([12, 11, 10], [10.0; 3], &mut Random::new(24)), 2000);
     println!("decay, rough: {:.1e} after 1000 steps, {:.1e} after 2000", peaks[10], peaks[20]);
     assert!(peaks[20] < 0.5 * peaks[10] && peaks[10] < 1e-2, "{peaks:?}");
-}
-
-/// A mute sets samples of steps before its count to zero and leaves the others alone.
-#[test]
-fn a_mute_only_silences() {
-    let model = homogeneous([16; 3], [10.0; 3], 2000.0, 1000.0);
-    let dt = time_step(&model);
-    let cells = vec![[2, 3, 4], [10, 12, 2], [15, 0, 15]];
-    let mut shot = plain_shot([8, 8, 6], ricker(0.04 / dt, dt), 100, cells);
-    shot.record_every = 3;
-    let whole = fire(&model, dt, &shot);
-    let counts = [0, 40, 1000];
-    shot.mute = Some(counts.to_vec());
-    let muted = fire(&model, dt, &shot);
-    for (trace, count) in counts.into_iter().enumerate() {
-        let kept = whole.trace(trace).iter().enumerate().map(|(i, &v)| if 3 * i < count { 0.0 } else { v });
-        assert_eq!(muted.trace(trace), kept.collect::<Vec<_>>(), "until step {count}");
-    }
 }

@@ -27,31 +27,6 @@ fn wrong(exec: &Exec<'_>) -> Error {
     Error::WrongResult { device: exec.device.label(), what: "it is odd".into() }
 }
 
-#[test]
-fn an_error_is_the_tasks_outcome() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let (task, calls) = failing(9, |_| Error::Callback { code: 7 });
-    let id = scheduler.submit(task).unwrap();
-    for _ in 0..2 {
-        assert_eq!(wait(&scheduler, id), Err(Error::Callback { code: 7 }));
-    }
-    assert_eq!(calls.load(Ordering::Relaxed), 1);
-    assert_eq!(scheduler.info(id).unwrap().error, Some(Error::Callback { code: 7 }));
-    assert_eq!(scheduler.stats().unwrap().failed, 1);
-}
-
-/// The timer thread reads the deadline of a pause this short only after the pause.
-#[test]
-fn task_that_a_device_refused_begins_again_after_a_pause_of_any_length() {
-    for pause in (0..200).map(Duration::from_micros) {
-        let scheduler = tuned(1, |policy| policy.backoff = [pause; 3]);
-        let (task, calls) =
-            failing(3, |exec| Error::Resources { device: exec.device.label(), what: "full".into() });
-        assert_eq!(run(&scheduler, Task { work: Some(1.0), ..task }), Ok(WaitResult::Done), "{pause:?}");
-        assert_eq!(calls.load(Ordering::Relaxed), 4);
-    }
-}
-
 /// Planned tasks are judged alike; `plan::tests::wrong_results` has their rules.
 #[test]
 fn a_device_on_which_light_tasks_compute_wrongly_is_retired() {

@@ -78,31 +78,6 @@ fn a_wait_ends_with_its_time() {
 }
 
 #[test]
-fn many_wait_for_one_even_if_it_is_released_meanwhile() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let (id, gate) = occupy_as(&scheduler, |task| task);
-    thread::scope(|scope| {
-        let waiters: Vec<_> = (0..4).map(|_| scope.spawn(|| wait(&scheduler, id))).collect();
-        thread::sleep(Duration::from_millis(20));
-        scheduler.release(id).unwrap();
-        gate.open();
-        waiters.into_iter().for_each(|waiter| assert_eq!(waiter.join().unwrap(), Ok(WaitResult::Done)));
-    });
-    assert!(scheduler.info(id).is_err());
-}
-
-#[test]
-fn wait_any_tells_which() {
-    let scheduler = Scripted::new(2).scheduler(1);
-    let (held, gate) = occupy_as(&scheduler, |task| task);
-    let free = scheduler.submit(quick()).unwrap();
-    assert_eq!(scheduler.wait_any(&[held, free, free], LONG), Ok(Some(1)));
-    gate.open();
-    wait_all(&scheduler);
-    assert_eq!(scheduler.wait_any(&[held, free], LONG), Ok(Some(0)));
-}
-
-#[test]
 fn time_in_the_queue_is_told() {
     for work in [None, Some(1.0)] {
         let scheduler = Scripted::new(1).scheduler(1);

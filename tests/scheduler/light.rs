@@ -15,36 +15,6 @@ fn detached(task: Task) -> Task {
     Task { detached: true, ..task }
 }
 
-#[test]
-fn a_storm_from_many_threads_on_many_workers() {
-    const EACH: u64 = 20_000;
-    let scheduler = Scripted::new(2).scheduler(2);
-    let count = Arc::default();
-    thread::scope(|scope| {
-        for thread in 0..4_u64 {
-            let (scheduler, count) = (&scheduler, &count);
-            scope.spawn(move || {
-                let mut ids = Vec::new();
-                for i in 0..EACH {
-                    match (thread + i) % 3 {
-                        0 => _ = scheduler.submit(detached(counting(count))).unwrap(),
-                        _ => ids.push(scheduler.submit(counting(count)).unwrap()),
-                    }
-                }
-                for id in ids {
-                    assert_eq!(wait(scheduler, id), Ok(WaitResult::Done));
-                    scheduler.release(id).unwrap();
-                    assert!(matches!(scheduler.info(id), Err(Error::Stale { .. })));
-                }
-            });
-        }
-    });
-    wait_all(&scheduler);
-    assert_eq!(count.load(Ordering::Relaxed), 4 * EACH);
-    let stats = scheduler.stats().unwrap();
-    assert_eq!((stats.submitted, stats.done, stats.queued, stats.running), (4 * EACH, 4 * EACH, 0, 0));
-}
-
 /// Submits a task that adds a Fibonacci number to `sum`, by tasks that it waits for.
 fn fib(scheduler: &Arc<Scheduler>, n: u64, sum: &Arc<AtomicU64>) -> Result<TaskId> {
     let own = Arc::clone(sum);
@@ -146,25 +116,6 @@ fn neither_tier_starves_the_other() {
     wait_all(&scheduler);
 }
 
-#[test]
-fn a_planned_task_comes_after_light_ones() {
-    let scheduler = Scripted::new(1).scheduler(2);
-    let ended = scheduler.submit(quick()).unwrap();
-    assert_eq!(wait(&scheduler, ended), Ok(WaitResult::Done));
-    let failed = scheduler.submit(code(|_| Err(Error::Callback { code: 3 }))).unwrap();
-    assert!(wait(&scheduler, failed).is_err());
-    let (running, gate) = occupy_as(&scheduler, |task| task);
-    let after = scheduler.submit(Task { after: vec![ended, running], ..quick() }).unwrap();
-    assert_eq!(scheduler.wait(after, Some(Duration::from_millis(10))), Ok(WaitResult::Pending));
-    gate.open();
-    assert_eq!(wait(&scheduler, after), Ok(WaitResult::Done));
-    let broken = run(&scheduler, Task { after: vec![failed], ..quick() });
-    assert!(matches!(broken, Err(Error::Dependency { .. })));
-    let stats = scheduler.stats().unwrap();
-    assert_eq!((stats.submitted, stats.done, stats.failed), (5, 3, 2));
-    assert_eq!((stats.queued, stats.running), (0, 0));
-}
-
 /// A light task that fails for memory or a poisoned context goes on as a planned one, and is counted once.
 #[test]
 fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
@@ -239,22 +190,6 @@ fn a_long_chain_that_breaks_names_what_broke_it_and_no_more() {
     gate.open();
     let said = wait(&scheduler, last).unwrap_err().to_string();
     assert!(said.contains("first") && said.len() < 200, "{said}");
-}
-
-#[test]
-fn all_of_a_list_are_taken_or_none() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let count = Arc::default();
-    let mixed = vec![counting(&count), Task { work: Some(1.0), ..counting(&count) }, counting(&count)];
-    for id in scheduler.submit_many(mixed).unwrap() {
-        assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
-    }
-    assert_eq!(count.load(Ordering::Relaxed), 3);
-    let wrong = vec![counting(&count), Task { device_bytes: 5000, ..quick() }];
-    assert!(matches!(scheduler.submit_many(wrong), Err(Error::NoMemory { .. })));
-    wait_all(&scheduler);
-    assert_eq!(Arc::strong_count(&count), 1, "the refused are gone");
-    assert_eq!((count.load(Ordering::Relaxed), scheduler.stats().unwrap().submitted), (3, 3));
 }
 
 /// The task that the last of a list comes after is released while the list is being taken.

@@ -19,23 +19,6 @@ fn planned(task: Task) -> Task {
 }
 
 #[test]
-fn waiting_for_oneself_or_for_all_is_an_error() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let task = nested(&scheduler, |scheduler, exec| {
-        let own = exec.task;
-        assert!(deadlock(scheduler.wait(own, None)));
-        assert!(deadlock(scheduler.wait_any(&[own, own], None)));
-        assert!(deadlock(scheduler.wait_all(None)));
-        assert!(deadlock(scheduler.drain(None)));
-        assert!(deadlock(scheduler.shutdown()));
-        let other = scheduler.submit(quick())?;
-        assert_eq!(scheduler.wait_any(&[own, other], LONG)?, Some(1));
-        Ok(())
-    });
-    assert_eq!(run(&scheduler, task), Ok(WaitResult::Done));
-}
-
-#[test]
 fn two_tasks_that_wait_for_each_other_are_told_also_while_others_run() {
     for (devices, slots) in [(2, 1), (1, 3)] {
         let scheduler = Scripted::new(devices).scheduler(slots);

@@ -190,22 +190,6 @@ fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
 }
 
 #[test]
-fn a_scheduler_that_ends_tells_nothing_any_more() {
-    for end_it in [|scheduler: Scheduler| drop(scheduler.shutdown()), drop::<Scheduler>] {
-        let scheduler = of_one_slot().build().unwrap();
-        let (tell, told) = channel();
-        let listener = move |_: &Progress| {
-            let _ = tell.send(());
-        };
-        scheduler.on_progress(Duration::from_millis(1), Some(listener)).unwrap();
-        told.recv_timeout(LONG.unwrap()).unwrap();
-        end_it(scheduler);
-        while told.try_recv().is_ok() {}
-        assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
-    }
-}
-
-#[test]
 fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
     let folder = Folder::new();
     let store = Arc::new(Kept::new(folder.at("rates")));

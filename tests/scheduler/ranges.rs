@@ -11,7 +11,6 @@ use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, Task, TaskId, TaskStat
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
-use testkit::Random;
 
 /// How often each element has ended well, and how often code and drop were called.
 #[derive(Default)]
@@ -189,51 +188,6 @@ fn a_range_without_elements_ends_well_and_its_code_is_dropped() {
     assert_eq!(scheduler.wait(behind, Some(Duration::ZERO)), Ok(WaitResult::Pending));
     gate.open();
     assert_eq!(wait(&scheduler, behind), Ok(WaitResult::Done));
-}
-
-/// A seed decides what happens to the pieces of a range; an element that ends well does so once, and nothing hangs.
-#[test]
-fn any_grain_any_slots_any_trouble() {
-    for seed in 0..100_u64 {
-        let mut random = Random::new(seed);
-        let mut draw = |end: u64| random.below(end as usize) as u64;
-        let (devices, slots) = (1 + draw(4) as u32, 1 + draw(3) as u32);
-        let grain = (draw(2) == 0).then(|| 1 + draw(50));
-        let room: Vec<u64> = (0..devices).map(|_| 1 + draw(40)).collect();
-        // At most one device fails, and never the only one; some elements fail in some runs.
-        let broken = (devices > 1 && draw(2) == 0).then(|| draw(u64::from(devices)) as usize);
-        let fault = [DeviceFault::Lost, DeviceFault::Poisoned][draw(2) as usize];
-        let bad = (draw(4) == 0).then(|| draw(700));
-        let stop = draw(6) == 0;
-        let scheduler = Scripted::new(devices).scheduler(slots);
-        let counted = Counted::new(700);
-        let calls = AtomicU32::new(0);
-        let range = counted.range(move |exec, piece| {
-            let call = calls.fetch_add(1, Ordering::Relaxed);
-            if broken == Some(exec.device_index) && call > 20 {
-                return Err(device_fault(exec.device.label(), fault));
-            }
-            if size(&piece) > room[exec.device_index] {
-                return Err(no_memory(exec, size(&piece)));
-            }
-            if bad.is_some_and(|bad| piece.contains(&bad)) {
-                return Err(Error::Callback { code: 5 });
-            }
-            thread::yield_now();
-            Ok(())
-        });
-        let id = submit(&scheduler, grain, range);
-        if stop {
-            scheduler.cancel(id).unwrap();
-        }
-        match wait(&scheduler, id) {
-            Ok(WaitResult::Done) => assert!(counted.each(1) && bad.is_none(), "seed {seed}"),
-            Ok(WaitResult::Cancelled) => assert!(stop && counted.at_most_once(), "seed {seed}"),
-            Err(error) => assert!(bad.is_some() && counted.at_most_once(), "seed {seed}: {error}"),
-            Ok(WaitResult::Pending) => unreachable!("it was waited for"),
-        }
-        assert_eq!(counted.drops(), 1, "seed {seed}");
-    }
 }
 
 #[test]
@@ -474,18 +428,6 @@ fn a_host_that_waits_for_its_guests_leaves_its_slot_to_others() {
     gate.came(2);
     gate.open();
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
-}
-
-#[test]
-fn a_released_range_goes_on() {
-    let scheduler = Scripted::new(1).scheduler(2);
-    let (gate, counted) = (Gate::new(), Counted::new(50));
-    let id = submit(&scheduler, None, counted.gated(gate));
-    gate.came(1);
-    scheduler.release(id).unwrap();
-    gate.open();
-    wait_all(&scheduler);
-    assert!(counted.each(1) && counted.drops() == 1);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Bad calls: each an error with a sentence, and no file.
 
 use std::fs;
-use std::path::PathBuf;
 
 use gpusched::io::raw;
 use gpusched::legacy::{Args, acoustic1};
@@ -17,12 +16,9 @@ type Change = fn(&Folder, &mut Args);
 const TABLE: &[(Change, &[&str])] = &[
     // models
     (|out, args| args.vel = out.at("none.bin"), &["none.bin", "No such file"]),
-    (|out, args| args.rho = out.at("none.bin"), &["none.bin", "No such file"]),
-    (|_, args| args.vel = PathBuf::new(), &["read", "No such file"]),
     (|out, args| args.vel = out.at(""), &["not a plain file"]),
     (|out, args| args.vel = out.at("short.bin"), &["short.bin", "expected 5280 bytes", "found 5276 bytes"]),
     (|out, args| args.rho = out.at("long.bin"), &["long.bin", "expected 5280 bytes", "found 5284 bytes"]),
-    (|out, args| args.vel = out.at("empty.bin"), &["empty.bin", "expected 5280 bytes", "found 0 bytes"]),
     (|out, args| args.vel = out.at("nan.bin"), &["NaN"]),
     (|out, args| args.vel = out.at("zero.bin"), &["0"]),
     (|out, args| args.rho = out.at("negative.bin"), &["-1"]),
@@ -36,25 +32,19 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| args.nx = 0, &["nx is 0; accepted: 1 to 100000 cells"]),
     (|_, args| args.ny = -11, &["ny is -11; accepted: 1 to 100000 cells"]),
     (|_, args| args.nz = i32::MIN, &["nz is -2147483648; accepted: 1 to 100000 cells"]),
-    (|_, args| args.nx = i32::MAX, &["nx is 2147483647; accepted: 1 to 100000 cells"]),
     // 3000^3 cells: beyond 2^31, and 4 times as many bytes beyond 2^32
     (|_, args| (args.nx, args.ny, args.nz) = (3000, 3000, 3000), &["vel.bin", "expected 108000000000 bytes", "found 5280 bytes"]),
-    (|_, args| (args.nx, args.ny, args.nz) = (100_000, 100_000, 100_000), &["vel.bin", "expected 4000000000000000 bytes"]),
-    (|_, args| args.ns = 0, &["ns is 0; accepted: 1 to 100000 shots"]),
     (|_, args| args.ns = i32::MAX, &["ns is 2147483647; accepted: 1 to 100000 shots"]),
     (|_, args| args.nt = 0, &["nt is 0; accepted: 1 to"]),
-    (|_, args| args.nt = i32::MAX, &["nt is 2147483647; accepted: 1 to 10000000 steps"]),
     (|_, args| { (args.nt, args.ns) = (10_000_000, 100_000); (args.nx, args.ny) = (100_000, 100_000); }, &["the size of the record file", "at most 2^63 - 1 bytes"]),
     // spacings and steps
     (|_, args| args.dx = f32::NAN, &["dx is NaN; accepted: a finite number of metres, at least 0.000001"]),
     (|_, args| args.dy = 0.0, &["dy is 0; accepted: a finite number of metres, at least 0.000001"]),
     (|_, args| args.dz = f32::INFINITY, &["dz is inf; accepted: a finite number of metres, at least 0.000001"]),
     (|_, args| args.dt = 0.0, &["dt is 0", "accepted:"]),
-    (|_, args| args.dt = f32::NAN, &["dt is NaN", "accepted:"]),
     (|_, args| args.dgx = 9.0, &["dgx is 9; accepted: a finite number, at least dx, which is 10"]),
     (|_, args| args.dgy = -10.0, &["dgy is -10; accepted: a finite number, at least dy"]),
     (|_, args| args.dgt = 0.0005, &["dgt is 0.0005; accepted: a finite number, at least dt"]),
-    (|_, args| args.dgx = f32::NAN, &["dgx is NaN; accepted: a finite number"]),
     // source
     (|_, args| args.wtype = 9, &["number is 9; accepted: 1 Ricker"]),
     (|_, args| args.fm = 0.0, &["frequency is 0 Hz"]),
@@ -65,7 +55,6 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| (args.ns, args.jsx) = (2, i32::MIN), &["sxbeg + (ns - 1) jsx is -2147483643"]),
     // snapshots
     (|_, args| args.show_snapshot = true, &["snap_interval is 0; accepted: 1 to"]),
-    (|_, args| (args.show_snapshot, args.snap_interval) = (true, -10), &["snap_interval is -10; accepted: 1 to"]),
 ];
 
 #[test]
@@ -74,7 +63,6 @@ fn each_bad_call_is_an_error_with_its_sentence_and_leaves_no_file() {
     let args = small_call(&out);
     let mut model = raw::read(&args.vel, 1320).unwrap();
     raw::write(&out.at("short.bin"), &model[1..]).unwrap();
-    raw::write(&out.at("empty.bin"), &[]).unwrap();
     for (name, value) in [("nan.bin", f32::NAN), ("zero.bin", 0.0), ("negative.bin", -1.0)] {
         model[1319] = value;
         raw::write(&out.at(name), &model).unwrap();

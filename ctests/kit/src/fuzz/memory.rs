@@ -53,33 +53,3 @@ pub fn most_of<T>(code: impl FnOnce() -> T) -> (T, usize) {
     let result = code();
     (result, (MOST.get() - before).max(0) as usize)
 }
-
-/// Lets the process have so many bytes of addresses more than now; a request beyond that is refused.
-pub fn limit(more: u64) {
-    #[cfg(target_os = "linux")]
-    {
-        let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages: u64 = text.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
-        // SAFETY: a limit of the process's own, lowered; the page size is looked up.
-        unsafe {
-            let most = pages * libc::sysconf(libc::_SC_PAGESIZE) as u64 + more;
-            let limit = libc::rlimit { rlim_cur: most, rlim_max: libc::RLIM_INFINITY };
-            libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
-        }
-    }
-}
-
-/// A program that is started has no such limit: each of its threads reserves much that it never uses.
-#[cfg(unix)]
-pub fn unlimited(command: &mut std::process::Command) {
-    use std::os::unix::process::CommandExt;
-
-    let lift = || {
-        let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: the limit of the new process; where that may not be, it keeps the one that it has.
-        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const none) };
-        Ok(())
-    };
-    // SAFETY: one system call, which a forked child may make.
-    unsafe { command.pre_exec(lift) };
-}

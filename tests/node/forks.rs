@@ -1,0 +1,67 @@
+//! What a forked child may and may not do with schedulers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use gpusched::Error;
+use gpusched::sched::{Exec, Range, Scheduler, Task, WaitResult};
+use testkit::process::in_child;
+
+use super::member::LONG;
+
+fn quick() -> Task {
+    Task::new(|_: &Exec<'_>| Ok(()))
+}
+
+fn loop_of_three() -> Range {
+    Range::new(0..3, |_, _| Ok(()))
+}
+
+fn own() -> Scheduler {
+    let mut builder = Scheduler::builder();
+    builder.devices = Some("cpu".into());
+    builder.cpu_threads = Some(2);
+    builder.build().expect("a scheduler")
+}
+
+fn works(scheduler: &Scheduler) -> bool {
+    scheduler.submit(quick()).and_then(|id| scheduler.wait(id, Some(LONG))) == Ok(WaitResult::Done)
+}
+
+pub fn no_call_in_the_child_waits_for_a_lock_that_the_parent_held() {
+    let scheduler = own();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = scheduler.stats();
+                }
+            });
+        }
+        let forks = || {
+            in_child(|| {
+                matches!(scheduler.submit(quick()), Err(Error::Forked))
+                    && matches!(scheduler.submit_range(loop_of_three()), Err(Error::Forked))
+            })
+        };
+        let well = (0..8).all(|_| forks());
+        over.store(true, Ordering::Relaxed);
+        assert!(well);
+    });
+}
+
+pub fn the_process_wide_scheduler_is_the_childs_if_the_parent_had_none() {
+    assert!(in_child(|| Scheduler::process_default().is_ok_and(works)));
+    assert!(Scheduler::process_default().is_ok_and(works));
+}
+
+pub fn a_child_may_have_one_though_its_parent_failed_to_make_one() {
+    // SAFETY: no other thread of this process looks at its variables.
+    unsafe { std::env::set_var("GPUSCHED_DEVICES", "abacus") };
+    assert!(Scheduler::process_default().is_err());
+    // SAFETY: as above.
+    unsafe { std::env::set_var("GPUSCHED_DEVICES", "cpu") };
+    assert!(in_child(|| Scheduler::process_default().is_ok_and(works)));
+    assert!(Scheduler::process_default().is_ok_and(works));
+}
