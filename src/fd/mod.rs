@@ -22,6 +22,7 @@
 //! | `inject` | the source's pressure at each step |
 //! | `record` | samples at the receivers, snapshots |
 //! | `time_loop` | steps of a shot on a team of threads and on a GPU; knows no equation |
+//! | `one_pass` | the CPU's step of equations with a split PML |
 //! | `equation` | traits of an equation, the list of all, a folder for each |
 //! | `verify` | sampling, mute of the direct wave |
 //! | `warp` | the spectrum between the frequencies of a Fourier transform |
@@ -42,6 +43,7 @@ pub mod grid;
 mod host_memory;
 pub mod inject;
 pub mod model;
+pub mod one_pass;
 pub mod pause;
 pub mod plan;
 pub mod pml;

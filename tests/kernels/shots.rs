@@ -10,7 +10,7 @@ use gpusched::fd::plan::Options;
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
 use gpusched::fd::time_loop::launch::Launch;
-use gpusched::fd::{equation::acoustic1::Coefficients, model::Model, survey::Receivers};
+use gpusched::fd::{model::Model, one_pass::coefficients::Coefficients, survey::Receivers};
 
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};

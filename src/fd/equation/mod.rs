@@ -2,6 +2,8 @@
 
 pub mod acoustic1;
 mod describe;
+#[cfg(test)]
+mod sweep_tests;
 mod traits;
 
 pub use traits::{Equation, Material, Propagator, needs_cpu};

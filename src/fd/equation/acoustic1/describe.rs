@@ -1,11 +1,12 @@
 //! The words for a cell in the message of a shot that has become unstable.
 
-use super::coefficients::Coefficients;
 use crate::fd::equation::describe::{describe_cell, readable};
+use crate::fd::one_pass::coefficients::Coefficients;
 
 impl Coefficients {
     /// Returns the words for a padded cell: the user's cell and metres, velocity, density and CFL number there.
-    pub fn describe_cell(&self, padded: [usize; 3]) -> String {
+    /// `stretch`: the fastest velocity over that along z; `more`: words for further properties.
+    pub fn describe_cell(&self, padded: [usize; 3], stretch: f64, more: &str) -> String {
         let Coefficients { layout, b, kappa, .. } = self;
         describe_cell(layout, self.spacing, padded, |inside| {
             let mut room = Vec::new();
@@ -14,9 +15,9 @@ impl Coefficients {
             let vp = (b * kappa).sqrt();
             let weights: f64 = self.stencil.iter().map(|weight| f64::from(weight.abs())).sum();
             let rates: f64 = self.axes.iter().map(|axis| f64::from(axis.rate).powi(2)).sum();
-            let cfl = vp * weights * rates.sqrt();
+            let cfl = stretch * vp * weights * rates.sqrt();
             let (vp, rho) = (readable(vp), readable(1.0 / b));
-            format!("vp is {vp} m/s, rho {rho} kg/m³ and the CFL number {cfl:.3} (stable: up to 1)")
+            format!("vp is {vp} m/s, rho {rho} kg/m³{more} and the CFL number {cfl:.3} (stable: up to 1)")
         })
     }
 }
@@ -39,8 +40,8 @@ mod tests {
         let expected = format!(
             "cell [1, 2, 3] (10 m, 25 m, 24 m), where {medium} and the CFL number {cfl:.3} (stable: up to 1)"
         );
-        assert_eq!(c.describe_cell([9, 10, 11]), expected);
+        assert_eq!(c.describe_cell([9, 10, 11], 1.0, ""), expected);
         let beside = "the absorbing layer beside cell [0, 2, 4] (0 m, 25 m, 32 m)";
-        assert!(c.describe_cell([2, 10, 14]).starts_with(beside));
+        assert!(c.describe_cell([2, 10, 14], 1.0, "").starts_with(beside));
     }
 }

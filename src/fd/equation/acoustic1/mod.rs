@@ -6,18 +6,16 @@
 //! ```
 //!
 //! `p[i]` is at cell `i`, `u[i]` half a cell after it in x, `v[i]` in y, `w[i]` in z. A step is one pass over the grid,
-//! which eliminates the velocities outside the absorbing layers: `cpu/pass.rs` has the order of operations. The pressure is
+//! which eliminates the velocities outside the absorbing layers: `one_pass/pass.rs` has the order of operations. The pressure is
 //! whole everywhere; a layer also stores the split pressure that it damps along its axis.
 
-mod coefficients;
-pub mod cpu;
+mod cpu;
 pub mod cuda;
 mod describe;
 mod stability;
 #[cfg(test)]
 mod tests;
 
-pub use coefficients::{Acoustic1Material, Coefficients};
 pub use stability::{dt_max, dt_sure};
 
 use std::sync::Arc;
@@ -29,14 +27,33 @@ use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline};
+use crate::fd::one_pass;
+use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop;
 use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The acoustic equation of first order.
 pub struct Acoustic1;
+
+/// The material of [`Acoustic1`].
+pub struct Acoustic1Material(pub BulkMaterial);
+
+/// The propagator of [`Acoustic1`].
+pub struct Acoustic1Propagator(pub Arc<Coefficients>);
+
+impl Acoustic1Material {
+    /// See [`BulkMaterial::new`].
+    pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
+        BulkMaterial::new(model, pml, storage).map(Acoustic1Material)
+    }
+
+    /// Returns the coefficients for steps of `dt` seconds.
+    pub fn coefficients(&self, dt: f32) -> Coefficients {
+        self.0.coefficients(dt)
+    }
+}
 
 impl Equation for Acoustic1 {
     fn name(&self) -> &'static str {
@@ -74,57 +91,57 @@ impl Material for Acoustic1Material {
     }
 
     fn model(&self) -> &Outline {
-        &self.model
+        &self.0.model
     }
 
     fn pml(&self) -> usize {
-        Acoustic1Material::pml(self)
+        self.0.pml()
     }
 
     fn storage(&self) -> Storage {
-        self.storage
+        self.0.storage
     }
 
     fn propagator(&self, dt: f32, stencil: Stencil) -> Box<dyn Propagator> {
-        Box::new(Arc::new(self.coefficients(dt).with(stencil)))
+        Box::new(Acoustic1Propagator(Arc::new(self.0.coefficients(dt).with(stencil))))
     }
 }
 
-impl Propagator for Arc<Coefficients> {
+impl Propagator for Acoustic1Propagator {
     fn layout(&self) -> &Layout {
-        &self.layout
+        &self.0.layout
     }
 
     fn bytes(&self) -> u64 {
-        Coefficients::bytes(self)
+        self.0.bytes()
     }
 
     fn field_bytes(&self) -> u64 {
-        cpu::Fields::bytes(&self.layout)
+        one_pass::field_bytes::<Self>(&self.0)
     }
 
     fn thread_bytes(&self, threads: usize) -> u64 {
-        cpu::threads_bytes(self, threads)
+        one_pass::thread_bytes::<Self>(&self.0, threads)
     }
 
     fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        cuda::bytes(self, shot)
+        cuda::bytes(&self.0, shot)
     }
 
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
-        cuda::shared_bytes(self, stream)
+        cuda::shared_bytes(&self.0, stream)
     }
 
     fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        cuda::shape(self, stream)
+        cuda::shape(&self.0, stream)
     }
 
     fn tuning_steps(&self) -> usize {
-        cpu::TUNING_STEPS
+        one_pass::geometry::TUNING_STEPS
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
-        run(self, shot, team, control)
+        one_pass::run(self, shot, team, control)
     }
 
     fn run_on_gpu(
@@ -134,21 +151,6 @@ impl Propagator for Arc<Coefficients> {
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<(Gather, Effort)> {
-        cuda::run(self, shot, shape, stream, control)
+        cuda::run(&self.0, shot, shape, stream, control)
     }
-}
-
-/// Runs a shot that fits the coefficients' grid on the CPU.
-fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
-    let layout = &c.layout;
-    let own = cpu::Fields::bytes(layout).saturating_add(cpu::threads_bytes(c, team.threads()));
-    time_loop::cpu::check_memory(layout, shot, own)?;
-    let geometry = cpu::Geometry::new(c, team.threads());
-    let mut fields = cpu::Fields::new(layout, &geometry)?;
-    let kind = if c.b.steps(layout.pitch)[0] == 0 { "acoustic1, no density" } else { "acoustic1" };
-    let tuner = cpu::TileTuner::new(kind, layout, c.storage, &geometry.partition, team.threads(), control);
-    let steps = cpu::OnePass::new(c, &geometry, shot, &mut fields).tuned(&tuner);
-    let done = time_loop::cpu::run(layout, shot, &steps, team, control);
-    tuner.report(control);
-    done
 }

@@ -1,8 +1,9 @@
 //! Whole shots on the CPU: threads and storage change no bit.
 
-use super::{Acoustic1Material, Coefficients, run};
+use super::{Acoustic1Material, Acoustic1Propagator, BulkMaterial};
 use crate::backend::cpu::Team;
 use crate::fd::control::Silent;
+use crate::fd::equation::traits::Propagator;
 use crate::fd::grid::Grid;
 use crate::fd::model::Model;
 use crate::fd::storage::Storage;
@@ -10,15 +11,15 @@ use crate::fd::survey::{Receivers, Shot};
 use crate::fd::vector::isa::Isa;
 use crate::fd::wavelet::{Shape, Wavelet};
 
-fn moduli(n: [usize; 3], storage: Storage) -> Acoustic1Material {
+fn material(n: [usize; 3], storage: Storage) -> BulkMaterial {
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
     let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
     let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
-    Acoustic1Material::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap()
+    Acoustic1Material::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap().0
 }
 
-fn coefficients(n: [usize; 3]) -> Coefficients {
-    moduli(n, Storage::Float32).coefficients(1e-3)
+fn propagator(n: [usize; 3]) -> Acoustic1Propagator {
+    Acoustic1Propagator(material(n, Storage::Float32).coefficients(1e-3).into())
 }
 
 fn shot(n: [usize; 3], nt: usize) -> Shot {
@@ -34,9 +35,9 @@ fn shot(n: [usize; 3], nt: usize) -> Shot {
     }
 }
 
-fn bits(c: &Coefficients, shot: &Shot, threads: usize) -> Vec<u32> {
+fn bits(of: &Acoustic1Propagator, shot: &Shot, threads: usize) -> Vec<u32> {
     let team = Team::new(threads).unwrap();
-    let (gather, _) = run(c, shot, &team, &Silent).unwrap();
+    let (gather, _) = of.run_on_cpu(shot, &team, &Silent).unwrap();
     assert!(gather.data.iter().any(|v| *v != 0.0), "nothing arrived");
     gather.data.iter().map(|v| v.to_bits()).collect()
 }
@@ -45,7 +46,7 @@ fn bits(c: &Coefficients, shot: &Shot, threads: usize) -> Vec<u32> {
 fn threads_change_no_bit() {
     let n = [11, 14, 23];
     let shot = shot(n, 75);
-    let c = coefficients(n);
+    let c = propagator(n);
     let alone = bits(&c, &shot, 1);
     for threads in [2, 3, 5, 7] {
         assert_eq!(bits(&c, &shot, threads), alone, "{threads} threads");
@@ -60,8 +61,9 @@ fn sixteen_bits_are_the_values_that_they_stand_for() {
     }
     let n = [11, 14, 23];
     let shot = shot(n, 75);
-    let numbers = moduli(n, Storage::Bits16).coefficients(1e-3);
-    let (values, whole) = (numbers.expanded(), coefficients(n));
+    let numbers = material(n, Storage::Bits16).coefficients(1e-3);
+    let (values, whole) = (Acoustic1Propagator(numbers.expanded().into()), propagator(n));
+    let numbers = Acoustic1Propagator(numbers.into());
     let found = bits(&numbers, &shot, 2);
     assert_eq!(found, bits(&values, &shot, 2));
     assert_ne!(found, bits(&whole, &shot, 2));
@@ -70,10 +72,10 @@ fn sixteen_bits_are_the_values_that_they_stand_for() {
 #[test]
 fn a_thinned_record_holds_samples_of_the_full_one() {
     let n = [6, 5, 7];
-    let (c, team) = (coefficients(n), Team::new(2).unwrap());
-    let full = run(&c, &shot(n, 75), &team, &Silent).unwrap().0;
+    let (c, team) = (propagator(n), Team::new(2).unwrap());
+    let full = c.run_on_cpu(&shot(n, 75), &team, &Silent).unwrap().0;
     for every in [2, 3, 16, 75, 100] {
-        let thin = run(&c, &Shot { record_every: every, ..shot(n, 75) }, &team, &Silent).unwrap().0;
+        let thin = c.run_on_cpu(&Shot { record_every: every, ..shot(n, 75) }, &team, &Silent).unwrap().0;
         assert_eq!((thin.traces, thin.samples), (full.traces, 75usize.div_ceil(every)));
         for (thin, full) in thin.data.chunks(thin.samples).zip(full.data.chunks(75)) {
             assert_eq!(thin, full.iter().copied().step_by(every).collect::<Vec<_>>(), "every {every}");

@@ -11,11 +11,11 @@ use miniz_oxide::inflate::decompress_to_vec_zlib;
 
 use super::tables::{AxisParams, Tables};
 use crate::error::{Error, Result};
-use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::grid::layout::Layout;
 pub use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::grid::tile_table::{self, TileTable};
 use crate::fd::grid::zones::Zones;
+use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};

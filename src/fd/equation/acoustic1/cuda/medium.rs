@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::coefficients::Coefficients;
 use super::kernels::PlanKernels;
 use super::tables::Tables;
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
+use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::storage::Storage;
 use crate::fd::time_loop::block_shape::BlockShape;
 use crate::fd::time_loop::launch::Address;

@@ -14,10 +14,10 @@ pub use self::size::{bytes, bytes_of_cells};
 
 use self::medium::Medium;
 use self::steps::CudaOnePass;
-use super::coefficients::Coefficients;
 use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
+use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
 use crate::fd::time_loop::block_shape::BlockShape;

@@ -1,10 +1,10 @@
 //! How many bytes a shot takes on a GPU.
 
-use super::super::coefficients::Coefficients;
 use super::kernel::Lens;
 use super::kernels;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
+use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda::{granted_bytes, loop_bytes};

@@ -11,7 +11,7 @@ use super::medium::Medium;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
 use crate::fd::control::Control;
-use crate::fd::equation::acoustic1::coefficients::Coefficients;
+use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, StepKind};
 use crate::fd::time_loop::launch::Launch;
@@ -160,7 +160,7 @@ impl CudaSteps for CudaOnePass<'_> {
     }
 
     fn describe_cell(&self, cell: [usize; 3]) -> String {
-        self.c.describe_cell(cell)
+        self.c.describe_cell(cell, 1.0, "")
     }
 
     fn fields(&self) -> &[DeviceBuffer<f32>] {

@@ -6,8 +6,8 @@
 use std::mem::offset_of;
 
 use crate::error::Result;
-use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::grid::layout::Layout;
+use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::time_loop::launch::Address;

@@ -1,6 +1,7 @@
 //! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
 //! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
 
+use super::prefetch::PREFETCHED;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::vector::lanes::Lanes;
@@ -169,7 +170,7 @@ pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
 }
 
 /// `U` rows beside each other along an axis. Pointers are to a row's first value.
-pub struct RowBlock<'a, const U: usize> {
+pub struct RowBlock<const U: usize> {
     pub len: usize,
     /// The first derivative's first tap, and values from tap to tap, which is from row to row.
     pub p: *const f32,
@@ -185,8 +186,9 @@ pub struct RowBlock<'a, const U: usize> {
     pub to_apart: usize,
     /// If they are not eliminated.
     pub kappa: [*const f32; U],
-    /// Rows that are asked for meanwhile.
-    pub asked: &'a [*const f32],
+    /// Rows to prefetch meanwhile, the first `count` of each.
+    pub prefetched: [[*const f32; PREFETCHED]; U],
+    pub count: usize,
 }
 
 /// Fluxes, at rest if they do not `MOVE`, and the `TERMS` that they complete.
@@ -200,7 +202,7 @@ pub unsafe fn compute<
     const TERMS: bool,
 >(
     c: [f32; HALF_WIDTH],
-    rows: &RowBlock<'_, U>,
+    rows: &RowBlock<U>,
     velocity: &PmlVelocity<U>,
     split: &SplitPressure<U>,
 ) {
@@ -209,7 +211,7 @@ pub unsafe fn compute<
         let c = splats::<L>(c);
         for i in (0..rows.len).step_by(L::N) {
             let mut s = [L::splat(0.0); MAX_TAPS];
-            for row in rows.asked {
+            for row in rows.prefetched.iter().flat_map(|rows_of| &rows_of[..rows.count]) {
                 L::prefetch_far(row.wrapping_add(i));
             }
             if MOVE {

@@ -2,13 +2,16 @@
 //! A request is a line of a cache, of which a processor has some tens under way and drops more; so each row that is worked on asks for
 //! the same few rows of what comes.
 
+use super::policy::Policy;
 use super::rows::{FLUX_PLANES, ROWS_PER_BLOCK};
 use super::sweep::Sweep;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::stencil::HALF_WIDTH;
 
-/// Rows on that are asked for, of what is read row after row.
+/// Distance in rows of the prefetches of arrays that are read row after row.
 pub const PREFETCH_DISTANCE: usize = 2;
+/// Rows that the update of a row reads and no other part of the sweep, at most.
+pub const PREFETCHED: usize = 6;
 /// Planes from the one that is worked on to that whose fluxes along y come next.
 const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
 /// Rows beside a tile whose pressures its fluxes along x take, on each side; and whose `b`, before it and after it.
@@ -25,7 +28,7 @@ pub struct Prefetch {
     pub beside: *const f32,
 }
 
-impl Sweep<'_> {
+impl<P: Policy> Sweep<'_, P> {
     /// Coefficients of a row, not to be read.
     #[inline(always)]
     pub fn asked(&self, field: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
@@ -35,12 +38,29 @@ impl Sweep<'_> {
         }
     }
 
+    /// Returns the rows that the update at [x, y] reads first: increments and kappa, then the last pressure and the mixing.
+    #[inline(always)]
+    pub fn update_rows(&self, [x, y]: [usize; 2]) -> [*const f32; PREFETCHED] {
+        let at = self.at(x, y);
+        let mut rows = [std::ptr::null(); PREFETCHED];
+        rows[0] = self.d[0].wrapping_add(at);
+        rows[1] = self.asked(&self.c.kappa, [x, y]);
+        if P::PRESSURES == 2 {
+            rows[2] = self.d[1].wrapping_add(at);
+            rows[3] = self.old[1].wrapping_add(at);
+        }
+        for number in 0..P::MIXING {
+            rows[4 + number] = self.asked(self.policy.mixing(number), [x, y]);
+        }
+        rows
+    }
+
     /// What a row asks for. Beyond what the tile needs it is the row itself.
     #[inline(always)]
     pub fn prefetch(&self, [x, y]: [usize; 2]) -> Prefetch {
         let [columns, planes] = &self.tile.sides;
         let end = planes.fluxes().end;
-        let p = |x: usize, y: usize| self.old.wrapping_add(self.at(x, y));
+        let p = |x: usize, y: usize| self.old[0].wrapping_add(self.at(x, y));
         let there = |ahead: usize, end: usize| if y + ahead < end { y + ahead } else { y };
         let next = there(1, planes.cells.end);
         // All of them, spread over the tile's rows.

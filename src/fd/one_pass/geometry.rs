@@ -1,8 +1,8 @@
 //! What a pass needs beside the coefficients: the zones of the axes, the tiles, and tables that are cut to vectors.
 
+use super::coefficients::Coefficients;
 use super::partition::Partition;
 use super::tuning::tuning_steps;
-use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::grid::zones::{Ends, Zones};
 
 /// What all shots of a plan share beside the coefficients.

@@ -125,10 +125,10 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::fd::equation::acoustic1::coefficients::{Acoustic1Material, Coefficients};
-    use crate::fd::equation::acoustic1::cpu::Geometry;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
+    use crate::fd::one_pass::geometry::Geometry;
 
     const THREADS: usize = 2;
 
@@ -149,7 +149,7 @@ mod tests {
     fn coefficients(nx: usize) -> Coefficients {
         let grid = Grid { n: [nx, 12, 11], h: [10.0; 3] };
         let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
-        Acoustic1Material::new(&model, 8, Storage::Float32).unwrap().coefficients(1e-3)
+        BulkMaterial::new(&model, 8, Storage::Float32).unwrap().coefficients(1e-3)
     }
 
     fn geometry(c: &Coefficients) -> Geometry {

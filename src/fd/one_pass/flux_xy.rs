@@ -1,7 +1,8 @@
 //! What is done along x and along y: fluxes, and the terms that they complete, of a few rows beside each other at a time. As many fluxes
 //! are kept as the next rows need.
 
-use super::prefetch::PREFETCH_DISTANCE;
+use super::policy::Policy;
+use super::prefetch::{PREFETCH_DISTANCE, PREFETCHED};
 use super::rows::{self, FLUX_PLANES, PmlVelocity, ROWS_PER_BLOCK, RowBlock, SplitPressure};
 use super::scratch::PLACES;
 use super::sweep::Sweep;
@@ -26,7 +27,7 @@ pub struct Line {
     pub kappa: (*const f32, usize),
 }
 
-impl Sweep<'_> {
+impl<P: Policy> Sweep<'_, P> {
     /// The fluxes before the first row's last.
     ///
     /// # Safety
@@ -63,7 +64,10 @@ impl Sweep<'_> {
         if alike { ROWS_PER_BLOCK } else { 1 }
     }
 
-    /// The terms of rows that are done together.
+    /// Computes the terms of rows that are done together.
+    ///
+    /// # Safety
+    /// See [`Sweep`].
     #[inline(always)]
     pub unsafe fn terms<L: Lanes, const AXIS: usize, const PML: bool>(
         &self,
@@ -127,7 +131,7 @@ impl Sweep<'_> {
             let [x, y] = position(j);
             let mut this = RowBlock::<U> {
                 len: self.len,
-                p: self.old.wrapping_add(self.at(x, y)).wrapping_sub((HALF_WIDTH - 1) * stride),
+                p: self.old[0].wrapping_add(self.at(x, y)).wrapping_sub((HALF_WIDTH - 1) * stride),
                 stride,
                 b: [std::ptr::null(); U],
                 fluxes: [std::ptr::null_mut(); rows::MAX_TAPS],
@@ -136,7 +140,8 @@ impl Sweep<'_> {
                 to: line.to,
                 to_apart: line.to_apart,
                 kappa: [std::ptr::null(); U],
-                asked: &[],
+                prefetched: [[std::ptr::null(); PREFETCHED]; U],
+                count: 0,
             };
             for k in 0..FLUX_PLANES + U {
                 if k >= FLUX_PLANES || TERMS {
@@ -185,16 +190,10 @@ impl Sweep<'_> {
                     ahead,
                 };
             }
-            // What the planes' rows add to, while their fluxes along y are made of what there is.
-            let coming: [_; U] = std::array::from_fn(|u| {
-                let [x, y] = position(at.wrapping_add(u));
-                if AXIS == 0 || !TERMS {
-                    return [std::ptr::null(); 2];
-                }
-                [self.d.wrapping_add(self.at(x, y)).cast_const(), self.asked(&self.c.kappa, [x, y])]
-            });
+            // The rows that the planes' updates read are prefetched while the fluxes along y are computed.
             if AXIS == 1 && TERMS {
-                this.asked = coming.as_flattened();
+                this.prefetched = std::array::from_fn(|u| self.update_rows(position(at.wrapping_add(u))));
+                this.count = if P::PRESSURES == 1 { 2 } else { 4 + P::MIXING };
             }
             rows::compute::<L, U, PML, DAMPED, MOVE, TERMS>(self.c.stencil, &this, &velocity, &split);
         }

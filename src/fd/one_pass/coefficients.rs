@@ -12,7 +12,7 @@ use crate::fd::storage::Storage;
 
 /// What of a model a step multiplies with, whatever the time step.
 #[derive(Clone)]
-pub struct Acoustic1Material {
+pub struct BulkMaterial {
     pub model: Outline,
     pub storage: Storage,
     layout: Layout,
@@ -53,7 +53,7 @@ pub struct Axis {
     pub pressure_rate: Vec<f32>,
 }
 
-impl Acoustic1Material {
+impl BulkMaterial {
     /// With layers of `pml` cells. Refused: values that 16 bits are not enough for.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let grid = &model.grid;
@@ -71,10 +71,10 @@ impl Acoustic1Material {
             ),
         };
         let (b, kappa) = (Arc::new(b), Arc::new(kappa));
-        Ok(Acoustic1Material { model: model.outline, storage, layout, reference, b, kappa })
+        Ok(BulkMaterial { model: model.outline, storage, layout, reference, b, kappa })
     }
 
-    /// Bytes of the fields that [`Acoustic1Material::new`] makes, with density or without.
+    /// Bytes of the fields that [`BulkMaterial::new`] makes, with density or without.
     #[cfg(test)]
     pub fn bytes(layout: &Layout, density: bool, storage: Storage) -> u64 {
         let field = |rows| EdgeField::bytes_of(layout, storage, rows);
@@ -89,7 +89,7 @@ impl Acoustic1Material {
 
     /// For steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32) -> Coefficients {
-        let Acoustic1Material { layout, storage, model: Outline { grid, .. }, .. } = *self;
+        let BulkMaterial { layout, storage, model: Outline { grid, .. }, .. } = *self;
         let pml = layout.pml;
         let d0 = d0(self.reference, pml, grid.h);
         let axis = |axis: usize| {
@@ -113,7 +113,7 @@ impl Acoustic1Material {
 impl Coefficients {
     /// Of moduli that nobody else shares, in float32.
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
-        Ok(Acoustic1Material::new(model, pml, Storage::Float32)?.coefficients(dt))
+        Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt))
     }
 
     /// The same with another derivative.
@@ -167,8 +167,8 @@ mod tests {
         let light = Coefficients::new(&model, 1e-3, 8).unwrap();
         assert_eq!([4, 5].map(|z| at(&light, &light.b, [2, 3, z])), [1.0 / 1000.0; 2]);
         // Without a density 1/rho is a row.
-        assert_eq!(c.bytes(), Acoustic1Material::bytes(&c.layout, true, Storage::Float32));
-        assert_eq!(light.bytes(), Acoustic1Material::bytes(&c.layout, false, Storage::Float32));
+        assert_eq!(c.bytes(), BulkMaterial::bytes(&c.layout, true, Storage::Float32));
+        assert_eq!(light.bytes(), BulkMaterial::bytes(&c.layout, false, Storage::Float32));
         assert!(c.bytes() - light.bytes() > 4 * (12 - 1) * c.layout.padded[2] as u64);
     }
 
@@ -182,8 +182,8 @@ mod tests {
         let two = Model::new(grid, values([1480.0, 1480.0, 2222.2]), None);
         for (model, exact) in [(three.unwrap(), false), (two.unwrap(), true)] {
             let full = Coefficients::new(&model, 1e-3, 8).unwrap();
-            let c = Acoustic1Material::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
-            assert_eq!(c.bytes(), Acoustic1Material::bytes(&c.layout, model.rho.is_some(), Storage::Bits16));
+            let c = BulkMaterial::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
+            assert_eq!(c.bytes(), BulkMaterial::bytes(&c.layout, model.rho.is_some(), Storage::Bits16));
             let gpu = c.layout.on_gpu();
             for (field, full_field) in [(&c.b, &full.b), (&c.kappa, &full.kappa)] {
                 let scale = field.scale().unwrap();
@@ -203,8 +203,7 @@ mod tests {
             }
         }
         let air = Model::new(grid, values([330.0, 1500.0, 5500.0]), Some(values([1.2, 1000.0, 2600.0])));
-        let why =
-            Acoustic1Material::new(&air.unwrap(), 8, Storage::Bits16).map(drop).unwrap_err().to_string();
+        let why = BulkMaterial::new(&air.unwrap(), 8, Storage::Bits16).map(drop).unwrap_err().to_string();
         assert!(why.contains("1/rho of the model in 16 bits") && why.contains("float32"), "{why}");
     }
 }

@@ -21,6 +21,7 @@
 use super::activity::ActiveTile;
 use super::flux_xy::Line;
 use super::flux_z;
+use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
 use super::rows::ROWS_PER_BLOCK;
 use super::scratch::Scratch;
@@ -34,10 +35,10 @@ use crate::fd::vector::lanes::Lanes;
 /// # Safety
 /// See [`Sweep`].
 #[inline(always)]
-pub unsafe fn sweep<L: Lanes, const X_PML: bool, const Y_PML: bool>(
-    step: &SweepStep<'_>,
+pub unsafe fn sweep<L: Lanes, P: Policy, const X_PML: bool, const Y_PML: bool>(
+    step: &SweepStep<'_, P>,
     active: &ActiveTile,
-    scratch: &mut Scratch,
+    scratch: &mut Scratch<P>,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -48,7 +49,7 @@ pub unsafe fn sweep<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     }
 }
 
-impl Sweep<'_> {
+impl<P: Policy> Sweep<'_, P> {
     /// # Safety
     /// See [`Sweep`]; so for all below.
     #[inline(always)]
@@ -96,6 +97,7 @@ impl Sweep<'_> {
         unsafe {
             let b = self.rows::<L>(&self.c.b, y, side.fluxes(), scratch.b);
             let kappa = self.rows::<L>(&self.c.kappa, y, side.cells.clone(), scratch.kappa);
+            let mixing = self.mixing_rows::<L>(y);
             let source = self.clean_source(y);
             let mut line = Line {
                 other: y,
@@ -119,8 +121,10 @@ impl Sweep<'_> {
                     let nearest = layout.nearest(0, x);
                     let terms = [scratch.term_x.cast_const(), term_y]
                         .map(|first| first.wrapping_add(u * scratch.row));
-                    let c = [b, kappa].map(|(first, step)| first.wrapping_add(nearest * step));
-                    self.finish::<L, X_PML, Y_PML>([x, y], terms, c, source == Some(x));
+                    let row = |(first, step): (*const f32, usize)| first.wrapping_add(nearest * step);
+                    let c = [b, kappa].map(row);
+                    let mixing = self.adapted([x, y], mixing.map(row));
+                    self.finish::<L, X_PML, Y_PML>([x, y], terms, c, mixing, source == Some(x));
                 }
                 x += together;
             }
@@ -134,6 +138,7 @@ impl Sweep<'_> {
         [x, y]: [usize; 2],
         [term_x, term_y]: [*const f32; 2],
         [b, kappa]: [*const f32; 2],
+        mixing: [*const f32; 2],
         source: bool,
     ) {
         let Sweep { geometry, scratch, .. } = self;
@@ -141,12 +146,12 @@ impl Sweep<'_> {
         // Counted over the updated rows.
         let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);
-        let p = self.old.wrapping_add(place);
+        let p = self.old.map(|old| old.wrapping_add(place));
         let q = scratch.fluxes;
         // SAFETY: by the caller's promise.
         unsafe {
             let coming = self.prefetch([x, y]);
-            let row = flux_z::FluxRow { len: self.len, p, b, q, coming: [coming.p, coming.beside] };
+            let row = flux_z::FluxRow { len: self.len, p: p[1], b, q, coming: [coming.p, coming.beside] };
             flux_z::fluxes::<L>(self.c.stencil, &row);
             let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
             let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
@@ -176,7 +181,7 @@ impl Sweep<'_> {
                 );
                 (at, at_damped) = (at + pml.len(), at_damped + damped.len());
             }
-            update::<L, X_PML, Y_PML>(
+            update::<L, P, X_PML, Y_PML>(
                 self.c.stencil,
                 &Update {
                     len: self.len,
@@ -187,29 +192,62 @@ impl Sweep<'_> {
                     term_y,
                     term_x,
                     kappa,
-                    d: self.d.wrapping_add(place),
-                    p: if source { scratch.clean } else { p },
-                    new: self.new.wrapping_add(place),
+                    mixing,
+                    d: self.d.map(|d| d.wrapping_add(place)),
+                    p: if source { scratch.clean.map(<*mut f32>::cast_const) } else { p },
+                    new: self.new.map(|new| new.wrapping_add(place)),
                     stream: self.stream,
-                    ahead: PREFETCH_DISTANCE * self.c.layout.pitch,
+                    distance: PREFETCH_DISTANCE * self.c.layout.pitch,
                     coming: coming.b,
                 },
             );
         }
     }
 
-    /// The row of this tile and plane that has the source; its pressure goes on without it, from the scratch.
+    /// Copies the pressures of the row of this tile and plane that has the source, without it, to the scratch. Returns
+    /// the row's index along x.
     #[inline(always)]
     unsafe fn clean_source(&self, y: usize) -> Option<usize> {
         let injector = self.injector?;
-        let x = self.tile.sides[0].cells.clone().find(|x| injector.are_in([*x, y]))?;
+        let x = self.tile.sides[0].cells.clone().find(|x| injector.is_in([*x, y]))?;
         let at = self.at(x, y);
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let clean = std::slice::from_raw_parts_mut(self.scratch.clean, self.len);
-            clean.copy_from_slice(std::slice::from_raw_parts(self.old.wrapping_add(at), self.len));
-            injector.restore(at, clean);
+        for number in 0..P::PRESSURES {
+            // SAFETY: by the caller's promise.
+            unsafe {
+                let clean = std::slice::from_raw_parts_mut(self.scratch.clean[number], self.len);
+                let row = self.old[number].wrapping_add(at);
+                clean.copy_from_slice(std::slice::from_raw_parts(row, self.len));
+                injector.restore(number, at, clean);
+            }
         }
         Some(x)
+    }
+
+    /// Returns the mixing coefficients of a plane, as [`Sweep::rows`].
+    #[inline(always)]
+    unsafe fn mixing_rows<L: Lanes>(&self, y: usize) -> [(*const f32, usize); 2] {
+        let cells = &self.tile.sides[0].cells;
+        [0, 1].map(|number| {
+            if number >= P::MIXING {
+                return (std::ptr::null(), 0);
+            }
+            let room = self.scratch.mixing[number];
+            // SAFETY: by the caller's promise.
+            unsafe { self.rows::<L>(self.policy.mixing(number), y, cells.clone(), room) }
+        })
+    }
+
+    /// Returns the mixing coefficients of a row: in the scratch if the policy changes them near the source.
+    #[inline(always)]
+    unsafe fn adapted(&self, row: [usize; 2], mixing: [*const f32; 2]) -> [*const f32; 2] {
+        let mut rows = mixing;
+        for (number, from) in mixing.into_iter().enumerate().take(P::MIXING) {
+            let to = self.scratch.adapted[number];
+            // SAFETY: by the caller's promise.
+            if unsafe { self.policy.adapt(number, row, self.first, from, to, self.len) } {
+                rows[number] = to;
+            }
+        }
+        rows
     }
 }

@@ -1,27 +1,27 @@
-//! Where a sweep through a tile has its fields, coefficients and scratch.
+//! Pointers to the fields, coefficients and scratch of a sweep through a tile.
 
 use std::ops::Range;
 
 use super::activity::ActiveTile;
+use super::coefficients::Coefficients;
 use super::fields::SharedFields;
 use super::geometry::Geometry;
+use super::policy::Policy;
 use super::rows::expanded;
 use super::scratch::{Scratch, ScratchPointers};
 use super::source::SourceInjector;
 use super::tiles::Tile;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
-use crate::fd::equation::acoustic1::coefficients::Coefficients;
 use crate::fd::vector::lanes::Lanes;
 
 /// The arguments of a sweep.
-#[derive(Clone, Copy)]
-pub struct SweepStep<'a> {
-    pub c: &'a Coefficients,
+pub struct SweepStep<'a, P> {
+    pub policy: &'a P,
     pub geometry: &'a Geometry,
     pub fields: SharedFields<'a>,
-    /// Which of the two fields is the older one.
+    /// Parity of the pressures before the step.
     pub from: usize,
-    /// The poles of the source, if it is in the older field.
+    /// The source, if it is in the pressures before the step.
     pub injector: Option<&'a SourceInjector>,
     /// Whether the values for the next step are written past the caches.
     pub stream: bool,
@@ -33,15 +33,16 @@ pub struct SweepStep<'a> {
 /// The methods that are unsafe take for granted: the fields have the layout of the coefficients, and the scratch has room
 /// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
 /// the processor has the instructions.
-pub struct Sweep<'a> {
+pub struct Sweep<'a, P> {
+    pub policy: &'a P,
     pub c: &'a Coefficients,
     pub geometry: &'a Geometry,
     pub injector: Option<&'a SourceInjector>,
     pub tile: &'a Tile,
     pub scratch: ScratchPointers,
-    pub old: *const f32,
-    pub new: *mut f32,
-    pub d: *mut f32,
+    pub old: [*const f32; 2],
+    pub new: [*mut f32; 2],
+    pub d: [*mut f32; 2],
     pub velocity_old: [*const f32; 3],
     pub velocity_new: [*mut f32; 3],
     pub split: [*mut f32; 3],
@@ -51,19 +52,21 @@ pub struct Sweep<'a> {
     pub len: usize,
 }
 
-impl<'a> Sweep<'a> {
+impl<'a, P: Policy> Sweep<'a, P> {
     #[inline(always)]
-    pub fn new(step: &SweepStep<'a>, active: &'a ActiveTile, scratch: &mut Scratch) -> Sweep<'a> {
-        let SweepStep { c, geometry, fields, from, injector, stream } = *step;
+    pub fn new(step: &SweepStep<'a, P>, active: &'a ActiveTile, scratch: &mut Scratch<P>) -> Self {
+        let SweepStep { policy, geometry, fields, from, injector, stream } = *step;
+        let c = policy.coefficients();
         Sweep {
+            policy,
             c,
             geometry,
             injector,
             tile: &active.tile,
             scratch: scratch.pointers(),
-            old: fields.p[from].as_ptr(),
-            new: fields.p[1 - from].as_ptr(),
-            d: fields.d.as_ptr(),
+            old: fields.p.map(|both| both[from].as_ptr().cast_const()),
+            new: fields.p.map(|both| both[1 - from].as_ptr()),
+            d: fields.d.map(|d| d.as_ptr()),
             velocity_old: fields.velocity.map(|both| both[from].as_ptr().cast_const()),
             velocity_new: fields.velocity.map(|both| both[1 - from].as_ptr()),
             split: fields.split.map(|split| split.as_ptr()),

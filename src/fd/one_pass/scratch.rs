@@ -1,6 +1,9 @@
-//! What one thread computes with: fluxes that the next planes need, too, and what is collected of a plane.
+//! The buffers of one thread: fluxes that the next planes need, too, and the terms of a plane.
+
+use std::marker::PhantomData;
 
 use super::geometry::Geometry;
+use super::policy::Policy;
 use super::rows::{FLUX_PLANES, ROWS_PER_BLOCK, TAPS};
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
@@ -10,14 +13,15 @@ use crate::fd::vector::lanes::WIDEST;
 /// Places for fluxes along an axis: of those before its last that a term takes. New ones replace the oldest, once these are read.
 pub const PLACES: usize = FLUX_PLANES;
 
-pub struct Scratch {
+pub struct Scratch<P> {
     values: Buffer,
     columns: usize,
     len: usize,
     storage: Storage,
+    policy: PhantomData<P>,
 }
 
-/// Where its parts begin.
+/// Pointers to the beginnings of its parts.
 #[derive(Clone, Copy)]
 pub struct ScratchPointers {
     /// From row to row, and from plane to plane, of the fluxes along y: `[index % PLACES][column][z]`.
@@ -33,39 +37,50 @@ pub struct ScratchPointers {
     pub fluxes: *mut f32,
     /// A row of increments at the ends.
     pub increments: *mut f32,
-    /// A row of pressures.
-    pub clean: *mut f32,
+    /// Rows of the pressures without the source, and of mixing coefficients near it.
+    pub clean: [*mut f32; 2],
+    pub adapted: [*mut f32; 2],
     /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in a few rows.
     pub b: *mut f32,
     pub kappa: *mut f32,
+    pub mixing: [*mut f32; 2],
     pub few: *mut f32,
 }
 
-impl Scratch {
+impl<P: Policy> Scratch<P> {
     /// For any tile of any tiling.
-    pub fn new(geometry: &Geometry, storage: Storage) -> Result<Scratch> {
+    pub fn new(geometry: &Geometry, storage: Storage) -> Result<Self> {
         let (columns, ends) = (geometry.partition.columns(), &geometry.partition.ends);
-        let len = ScratchPointers::cut(columns, ends.len, storage, std::ptr::null_mut()).1;
+        let len = ScratchPointers::new::<P>(columns, ends.len, storage, std::ptr::null_mut()).1;
         Ok(Scratch {
             values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
             columns,
             len: ends.len,
             storage,
+            policy: PhantomData,
         })
     }
 
     pub fn pointers(&mut self) -> ScratchPointers {
-        ScratchPointers::cut(self.columns, self.len, self.storage, self.values.as_mut_ptr()).0
+        ScratchPointers::new::<P>(self.columns, self.len, self.storage, self.values.as_mut_ptr()).0
     }
 }
 
 impl ScratchPointers {
-    /// Of so many rows along x of so many values, and how many values they are.
-    fn cut(columns: usize, len: usize, storage: Storage, first: *mut f32) -> (ScratchPointers, usize) {
+    /// For so many rows along x of so many values. Also returns the number of values in all.
+    fn new<P: Policy>(
+        columns: usize,
+        len: usize,
+        storage: Storage,
+        first: *mut f32,
+    ) -> (ScratchPointers, usize) {
         // Odd numbers of lines: neighbours in other sets of a cache.
         let row = ((len / WIDEST) | 1) * WIDEST;
         let plane = columns * row;
         let expanded = |rows: usize| if storage == Storage::Bits16 { rows * row } else { 0 };
+        let several = |count: usize, len: usize, take: &mut dyn FnMut(usize) -> *mut f32| {
+            [0, 1].map(|number| if number < count { take(len) } else { std::ptr::null_mut() })
+        };
         let mut taken = 0;
         let mut take = |len: usize| {
             taken += len;
@@ -80,30 +95,33 @@ impl ScratchPointers {
             term_x: take(ROWS_PER_BLOCK * row),
             fluxes: take(row + 2 * WIDEST).wrapping_add(WIDEST),
             increments: take(row),
-            clean: take(row),
+            clean: several(P::PRESSURES, row, &mut take),
+            adapted: several(P::MIXING, row, &mut take),
             b: take(expanded(columns + TAPS - 1)),
             kappa: take(expanded(columns)),
+            mixing: several(P::MIXING, expanded(columns), &mut take),
             few: take(expanded(2 * ROWS_PER_BLOCK)),
         };
         (parts, taken)
     }
 }
 
-impl Scratch {
-    /// Bytes that [`Scratch::new`] allocates.
+impl<P: Policy> Scratch<P> {
+    /// Returns the bytes that [`Scratch::new`] allocates.
     pub fn bytes(geometry: &Geometry, storage: Storage) -> u64 {
         let (columns, len) = (geometry.partition.columns(), geometry.partition.ends.len);
-        Buffer::bytes_of(ScratchPointers::cut(columns, len, storage, std::ptr::null_mut()).1)
+        Buffer::bytes_of(ScratchPointers::new::<P>(columns, len, storage, std::ptr::null_mut()).1)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::coefficients::BulkMaterial;
     use super::*;
-    use crate::fd::equation::acoustic1::coefficients::Acoustic1Material;
-    use crate::fd::equation::acoustic1::cpu::thread_bytes;
+    use crate::fd::equation::acoustic1::Acoustic1Propagator;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::one_pass::thread_bytes;
 
     /// Whatever the number of threads by which the tiles are cut.
     #[test]
@@ -112,11 +130,15 @@ mod tests {
             let grid = Grid { n, h: [10.0; 3] };
             let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
             for storage in Storage::ALL {
-                let c = Acoustic1Material::new(&model, pml, storage).unwrap().coefficients(1e-3);
+                let c = BulkMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3);
                 for threads in [1, 2, 7, 64] {
                     let geometry = Geometry::new(&c, threads);
-                    let scratch = Scratch::new(&geometry, storage).unwrap();
-                    assert_eq!(scratch.values.bytes(), thread_bytes(&c), "{n:?}, {storage:?}, {threads}");
+                    let scratch = Scratch::<Acoustic1Propagator>::new(&geometry, storage).unwrap();
+                    assert_eq!(
+                        scratch.values.bytes(),
+                        thread_bytes::<Acoustic1Propagator>(&c, 1),
+                        "{n:?}, {storage:?}, {threads}"
+                    );
                 }
             }
         }

@@ -1,0 +1,33 @@
+//! The policy of the CPU's sweep: one pressure, whose increments are added to it.
+
+use super::Acoustic1Propagator;
+use crate::fd::edge_field::EdgeField;
+use crate::fd::one_pass::coefficients::Coefficients;
+use crate::fd::one_pass::policy::Policy;
+use crate::fd::vector::lanes::Lanes;
+
+impl Policy for Acoustic1Propagator {
+    const NAME: &'static str = "acoustic1";
+    const PRESSURES: usize = 1;
+    const MIXING: usize = 0;
+    /// A vertical dipole.
+    const SOURCE: &'static [(usize, f32)] = &[(0, -1.0), (2, 1.0)];
+
+    fn coefficients(&self) -> &Coefficients {
+        &self.0
+    }
+
+    fn describe_cell(&self, padded: [usize; 3]) -> String {
+        self.0.describe_cell(padded, 1.0, "")
+    }
+
+    fn mixing(&self, _number: usize) -> &EdgeField {
+        &self.0.kappa
+    }
+
+    #[inline(always)]
+    unsafe fn advance<L: Lanes>(p: [L::V; 2], increments: [L::V; 2], _mixing: [L::V; 2]) -> [L::V; 2] {
+        // SAFETY: by the caller's promise.
+        unsafe { [L::add(p[0], increments[0]), p[1]] }
+    }
+}

@@ -1,0 +1,288 @@
+//! The sweep of equations with a split PML: its bits depend neither on tiles, threads and instructions, nor on which
+//! cells are taken to be at rest.
+
+use testkit::Random;
+
+use super::acoustic1::{Acoustic1Material, Acoustic1Propagator};
+use crate::backend::cpu::{Rows, Team, TeamMember};
+use crate::fd::grid::Grid;
+use crate::fd::grid::layout::Layout;
+use crate::fd::model::Model;
+use crate::fd::one_pass::fields::Fields;
+use crate::fd::one_pass::geometry::Geometry;
+use crate::fd::one_pass::policy::Policy;
+use crate::fd::one_pass::steps::OnePass;
+use crate::fd::stencil::Stencil;
+use crate::fd::storage::Storage;
+use crate::fd::survey::{Receivers, Shot};
+use crate::fd::time_loop::cpu_steps::CpuSteps;
+use crate::fd::vector::isa::Isa;
+use crate::fd::wavelet::{Shape, Wavelet};
+
+/// How a grid is swept.
+#[derive(Debug, Clone, Copy)]
+struct Execution {
+    tiles: [usize; 2],
+    threads: usize,
+    isa: Isa,
+    large: bool,
+}
+
+/// A grid, layers, a source's cell, whether the model has a density.
+type GridCase = ([usize; 3], usize, [usize; 3], bool);
+
+fn shot(source: [usize; 3], samples: Vec<f32>, amplitude: f32, nt: usize) -> Shot {
+    Shot {
+        source,
+        wavelet: Wavelet { samples },
+        amplitude,
+        nt,
+        receivers: Receivers::Plane { iz: 0, every: [1, 1] },
+        record_every: 1,
+        snapshot_every: None,
+        mute: None,
+    }
+}
+
+/// Takes all steps of a shot and returns all fields.
+fn fields(steps: &OnePass<'_, impl Policy>, threads: usize, nt: usize) -> Vec<Vec<f32>> {
+    let run = |member: &TeamMember<'_>, _: Option<&()>| {
+        let mut own = steps.own()?;
+        (0..nt).try_for_each(|step| steps.step(member, &mut own, step))
+    };
+    Team::new(threads).unwrap().run(&(), run).unwrap();
+    // SAFETY: no thread computes.
+    steps.fields().into_iter().map(|field: Rows<'_>| unsafe { field.all() }.to_vec()).collect()
+}
+
+/// A check of one policy.
+trait Check {
+    fn run(&mut self, policy: &impl Policy, source: [usize; 3]);
+}
+
+/// Runs a check with the policies of all equations, in a random medium.
+fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, check: &mut impl Check) {
+    let mut random = Random::new(seed);
+    let grid = Grid { n, h: [10.0, 11.0, 9.0] };
+    let mut values = |low, high| (0..grid.cells()).map(|_| random.between(low, high)).collect::<Vec<_>>();
+    let (vp, rho) = (values(1500.0, 3000.0), density.then(|| values(1000.0, 2000.0)));
+    let stencil = if seed.is_multiple_of(2) { Stencil::Optimised } else { Stencil::Taylor };
+    let model = Model::new(grid, vp, rho).unwrap();
+    let acoustic1 = Acoustic1Material::new(&model, pml, storage).unwrap();
+    check.run(&Acoustic1Propagator(acoustic1.0.coefficients(1e-3).with(stencil).into()), source);
+}
+
+/// Each step uses the values at four neighbours on each side, and those that the step before stored.
+const STEPS: usize = 4;
+
+/// Returns all fields after steps from random pressures.
+fn swept(policy: &impl Policy, source: [usize; 3], execution: Execution, seed: u64) -> Vec<Vec<f32>> {
+    let c = policy.coefficients();
+    let shot = shot(source, vec![0.5; STEPS - 1], 1.0, STEPS);
+    let geometry = Geometry::in_tiles(c, execution.threads, &[execution.tiles]);
+    let mut all = Fields::new(&c.layout, &geometry, pressures_of(policy)).unwrap();
+    let [x, y, z] = [0, 1, 2].map(|axis| c.layout.active(axis));
+    let mut random = Random::new(seed);
+    for pressure in all.shared().p {
+        for (x, y) in y.clone().flat_map(|y| x.clone().map(move |x| (x, y))) {
+            // SAFETY: a row's updated cells; alone.
+            let row = unsafe { pressure[0].write(c.layout.at([x, y, z.start]), z.len()) };
+            row.iter_mut().for_each(|p| *p = random.between(-1.0, 1.0));
+        }
+    }
+    let steps = OnePass::new(policy, &geometry, &shot, &mut all).with(execution.isa, execution.large);
+    steps.resumed();
+    fields(&steps, execution.threads, STEPS)
+}
+
+/// Compares random executions with a sweep of one row at a time, in which no fluxes of one row remain for another.
+struct EveryExecution<'a>(&'a mut Random, u64, String);
+
+impl Check for EveryExecution<'_> {
+    fn run(&mut self, policy: &impl Policy, source: [usize; 3]) {
+        let EveryExecution(random, seed, case) = self;
+        let alone = Execution { tiles: [1, 1], threads: 1, isa: Isa::best(), large: false };
+        let one_by_one = swept(policy, source, alone, *seed);
+        for (columns, depth) in [(1000, 1000), (32, 64), (0, 0), (0, 0), (0, 0)] {
+            let any = [1 + random.below(20), 1 + random.below(30)];
+            #[cfg(target_arch = "x86_64")]
+            let isa =
+                if random.below(2) == 0 && Isa::best() == Isa::Avx512 { Isa::Avx2 } else { Isa::best() };
+            #[cfg(not(target_arch = "x86_64"))]
+            let isa = Isa::best();
+            let execution = Execution {
+                tiles: if columns == 0 { any } else { [columns, depth] },
+                threads: 1 + random.below(4),
+                isa,
+                large: random.below(2) == 0,
+            };
+            let found = swept(policy, source, execution, *seed);
+            for (number, (found, expected)) in found.iter().zip(&one_by_one).enumerate() {
+                let differs = found.iter().zip(expected).position(|(a, b)| a.to_bits() != b.to_bits());
+                assert_eq!(differs, None, "{}, field {number}, {case}, {execution:?}", name_of(policy));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_bit_depends_on_tiles_threads_and_instructions() {
+    let mut random = Random::new(1);
+    // Long along each axis, thin along each, and random ones.
+    let fixed = [([1, 70, 1], 8), ([70, 1, 2], 8), ([2, 1, 70], 8), ([1, 1, 1], 31), ([9, 41, 17], 11)];
+    let any = (0..10).map(|_| ([0; 3], 0));
+    for (n, pml) in fixed.into_iter().chain(any) {
+        let drawn = pml == 0;
+        let n = if drawn { [30, 44, 40].map(|most| 1 + random.below(most)) } else { n };
+        let pml = if drawn { 8 + random.below(8) } else { pml };
+        let source = n.map(|n| random.below(n));
+        let case = (n, pml, source, random.below(3) > 0);
+        let seed = random.next();
+        for storage in Storage::ALL {
+            let mut check = EveryExecution(&mut random, seed, format!("{case:?}, {storage:?}"));
+            with_all(case, storage, seed, &mut check);
+        }
+    }
+}
+
+fn name_of<P: Policy>(_: &P) -> &'static str {
+    P::NAME
+}
+
+fn pressures_of<P: Policy>(_: &P) -> usize {
+    P::PRESSURES
+}
+
+/// A small grid whose axes all have a middle.
+const SMALL: GridCase = ([19, 14, 33], 9, [4, 2, 16], true);
+
+/// Returns all fields after 40 steps of a wavelet.
+fn fields_of(policy: &impl Policy, amplitude: f32, isa: Isa, large: bool) -> Vec<Vec<f32>> {
+    let c = policy.coefficients();
+    let wavelet = Wavelet::new(Shape::Ricker, 30.0, 1e-3, 40).unwrap();
+    let shot = shot(SMALL.2, wavelet.samples, amplitude, 40);
+    let geometry = Geometry::new(c, 2);
+    let mut all = Fields::new(&c.layout, &geometry, pressures_of(policy)).unwrap();
+    fields(&OnePass::new(policy, &geometry, &shot, &mut all).with(isa, large), 2, 40)
+}
+
+/// The velocities of a source of 1e-36 are denormal.
+struct Flushed;
+
+impl Check for Flushed {
+    fn run(&mut self, policy: &impl Policy, _: [usize; 3]) {
+        for (isa, large) in Isa::all().into_iter().flat_map(|isa| [(isa, false), (isa, true)]) {
+            // The pressures after an even number of steps; the others still have the source in them.
+            let all = fields_of(policy, 1e-36, isa, large);
+            let mut pressures = all.iter().step_by(2).take(pressures_of(policy)).flatten();
+            assert!(pressures.all(|value| *value == 0.0), "{}, {isa:?}", name_of(policy));
+        }
+    }
+}
+
+#[test]
+fn denormal_numbers_are_flushed_with_all_instructions() {
+    Storage::ALL.into_iter().for_each(|storage| with_all(SMALL, storage, 1, &mut Flushed));
+}
+
+/// Fused and separate rounding drift apart by some 1e-7; a wrong lane would be of order one.
+struct Baseline;
+
+impl Check for Baseline {
+    fn run(&mut self, policy: &impl Policy, _: [usize; 3]) {
+        let [narrow, wide] =
+            [Isa::Baseline, Isa::best()].map(|isa| fields_of(policy, 1.0, isa, false).swap_remove(0));
+        let norm = |a: &mut dyn Iterator<Item = f32>| a.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+        let difference = norm(&mut narrow.iter().zip(&wide).map(|(a, b)| a - b));
+        let relative = difference / norm(&mut narrow.iter().copied());
+        assert!(relative < 2e-6, "{}: {relative}", name_of(policy));
+    }
+}
+
+#[test]
+fn the_baseline_rounds_twice_at_most() {
+    Storage::ALL.into_iter().for_each(|storage| with_all(SMALL, storage, 1, &mut Baseline));
+}
+
+/// Cells that are never updated stay at rest, and so do the values between rows.
+struct Border;
+
+impl Check for Border {
+    fn run(&mut self, policy: &impl Policy, _: [usize; 3]) {
+        let layout: &Layout = &policy.coefficients().layout;
+        let [nx, ny, _] = layout.padded;
+        let all = fields_of(policy, 1.0, Isa::best(), false);
+        for p in all.iter().take(2 * pressures_of(policy)) {
+            assert!(p.iter().any(|value| *value != 0.0));
+            for row in 0..nx * ny {
+                let active = layout.active(0).contains(&(row % nx)) && layout.active(1).contains(&(row / nx));
+                let len = layout.pitch.min(p.len() - layout.row(row));
+                for (z, value) in p[layout.row(row)..][..len].iter().enumerate() {
+                    let moves = active && layout.active(2).contains(&z);
+                    assert!(moves || *value == 0.0, "{}, row {row}, {z}: {value}", name_of(policy));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_moves_beyond_the_updated_cells() {
+    Storage::ALL.into_iter().for_each(|storage| with_all(SMALL, storage, 1, &mut Border));
+}
+
+/// The front's smallest values are among the bits: a tile that is left out for one step loses them.
+struct AtRest;
+
+impl Check for AtRest {
+    fn run(&mut self, policy: &impl Policy, source: [usize; 3]) {
+        let c = policy.coefficients();
+        let geometry = Geometry::in_tiles(c, 2, &[[12, 16], [31, 9], [7, 40]]);
+        // `all`: every cell is computed; `retiled`: every step has other tiles than the one before.
+        let run = |all: bool, retiled: bool, silent: usize| {
+            let samples = [vec![0.0; silent], vec![0.3, -0.7, 0.4]].concat();
+            let shot = shot(source, samples, 1e4, silent + 12);
+            let mut of = Fields::new(&c.layout, &geometry, pressures_of(policy)).unwrap();
+            let steps = OnePass::new(policy, &geometry, &shot, &mut of);
+            if all {
+                steps.resumed();
+            }
+            let run = |member: &TeamMember<'_>, _: Option<&()>| {
+                let mut own = steps.own()?;
+                (0..shot.nt).try_for_each(|step| {
+                    steps.step(member, &mut own, step)?;
+                    member.barrier_then(|| {
+                        if retiled {
+                            steps.retile((step + 1) % 3);
+                        }
+                    })
+                })
+            };
+            Team::new(2).unwrap().run(&(), run).unwrap();
+            // SAFETY: no thread computes.
+            let bits = |field: Rows<'_>| unsafe { field.all() }.iter().map(|v| v.to_bits()).collect();
+            (steps.fields().into_iter().map(bits).collect::<Vec<Vec<u32>>>(), steps.computed())
+        };
+        let (whole, everything) = run(true, false, 0);
+        assert_eq!(everything, 1.0);
+        for retiled in [false, true] {
+            let (part, computed) = run(false, retiled, 0);
+            assert!(computed < 0.7, "{source:?}, retiled {retiled}: {computed}");
+            assert!(part == whole, "{}, {source:?}, retiled {retiled}", name_of(policy));
+        }
+        // Nothing is computed until the wavelet begins.
+        let [early, late] = [0, 25].map(|silent| run(false, false, silent).1 * (silent + 12) as f64);
+        assert!((early - late).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn cells_at_rest_are_left_out_without_a_change_of_a_bit() {
+    let n = [90, 50, 70];
+    let [x, y, z] = n.map(|n| n - 1);
+    for storage in Storage::ALL {
+        for source in [[0, 0, 0], [x, y, z - 2], [44, 25, 2], [3, 47, 60]] {
+            with_all((n, 9, source, true), storage, 2, &mut AtRest);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What an equation adds to the sweep that all equations with a split PML share.
+
+use super::coefficients::Coefficients;
+use crate::fd::edge_field::EdgeField;
+use crate::fd::vector::lanes::Lanes;
+
+/// An equation in a medium, for one shot.
+pub trait Policy: Sync {
+    /// The name of the equation.
+    const NAME: &'static str;
+    /// Pressures, 1 or 2. The fluxes along x and y are those of the first, the flux along z is that of the last.
+    const PRESSURES: usize;
+    /// Coefficients by which increments change the pressures, 0 or 2.
+    const MIXING: usize;
+    /// Points of the source: cells below the shot's source cell, and the factor on the wavelet. The source is in all
+    /// pressures while their fluxes are computed, and in none of them after the step.
+    const SOURCE: &'static [(usize, f32)];
+
+    fn coefficients(&self) -> &Coefficients;
+
+    /// Returns the words for a padded cell in a message.
+    fn describe_cell(&self, padded: [usize; 3]) -> String;
+
+    /// Returns a coefficient of the mixing, of number below [`Policy::MIXING`].
+    fn mixing(&self, number: usize) -> &EdgeField;
+
+    /// Changes a row of a mixing coefficient near the source. `row`: the row's indices along x and y; `first`: index along
+    /// z of the first of its `len` values. Returns false if nothing changes.
+    ///
+    /// # Safety
+    /// `from` has `len` values; `to` has room for them.
+    unsafe fn adapt(
+        &self,
+        _number: usize,
+        _row: [usize; 2],
+        _first: usize,
+        _from: *const f32,
+        _to: *mut f32,
+        _len: usize,
+    ) -> bool {
+        false
+    }
+
+    /// Returns the pressures after a step: from those before it without a source, and the increments. With one
+    /// pressure the first increment is that of all axes; with two the first is that of x and y, the second that of z.
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn advance<L: Lanes>(pressures: [L::V; 2], increments: [L::V; 2], mixing: [L::V; 2]) -> [L::V; 2];
+}
