@@ -23,7 +23,7 @@ source: one cell aside;                     src/fd/one_pass/source.rs; s/layout.
 source: amplitude turned over;              src/fd/equation/acoustic1/cpu.rs; s/(0, -1.0), (2, 1.0)/(0, 1.0), (2, -1.0)/; --test numerics analytic::a_record
 wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test numerics golden::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
-medium: velocity of another cell;           src/fd/one_pass/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; --test numerics random::
+medium: velocity of another cell;           src/fd/one_pass/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; --test numerics edges::grids
 one pass: a velocity beside the middle lost; src/fd/one_pass/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test numerics golden::iso1_h
 one pass: the source stays in the pressure; src/fd/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test numerics golden::iso1_h
 one pass: the ends of rows not damped;  src/fd/one_pass/flux_z.rs; s/end.damped.contains(&i)/false/; --test numerics golden::iso1_h

@@ -9,7 +9,6 @@ mod golden;
 mod pausing;
 mod physics;
 mod propagator;
-mod random;
 mod reference;
 mod stability;
 mod storage;
