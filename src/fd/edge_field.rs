@@ -2,6 +2,7 @@
 
 use super::grid::layout::Layout;
 use super::host_memory::host_zeros;
+use super::model::Values;
 use super::storage::{Scale, Storage, check};
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
@@ -59,6 +60,24 @@ impl EdgeField {
         }
         check(what, off)?;
         Ok(EdgeField { values, scale: Some(scale), step })
+    }
+
+    /// Makes a field of values that `value` computes from properties at a position in the model: of one
+    /// value if all of them are constant.
+    ///
+    /// # Errors
+    /// As of [`EdgeField::new`].
+    pub fn from_properties(
+        layout: &Layout,
+        storage: Storage,
+        what: &str,
+        properties: &[&Values],
+        value: impl Fn(usize) -> f32,
+    ) -> Result<Self> {
+        match properties.iter().all(|values| matches!(values, Values::Constant(_))) {
+            true => EdgeField::uniform(layout, storage, value(0)),
+            false => EdgeField::new(layout, storage, what, value),
+        }
     }
 
     /// Makes a field of one value.

@@ -1,28 +1,135 @@
-//! The medium: P velocity and density on a grid.
+//! The medium: properties on a grid, each a constant or a value for each cell.
 
+use std::f32::consts::TAU;
 use std::ops::Deref;
 
 use super::grid::Grid;
 use crate::error::{Error, Result};
 
-/// Checked when made: every value positive and finite.
+/// A property of a medium. An equation states which of them it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Property {
+    /// P velocity along the symmetry axis in m/s.
+    Vp,
+    /// Density in kg/m³.
+    Rho,
+    /// Thomsen's epsilon.
+    Epsilon,
+    /// Thomsen's delta.
+    Delta,
+    /// Tilt of the symmetry axis from the vertical in radians.
+    Theta,
+    /// Azimuth of the symmetry axis in radians.
+    Phi,
+}
+
+impl Property {
+    pub const ALL: [Property; 6] =
+        [Property::Vp, Property::Rho, Property::Epsilon, Property::Delta, Property::Theta, Property::Phi];
+
+    /// Returns the name in messages, survey files and bindings.
+    pub fn name(self) -> &'static str {
+        ["vp", "rho", "epsilon", "delta", "theta_rad", "phi_rad"][self as usize]
+    }
+
+    fn accepts(self, value: f32) -> bool {
+        match self {
+            Property::Vp | Property::Rho => value.is_finite() && value > 0.0,
+            Property::Epsilon | Property::Delta => value.is_finite() && value > -0.5,
+            Property::Theta | Property::Phi => value.abs() <= TAU,
+        }
+    }
+
+    /// Returns the accepted values in words, for a value that is not accepted.
+    fn accepted(self, value: f32) -> String {
+        match self {
+            Property::Vp => "positive, finite m/s".into(),
+            Property::Rho => "positive, finite kg/m³".into(),
+            Property::Epsilon | Property::Delta => "a finite number above -0.5".into(),
+            Property::Theta | Property::Phi if value.is_finite() => {
+                format!("-2 pi to 2 pi radians ({value} looks like degrees)")
+            }
+            Property::Theta | Property::Phi => "-2 pi to 2 pi radians".into(),
+        }
+    }
+}
+
+/// The values of a property.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// The same in all cells.
+    Constant(f32),
+    /// A value for each cell, `[iy][ix][iz]`.
+    Volume(Vec<f32>),
+}
+
+impl Values {
+    /// Returns the value at a cell's position in the grid.
+    #[inline]
+    pub fn at(&self, cell: usize) -> f32 {
+        match self {
+            Values::Constant(value) => *value,
+            Values::Volume(values) => values[cell],
+        }
+    }
+
+    /// Returns the different values, as far as the form shows it: one of a constant.
+    fn distinct(&self) -> &[f32] {
+        match self {
+            Values::Constant(value) => std::slice::from_ref(value),
+            Values::Volume(values) => values,
+        }
+    }
+
+    /// Returns a value for each cell.
+    pub fn to_volume(&self, cells: usize) -> Vec<f32> {
+        match self {
+            Values::Constant(value) => vec![*value; cells],
+            Values::Volume(values) => values.clone(),
+        }
+    }
+
+    /// Returns the smallest and the largest value.
+    pub fn range(&self) -> [f32; 2] {
+        self.distinct()
+            .iter()
+            .fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], &value| [low.min(value), high.max(value)])
+    }
+}
+
+impl From<f32> for Values {
+    fn from(value: f32) -> Self {
+        Values::Constant(value)
+    }
+}
+
+impl From<Vec<f32>> for Values {
+    fn from(values: Vec<f32>) -> Self {
+        Values::Volume(values)
+    }
+}
+
+/// A medium whose values are in the ranges of their properties.
 #[derive(Debug)]
 pub struct Model {
     pub outline: Outline,
-    /// m/s, over the grid.
-    pub vp: Vec<f32>,
-    /// kg/m³ over the grid. `None`: 1000 everywhere.
-    pub rho: Option<Vec<f32>>,
+    vp: Values,
+    /// By the number of the property, without the velocity.
+    others: [Option<Values>; Property::ALL.len()],
 }
 
-/// What is still asked of a model when its fields have become coefficients.
+/// Facts of a model that remain when its fields have become coefficients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outline {
     pub grid: Grid,
-    /// Slowest and fastest velocity in m/s.
+    /// Smallest and largest P velocity along the symmetry axis in m/s.
     pub vp_range: [f32; 2],
-    /// Of cell (0, 0, 0): the direct wave is muted by it.
-    pub vp_first: f32,
+    /// Largest P velocity in any direction in m/s: `vp sqrt(1 + 2 epsilon)` where epsilon is
+    /// positive.
+    pub fastest: f32,
+    /// Horizontal P velocity of cell (0, 0, 0) in m/s, `vp sqrt(1 + 2 epsilon)`, by which the old
+    /// kernels mute the direct wave.
+    pub direct_velocity: f32,
 }
 
 impl Deref for Model {
@@ -33,32 +140,78 @@ impl Deref for Model {
     }
 }
 
-/// kg/m³, where a model has no density of its own.
+/// Density in kg/m³ of a model that states none.
 pub const WATER: f32 = 1000.0;
 
 impl Model {
-    /// Fields over `grid` in the order `[iy][ix][iz]`. Refused: another number of values, and any
-    /// value that is not positive and finite, or so extreme that 1/rho or rho vp² is zero or infinite in
-    /// float32 (the first one is named with its cell).
+    /// Makes a model of a velocity and a density, both over the grid. `None`: [`WATER`].
+    ///
+    /// # Errors
+    /// As of [`Model::of`].
     pub fn new(grid: Grid, vp: Vec<f32>, rho: Option<Vec<f32>>) -> Result<Self> {
-        let grid = Grid::new(grid.n, grid.h)?;
-        check(&grid, "velocity", "m/s", &vp)?;
-        if let Some(rho) = &rho {
-            check(&grid, "density", "kg/m³", rho)?;
-        }
-        let density = |at: usize| rho.as_ref().map_or(WATER, |rho| rho[at]);
-        let modulus = |at: usize| density(at) * vp[at] * vp[at];
-        let fits = |at: &usize| modulus(*at).is_normal() && (1.0 / density(*at)).is_normal();
-        if let Some(bad) = (0..vp.len()).find(|at| !fits(at)) {
-            let value = format!("{:e} kg/m³ with {:e} m/s", density(bad), vp[bad]);
-            let what = format!("the medium of cell {}", cell(&grid, bad));
-            return Err(Error::argument(what, value, "values whose 1/rho and rho vp² float32 can hold"));
-        }
-        let slowest = vp.iter().copied().fold(f32::INFINITY, f32::min);
-        let fastest = vp.iter().copied().fold(0.0, f32::max);
-        let outline = Outline { grid, vp_range: [slowest, fastest], vp_first: vp[0] };
-        Ok(Model { outline, vp, rho })
+        let rho = rho.map(|rho| (Property::Rho, rho.into()));
+        Model::of(grid, [(Property::Vp, vp.into())].into_iter().chain(rho))
     }
+
+    /// Makes a model of any properties. The last of a property's values counts.
+    ///
+    /// # Errors
+    /// No velocity; a volume of another number of values; a value outside the range of its property,
+    /// or so extreme that 1/rho or rho vp² is zero or infinite in float32. The first such cell is named.
+    pub fn of(grid: Grid, properties: impl IntoIterator<Item = (Property, Values)>) -> Result<Self> {
+        let grid = Grid::new(grid.n, grid.h)?;
+        let mut all = [const { None }; Property::ALL.len()];
+        for (property, values) in properties {
+            check(&grid, property, &values)?;
+            all[property as usize] = Some(values);
+        }
+        let Some(vp) = all[Property::Vp as usize].take() else {
+            return Err(missing(Property::Vp, "every equation"));
+        };
+        let [_, rho, epsilon, ..] = &all;
+        check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
+        let vp_range = vp.range();
+        let mut outline = Outline { grid, vp_range, fastest: vp_range[1], direct_velocity: vp.at(0) };
+        if let Some(epsilon) = epsilon {
+            let horizontal = |cell: usize| {
+                (f64::from(vp.at(cell)) * f64::from(1.0 + 2.0 * epsilon.at(cell)).sqrt()) as f32
+            };
+            let cells = vp.distinct().len().max(epsilon.distinct().len());
+            outline.fastest = (0..cells).map(horizontal).fold(outline.fastest, f32::max);
+            outline.direct_velocity = horizontal(0);
+        }
+        Ok(Model { outline, vp, others: all })
+    }
+
+    /// Returns the values of a property, if the model has it.
+    pub fn get(&self, property: Property) -> Option<&Values> {
+        if property == Property::Vp { Some(&self.vp) } else { self.others[property as usize].as_ref() }
+    }
+
+    /// Returns the velocity, which every model has.
+    pub fn vp(&self) -> &Values {
+        &self.vp
+    }
+}
+
+/// Returns the error for a model without a property that `equation` needs.
+pub fn missing(property: Property, equation: &str) -> Error {
+    let accepted = format!("a constant or a value for each cell, which {equation} needs");
+    Error::argument(property.name(), "missing", accepted)
+}
+
+/// Refuses a model in which epsilon is smaller than delta anywhere: pseudo-acoustic anisotropic equations
+/// are unstable there, whatever the time step. A missing one is 0.
+pub fn check_epsilon_not_below_delta(model: &Model) -> Result<()> {
+    let zero = Values::Constant(0.0);
+    let [epsilon, delta] =
+        [Property::Epsilon, Property::Delta].map(|property| model.get(property).unwrap_or(&zero));
+    let cells = epsilon.distinct().len().max(delta.distinct().len());
+    let Some(bad) = (0..cells).find(|&cell| epsilon.at(cell) < delta.at(cell)) else { return Ok(()) };
+    let place = if cells == 1 { String::new() } else { format!(" of cell {}", cell(&model.grid, bad)) };
+    let accepted =
+        format!("delta, which is {} there, or more: below it waves grow without limit", delta.at(bad));
+    Err(Error::argument(format!("epsilon{place}"), epsilon.at(bad), accepted))
 }
 
 /// The cell at a position in a field, in words.
@@ -67,39 +220,106 @@ fn cell(grid: &Grid, at: usize) -> String {
     format!("({}, {}, {})", at / nz % nx, at / nz / nx, at % nz)
 }
 
-fn check(grid: &Grid, what: &str, unit: &str, values: &[f32]) -> Result<()> {
-    if values.len() != grid.cells() {
+fn check(grid: &Grid, property: Property, values: &Values) -> Result<()> {
+    let name = property.name();
+    if let Values::Volume(values) = values
+        && values.len() != grid.cells()
+    {
         let [nx, ny, nz] = grid.n;
         return Err(Error::argument(
-            format!("the number of {what} values"),
+            format!("the number of {name} values"),
             values.len(),
             format!("{}, which is nx {nx} times ny {ny} times nz {nz}", grid.cells()),
         ));
     }
-    let Some(bad) = values.iter().position(|v| !(v.is_finite() && *v > 0.0)) else {
+    let Some(bad) = values.distinct().iter().position(|&value| !property.accepts(value)) else {
         return Ok(());
     };
-    Err(Error::argument(
-        format!("the {what} of cell {}", cell(grid, bad)),
-        values[bad],
-        format!("positive, finite {unit}"),
-    ))
+    let what = match values {
+        Values::Constant(_) => name.into(),
+        Values::Volume(_) => format!("{name} of cell {}", cell(grid, bad)),
+    };
+    Err(Error::argument(what, values.at(bad), property.accepted(values.at(bad))))
+}
+
+fn check_moduli(grid: &Grid, vp: &Values, rho: &Values) -> Result<()> {
+    let fits = |&at: &usize| {
+        let (vp, rho) = (vp.at(at), rho.at(at));
+        (rho * vp * vp).is_normal() && (1.0 / rho).is_normal()
+    };
+    let cells = vp.distinct().len().max(rho.distinct().len());
+    let Some(bad) = (0..cells).find(|at| !fits(at)) else { return Ok(()) };
+    let value = format!("{:e} kg/m³ with {:e} m/s", rho.at(bad), vp.at(bad));
+    let what = format!("the medium of cell {}", cell(grid, bad));
+    Err(Error::argument(what, value, "values whose 1/rho and rho vp² float32 can hold"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const GRID: Grid = Grid { n: [1, 1, 2], h: [10.0; 3] };
+
     /// A modulus of zero would give a record of zeros, and no error.
     #[test]
     fn a_medium_that_float32_can_not_hold_is_refused_with_its_cell() {
-        let grid = Grid { n: [1, 1, 2], h: [10.0; 3] };
         for (vp, rho) in [(1e-30, 1e3), (1e30, 1e3), (1500.0, 1e-40), (1.0, 3e38)] {
-            let refused = Model::new(grid, vec![1500.0, vp], Some(vec![1e3, rho]));
+            let refused = Model::new(GRID, vec![1500.0, vp], Some(vec![1e3, rho]));
             let why = refused.map(drop).unwrap_err().to_string();
             assert!(why.contains("cell (0, 0, 1)") && why.contains("float32"), "{why}");
         }
-        assert!(Model::new(grid, vec![1500.0, 1e-30], None).is_err());
-        assert!(Model::new(grid, vec![1e-6, 1e6], Some(vec![1e-6, 1e6])).is_ok());
+        assert!(Model::new(GRID, vec![1500.0, 1e-30], None).is_err());
+        assert!(Model::new(GRID, vec![1e-6, 1e6], Some(vec![1e-6, 1e6])).is_ok());
+    }
+
+    #[test]
+    fn values_outside_the_range_of_their_property_are_refused() {
+        use Property::*;
+        let cases = [
+            (Vp, 0.0, 1e-6, "vp is 0; accepted: positive, finite m/s"),
+            (Rho, f32::NAN, 1.0, "rho is NaN; accepted: positive, finite kg/m³"),
+            (Epsilon, -0.5, -0.499, "epsilon is -0.5; accepted: a finite number above -0.5"),
+            (Delta, f32::INFINITY, -0.499, "delta is inf; accepted: a finite number above -0.5"),
+            (Theta, 45.0, -TAU, "theta_rad is 45; accepted: -2 pi to 2 pi radians (45 looks like degrees)"),
+            (Phi, f32::NAN, TAU, "phi_rad is NaN; accepted: -2 pi to 2 pi radians"),
+        ];
+        for (property, value, good, message) in cases {
+            let with = |values| Model::of(GRID, [(Vp, 1500.0.into()), (property, values)]);
+            assert_eq!(with(Values::Constant(value)).unwrap_err().to_string(), message);
+            let why = with(vec![good, value].into()).unwrap_err().to_string();
+            assert_eq!(why, message.replacen(" is", " of cell (0, 0, 1) is", 1));
+            let why = with(vec![1.0].into()).unwrap_err().to_string();
+            let name = property.name();
+            assert!(why.starts_with(&format!("the number of {name} values is 1; accepted: 2")), "{why}");
+            assert!(with(vec![good, 1.0].into()).is_ok(), "{name}");
+        }
+        let why = Model::of(GRID, [(Rho, 1.0.into())]).unwrap_err().to_string();
+        assert!(why.starts_with("vp is missing"), "{why}");
+    }
+
+    #[test]
+    fn epsilon_below_delta_is_refused_with_the_first_cell() {
+        let refused = |epsilon: Values, delta: Values| {
+            let properties =
+                [(Property::Vp, 1500.0.into()), (Property::Epsilon, epsilon), (Property::Delta, delta)];
+            let why = check_epsilon_not_below_delta(&Model::of(GRID, properties).unwrap());
+            why.map_err(|why| why.to_string())
+        };
+        let why = refused(0.1.into(), vec![0.1, 0.2].into()).unwrap_err();
+        assert!(why.starts_with("epsilon of cell (0, 0, 1) is 0.1; accepted: delta, which is 0.2"), "{why}");
+        let why = refused(0.1.into(), 0.2.into()).unwrap_err();
+        assert!(why.starts_with("epsilon is 0.1; accepted: delta, which is 0.2"), "{why}");
+        assert_eq!(refused(vec![0.1, 0.2].into(), vec![0.1, -0.2].into()), Ok(()));
+    }
+
+    #[test]
+    fn horizontal_velocities_follow_epsilon() {
+        let properties = [(Property::Vp, vec![2000.0, 3000.0].into()), (Property::Epsilon, 0.22.into())];
+        let model = Model::of(GRID, properties).unwrap();
+        assert_eq!((model.direct_velocity, model.fastest), (2400.0, 3600.0));
+        assert_eq!(model.vp_range, [2000.0, 3000.0]);
+        let properties = [(Property::Vp, 2000.0.into()), (Property::Epsilon, vec![-0.18, 0.0].into())];
+        let model = Model::of(GRID, properties).unwrap();
+        assert_eq!((model.direct_velocity, model.fastest), (1600.0, 2000.0));
     }
 }

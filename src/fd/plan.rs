@@ -31,7 +31,7 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     pub equation: &'static dyn Equation,
-    /// Cells of absorbing layer on each side, 8 to 1000; 20 in the old kernel.
+    /// Cells of the absorbing layer on each side. 0: the equation's default. A plan has the number.
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
@@ -51,13 +51,30 @@ impl Options {
         self.equation.dt_max(model, self.stencil) * self.storage.stable()
     }
 
-    /// Computes what plans with different time steps of one model share. Refused: a layer outside 8 to 1000 cells; a model
-    /// whose coefficients find no memory; one for which 16 bits are too few.
-    pub fn material(&self, model: &Model) -> Result<Box<dyn Material>> {
-        if !(8..=1000).contains(&self.pml) {
-            return Err(Error::argument("the absorbing layer", self.pml, "8 to 1000 cells"));
+    /// Returns the cells of the absorbing layer on each side.
+    ///
+    /// # Errors
+    /// A number that the equation does not accept.
+    pub fn absorbing_layer(&self) -> Result<usize> {
+        let layer = self.equation.absorbing_layer();
+        if self.pml == 0 {
+            return Ok(layer.default);
         }
-        self.equation.material(model, self.pml, self.storage)
+        if layer.accepted.contains(&self.pml) {
+            return Ok(self.pml);
+        }
+        let accepted = format!("{} to {} cells", layer.accepted.start(), layer.accepted.end());
+        Err(Error::argument("the absorbing layer", self.pml, accepted))
+    }
+
+    /// Computes the material of a model, which plans with different time steps share.
+    ///
+    /// # Errors
+    /// Properties or a layer that the equation does not accept; no memory for the coefficients;
+    /// values that 16 bits are not enough for.
+    pub fn material(&self, model: &Model) -> Result<Box<dyn Material>> {
+        self.equation.check_model(model)?;
+        self.equation.material(model, self.absorbing_layer()?, self.storage)
     }
 
     /// Returns these options with the equation, layer and storage of a material.
@@ -86,7 +103,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             equation: EQUATIONS[0],
-            pml: 20,
+            pml: 0,
             allow_unstable: false,
             shape: None,
             stencil: Stencil::Taylor,
@@ -315,7 +332,7 @@ fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
             value: format!("{dt} s"),
             why: format!(
                 "to be stable with this grid and a fastest velocity of {} m/s, dt may be at most {} s{}",
-                model.vp_range[1],
+                model.fastest,
                 rounded_down(limit),
                 options.lowered(model)
             ),

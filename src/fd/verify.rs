@@ -10,7 +10,7 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 }
 
 /// Steps to mute on each trace so that the direct wave is gone, as the old kernels count them:
-/// its travel time at the velocity of cell (0, 0, 0), two periods, and 60 steps.
+/// its travel time at the horizontal velocity of cell (0, 0, 0), two periods, and 60 steps.
 ///
 /// The old kernels count the source's cells from 1 and the receivers' from 0 and take the
 /// difference as it is: a receiver's distance is one cell too far to one side in x and y, and
@@ -18,7 +18,7 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 pub fn direct_wave_mute(model: &Outline, shot: &Shot, dt: f32, frequency_hz: f32) -> Vec<usize> {
     let [dx, dy, dz] = model.grid.h;
     let [sx, sy, sz] = shot.source.map(|at| at + 1);
-    let vp = model.vp_first;
+    let vp = model.direct_velocity;
     let tail = (2.0 / f64::from(dt * frequency_hz)) as usize;
     let tail = tail.saturating_add(60);
     let count = |[ix, iy, _]: [usize; 3]| {

@@ -1,6 +1,6 @@
 //! Checks for likely mistakes: refuses models in other units, and warns of shots whose results are of little use.
 
-use super::model::Model;
+use super::model::{Model, Property};
 use super::plan::{Plan, rounded_down};
 use super::survey::Shot;
 use super::verify::cells_per_wavelength;
@@ -16,7 +16,7 @@ const ENOUGH_CELLS: f64 = 3.0;
 /// Refuses a model whose values are in km/s or g/cm³, as far as one can tell. The error is about `vp_m_s` or
 /// `rho_kg_m3`. `permit`: how the caller permits such values.
 pub fn check_units(model: &Model, permit: &str) -> Result<()> {
-    let densest = model.rho.as_ref().map(|rho| rho.iter().copied().fold(0.0, f32::max));
+    let densest = model.get(Property::Rho).map(|rho| rho.range()[1]);
     let properties = [
         ("vp_m_s", Some(model.vp_range[1]), SLOWEST, "m/s", "km/s"),
         ("rho_kg_m3", densest, LIGHTEST, "kg/m³", "g/cm³"),

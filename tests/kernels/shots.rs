@@ -6,11 +6,12 @@ use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::cuda::kernel::{TilePlan, texts};
 use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
+use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::Options;
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
 use gpusched::fd::time_loop::launch::Launch;
-use gpusched::fd::{model::Model, one_pass::coefficients::Coefficients, survey::Receivers};
+use gpusched::fd::{one_pass::coefficients::Coefficients, survey::Receivers};
 
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
@@ -144,16 +145,19 @@ fn every_kind_of_box_is_among_them() {
 }
 
 #[test]
-fn model_without_density_comes_out_bit_for_bit() {
+fn models_without_density_and_of_one_velocity_come_out_bit_for_bit() {
     if !fused_or_skip() {
         return;
     }
     let mut world = World::rough([29, 9, 100], 25, Receivers::List(Vec::new()), &mut Random::new(5));
-    world.model = Arc::new(Model::new(world.model.grid, world.model.vp.clone(), None).unwrap());
+    let vp = (Property::Vp, world.model.vp().clone());
     world.shot.receivers = Receivers::Plane { iz: world.shot.source[2], every: [1, 1] };
     world.options.pml = 10;
-    for shape in shapes() {
-        Kernels(shape, 8).compare(Order::Ascending, &world);
+    for vp in [vp, (Property::Vp, 2000.0.into())] {
+        world.model = Arc::new(Model::of(world.model.grid, [vp]).unwrap());
+        for shape in shapes() {
+            Kernels(shape, 8).compare(Order::Ascending, &world);
+        }
     }
 }
 

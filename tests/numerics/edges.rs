@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::dt_max;
+use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::{Options, Stencil};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
+use gpusched::fd::{grid::Grid, survey::Shot};
 
 use testkit::Random;
 use testmodels::norms::{peak, peak_between, relative_l2};
@@ -120,8 +121,8 @@ fn nothing_grows_in_20000_steps() {
     shot.snapshot_every = Some(50);
     // What a pressure stores: p² / 2 kappa.
     let stored = |field: &[f32]| -> f64 {
-        let rho = model.rho.as_ref().unwrap();
-        let kappa = |at: usize| f64::from(rho[at]) * f64::from(model.vp[at]).powi(2);
+        let rho = model.get(Property::Rho).unwrap();
+        let kappa = |at: usize| f64::from(rho.at(at)) * f64::from(model.vp().at(at)).powi(2);
         field.iter().enumerate().map(|(at, &p)| f64::from(p).powi(2) / kappa(at)).sum()
     };
     let run = fire_with(&model, dt, &shot, Options { pml: 8, ..Options::default() }, 1);

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gpusched::fd::model::{Model, Property};
+use gpusched::fd::plan::Options;
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::fd::{model::Model, plan::Options};
 
 use testkit::Random;
 use testmodels::norms::{peak, relative_l2};
@@ -24,7 +25,7 @@ fn source_and_receiver_may_be_exchanged() {
         let gather = fire(&model, dt, &plain_shot(from, ricker(0.04 / dt, dt), 300, vec![at, below]));
         let softness = |cell| {
             let i = model.grid.index(cell);
-            1.0 / (f64::from(model.rho.as_ref().unwrap()[i]) * f64::from(model.vp[i]).powi(2))
+            1.0 / (f64::from(model.get(Property::Rho).unwrap().at(i)) * f64::from(model.vp().at(i)).powi(2))
         };
         let (up, down) = (softness(at), softness(below));
         let traces = gather.trace(0).iter().zip(gather.trace(1));

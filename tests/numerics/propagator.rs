@@ -7,12 +7,13 @@ use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, Silent};
 use gpusched::fd::equation::acoustic1::dt_max;
-use gpusched::fd::plan::{Options, Plan, Stencil};
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::{Model, Property, Values};
+use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{Output, run, task};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::fd::{grid::Grid, model::Model};
 use gpusched::sched::{Exec, Scheduler};
 use gpusched::{Error, Result};
 use testmodels::shots::NOWHERE;
@@ -181,17 +182,38 @@ fn what_does_not_fit_is_refused_by_name() {
     for dt in [0.0, -1e-3, f32::NAN, f32::INFINITY] {
         assert!(Plan::new(model(n), dt, Options::default()).is_err(), "{dt}");
     }
-    for pml in [0, 7, 1001, usize::MAX] {
+    for pml in [7, 1001, usize::MAX] {
         assert!(Plan::new(model(n), DT, Options { pml, ..Options::default() }).is_err(), "{pml}");
     }
     for bad in [0.0, -1.0, f32::NAN, f32::INFINITY] {
         let grid = Grid { n: [2, 1, 2], h: [1.0; 3] };
         let values = vec![1.0, 1.0, 1.0, bad];
         let error = Model::new(grid, values.clone(), None).unwrap_err().to_string();
-        assert!(error.contains("velocity of cell (1, 0, 1)"), "{error}");
+        assert!(error.contains("vp of cell (1, 0, 1)"), "{error}");
         let error = Model::new(grid, vec![1.0; 4], Some(values)).unwrap_err().to_string();
-        assert!(error.contains("density of cell (1, 0, 1)"), "{error}");
+        assert!(error.contains("rho of cell (1, 0, 1)"), "{error}");
         assert!(Model::new(grid, vec![1.0; 3], None).is_err());
+    }
+    let properties = [(Property::Vp, 1500.0.into()), (Property::Epsilon, 0.1.into())];
+    let model = Arc::new(Model::of(Grid { n: [2; 3], h: [1.0; 3] }, properties).unwrap());
+    let error = Plan::new(model, 1e-4, Options::default()).err().unwrap().to_string();
+    assert_eq!(error, "epsilon is no property of acoustic1; accepted: vp, rho");
+}
+
+#[test]
+fn constants_give_the_bits_of_volumes_in_less_memory() {
+    let grid = Grid { n: [9, 8, 11], h: [10.0, 12.0, 8.0] };
+    let volume = |value: f32| Values::Volume(vec![value; grid.cells()]);
+    for storage in Storage::ALL {
+        let [constant, whole] =
+            [[2000.0.into(), 1800.0.into()], [volume(2000.0), volume(1800.0)]].map(|[vp, rho]| {
+                let model = Model::of(grid, [(Property::Vp, vp), (Property::Rho, rho)]).unwrap();
+                let plan = Plan::new(Arc::new(model), DT, Options { storage, ..Options::default() }).unwrap();
+                let bytes = plan.resident_bytes(Lane::Cpu(&Team::new(1).unwrap()), &shot(60));
+                (go(&plan, &shot(60)).unwrap(), bytes)
+            });
+        assert!(constant.0 == whole.0 && constant.0.data.iter().any(|value| *value != 0.0), "{storage:?}");
+        assert!(constant.1 < whole.1, "{storage:?}: {} bytes, {} as volumes", constant.1, whole.1);
     }
 }
 

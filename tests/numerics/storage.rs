@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::{Options, Storage};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::fd::{grid::Grid, model::Model};
 
 use testkit::Random;
 use testmodels::norms::relative_l2;
@@ -51,9 +52,10 @@ fn sixteen_bits_cost_no_more_than_their_phase() {
         let shot = plain_shot([20, 15, 2], wavelet.samples, nt, receivers);
         let [whole, halved] = [Storage::Float32, Storage::Bits16]
             .map(|storage| fire_with(&model, dt, &shot, Options { storage, ..Options::default() }, 2).record);
-        let rho = model.rho.as_ref().unwrap();
-        let kappa = off(rho.iter().zip(&model.vp).map(|(rho, vp)| rho * vp * vp));
-        let speed = 0.5 * (kappa + off(rho.iter().map(|rho| 1.0 / rho)));
+        let rho = model.get(Property::Rho).unwrap();
+        let cells = 0..model.grid.cells();
+        let kappa = off(cells.clone().map(|at| rho.at(at) * model.vp().at(at) * model.vp().at(at)));
+        let speed = 0.5 * (kappa + off(cells.map(|at| 1.0 / rho.at(at))));
         let bound = 2.0 * std::f64::consts::PI * f64::from(2.5 * peak * dt) * nt as f64 * speed;
         let apart = relative_l2(&halved, &whole);
         println!("{name}: 16 bits {apart:.1e}, speeds within {speed:.1e}, phases within {bound:.1e}");

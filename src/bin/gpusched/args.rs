@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use gpusched::fd::bench::Shapes;
 use gpusched::fd::equation::{self, EQUATIONS, Equation};
-use gpusched::fd::plan::{Options, SHAPES, Storage};
+use gpusched::fd::plan::{SHAPES, Storage};
 
 /// Runs seismic surveys on the GPUs and the CPU of this machine.
 #[derive(Parser)]
@@ -118,9 +118,9 @@ pub enum Bench {
         /// Threads on the CPU [default: number of cores]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
-        /// Cells of the absorbing layer on each side.
-        #[arg(long, default_value_t = Options::default().pml)]
-        pml: usize,
+        /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]
+        #[arg(long)]
+        pml: Option<usize>,
         /// Repetitions, each a shot, a shot without a source and a copy; the fastest of each counts.
         #[arg(long, default_value_t = 3)]
         repeats: usize,

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::bench::{self, Case, Shapes};
 use gpusched::fd::equation::Equation;
-use gpusched::fd::plan::Storage;
+use gpusched::fd::plan::{Options, Storage};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
@@ -28,6 +28,7 @@ pub struct Wanted<'a> {
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     let Wanted { equation, n, pml, nt, device, storage, shapes, threads, repeats, as_json } = wanted;
+    let pml = Options { equation, pml, ..Options::default() }.absorbing_layer()?;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
     builder.slots = Some(1);

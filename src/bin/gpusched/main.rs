@@ -147,7 +147,7 @@ fn command(command: Command) -> Result<bool> {
                 n,
                 nt,
                 device: &device,
-                pml,
+                pml: pml.unwrap_or(0),
                 storage,
                 shapes: shape,
                 threads,

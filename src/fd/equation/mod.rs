@@ -6,7 +6,7 @@ mod describe;
 mod sweep_tests;
 mod traits;
 
-pub use traits::{Equation, Material, Propagator, needs_cpu};
+pub use traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, needs_cpu};
 
 /// All equations. The first is the default.
 pub static EQUATIONS: [&dyn Equation; 1] = [&acoustic1::Acoustic1];

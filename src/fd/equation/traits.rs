@@ -1,22 +1,48 @@
 //! What an equation provides.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline};
+use crate::fd::model::{Model, Outline, Property, missing};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop::block_shape::BlockShape;
 
+/// The properties of a medium that an equation has. A model with another one is refused.
+pub struct Properties {
+    /// Those that every model states.
+    pub required: &'static [Property],
+    /// Those that a model may state, with the value in models that don't.
+    pub optional: &'static [(Property, f32)],
+}
+
+/// Numbers of cells that an absorbing layer may have on each side.
+pub struct AbsorbingLayer {
+    pub default: usize,
+    pub accepted: RangeInclusive<usize>,
+}
+
 /// An equation.
 pub trait Equation: Sync {
     /// Returns the name by which users select it.
     fn name(&self) -> &'static str;
+
+    /// Returns the properties of its media.
+    fn properties(&self) -> Properties;
+
+    /// Refuses models whose properties do not go together. Each is in its range.
+    fn check(&self, _model: &Model) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the accepted sizes of its absorbing layer.
+    fn absorbing_layer(&self) -> AbsorbingLayer;
 
     /// Returns the class of its shots as tasks: devices have a rate for each class.
     fn class(&self) -> u32;
@@ -98,6 +124,33 @@ pub fn needs_cpu(equation: &dyn Equation, why: &str) -> Error {
     let todo =
         "this equation does not run on GPUs yet, so select the CPU as well: add cpu to GPUSCHED_DEVICES";
     Error::NoDevice { what, why: format!("{why}; {todo}") }
+}
+
+impl Properties {
+    /// Returns all of them, the required ones first.
+    pub fn all(&self) -> impl Iterator<Item = Property> {
+        self.required.iter().copied().chain(self.optional.iter().map(|(property, _)| *property))
+    }
+}
+
+impl dyn Equation {
+    /// Refuses a model that lacks a required property, has one that the equation has not, or whose
+    /// properties do not go together.
+    pub fn check_model(&self, model: &Model) -> Result<()> {
+        let properties = self.properties();
+        let equation = self.name();
+        let given = |property: &Property| model.get(*property).is_some();
+        if let Some(lacking) = properties.required.iter().find(|property| !given(property)) {
+            return Err(missing(*lacking, equation));
+        }
+        let other = |property: &Property| given(property) && !properties.all().any(|own| own == *property);
+        if let Some(other) = Property::ALL.into_iter().find(other) {
+            let names: Vec<_> = properties.all().map(Property::name).collect();
+            let value = format!("no property of {equation}");
+            return Err(Error::argument(other.name(), value, names.join(", ")));
+        }
+        self.check(model)
+    }
 }
 
 impl fmt::Debug for dyn Equation {

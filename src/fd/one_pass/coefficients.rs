@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline, WATER};
+use crate::fd::model::{Model, Outline, Property, Values, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
@@ -58,18 +58,15 @@ impl BulkMaterial {
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let grid = &model.grid;
         let layout = Layout::new(grid, pml);
-        let reference = model.vp[grid.index(reference_cell(grid, pml))];
-        let vp = &model.vp;
-        let (b, kappa) = match &model.rho {
-            Some(rho) => (
-                EdgeField::new(&layout, storage, "1/rho of the model", |i| 1.0 / rho[i])?,
-                EdgeField::new(&layout, storage, "rho vp² of the model", |i| rho[i] * vp[i] * vp[i])?,
-            ),
-            None => (
-                EdgeField::uniform(&layout, storage, 1.0 / WATER)?,
-                EdgeField::new(&layout, storage, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
-            ),
+        let vp = model.vp();
+        let rho = model.get(Property::Rho).unwrap_or(&Values::Constant(WATER));
+        let reference = vp.at(grid.index(reference_cell(grid, pml)));
+        let field = |what, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
+            EdgeField::from_properties(&layout, storage, what, properties, value)
         };
+        let b = field("1/rho of the model", &[rho], &|i| 1.0 / rho.at(i))?;
+        let kappa = |i| rho.at(i) * vp.at(i) * vp.at(i);
+        let kappa = field("rho vp² of the model", &[rho, vp], &kappa)?;
         let (b, kappa) = (Arc::new(b), Arc::new(kappa));
         Ok(BulkMaterial { model: model.outline, storage, layout, reference, b, kappa })
     }
@@ -183,7 +180,8 @@ mod tests {
         for (model, exact) in [(three.unwrap(), false), (two.unwrap(), true)] {
             let full = Coefficients::new(&model, 1e-3, 8).unwrap();
             let c = BulkMaterial::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
-            assert_eq!(c.bytes(), BulkMaterial::bytes(&c.layout, model.rho.is_some(), Storage::Bits16));
+            let density = model.get(Property::Rho).is_some();
+            assert_eq!(c.bytes(), BulkMaterial::bytes(&c.layout, density, Storage::Bits16));
             let gpu = c.layout.on_gpu();
             for (field, full_field) in [(&c.b, &full.b), (&c.kappa, &full.kappa)] {
                 let scale = field.scale().unwrap();

@@ -20,7 +20,7 @@ pub fn shots(case: &Case) -> Vec<Shot> {
         if case.muted {
             let mut outline = case.model.outline;
             if let Some(epsilon) = case.medium.epsilon.first() {
-                outline.vp_first *= (1.0 + 2.0 * epsilon).sqrt();
+                outline.direct_velocity *= (1.0 + 2.0 * epsilon).sqrt();
             }
             shot.mute = Some(direct_wave_mute(&outline, &shot, case.dt, case.frequency()));
         }

@@ -20,13 +20,13 @@ pub use stability::{dt_max, dt_sure};
 
 use std::sync::Arc;
 
-use super::traits::{Equation, Material, Propagator};
+use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties};
 use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline};
+use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::one_pass;
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::stencil::Stencil;
@@ -58,6 +58,14 @@ impl Acoustic1Material {
 impl Equation for Acoustic1 {
     fn name(&self) -> &'static str {
         "acoustic1"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { required: &[Property::Vp], optional: &[(Property::Rho, WATER)] }
+    }
+
+    fn absorbing_layer(&self) -> AbsorbingLayer {
+        AbsorbingLayer { default: 20, accepted: 8..=1000 }
     }
 
     fn class(&self) -> u32 {

@@ -1,14 +1,14 @@
 //! The largest stable time step.
 
 use crate::fd::grid::Grid;
-use crate::fd::model::{Model, Outline};
+use crate::fd::model::{Model, Outline, Property, Values};
 use crate::fd::stencil::Stencil;
 
 /// Returns the largest stable time step in seconds: `1 / (c vmax sqrt(1/dx² + 1/dy² + 1/dz²))`, in double, with the stencil's
 /// [`courant`](Stencil::courant) as `c`.
 pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
     let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
-    1.0 / (stencil.courant() * f64::from(model.vp_range[1]) * inverse.sqrt())
+    1.0 / (stencil.courant() * f64::from(model.fastest) * inverse.sqrt())
 }
 
 /// Returns a time step in seconds that is certainly stable, whatever the densities: [`dt_max`] where they don't jump from
@@ -19,7 +19,8 @@ pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
 /// derivatives reach 1/rho at four indices to each side.
 pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
     let most = dt_max(model, stencil);
-    let Some(rho) = &model.rho else { return most };
+    // A constant density scales nothing.
+    let Some(Values::Volume(rho)) = model.get(Property::Rho) else { return most };
     let Grid { n: [nx, _, nz], h } = model.grid;
     let weights = stencil.coefficients().map(|c| f64::from(c.abs()));
     let factors = h.map(|h| 2.0 * stencil.courant() / f64::from(h).powi(2));
@@ -37,8 +38,8 @@ pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
     let lightest = rho.iter().copied().fold(f32::INFINITY, f32::min);
     let no_more = factors.iter().sum::<f64>() * 2.0 * weights.iter().sum::<f64>() / f64::from(lightest);
     let mut largest = 4.0 / most.powi(2);
-    for (at, (&rho, &vp)) in rho.iter().zip(&model.vp).enumerate() {
-        let kappa = f64::from(rho) * f64::from(vp).powi(2);
+    for (at, &rho) in rho.iter().enumerate() {
+        let kappa = f64::from(rho) * f64::from(model.vp().at(at)).powi(2);
         // Few cells can be the worst.
         if kappa * no_more > largest {
             largest = largest.max(kappa * row([at / nz % nx, at / nz / nx, at % nz], at));

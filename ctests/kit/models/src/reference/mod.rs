@@ -9,7 +9,8 @@ mod thomsen;
 mod tti;
 mod vti;
 
-use gpusched::fd::{model::Model, survey::Shot};
+use gpusched::fd::model::{Model, Property, Values};
+use gpusched::fd::survey::Shot;
 
 use crate::shots::Shots;
 use grid::Padded;
@@ -49,8 +50,9 @@ pub struct Medium {
 
 impl From<&Model> for Medium {
     fn from(model: &Model) -> Medium {
-        let rho = model.rho.clone().unwrap_or_else(|| vec![1000.0; model.vp.len()]);
-        Medium { n: model.grid.n, h: model.grid.h, vp: model.vp.clone(), rho, ..Medium::default() }
+        let cells = model.grid.cells();
+        let rho = model.get(Property::Rho).unwrap_or(&Values::Constant(1000.0)).to_volume(cells);
+        Medium { n: model.grid.n, h: model.grid.h, vp: model.vp().to_volume(cells), rho, ..Medium::default() }
     }
 }
 
