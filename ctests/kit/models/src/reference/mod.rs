@@ -14,7 +14,7 @@ use gpusched::fd::survey::Shot;
 
 use crate::shots::Shots;
 use grid::Padded;
-pub use grid::Real;
+use grid::Real;
 
 /// The ten digits of the old kernels.
 #[expect(clippy::approx_constant)]
@@ -100,7 +100,11 @@ impl<'a> Reference<'a> {
     }
 
     /// Runs a shot with fields of type `R`.
-    pub fn run<R: Real>(&self, shot: &Shot) -> Shots {
+    pub fn run<R: Precision>(&self, shot: &Shot) -> Shots {
+        R::run(self, shot)
+    }
+
+    fn compute<R: Real>(&self, shot: &Shot) -> Shots {
         let halo = if self.equation == Equation::Acoustic2 { 4 } else { 0 };
         let grid = Padded::new(self.medium.n, self.layer + halo);
         let mut scheme: Box<dyn Scheme<R>> = match self.equation {
@@ -138,6 +142,24 @@ impl<'a> Reference<'a> {
         Shots { record: traces.concat(), samples: shot.samples(), snapshots }
     }
 }
+
+/// A type of fields. Its instance of the reference is compiled in this crate, which is optimised, and not in a test.
+pub trait Precision: Real {
+    fn run(reference: &Reference<'_>, shot: &Shot) -> Shots;
+}
+
+macro_rules! precision {
+    ($type:ident) => {
+        impl Precision for $type {
+            fn run(reference: &Reference<'_>, shot: &Shot) -> Shots {
+                reference.compute::<$type>(shot)
+            }
+        }
+    };
+}
+
+precision!(f32);
+precision!(f64);
 
 trait Scheme<R> {
     /// Computes a step. `source`: cells in the padded grid, and the pressure that is added there.
