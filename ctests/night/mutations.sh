@@ -79,7 +79,7 @@ rates: an odd sample is believed;           src/sched/base/policy.rs;  s/surpris
 rates: a warm-up is believed;               src/sched/base/policy.rs;  s/warm_up: f64 = 1.5/warm_up: f64 = 1e9/; --lib estimator
 rates: nothing fades;                       src/sched/base/policy.rs;  s/fade: f64 = 0.95/fade: f64 = 1.0/;    --lib estimator
 ids: a released one means another task;     src/sched/base/registry.rs; s/| slot.generation => Ok/| high \& (GENERATIONS - 1) => Ok/; --lib base::registry
-ranges: a piece is in two hands;            src/sched/range/partitioner.rs; s/rest.end = stolen.start/_ = \&rest/; --lib partitioner
+ranges: a piece is in two hands;            src/sched/range/division.rs; s/rest.end = stolen.start/_ = \&rest/; --lib division
 ranges: what failed is not done again;      src/sched/range/work.rs; s/state.partitioner.give_back(chunk.clone())/_ = \&chunk/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/plan/record.rs;  s/(slots + self.waiting_slots) as usize/slots as usize/; --test scheduler nested
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph

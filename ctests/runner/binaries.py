@@ -74,7 +74,7 @@ PARTS: dict[str, list[Part]] = {
     "fuzz": [Part(minimum=4)],
     "node": [Part(minimum=31)],
     "scheduler": [Part(minimum=105)],
-    "lib": [Part(minimum=282)],
+    "lib": [Part(minimum=268)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }
 

@@ -11,10 +11,12 @@ use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
 use crate::sched::base::{Clock, Policy};
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::runtime::peers::Peers;
-use crate::sched::runtime::shared::{Runtime, RuntimeSettings};
-use crate::sched::runtime::worker::run_worker;
-use crate::sched::runtime::worker_pool::{DEFAULT_STACK, STACKS};
+use crate::sched::runtime::{
+    peers::Peers,
+    shared::{Runtime, RuntimeSettings},
+    worker::run_worker,
+    worker_pool::{DEFAULT_STACK, STACKS},
+};
 use crate::store::rate_store::Store;
 
 /// More slots would only divide a device; a mask has a bit for each device.

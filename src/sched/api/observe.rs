@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
 use crate::sched::observe::trace::Timeline;
-use crate::sched::plan::progress::Progress;
+use crate::sched::plan::report::Progress;
 
 impl Scheduler {
     /// Returns how much of the submitted work is done, and the ETA.

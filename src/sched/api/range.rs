@@ -8,8 +8,10 @@ use super::scheduler::Scheduler;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::base::{DeviceMask, Exec, Role, Task, TaskId, WaitResult};
-use crate::sched::range::partitioner;
-use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun};
+use crate::sched::range::{
+    division::length,
+    work::{RangeJob, RangeOwner, RangeRun},
+};
 
 /// A parallel loop and its requirements. Start from [`Range::new`] and set the fields that matter.
 ///
@@ -105,7 +107,7 @@ impl Scheduler {
         elements: ops::Range<u64>,
         code: impl Fn(&Exec<'_>, u64) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Vec<T>> {
-        let results = Arc::new(allocate::<T>(partitioner::length(&elements))?);
+        let results = Arc::new(allocate::<T>(length(&elements))?);
         let (first, shared) = (elements.start, results.clone());
         let id = self.submit_range(Range::new(elements, move |exec, chunk| {
             for element in chunk {

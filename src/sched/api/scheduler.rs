@@ -12,9 +12,9 @@ use crate::sched::base::registry::detached;
 use crate::sched::base::sync::lock;
 use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult};
 use crate::sched::light::slab::LightSlab;
-use crate::sched::light::task::{LightTask, WatchStart};
+use crate::sched::light::task::LightTask;
 use crate::sched::light::{CLOSED, STOPPING};
-use crate::sched::plan::stats::Stats;
+use crate::sched::plan::report::Stats;
 use crate::sched::runtime::shared::{PlannerGuarded, Runtime};
 use crate::sched::runtime::waiting::block_outside;
 use crate::sched::sleep::wait_queues::ALL_TASKS;
@@ -208,8 +208,8 @@ impl Scheduler {
         self.runtime.process.check()?;
         if LightSlab::is_light(id) {
             let (slot, generation) = self.runtime.light.slab.find(id)?;
-            let parting = slot.release(generation, id)?;
-            self.runtime.apply_end_actions(id, parting);
+            let actions = slot.release(generation, id)?;
+            self.runtime.apply_end_actions(id, actions);
             return Ok(());
         }
         self.runtime.lock().planner.release(id)
@@ -356,10 +356,8 @@ impl Scheduler {
     fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
         if LightSlab::is_light(id) {
             let (slot, generation) = self.runtime.light.slab.find(id)?;
-            return Ok(match slot.start_wait(generation, id)? {
-                WatchStart::Ended(outcome) => Watch::Ended(outcome),
-                WatchStart::Waits => Watch::Light(slot, generation, id),
-            });
+            let ended = slot.start_wait(generation, id)?;
+            return Ok(ended.map_or(Watch::Light(slot, generation, id), Watch::Ended));
         }
         let guard = self.runtime.lock();
         let completion = guard.planner.completion(id)?;

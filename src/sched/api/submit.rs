@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::base::sync::lock;
-use crate::sched::base::{Task, TaskId};
-use crate::sched::light::job::{InlineJob, LightJob};
-use crate::sched::light::queues::{LightItem, LocalQueue};
-use crate::sched::light::slab::LightSlab;
-use crate::sched::light::task::LightTask;
-use crate::sched::light::{NO_DEVICE, STOPPING};
+use crate::sched::base::{Task, TaskId, sync::lock};
+use crate::sched::light::{
+    NO_DEVICE, STOPPING,
+    queues::{LightItem, LocalQueue},
+    slab::LightSlab,
+    task::{InlineJob, LightJob, LightTask},
+};
 use crate::sched::plan::effects::Effects;
 use crate::sched::runtime::shared::PlannerGuarded;
 

@@ -1,9 +1,7 @@
-//! Pure numbers: how long tasks take, a lower bound of the makespan, the ETA, and how many slots
-//! pay off.
+//! Pure numbers: how long tasks take, a lower bound of the makespan, and how many slots pay off.
 
 pub mod class_table;
 pub mod concurrency_tuner;
 pub mod estimator;
-pub mod eta;
 pub mod makespan_bound;
 pub mod ratio_window;

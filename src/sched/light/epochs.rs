@@ -28,8 +28,11 @@
 
 use std::ops::Range;
 
-use crate::sched::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sched::base::sync::{Arc, Mutex, locked, total_order};
+use crate::sched::base::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    locked, total_order,
+};
 
 /// Epochs that can be open at a time. A wait that finds all in use includes later tasks until one of
 /// them drains.

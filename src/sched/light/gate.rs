@@ -13,8 +13,10 @@
 //! flags; a worker lowers its flag and then reads whether one waits ([`LightGate::leave`]). So
 //! either the planner finds the flag down, or the worker wakes workers that call the planner again.
 
-use crate::sched::base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::sched::base::sync::total_order;
+use crate::sched::base::sync::{
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    total_order,
+};
 
 #[derive(Default)]
 pub struct LightGate {
@@ -98,8 +100,7 @@ mod models {
     use loom::sync::{Condvar, Mutex};
 
     use super::*;
-    use crate::sched::base::sync::Arc;
-    use crate::sched::base::sync::models;
+    use crate::sched::base::sync::{Arc, models};
     use crate::sched::sleep::event_count::{EventCount, Sleeper};
 
     const DEVICE: usize = 0;

@@ -1,20 +1,7 @@
 //! The structures of light tasks: many, small, run by any free worker.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `gate.rs` | on which devices light tasks may begin |
-//! | `job.rs` | the job of a light task |
-//! | `lifecycle.rs`, `task.rs` | a task with an id: its states and transitions |
-//! | `slab.rs` | the table of tasks with an id |
-//! | `proxies.rs` | planned tasks that stand for light ones |
-//! | `nested.rs` | light tasks that run inside a planned one |
-//! | `queues.rs` | deques, the injector, stealing |
-//! | `epochs.rs` | whether all tasks that were submitted before a moment have ended |
 
 pub mod epochs;
 pub mod gate;
-pub mod job;
-mod lifecycle;
 pub mod nested;
 pub mod proxies;
 pub mod queues;

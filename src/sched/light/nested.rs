@@ -4,8 +4,7 @@
 use std::sync::Mutex;
 
 use super::epochs::Epoch;
-use crate::sched::base::TaskId;
-use crate::sched::base::sync::lock;
+use crate::sched::base::{TaskId, sync::lock};
 
 /// The light tasks that a worker runs inside a planned one.
 #[derive(Default)]
@@ -26,9 +25,6 @@ pub struct NestedTask {
     pub id: TaskId,
     pub epoch: Epoch,
 }
-
-/// The index of a light task; `None` if the worker is in no planned task.
-pub type NestedIndex = Option<u64>;
 
 impl NestedTasks {
     pub fn set_planned(&self, bottom: Option<(TaskId, u32)>) {
@@ -55,8 +51,9 @@ impl NestedTasks {
         number
     }
 
-    /// Removes a task whose job has returned. Returns false if it was ended with its abandoned thread.
-    pub fn pop(&self, place: NestedIndex) -> bool {
+    /// Removes a task whose job has returned; `None`: the worker is in no planned task. Returns false if
+    /// the task was ended with its abandoned thread.
+    pub fn pop(&self, place: Option<u64>) -> bool {
         let Some(number) = place else { return true };
         lock(&self.0).frames.pop_if(|&mut (last, _)| last == number).is_some()
     }

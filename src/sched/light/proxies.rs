@@ -16,12 +16,16 @@ use std::sync::Arc;
 
 use super::task::LightTask;
 use crate::error::{Error, Result};
-use crate::sched::base::registry::unpack;
-use crate::sched::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sched::base::sync::{Mutex, locked};
-use crate::sched::base::{Job, TaskId, WaitResult};
-use crate::sched::plan::effects::Effects;
-use crate::sched::plan::planner::Planner;
+use crate::sched::base::{
+    Job, TaskId, WaitResult,
+    registry::unpack,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        locked,
+    },
+};
+use crate::sched::plan::{effects::Effects, planner::Planner};
 
 #[derive(Default)]
 pub struct Proxies {
@@ -141,13 +145,13 @@ mod models {
 
     use super::*;
     use crate::device::{BackendKind, DeviceInfo};
-    use crate::sched::base::registry::{LIGHT_BIT, pack};
-    use crate::sched::base::sync;
-    use crate::sched::base::sync::models::{explore, join, start};
-    use crate::sched::base::{Exec, Task, TaskStatus};
-    use crate::sched::light::job::LightJob;
-    use crate::sched::plan::completion::AttemptEnd;
-    use crate::sched::plan::effects::EndedTask;
+    use crate::sched::base::{
+        Exec, Task, TaskStatus,
+        registry::{LIGHT_BIT, pack},
+        sync::models::{explore, join, start},
+    };
+    use crate::sched::light::task::LightJob;
+    use crate::sched::plan::{completion::AttemptEnd, effects::EndedTask};
 
     const FAILED: Result<()> = Err(Error::Callback { code: 1 });
 

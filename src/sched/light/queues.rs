@@ -9,12 +9,13 @@ use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
 use super::epochs::{Epoch, EpochCounts};
-use super::job::LightJob;
 use super::nested::NestedTasks;
+use super::task::LightJob;
 use crate::error::{Error, Result};
-use crate::sched::base::sync::atomic::AtomicBool;
-use crate::sched::base::sync::{self, lock};
-use crate::sched::base::{Signal, TaskId};
+use crate::sched::base::{
+    Signal, TaskId,
+    sync::{self, atomic::AtomicBool, lock},
+};
 
 /// A queued task.
 pub enum LightItem {
@@ -150,6 +151,18 @@ impl LightQueues {
 
     pub fn for_each_worker(&self, mut see: impl FnMut(&WorkerShared)) {
         self.workers.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|shared| see(shared));
+    }
+
+    /// Returns true if the counters of any worker of a device but this one satisfy `is`.
+    pub fn any_worker(
+        &self,
+        device: usize,
+        but: Option<&WorkerShared>,
+        is: impl Fn(&WorkerStats) -> bool,
+    ) -> bool {
+        self.workers.read().unwrap_or_else(PoisonError::into_inner).iter().any(|other| {
+            other.device == device && !but.is_some_and(|own| std::ptr::eq(&**other, own)) && is(&other.stats)
+        })
     }
 
     /// Pushes to the deque of a worker, or to the injector.

@@ -14,9 +14,11 @@ use crossbeam_utils::CachePadded;
 
 use super::task::LightTask;
 use crate::error::{Error, Result};
-use crate::sched::base::TaskId;
-use crate::sched::base::registry::{self, LIGHT_BIT, POSITIONS};
-use crate::sched::base::sync::{Mutex, locked};
+use crate::sched::base::{
+    TaskId,
+    registry::{self, LIGHT_BIT, POSITIONS},
+    sync::{Mutex, locked},
+};
 
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;

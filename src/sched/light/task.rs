@@ -1,4 +1,4 @@
-//! A light task with an id.
+//! A light task with an id, and the job of a light task.
 //!
 //! Its state is guarded by its own lock, which is held for moments, never while a caller's code runs. A
 //! word beside the lock has the generation and two flags for threads that only read; it is written
@@ -6,13 +6,16 @@
 //! end is published.
 
 use super::epochs::Epoch;
-use super::job::LightJob;
-use super::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
-use crate::sched::base::registry::{GENERATIONS, detached, stale};
-use crate::sched::base::sync::atomic::{AtomicU64, Ordering};
-use crate::sched::base::sync::{Mutex, MutexGuard, locked};
-use crate::sched::base::{Signal, TaskId, TaskInfo, WaitResult};
+use crate::sched::base::{
+    Exec, Job, Signal, TaskId, TaskInfo, TaskStatus, WaitResult,
+    registry::{GENERATIONS, detached, stale},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+        locked,
+    },
+};
 
 pub struct LightTask {
     /// The generation, and below it 8 bits with [`UNKNOWN`] and [`ENDED`].
@@ -63,13 +66,6 @@ pub struct EndActions {
     pub notify: bool,
     /// Free the position.
     pub free: bool,
-}
-
-/// The state of a task when a thread begins to wait for it.
-pub enum WatchStart {
-    Ended(Result<WaitResult>),
-    /// The thread is counted, and ends its wait with [`LightTask::stop_wait`].
-    Waits,
 }
 
 impl LightTask {
@@ -259,17 +255,15 @@ impl LightTask {
         Ok(EndActions { proxy: None, notify, free: ended && self.try_free(state, generation) })
     }
 
-    /// Counts a waiter, unless the task has ended.
-    pub fn start_wait(&self, generation: u64, id: TaskId) -> Result<WatchStart> {
+    /// Returns the outcome, if the task has ended, or else counts a waiter until [`LightTask::stop_wait`].
+    pub fn start_wait(&self, generation: u64, id: TaskId) -> Result<Option<Result<WaitResult>>> {
         let mut state = self.lock_known(generation, id)?;
         if state.detached {
             return Err(detached(id));
         }
-        if let Some(outcome) = state.outcome() {
-            return Ok(WatchStart::Ended(outcome));
-        }
-        state.waiters += 1;
-        Ok(WatchStart::Waits)
+        let outcome = state.outcome();
+        state.waiters += u32::from(outcome.is_none());
+        Ok(outcome)
     }
 
     /// Ends a wait. Returns the outcome, if the task has ended, and whether to free the position.
@@ -347,6 +341,110 @@ impl LightTaskState {
                 None => Error::Internal("a task failed without a message".into()),
             })),
             _ => None,
+        }
+    }
+}
+
+/// The states of a light task. Only [`Lifecycle::advance`] changes a state.
+///
+/// ```text
+/// Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free
+///            │  ▲        │  │                  ▲  ▲
+///            │  └────────┘  └──► Planned ──────┘  │
+///            └────────────────────────────────────┘
+/// ```
+///
+/// From `Running` back to `Queued`: the attempt could not begin. From `Queued` to an end: the task was
+/// cancelled, or no device is left for it. `Planned`: the task was promoted, and a planned task runs in
+/// its stead.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// The position is unused.
+    #[default]
+    Free,
+    Queued,
+    Running,
+    Planned,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl Lifecycle {
+    pub fn is_ended(self) -> bool {
+        matches!(self, Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled)
+    }
+
+    fn allows(self, next: Lifecycle) -> bool {
+        use Lifecycle::{Cancelled, Done, Failed, Free, Planned, Queued, Running};
+        match self {
+            Free => next == Queued,
+            Queued => matches!(next, Running | Failed | Cancelled),
+            Running => matches!(next, Queued | Planned) || next.is_ended(),
+            Planned => next.is_ended(),
+            Done | Failed | Cancelled => next == Free,
+        }
+    }
+
+    /// Changes the state and returns true, if the transition is allowed.
+    #[must_use]
+    pub fn advance(&mut self, next: Lifecycle) -> bool {
+        let may = self.allows(next);
+        debug_assert!(may, "a task can't go from {self:?} to {next:?}");
+        if may {
+            *self = next;
+        }
+        may
+    }
+
+    /// Returns the state that callers see.
+    pub fn status(self) -> TaskStatus {
+        match self {
+            Lifecycle::Free | Lifecycle::Queued => TaskStatus::Queued,
+            Lifecycle::Running | Lifecycle::Planned => TaskStatus::Running,
+            Lifecycle::Done => TaskStatus::Done,
+            Lifecycle::Failed => TaskStatus::Failed,
+            Lifecycle::Cancelled => TaskStatus::Cancelled,
+        }
+    }
+}
+
+/// The job of a light task: shared, or four words for which nothing is allocated. An allocation that is
+/// freed on another thread costs as much as the rest of a submit.
+pub enum LightJob {
+    Shared(std::sync::Arc<dyn Job>),
+    Inline(InlineJob),
+}
+
+/// A job of four words.
+pub struct InlineJob {
+    words: [usize; 4],
+    kind: &'static InlineJobKind,
+}
+
+/// The functions of an [`InlineJob`]. `drop` is called once, after the last `run`.
+pub struct InlineJobKind {
+    pub run: fn([usize; 4], &Exec<'_>) -> Result<()>,
+    pub drop: fn([usize; 4]),
+}
+
+impl InlineJob {
+    pub fn new(words: [usize; 4], kind: &'static InlineJobKind) -> Self {
+        InlineJob { words, kind }
+    }
+}
+
+impl Drop for InlineJob {
+    fn drop(&mut self) {
+        (self.kind.drop)(self.words)
+    }
+}
+
+impl Job for LightJob {
+    fn run(&self, exec: &Exec<'_>) -> Result<()> {
+        match self {
+            LightJob::Shared(job) => job.run(exec),
+            LightJob::Inline(bare) => (bare.kind.run)(bare.words, exec),
         }
     }
 }

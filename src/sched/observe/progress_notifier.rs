@@ -147,36 +147,6 @@ mod tests {
     }
 
     #[test]
-    fn listener_is_called_repeatedly_until_it_is_removed() {
-        let notifier = Arc::new(ProgressNotifier::default());
-        let count = Arc::new(AtomicU64::new(0));
-        let (sender, receiver) = channel();
-        let counted = count.clone();
-        set(&notifier, move || {
-            counted.fetch_add(1, Ordering::SeqCst);
-            let _ = sender.send(());
-        });
-        for _ in 0..5 {
-            receiver.recv_timeout(LONG).unwrap();
-        }
-        notifier.set(None).unwrap();
-        let after = count.load(Ordering::SeqCst);
-        thread::sleep(20 * SOON);
-        assert_eq!(count.load(Ordering::SeqCst), after);
-        // A new one starts the thread again.
-        let (sender, receiver) = channel();
-        set(&notifier, move || _ = sender.send(()));
-        receiver.recv_timeout(LONG).unwrap();
-        // The next one is called after an interval of its own.
-        let counted = count.clone();
-        notifier.set(Some((Arc::new(move || _ = counted.fetch_add(1, Ordering::SeqCst)), LONG))).unwrap();
-        thread::sleep(20 * SOON);
-        assert_eq!(count.load(Ordering::SeqCst), after);
-        notifier.stop();
-        assert!(notifier.lock().handle.is_none());
-    }
-
-    #[test]
     fn removing_a_listener_waits_for_its_running_call() {
         let notifier = Arc::new(ProgressNotifier::default());
         let returned = Arc::new(AtomicBool::new(false));

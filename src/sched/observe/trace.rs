@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::device::DeviceInfo;
-use crate::sched::base::TaskId;
-use crate::sched::base::sync::lock;
+use crate::sched::base::{TaskId, sync::lock};
 
 /// The most bytes of a label, so that the number of events bounds the memory of a trace.
 const MAX_LABEL: usize = 120;
@@ -314,42 +313,5 @@ impl Timeline {
     /// Returns the number of events beyond the capacity of the trace.
     pub fn left_out(&self) -> u64 {
         self.trace.lock().left_out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_share_a_row_unless_they_overlap() {
-        let mut rows = vec![Vec::new(); 2];
-        let mut place = |slot, begin, end| {
-            let (task, label, class, device, attempt) = (TaskId(1), String::new(), 0, 1, 1);
-            let ([begin, end], ending) = ([begin, end].map(Duration::from_secs), Ending::Done);
-            let (bytes, work) = (0, None);
-            let span = Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work };
-            super::place(&mut rows, &span)
-        };
-        assert_eq!(place(0, 1, 3), Some(0));
-        assert_eq!(place(0, 2, 4), Some(1), "beside the first");
-        assert_eq!(place(0, 3, 5), Some(0), "after the first");
-        assert_eq!(place(3, 2, 4), Some(0), "another slot");
-    }
-
-    #[test]
-    fn quoted_text_is_json_for_every_character() {
-        for text in ["plain", "\"\\", "\0\n\t\u{1f}", "\u{2028}\u{2029}", "é🦀"] {
-            let quoted = Quoted(text).to_string();
-            assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text);
-            assert!(!quoted.contains(['\u{2028}', '\u{2029}']), "they end a line of JavaScript");
-        }
-    }
-
-    #[test]
-    fn endings_have_different_names() {
-        use Ending::*;
-        let names = [Done, Failed, Cancelled, Retried, Late, GivenUp, Running].map(Ending::name);
-        assert_eq!(names, ["done", "failed", "cancelled", "retried", "late", "given up", "running"]);
     }
 }

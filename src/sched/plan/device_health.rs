@@ -6,8 +6,7 @@ use super::effects::Effects;
 use super::planner::Planner;
 use super::record::Attempt;
 use crate::error::{DeviceFault, Error};
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{DeviceMask, TaskId};
 
 impl Planner {
     /// All attempts have left a poisoned context.

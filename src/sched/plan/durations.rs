@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::planner::Planner;
 use super::record::{Attempt, DeadlineState, TaskRecord};
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Role, TaskId};
 
 impl Planner {
     /// Returns the seconds that a task should take on a device. `None`: the rate is unknown.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::error::Result;
-use crate::sched::base::exec::Job;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Job, TaskId};
 
 /// A task whose job the driver has to drop before it publishes the end.
 pub struct EndedTask {

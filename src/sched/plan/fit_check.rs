@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::planner::Planner;
 use super::record::{DeviceState, TaskRecord};
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Role, TaskId};
 
 /// Checks whether tasks fit a device now, and collects those that do not.
 pub struct FitCheck<'a> {

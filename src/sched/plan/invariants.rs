@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::planner::Planner;
 use super::record::DeadlineState;
 use super::task_state::TaskState;
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Role, TaskId};
 
 /// With at most so many tasks a driver checks after every step; with more, so much more seldom.
 const TASKS: u64 = 256;

@@ -20,7 +20,7 @@
 //! | `peer_load.rs` | load that other processes put on a device |
 //! | `access.rs` | values that the runtime reads, and small changes that it makes |
 //! | `invariants.rs` | checks that the parts of the planner agree |
-//! | `stats.rs`, `progress.rs`, `report.rs` | what callers may read |
+//! | `report.rs` | what callers may read |
 
 pub mod access;
 pub mod completion;
@@ -33,13 +33,11 @@ mod observed;
 pub mod peer_load;
 pub mod placement;
 pub mod planner;
-pub mod progress;
 mod ready_queue;
 pub mod record;
-mod report;
+pub mod report;
 mod schedule;
 mod speculation;
-pub mod stats;
 mod submission;
 mod task_state;
 #[cfg(test)]

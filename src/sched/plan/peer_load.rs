@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::planner::Planner;
 use super::record::{PeerLoad, TaskRecord};
-use crate::sched::base::task::Role;
+use crate::sched::base::Role;
 
 /// A request for a device that other processes hold.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,13 +8,9 @@ use super::task_state::TaskState;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Error;
 use crate::memory::{Bytes, Lease, Ledger};
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::exec::Job;
-use crate::sched::base::outcome::{TaskStatus, WaitResult};
-use crate::sched::base::rank::Rank;
-use crate::sched::base::signal::Completion;
-use crate::sched::base::task::{Role, Task};
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{
+    Completion, DeviceMask, Job, Role, Task, TaskId, TaskStatus, WaitResult, rank::Rank,
+};
 use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, ConcurrencyTuner};
 
 #[derive(Debug, Clone, Copy, Default)]

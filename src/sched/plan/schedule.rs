@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::planner::Planner;
 use super::record::{DeviceState, TaskRecord};
 use crate::device::BackendKind;
-use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::DeviceMask;
 
 /// The place of a task in the schedule.
 pub struct PlacedTask {

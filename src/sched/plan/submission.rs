@@ -7,13 +7,7 @@ use super::planner::Planner;
 use super::record::{DeviceState, TaskRecord, task_name};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::exec::Exec;
-use crate::sched::base::outcome::TaskStatus;
-use crate::sched::base::rank::WORK;
-use crate::sched::base::registry::LIGHT_BIT;
-use crate::sched::base::task::{Role, Task};
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{DeviceMask, Exec, Role, Task, TaskId, TaskStatus, rank::WORK, registry::LIGHT_BIT};
 
 impl Planner {
     /// Returns an error, with the numbers, if no device could ever run the task.

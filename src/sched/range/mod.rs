@@ -8,10 +8,9 @@
 //! joins by the ordinary rules of the queue, and a helper task that is lost, late or superfluous
 //! does no harm.
 //!
-//! **Division.** `partitioner.rs` hands out the elements. Each participant has a share and takes
-//! chunks from its front. When it is empty, the participant steals the upper half of the largest
-//! share, also while the owner of that share is busy with a long element. `chunk_sizer.rs` chooses
-//! the size of a chunk.
+//! **Division.** [`division`] hands out the elements. Each participant has a share and takes chunks
+//! from its front. When it is empty, the participant steals the upper half of the largest share,
+//! also while the owner of that share is busy with a long element.
 //!
 //! **End.** The owner returns when all elements are done, or when something ends the range before.
 //! In both cases it first waits for the helpers: no new chunk begins, those in flight end. So
@@ -21,10 +20,7 @@
 //! |---|---|
 //! | an error of its own, a panic, `Cancelled` | ends the range with that error, which names the elements |
 //! | out of memory | tries half of it; leaves a single element to other devices, and at last applies the rules for tasks |
-//! | a device error | hands out its elements again and judges the device; ends the range if elements fail on too many devices (`fault_log.rs`) |
+//! | a device error | hands out its elements again and judges the device; ends the range if elements fail on too many devices |
 
-mod chunk_sizer;
-mod fault_log;
-mod glue;
-pub mod partitioner;
+pub mod division;
 pub mod work;

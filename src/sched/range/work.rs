@@ -5,15 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
-use super::chunk_sizer::ChunkSizer;
-use super::fault_log::FaultLog;
-use super::partitioner::{Partitioner, Share, length};
+use super::division::{ChunkSizer, Partitioner, Share, length};
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
-use crate::sched::base::sync::lock;
-use crate::sched::base::{Completion, DeviceMask, Exec, Job, Policy, Role, Task, TaskId};
-use crate::sched::runtime::shared::Runtime;
-use crate::sched::runtime::worker_local::catch_panic;
+use crate::sched::base::{Completion, DeviceMask, Exec, Job, Policy, Role, Task, TaskId, sync::lock};
+use crate::sched::runtime::{shared::Runtime, worker_local::catch_panic};
 use crate::sched::sleep::wait_queues::HELPERS_NEEDED;
 
 /// The code of a range. It is called for chunks of the range, at the same time on all devices. Each
@@ -48,7 +44,8 @@ struct RangeState {
     devices: Vec<usize>,
     /// The error that ends the range.
     failure: Option<Error>,
-    faults: FaultLog,
+    /// Devices that failed, and the chunks under which they did.
+    faults: Vec<(usize, Range<u64>)>,
     /// Devices that a single element did not fit.
     too_small: DeviceMask,
     /// Devices that left the rest to faster ones.
@@ -109,7 +106,7 @@ impl RangeRun {
                 owner: None,
                 devices: Vec::new(),
                 failure: None,
-                faults: FaultLog::default(),
+                faults: Vec::new(),
                 too_small: DeviceMask::NONE,
                 declined: DeviceMask::NONE,
                 helper: None,
@@ -170,7 +167,11 @@ impl RangeRun {
                 return StopReason::Declined;
             }
             let mut lease = None;
-            let frugal = ledger.is_some() && runtime.is_memory_wanted(device);
+            let frugal = ledger.is_some() && runtime.memory_wanted.load(Ordering::Relaxed) >> device & 1 == 1;
+            if frugal {
+                // A task waits for memory of the device, and that of the chunk before may be enough.
+                runtime.wake_workers(&mut runtime.lock(), runtime.now());
+            }
             let taken = share.take(|available| {
                 let wanted = if frugal { 1 } else { self.sizer.size(device, available).min(available) };
                 let (size, more) = self.lease_memory(ledger.as_ref(), wanted);
@@ -252,10 +253,19 @@ impl RangeRun {
             }
             Error::Device { fault, .. } => {
                 let error = error.in_elements(chunk.clone());
-                if state.faults.record(policy, device, &chunk, fault) {
-                    let (begin, end) = (chunk.start, chunk.end);
+                state.faults.push((device, chunk.clone()));
+                // The elements are the cause if as many devices have failed under some of them as the
+                // planner allows a task.
+                let mut failed = DeviceMask::NONE;
+                let overlaps = |other: &Range<u64>| other.start < chunk.end && chunk.start < other.end;
+                state
+                    .faults
+                    .iter()
+                    .filter(|(_, other)| overlaps(other))
+                    .for_each(|(device, _)| failed.add(*device));
+                if failed.0.count_ones() >= policy.fault_limit(fault) {
                     let why = Box::new(error.clone());
-                    state.failure.get_or_insert(Error::Elements { begin, end, why });
+                    state.failure.get_or_insert(Error::Elements { begin: chunk.start, end: chunk.end, why });
                     self.stopped.store(true, Ordering::Release);
                 } else {
                     state.partitioner.give_back(chunk);
@@ -276,6 +286,10 @@ impl RangeRun {
     /// Waits for helpers when a single element does not fit the owner's device: others may have
     /// memory for it. A poisoned context is renewed only when the owner has left it, too.
     fn leave_to_helpers(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>) {
+        let mut guard = runtime.lock();
+        guard.planner.add_range_in_need();
+        runtime.wake_workers(&mut guard, runtime.now());
+        drop(guard);
         let leaves = || {
             let poisoned = runtime.poisoned.load(Ordering::SeqCst);
             exec.cancelled() || poisoned >> exec.device_index & 1 == 1
@@ -286,24 +300,19 @@ impl RangeRun {
         while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
             let has_helpers = !self.state().devices.is_empty();
             if !self.request_helper(runtime) && !has_helpers {
-                return;
+                break;
             }
-            self.wait(runtime, &[exec.task, HELPERS_NEEDED], idle);
+            runtime.wait_for_helpers(&[exec.task, HELPERS_NEEDED], || idle(&self.state()));
         }
-    }
-
-    /// Blocks the owner until its helpers have made `enough` true.
-    fn wait(&self, runtime: &Arc<Runtime>, keys: &[TaskId], enough: impl Fn(&RangeState) -> bool) {
-        runtime.wait_for_helpers(keys, || enough(&self.state()));
+        runtime.lock().planner.remove_range_in_need();
     }
 
     fn should_decline(&self, device: usize) -> bool {
         let mut state = self.state();
-        let mut others = state.devices.clone();
-        if let Some(own) = others.iter().position(|&other| other == device) {
-            others.swap_remove(own);
-        }
-        let declines = self.sizer.should_decline(device, state.partitioner.remaining(), others.into_iter());
+        let own = state.devices.iter().position(|&other| other == device);
+        let others = state.devices.iter().enumerate().filter(|(place, _)| Some(*place) != own);
+        let others = others.map(|(_, &other)| other);
+        let declines = self.sizer.should_decline(device, state.partitioner.remaining(), others);
         if declines {
             state.declined.add(device);
         }
@@ -325,15 +334,17 @@ impl RangeRun {
         drop(state);
         let job = Arc::new(HelperJob(self.clone()));
         let task = Task { job, devices, role: Role::Helper, detached: true, ..self.template.clone() };
-        // Refused while the scheduler ends, or if no other device may help: the participants go on
-        // alone.
-        match runtime.submit_from_inside(task) {
-            Ok(id) => {
-                self.state().helper = Some(id);
-                true
+        // A range keeps its helpers while the scheduler drains. Without one, because the scheduler ends
+        // or no other device may help, the participants go on alone.
+        let submitted = runtime.step(|planner, effects| {
+            if planner.is_stopping() || planner.check_task(&task).is_err() {
+                return Err(task);
             }
-            Err(_) => false,
-        }
+            Ok(planner.submit(task, effects))
+        });
+        let Ok(Ok(id)) = submitted else { return false };
+        self.state().helper = Some(id);
+        true
     }
 }
 
@@ -373,17 +384,18 @@ impl Job for RangeOwner {
             state.owner = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
             run.stopped.store(false, Ordering::Release);
         }
-        let keys = [exec.task];
+        let (keys, alone) = ([exec.task], || run.state().devices.is_empty());
         let mut no_memory = None;
         let device_error = loop {
             match run.participate(&runtime, exec, Role::Range) {
-                StopReason::Empty => run.wait(&runtime, &keys, |state| {
+                StopReason::Empty => runtime.wait_for_helpers(&keys, || {
+                    let state = run.state();
                     state.devices.is_empty() || state.partitioner.has_unassigned()
                 }),
-                StopReason::Declined => run.wait(&runtime, &keys, |state| state.devices.is_empty()),
+                StopReason::Declined => runtime.wait_for_helpers(&keys, alone),
                 StopReason::NoMemory(error) => {
                     no_memory = Some(error);
-                    runtime.while_in_need(|| run.leave_to_helpers(&runtime, exec));
+                    run.leave_to_helpers(&runtime, exec);
                     break None;
                 }
                 StopReason::Stopped => break None,
@@ -395,7 +407,7 @@ impl Job for RangeOwner {
         };
         run.stopped.store(true, Ordering::Release);
         run.state().owner = None;
-        run.wait(&runtime, &keys, |state| state.devices.is_empty());
+        runtime.wait_for_helpers(&keys, alone);
         let helper = run.state().helper.take();
         if let Some(id) = helper {
             // The helper may have ended meanwhile.

@@ -19,18 +19,10 @@ use super::shared::{PlannerGuarded, Runtime, log_all};
 use crate::backend::thread;
 use crate::error::Error;
 use crate::node::{LockedTable, SlotRequest};
-use crate::sched::base::reservation::DeviceLease;
-use crate::sched::base::sync::lock;
-use crate::sched::base::task_id::TaskId;
-use crate::sched::plan::effects::Effects;
-use crate::sched::plan::peer_load::ResourceRequest;
+use crate::sched::base::{TaskId, reservation::DeviceLease, sync::lock};
+use crate::sched::plan::{effects::Effects, peer_load::ResourceRequest};
 
 impl Runtime {
-    /// Returns a mask: bit i says that peers hold all of device i.
-    pub fn taken(&self) -> u64 {
-        self.peers.as_ref().map_or(0, |peers| peers.taken.load(Ordering::SeqCst))
-    }
-
     /// Returns true if processes share the device.
     pub fn shares(&self, device: usize) -> bool {
         self.peers.as_ref().is_some_and(|peers| peers.shares(device))
@@ -285,13 +277,10 @@ mod tests {
     use crate::backend::{Backend, Queue};
     use crate::device::{BackendKind, DeviceInfo};
     use crate::error::Result;
-    use crate::sched::base::clock::Clock;
-    use crate::sched::base::exec::Exec;
-    use crate::sched::base::policy::Policy;
-    use crate::sched::base::task::Task;
-    use crate::sched::runtime::run_planned::take_planned;
-    use crate::sched::runtime::shared::RuntimeSettings;
-    use crate::sched::runtime::worker_local::WorkerLocal;
+    use crate::sched::base::{Clock, Exec, Policy, Task};
+    use crate::sched::runtime::{
+        run_planned::take_planned, shared::RuntimeSettings, worker_local::WorkerLocal,
+    };
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.
     struct LockProbe;

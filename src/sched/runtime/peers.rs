@@ -11,8 +11,7 @@ use log::Level;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::node::{LockedTable, Membership, SharedDevice};
-use crate::sched::base::outcome::nanoseconds;
-use crate::sched::base::sync::lock;
+use crate::sched::base::{outcome::nanoseconds, sync::lock};
 
 pub struct Peers {
     pub membership: Membership,

@@ -11,9 +11,9 @@ use crate::sched::base::exec::{Exec, Job};
 use crate::sched::base::registry::unpack;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::epochs::Epoch;
-use crate::sched::light::job::LightJob;
 use crate::sched::light::proxies::PlannerStep;
 use crate::sched::light::slab::LightSlab;
+use crate::sched::light::task::LightJob;
 use crate::sched::light::task::{LightAttempt, LightTask};
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::plan::effects::Effects;
@@ -62,7 +62,7 @@ impl Runtime {
             Err(job) => {
                 self.apply_effects(guard, effects);
                 self.drop_job(job);
-                self.end_light(None, task, id, task.epoch(unpack(id).1), Err(error), self.clock());
+                self.end_light(None, Some(task), id, task.epoch(unpack(id).1), Err(error), self.clock());
             }
         }
     }
@@ -80,8 +80,7 @@ impl Runtime {
             }
             Err(_) => {
                 self.drop_job(job);
-                self.light.count_outcome(None, &Err(failure.error));
-                self.count_ended(None, epoch, 1);
+                self.end_light(None, None, TaskId(0), epoch, Err(failure.error), 0);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Takes and runs light tasks: between other tasks of a worker, or inside a task that waits.
+//! Light tasks of a worker: how it takes and runs them, between other tasks or inside a task that waits; and
+//! how they end, also those that have not begun or are inside an abandoned attempt.
 //!
 //! A worker takes light tasks while the gate is open for its device and, on a device that processes share, while it
 //! holds a slot of the node for them.
@@ -10,15 +11,16 @@ use super::promotion::LightFailure;
 use super::shared::Runtime;
 use super::worker_local::WorkerLocal;
 use crate::error::{Error, Result};
-use crate::sched::base::exec::Job;
-use crate::sched::base::outcome::nanoseconds;
-use crate::sched::base::task_id::TaskId;
-use crate::sched::light::epochs::Epoch;
-use crate::sched::light::job::LightJob;
-use crate::sched::light::nested::{NestedIndex, NestedTask};
-use crate::sched::light::queues::LightItem;
+use crate::sched::base::{DeviceMask, Job, TaskId, WaitResult, outcome::nanoseconds, registry::unpack};
+use crate::sched::light::{
+    epochs::Epoch,
+    nested::NestedTask,
+    queues::{LightItem, LocalQueue},
+    task::{EndActions, LightAttempt, LightTask},
+};
 use crate::sched::observe::trace::Ending;
 use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::sleep::wait_queues::ALL_TASKS;
 
 /// Returns true if light tasks may begin on the worker's device. Does not lock the shared table.
 pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {
@@ -70,145 +72,102 @@ pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) 
         return runtime.end_queued_item(Some(&worker.queue), item, &Error::Cancelled);
     }
     let outer = worker.queue.pushed.replace(0);
-    let since = &worker.queue.shared.stats.light_since;
-    let below = since.load(Ordering::Relaxed);
+    let light_since = &worker.queue.shared.stats.light_since;
+    let below = light_since.load(Ordering::Relaxed);
+    let since = worker.last_ns.get();
     match item {
-        LightItem::WithId(id) => run_with_id(runtime, worker, id),
-        LightItem::Detached { job, epoch } => run_detached(runtime, worker, job, epoch),
+        // The item of a task that was cancelled stays in its queue.
+        LightItem::WithId(id) => {
+            if let Ok((task, generation)) = runtime.light.slab.find(id)
+                && let Some(attempt) = task.begin(generation, worker.device, worker.slot, since)
+            {
+                run_attempt(runtime, worker, id, Some(task), attempt);
+            }
+        }
+        LightItem::Detached { job, epoch } => {
+            let attempt = LightAttempt { job, epoch, number: 1, started_ns: since };
+            run_attempt(runtime, worker, TaskId(0), None, attempt);
+        }
     }
-    since.store(below, Ordering::Relaxed);
+    light_since.store(below, Ordering::Relaxed);
     worker.queue.pushed.set(outer + worker.queue.pushed.get());
 }
 
-fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epoch: Epoch) {
-    let begin = worker.last_ns.get();
+/// Runs an attempt at a light task. `id`, `task`: 0 and `None` if it has no id.
+fn run_attempt(
+    runtime: &Arc<Runtime>,
+    worker: &WorkerLocal,
+    id: TaskId,
+    task: Option<&LightTask>,
+    attempt: LightAttempt,
+) {
+    let LightAttempt { job, epoch, number, started_ns: since } = attempt;
     let stats = &worker.queue.shared.stats;
+    // Tasks without an id share the worker's signal.
+    let signal = task.map_or(&stats.signal, |task| &task.signal);
     let stopping = || runtime.light.is_stopping();
-    let below = stats.signal.begin_nested(stopping);
-    worker.tasks.borrow_mut().push(TaskId(0));
-    let place = push_nested(worker, TaskId(0), epoch);
+    let below = task.is_none().then(|| signal.begin_nested(stopping));
+    worker.tasks.borrow_mut().push(id);
+    // A task inside a planned one can be abandoned with that.
+    let nested = worker.in_planned.get().then(|| stats.nested.push(NestedTask { id, epoch }));
     let context = worker.context();
-    publish_start(worker, begin);
-    let how = worker.run_attempt(runtime, TaskId(0), 1, context, &stats.signal, |exec| Job::run(&job, exec));
-    let end = publish_end(runtime, worker, begin);
-    let cancelled = stats.signal.is_cancelled();
-    stats.signal.end_nested(below, stopping);
-    let is_ours = stats.nested.pop(place);
+    stats.light_since.store(since + 1, Ordering::Relaxed);
+    let how = worker.run_attempt(runtime, id, number, context, signal, |exec| Job::run(&job, exec));
+    // Also the start of the next attempt.
+    let end = runtime.clock().max(since);
+    worker.last_ns.set(end);
+    stats.light_until.store(end, Ordering::Relaxed);
+    stats.light_since.store(0, Ordering::Relaxed);
+    let cancelled = signal.is_cancelled();
+    if let Some(below) = below {
+        signal.end_nested(below, stopping);
+    }
+    if !stats.nested.pop(nested) {
+        // The task has ended with its abandoned thread.
+        runtime.drop_job(job);
+        worker.tasks.borrow_mut().pop();
+        if let Some(task) = task {
+            runtime.unwatch_light(task, unpack(id).1, id);
+        }
+        return;
+    }
     match how {
         AttemptEnd::NoQueue(why) => {
             worker.tasks.borrow_mut().pop();
-            match is_ours {
-                true => runtime.light.queues.push(None, LightItem::Detached { job, epoch }),
-                false => runtime.drop_job(job),
+            let job = match task {
+                Some(task) => task.put_back(unpack(id).1, job, end),
+                None => {
+                    runtime.light.queues.push(None, LightItem::Detached { job, epoch });
+                    None
+                }
+            };
+            if let Some(job) = job {
+                runtime.drop_job(job);
+                runtime.end_light(Some(&worker.queue), task, id, epoch, Err(Error::Cancelled), end);
+            } else if task.is_some() {
+                runtime.light.queues.push(None, LightItem::WithId(id));
             }
-            retire_device(runtime, worker, &why);
+            runtime.step(|planner, effects| planner.retire(worker.device, &why, effects));
         }
-        AttemptEnd::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && is_ours => {
+        AttemptEnd::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && !cancelled => {
             worker.tasks.borrow_mut().pop();
-            runtime.promote_detached(
-                job,
-                epoch,
-                light_failure(runtime, worker, TaskId(0), context, begin, error),
-            );
+            let (device, slot) = (worker.device, worker.slot);
+            runtime.observability.record_light(id, device, slot, (since, end), Ending::Retried);
+            let shared_device = runtime.had_company(&worker.queue.shared, since);
+            let failure = LightFailure { error, device, slot, context, started_ns: since, shared_device };
+            match task {
+                Some(task) => runtime.promote(task, id, job, failure),
+                None => runtime.promote_detached(job, epoch, failure),
+            }
         }
         AttemptEnd::Ran(outcome) => {
             let outcome = if cancelled { Err(Error::Cancelled) } else { outcome };
-            record_end(runtime, worker, TaskId(0), &outcome, (begin, end));
+            record_end(runtime, worker, id, &outcome, (since, end));
+            // The drop is the caller's code, and part of the task.
             runtime.drop_job(job);
             worker.tasks.borrow_mut().pop();
-            if is_ours {
-                runtime.light.count_outcome(Some(&worker.queue), &outcome);
-                runtime.count_ended(Some(&worker.queue), epoch, 1);
-            }
+            runtime.end_light(Some(&worker.queue), task, id, epoch, outcome, end);
         }
-    }
-}
-
-fn run_with_id(runtime: &Arc<Runtime>, worker: &WorkerLocal, id: TaskId) {
-    // The item of a task that was cancelled stays in its queue.
-    let Ok((task, generation)) = runtime.light.slab.find(id) else { return };
-    let Some(begun) = task.begin(generation, worker.device, worker.slot, worker.last_ns.get()) else {
-        return;
-    };
-    let begin = begun.started_ns;
-    worker.tasks.borrow_mut().push(id);
-    let place = push_nested(worker, id, begun.epoch);
-    let context = worker.context();
-    publish_start(worker, begin);
-    let how = worker
-        .run_attempt(runtime, id, begun.number, context, &task.signal, |exec| Job::run(&begun.job, exec));
-    let end = publish_end(runtime, worker, begin);
-    if !worker.queue.shared.stats.nested.pop(place) {
-        // The task has ended with its abandoned thread.
-        runtime.drop_job(begun.job);
-        worker.tasks.borrow_mut().pop();
-        runtime.unwatch_light(task, generation, id);
-        return;
-    }
-    match how {
-        AttemptEnd::NoQueue(why) => {
-            worker.tasks.borrow_mut().pop();
-            match task.put_back(generation, begun.job, end) {
-                None => runtime.light.queues.push(None, LightItem::WithId(id)),
-                Some(job) => {
-                    runtime.drop_job(job);
-                    runtime.end_light(Some(&worker.queue), task, id, begun.epoch, Err(Error::Cancelled), end);
-                }
-            }
-            retire_device(runtime, worker, &why);
-        }
-        AttemptEnd::Ran(Err(error))
-            if (error.is_of_device() || error.is_suspect()) && !task.signal.is_cancelled() =>
-        {
-            worker.tasks.borrow_mut().pop();
-            runtime.promote(task, id, begun.job, light_failure(runtime, worker, id, context, begin, error));
-        }
-        AttemptEnd::Ran(outcome) => {
-            let outcome = if task.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
-            record_end(runtime, worker, id, &outcome, (begin, end));
-            // The drop is the caller's code, and part of the task.
-            runtime.drop_job(begun.job);
-            worker.tasks.borrow_mut().pop();
-            runtime.end_light(Some(&worker.queue), task, id, begun.epoch, outcome, end);
-        }
-    }
-}
-
-/// Registers a light task that begins inside a planned one, so that it can be abandoned with that.
-fn push_nested(worker: &WorkerLocal, id: TaskId, epoch: Epoch) -> NestedIndex {
-    worker.in_planned.get().then(|| worker.queue.shared.stats.nested.push(NestedTask { id, epoch }))
-}
-
-fn publish_start(worker: &WorkerLocal, begin: u64) {
-    worker.queue.shared.stats.light_since.store(begin + 1, Ordering::Relaxed);
-}
-
-/// Returns the time after an attempt, which is also the start of the next.
-fn publish_end(runtime: &Runtime, worker: &WorkerLocal, begin: u64) -> u64 {
-    let end = runtime.clock().max(begin);
-    worker.last_ns.set(end);
-    let stats = &worker.queue.shared.stats;
-    stats.light_until.store(end, Ordering::Relaxed);
-    stats.light_since.store(0, Ordering::Relaxed);
-    end
-}
-
-fn light_failure(
-    runtime: &Runtime,
-    worker: &WorkerLocal,
-    id: TaskId,
-    context: u32,
-    since: u64,
-    error: Error,
-) -> LightFailure {
-    runtime.record_light(id, worker.device, worker.slot, (since, worker.last_ns.get()), Ending::Retried);
-    LightFailure {
-        error,
-        device: worker.device,
-        slot: worker.slot,
-        context,
-        started_ns: since,
-        shared_device: runtime.had_company(&worker.queue.shared, since),
     }
 }
 
@@ -228,13 +187,144 @@ fn record_end(
             Ending::Failed
         }
     };
-    runtime.record_light(id, worker.device, worker.slot, (begin, end), ending);
+    runtime.observability.record_light(id, worker.device, worker.slot, (begin, end), ending);
     let stats = &worker.queue.shared.stats;
     let one = if outcome.is_ok() { &stats.done_attempts } else { &stats.failed_attempts };
     one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     stats.busy_ns.store(stats.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
 }
 
-fn retire_device(runtime: &Arc<Runtime>, worker: &WorkerLocal, why: &str) {
-    runtime.step(|planner, effects| planner.retire(worker.device, why, effects));
+impl Runtime {
+    /// Runs `end`, which takes light tasks out of the queues, drops their jobs and publishes their ends. Meanwhile no
+    /// wait counts as a deadlock, and no shutdown is complete.
+    pub fn ending<T>(&self, end: impl FnOnce() -> T) -> T {
+        self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
+        let ended = end();
+        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
+        self.notify_blocked();
+        ended
+    }
+
+    /// Publishes the end of a light task whose job has been dropped. `task`: `None` if it has no id.
+    pub fn end_light(
+        self: &Arc<Self>,
+        queue: Option<&LocalQueue>,
+        task: Option<&LightTask>,
+        id: TaskId,
+        epoch: Epoch,
+        outcome: Result<()>,
+        now: u64,
+    ) {
+        let mut proxy = None;
+        let count = |outcome: &Result<()>| self.light.count_outcome(queue, outcome);
+        if let Some(task) = task {
+            let mut actions = task.end(unpack(id).1, outcome, now, count);
+            proxy = actions.proxy.take();
+            self.apply_end_actions(id, actions);
+        } else {
+            count(&outcome);
+        }
+        self.count_ended(queue, epoch, 1);
+        if let Some((proxy, outcome)) = proxy {
+            self.end_proxy(proxy, outcome);
+        }
+    }
+
+    pub fn count_ended(&self, queue: Option<&LocalQueue>, epoch: Epoch, tasks: u64) {
+        if self.light.count_ended(queue, epoch, tasks) {
+            self.wait_queues.notify(ALL_TASKS);
+        }
+        // A worker that ends the last task checks by itself whether it may leave, and one that leaves wakes the others.
+        if queue.is_none() && self.light.is_stopping() && self.light.epochs.is_drained() {
+            self.pool.event_count.wake_all();
+        }
+    }
+
+    /// Ends a watch of a light task. Returns the outcome, if there is one.
+    pub fn unwatch_light(&self, task: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
+        let (outcome, free) = task.stop_wait(generation);
+        self.apply_end_actions(id, EndActions { free, ..EndActions::default() });
+        outcome
+    }
+
+    pub fn apply_end_actions(&self, id: TaskId, actions: EndActions) {
+        if actions.free {
+            self.light.slab.free(unpack(id).2 as u32);
+        }
+        if actions.notify {
+            self.wait_queues.notify(id);
+        }
+    }
+
+    /// Ends all light tasks that have not begun: they are cancelled, or no device is left for them.
+    pub fn end_all_queued(self: &Arc<Self>) {
+        let why = if self.light.is_stopping() {
+            Error::Cancelled
+        } else {
+            self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
+        };
+        self.end_all_queued_with(&why);
+    }
+
+    /// Fails everything: the system gives no thread to run it.
+    pub fn fail_deserted(self: &Arc<Self>) {
+        let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
+        self.end_all_queued_with(&why);
+        self.step(|planner, effects| planner.fail_ready(&why, effects));
+    }
+
+    fn end_all_queued_with(self: &Arc<Self>, why: &Error) {
+        while let Some(item) = self.light.queues.drain_one() {
+            self.end_queued_item(None, item, why);
+        }
+    }
+
+    pub fn end_queued_item(self: &Arc<Self>, queue: Option<&LocalQueue>, item: LightItem, why: &Error) {
+        match item {
+            LightItem::WithId(id) => {
+                if let Ok((task, generation)) = self.light.slab.find(id) {
+                    self.end_queued(queue, task, generation, id, why);
+                }
+            }
+            LightItem::Detached { job, epoch } => self.ending(|| {
+                self.drop_job(job);
+                self.end_light(queue, None, TaskId(0), epoch, Err(why.clone()), 0);
+            }),
+        }
+    }
+
+    /// Ends a light task if it has not begun. Returns whether it did.
+    pub fn end_queued(
+        self: &Arc<Self>,
+        queue: Option<&LocalQueue>,
+        task: &LightTask,
+        generation: u64,
+        id: TaskId,
+        why: &Error,
+    ) -> bool {
+        self.ending(|| {
+            let Some((job, epoch)) = task.withdraw(generation) else { return false };
+            self.drop_job(job);
+            self.end_light(queue, Some(task), id, epoch, Err(why.clone()), self.clock());
+            true
+        })
+    }
+
+    /// Ends the light tasks inside an abandoned attempt at a planned task.
+    pub fn end_nested(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
+        let task_of = |nested: NestedTask| (nested.id.0 != 0).then(|| self.light.slab.get(nested.id));
+        for worker in self.light.queues.workers() {
+            let hold = |nested: NestedTask| {
+                task_of(nested).into_iter().for_each(|(task, generation)| task.hold(generation));
+            };
+            for nested in worker.stats.nested.take_all((id, attempt), hold).into_iter().rev() {
+                worker.stats.light_since.store(0, Ordering::Relaxed);
+                let what = "the task on top of which it ran".into();
+                let device = self.devices[worker.device].label();
+                let outcome = Err(Error::Deadline { what, limit_s, device });
+                let task = task_of(nested).map(|(task, _)| task);
+                self.end_light(None, task, nested.id, nested.epoch, outcome, self.clock());
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The state that all threads of a scheduler share.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -15,18 +15,15 @@ use crate::backend::Backend;
 use crate::device::DeviceInfo;
 use crate::error::Error;
 use crate::fork::ProcessMark;
-use crate::sched::base::clock::Clock;
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::policy::Policy;
-use crate::sched::base::sync::lock;
+use crate::sched::base::{Clock, DeviceMask, Policy, sync::lock};
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::light::queues::WorkerShared;
-use crate::sched::light::{CLOSED, LightTasks, STOPPING};
-use crate::sched::plan::effects::Effects;
-use crate::sched::plan::planner::Planner;
-use crate::sched::plan::stats::Stats;
-use crate::sched::sleep::wait_graph::WaitGraph;
-use crate::sched::sleep::wait_queues::WaitQueues;
+use crate::sched::light::{CLOSED, LightTasks, STOPPING, queues::WorkerShared};
+use crate::sched::plan::{
+    effects::Effects,
+    planner::Planner,
+    report::{Progress, Stats},
+};
+use crate::sched::sleep::{wait_graph::WaitGraph, wait_queues::WaitQueues};
 use crate::store::rate_store::Store;
 
 pub struct Runtime {
@@ -123,7 +120,7 @@ impl Runtime {
         let slots = vec![slots; devices.len()];
         let planned = devices.iter().cloned().zip(slots.iter().copied()).collect();
         let mut planner = Planner::new(planned, policy.clone());
-        let seeing = Observability::new(&devices, &mut planner, trace_events, rates);
+        let observability = Observability::new(&devices, &mut planner, trace_events, rates);
         Runtime {
             process: ProcessMark::here(),
             time: clock,
@@ -147,7 +144,7 @@ impl Runtime {
             cpu_threads,
             timer_wakeup: Condvar::new(),
             no_timer: AtomicBool::new(false),
-            observability: seeing,
+            observability,
             peers,
             policy,
             work,
@@ -176,29 +173,25 @@ impl Runtime {
 
     /// Returns true if workers of a device other than `but` may be running light tasks.
     pub fn runs_light(&self, device: usize, but: Option<&WorkerShared>) -> bool {
-        let mut lit = false;
-        self.light.queues.for_each_worker(|other| {
-            let mine = but.is_some_and(|mine| std::ptr::eq(other, mine));
-            lit |= !mine && other.device == device && other.stats.runs_light.load(Ordering::SeqCst);
-        });
-        lit
+        self.light.queues.any_worker(device, but, |stats| stats.runs_light.load(Ordering::SeqCst))
     }
 
     /// Returns true if another attempt or light task of this process has run on the worker's device since then.
-    pub fn had_company(&self, mine: &WorkerShared, since: u64) -> bool {
-        self.ran_light_since(mine, since) || !self.lock().planner.is_idle(mine.device)
+    pub fn had_company(&self, own: &WorkerShared, since: u64) -> bool {
+        self.ran_light_since(own, since) || !self.lock().planner.is_idle(own.device)
     }
 
     /// Returns true if a light task of another worker has run on the worker's device since then.
-    pub fn ran_light_since(&self, mine: &WorkerShared, since: u64) -> bool {
-        let mut lit = false;
-        self.light.queues.for_each_worker(|other| {
-            let is_mine = std::ptr::eq(other, mine);
-            let ran = other.stats.light_since.load(Ordering::Relaxed) != 0
-                || other.stats.light_until.load(Ordering::Relaxed) > since;
-            lit |= !is_mine && other.device == mine.device && ran;
-        });
-        lit
+    pub fn ran_light_since(&self, own: &WorkerShared, since: u64) -> bool {
+        self.light.queues.any_worker(own.device, Some(own), |stats| {
+            stats.light_since.load(Ordering::Relaxed) != 0
+                || stats.light_until.load(Ordering::Relaxed) > since
+        })
+    }
+
+    /// Returns a mask: bit i says that peers hold all of device i.
+    pub fn taken(&self) -> u64 {
+        self.peers.as_ref().map_or(0, |peers| peers.taken.load(Ordering::SeqCst))
     }
 
     /// Returns the devices, as bits, where no light task begins now.
@@ -212,11 +205,8 @@ impl Runtime {
             // Without a watcher nothing is taken any more.
             log_all(Vec::from_iter(self.ensure_watcher().err()));
         }
-        self.pool.wake_any(
-            self.closed_to_light(),
-            |seat| self.start_worker(seat, None),
-            || self.light.queues.is_empty(),
-        );
+        let start = |index| self.start_worker(index, &mut |(level, text)| log::log!(level, "{text}"));
+        self.pool.wake_any(self.closed_to_light(), start, || self.light.queues.is_empty());
     }
 
     /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device
@@ -240,10 +230,10 @@ impl Runtime {
         for index in runnable {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             if !guard.worker_called[index] {
-                let notes = Mutex::new(Vec::new());
-                let start = |seat| self.start_worker(seat, Some(&notes));
+                let records = RefCell::new(Vec::new());
+                let start = |index| self.start_worker(index, &mut |record| records.borrow_mut().push(record));
                 guard.worker_called[index] = self.pool.wake_device(index, closed, start);
-                guard.log.append(&mut lock(&notes));
+                guard.log.append(&mut records.into_inner());
             }
         }
         if guard.planner.desire().is_some()
@@ -258,50 +248,57 @@ impl Runtime {
         }
     }
 
-    /// `notes`: collects log records if the planner is locked.
-    fn start_worker(self: &Arc<Self>, seat: usize, notes: Option<&Mutex<Vec<(Level, String)>>>) -> bool {
-        let place = self.pool.worker_slot(seat);
+    fn start_worker(self: &Arc<Self>, index: usize, log: &mut dyn FnMut((Level, String))) -> bool {
+        let place = self.pool.worker_slot(index);
         let label = self.devices[place.device].label();
         let shared = self.clone();
         let name = format!("gpusched {label}/{}", place.slot);
-        let started = self.pool.spawn(name, move || (shared.work)(&shared, seat));
+        let started = self.pool.spawn(name, move || (shared.work)(&shared, index));
         if let Err(Some(error)) = &started {
-            let text = format!("could not start a thread for {label}: {error}");
-            match notes {
-                Some(notes) => lock(notes).push((Level::Error, text)),
-                None => log::error!("{text}"),
-            }
+            log((Level::Error, format!("could not start a thread for {label}: {error}")));
         }
         started.is_ok()
     }
 
     /// Returns the error of a refused submission.
     #[cold]
-    pub fn refusal(&self, gate: u8) -> Error {
-        if gate & (CLOSED | STOPPING) != 0 {
+    pub fn refusal(&self, stop_flags: u8) -> Error {
+        if stop_flags & (CLOSED | STOPPING) != 0 {
             return Error::Shutdown { what: "submitting a task" };
         }
         self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
+    }
+
+    pub fn progress(&self) -> Progress {
+        let both = self.stats();
+        self.lock().planner.progress(self.now(), &both)
+    }
+
+    pub fn is_save_due(&self) -> bool {
+        self.observability.is_save_due(self.now())
+    }
+
+    pub fn save_rates(&self) {
+        self.observability.save_rates(&self.devices, || self.lock().planner.learned_rates().collect());
     }
 
     /// Returns the statistics of both tiers.
     pub fn stats(&self) -> Stats {
         let mut stats = self.lock().planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
-        let there = self.light.proxies.made();
-        stats.submitted = (stats.submitted + begun).saturating_sub(there);
+        stats.submitted = (stats.submitted + begun).saturating_sub(self.light.proxies.made());
         // An end that moves to the planner's counts leaves those of the light tier a moment before.
-        let sum = |there: u64, here: u64| there.checked_add_signed(here as i64).unwrap_or(0);
-        stats.done = sum(stats.done, done);
-        stats.failed = sum(stats.failed, failed);
-        stats.cancelled = sum(stats.cancelled, cancelled);
-        self.light.queues.for_each_worker(|station| {
-            let books = &station.stats;
-            stats.running += u64::from(books.light_since.load(Ordering::Relaxed) != 0);
-            let device = &mut stats.devices[station.device];
-            device.done += books.done_attempts.load(Ordering::Relaxed);
-            device.failed += books.failed_attempts.load(Ordering::Relaxed);
-            device.busy_ns += books.busy_ns.load(Ordering::Relaxed);
+        let sum =
+            |planned: &mut u64, light: u64| *planned = planned.checked_add_signed(light as i64).unwrap_or(0);
+        sum(&mut stats.done, done);
+        sum(&mut stats.failed, failed);
+        sum(&mut stats.cancelled, cancelled);
+        self.light.queues.for_each_worker(|worker| {
+            let (light, device) = (&worker.stats, &mut stats.devices[worker.device]);
+            stats.running += u64::from(light.light_since.load(Ordering::Relaxed) != 0);
+            device.done += light.done_attempts.load(Ordering::Relaxed);
+            device.failed += light.failed_attempts.load(Ordering::Relaxed);
+            device.busy_ns += light.busy_ns.load(Ordering::Relaxed);
         });
         let taken = self.taken();
         let devices = stats.devices.iter_mut().enumerate();
@@ -334,8 +331,8 @@ impl Runtime {
 }
 
 /// Logs records. The planner must not be locked: the log may be the caller's code.
-pub fn log_all(notes: Vec<(Level, String)>) {
-    for (level, text) in notes {
+pub fn log_all(records: Vec<(Level, String)>) {
+    for (level, text) in records {
         log::log!(level, "{text}");
     }
 }

@@ -18,11 +18,9 @@ use super::run_light::run_light;
 use super::shared::Runtime;
 use super::worker_local::{WorkerLocal, current_task_worker};
 use crate::error::{Error, Result};
-use crate::sched::base::outcome::nanoseconds;
-use crate::sched::base::sync;
-use crate::sched::base::task_id::TaskId;
-use crate::sched::sleep::parker::Parker;
-use crate::sched::sleep::wait_queues::BLOCKED_TASKS;
+use crate::sched::base::{TaskId, outcome::nanoseconds, sync};
+use crate::sched::light::slab::LightSlab;
+use crate::sched::sleep::wait_queues::{BLOCKED_TASKS, Parker};
 
 thread_local! {
     /// The thread's parker; taken while it waits.
@@ -81,7 +79,7 @@ impl Runtime {
     fn wait_inside<T>(
         self: &Arc<Self>,
         worker: &WorkerLocal,
-        keys: &[TaskId],
+        targets: &[TaskId],
         deadline: Option<Instant>,
         look: impl Fn() -> Option<T>,
     ) -> Result<Option<T>> {
@@ -106,20 +104,20 @@ impl Runtime {
         let forever = deadline.is_none();
         let frames: Vec<TaskId> = worker.task_stack().into_iter().filter(|frame| frame.0 != 0).collect();
         if forever
-            && !self.wait_graph.add_wait(&frames, keys, |id| self.predecessors(id), |id| self.is_range(id))
+            && !self.wait_graph.add_wait(&frames, targets, |id| self.predecessors(id), |id| self.is_range(id))
         {
             return Err(deadlock("the awaited task waits, directly or through others, for the waiting one"));
         }
         if !self.pool.make_room(worker.index, self.policy.blocked_tasks) {
             if forever {
-                self.wait_graph.remove_wait(&frames, keys);
+                self.wait_graph.remove_wait(&frames, targets);
             }
             return Err(too_many_waits(self.policy.blocked_tasks));
         }
         self.open_slot(worker);
         let waiter = take_waiter();
-        self.wait_queues.add(keys, &waiter);
-        self.wait_queues.add(&[BLOCKED_TASKS], &waiter);
+        let keys = [targets, &[BLOCKED_TASKS]].concat();
+        self.wait_queues.add(&keys, &waiter);
         // Perhaps no task can go on now.
         self.notify_blocked();
         let outcome = loop {
@@ -138,12 +136,11 @@ impl Runtime {
                 break Ok(look());
             }
         };
-        self.wait_queues.remove(keys, &waiter);
-        self.wait_queues.remove(&[BLOCKED_TASKS], &waiter);
+        self.wait_queues.remove(&keys, &waiter);
         self.wait_queues.uncount_blocked(&waiter);
         return_waiter(waiter);
         if forever {
-            self.wait_graph.remove_wait(&frames, keys);
+            self.wait_graph.remove_wait(&frames, targets);
         }
         self.close_slot(worker);
         outcome
@@ -177,7 +174,7 @@ impl Runtime {
 
     fn open_slot(self: &Arc<Self>, worker: &WorkerLocal) {
         let mut guard = self.lock();
-        if worker.is_in_planned() {
+        if worker.in_planned.get() {
             guard.planner.open_slot(worker.device);
             self.publish_flags(&guard, self.now());
         } else {
@@ -192,7 +189,7 @@ impl Runtime {
     }
 
     fn close_slot(&self, worker: &WorkerLocal) {
-        if worker.is_in_planned() {
+        if worker.in_planned.get() {
             let mut guard = self.lock();
             guard.planner.close_slot(worker.device);
             self.publish_flags(&guard, self.now());
@@ -232,7 +229,7 @@ impl Runtime {
 
     /// Returns the tasks that a planned task waits for before it begins.
     fn predecessors(&self, id: TaskId) -> Vec<TaskId> {
-        if crate::sched::light::slab::LightSlab::is_light(id) {
+        if LightSlab::is_light(id) {
             return Vec::new();
         }
         let behind = self.lock().planner.predecessors(id);
@@ -240,8 +237,7 @@ impl Runtime {
     }
 
     fn is_range(&self, id: TaskId) -> bool {
-        let is_light = crate::sched::light::slab::LightSlab::is_light(id);
-        !is_light && self.lock().planner.is_range(id)
+        !LightSlab::is_light(id) && self.lock().planner.is_range(id)
     }
 
     /// Spins for a moment, if a processor is idle and no other thread spins.

@@ -13,8 +13,7 @@ use super::run_planned::{run_planned, take_planned};
 use super::shared::Runtime;
 use super::worker_local::{WorkerLocal, is_leaving};
 use crate::sched::base::outcome::nanoseconds;
-use crate::sched::light::NO_DEVICE;
-use crate::sched::light::queues::LightItem;
+use crate::sched::light::{NO_DEVICE, queues::LightItem};
 use crate::sched::plan::placement::Assignment;
 
 enum WorkFound {

@@ -10,10 +10,7 @@ use super::peer_leases::LightLease;
 use super::shared::Runtime;
 use crate::backend::Queue;
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::exec::Exec;
-use crate::sched::base::outcome::nanoseconds;
-use crate::sched::base::signal::Signal;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Exec, Signal, TaskId, outcome::nanoseconds};
 use crate::sched::light::queues::LocalQueue;
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::sleep::event_count::Sleeper;
@@ -30,7 +27,7 @@ pub struct WorkerLocal {
     current_queues: RefCell<Vec<Rc<OpenQueue>>>,
     /// The tasks that the thread is in, innermost last; 0: one without an id.
     pub tasks: RefCell<Vec<TaskId>>,
-    /// The outermost of `tasks` is a planned one.
+    /// The outermost of `tasks` is a planned one: the planner counts the slot as used.
     pub in_planned: Cell<bool>,
     /// The address at which the stack began.
     stack_base: usize,
@@ -108,7 +105,7 @@ impl WorkerLocal {
     }
 
     pub fn leave(self: Rc<WorkerLocal>) {
-        self.close_queue();
+        self.drop_queue(self.idle_queue.take());
         WORKER.with(|place| place.take());
         if let Ok(worker) = Rc::try_unwrap(self).map_err(|_| ()) {
             worker.runtime.light.queues.remove_worker(worker.queue);
@@ -122,11 +119,6 @@ impl WorkerLocal {
     /// Returns whether the thread is inside a task.
     pub fn is_in_task(&self) -> bool {
         !self.tasks.borrow().is_empty()
-    }
-
-    /// Returns whether the outermost task is a planned one: then the planner counts the slot as used.
-    pub fn is_in_planned(&self) -> bool {
-        self.in_planned.get()
     }
 
     /// Returns whether the attempt that the thread is in was abandoned.
@@ -193,7 +185,7 @@ impl WorkerLocal {
             return Ok(opened);
         }
         // Closed after the next is open: with its last queue a device frees what it caches.
-        let before = self.idle_queue.borrow_mut().take();
+        let before = self.idle_queue.take();
         // The device may have fewer slots since the task was assigned.
         let slots = runtime.pool.slots(self.device).max(self.slot + 1);
         let device = &runtime.devices[self.device];
@@ -216,12 +208,6 @@ impl WorkerLocal {
         if let Some(opened) = self.idle_queue.borrow().clone() {
             ignore_panic(|| opened.queue.relieve());
         }
-    }
-
-    /// Closes the device queue. The next task opens another one.
-    fn close_queue(&self) {
-        let opened = self.idle_queue.borrow_mut().take();
-        self.drop_queue(opened);
     }
 
     /// Drops a device queue, in which the backend may panic.
@@ -268,8 +254,9 @@ impl WorkerLocal {
         let finished = catch_panic(|| opened.queue.finish());
         self.current_queues.borrow_mut().pop();
         if finished.as_ref().is_err_and(|error| !matches!(error, Error::Device { .. })) {
-            // The task may have left the queue unusable, for example while recording a graph.
-            self.close_queue();
+            // The task may have left the queue unusable, for example while recording a graph. The next one opens
+            // another.
+            self.drop_queue(self.idle_queue.take());
         }
         let outcome = match (outcome, finished) {
             // The task's error may be a consequence of this one.
@@ -293,23 +280,20 @@ fn queue_failed(what: &str, error: Error) -> AttemptEnd {
     }
 }
 
+/// Returns the worker, of any scheduler, that the calling thread is, if `is` returns true for it.
+fn current(is: impl Fn(&WorkerLocal) -> bool) -> Option<Rc<WorkerLocal>> {
+    WORKER.try_with(|worker| worker.borrow().as_ref().filter(|worker| is(worker)).cloned()).ok().flatten()
+}
+
 /// Returns the worker, of any scheduler, that the calling thread is, if it is inside a task.
 pub fn current_task_worker() -> Option<Rc<WorkerLocal>> {
-    WORKER
-        .try_with(|worker| worker.borrow().as_ref().filter(|worker| worker.is_in_task()).cloned())
-        .ok()
-        .flatten()
+    current(WorkerLocal::is_in_task)
 }
 
 impl Runtime {
     /// Returns the worker of this scheduler that the calling thread is.
     pub fn current_worker(&self) -> Option<Rc<WorkerLocal>> {
-        WORKER
-            .try_with(|worker| {
-                worker.borrow().as_ref().filter(|worker| std::ptr::eq(&*worker.runtime, self)).cloned()
-            })
-            .ok()
-            .flatten()
+        current(|worker| std::ptr::eq(&*worker.runtime, self))
     }
 
     /// Runs `code` as part of the job of `task`.
@@ -323,7 +307,7 @@ impl Runtime {
 
     /// Returns the worker of this scheduler that the calling thread is, if it is inside a task.
     pub fn own_task_worker(&self) -> Option<Rc<WorkerLocal>> {
-        self.current_worker().filter(|worker| worker.is_in_task())
+        current(|worker| std::ptr::eq(&*worker.runtime, self) && worker.is_in_task())
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, run};
 use crate::error::Error;
-use crate::sched::{DeviceMask, TaskStatus};
+use crate::sched::DeviceMask;
+use crate::sched::TaskStatus;
 
 fn world(speeds: &[f64], tasks: Vec<SimTask>) -> Scenario {
     let devices = speeds.iter().enumerate();

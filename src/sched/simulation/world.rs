@@ -11,10 +11,12 @@ use super::scenario::{Scenario, SimDevice};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskId, TaskStatus};
-use crate::sched::plan::completion::AttemptEnd;
-use crate::sched::plan::effects::{Effects, EndedTask};
-use crate::sched::plan::invariants::InvariantChecks;
-use crate::sched::plan::planner::Planner;
+use crate::sched::plan::{
+    completion::AttemptEnd,
+    effects::{Effects, EndedTask},
+    invariants::InvariantChecks,
+    planner::Planner,
+};
 
 /// An event that is to come. Those of the same time happen in the order of their kinds.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

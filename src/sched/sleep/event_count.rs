@@ -31,9 +31,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::parker::Parker;
-use crate::sched::base::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::sched::base::sync::{Arc, Mutex, MutexGuard, locked};
+use super::wait_queues::Parker;
+use crate::sched::base::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering, fence},
+    locked,
+};
 
 const SLEEPER: u64 = 1;
 const SEARCHER: u64 = 1 << 16;

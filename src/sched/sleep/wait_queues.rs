@@ -17,10 +17,17 @@
 //! looked. The owner of a range that waits for its helpers is counted, too, but does not judge: no
 //! error can be returned to it.
 
-use super::parker::{Parker, ParkerState};
-use crate::sched::base::TaskId;
-use crate::sched::base::sync::atomic::{AtomicUsize, Ordering};
-use crate::sched::base::sync::{Arc, Mutex, locked, total_order};
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use crate::sched::base::{
+    TaskId,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+        locked, total_order,
+    },
+};
 
 /// Key of waits for all tasks: notified when an epoch has drained or a planned task has ended.
 pub const ALL_TASKS: TaskId = TaskId(0);
@@ -96,6 +103,55 @@ impl WaitQueues {
         if std::mem::take(&mut state.blocked) {
             self.blocked.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+}
+
+/// A thread's place to wait. A notification that comes before the wait ends that at once.
+#[derive(Default)]
+pub struct Parker {
+    state: Mutex<ParkerState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub struct ParkerState {
+    pub notified: bool,
+    /// Counted in [`WaitQueues::blocked`]; never while it is notified.
+    pub blocked: bool,
+}
+
+impl Parker {
+    /// Blocks until a notification, and takes it. Returns false if the deadline passed first.
+    pub fn wait(&self, deadline: Option<Instant>) -> bool {
+        let mut state = self.lock();
+        while !state.notified {
+            let woken = match deadline {
+                None => self.changed.wait(state).map_err(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    let woken = self.changed.wait_timeout(state, left);
+                    woken.map(|woken| woken.0).map_err(|poison| poison.into_inner().0)
+                }
+            };
+            state = woken.unwrap_or_else(|state| state);
+        }
+        state.notified = false;
+        true
+    }
+
+    /// Notifies the thread, after `change` in the same critical section.
+    pub fn notify(&self, change: impl FnOnce(&mut ParkerState)) {
+        let mut state = self.lock();
+        state.notified = true;
+        change(&mut state);
+        self.changed.notify_one();
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, ParkerState> {
+        locked(&self.state)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Tests of the choice of a task for a free slot.
 
-use crate::sched::plan::schedule::Schedule;
-use crate::sched::plan::tests::*;
+use crate::sched::plan::{schedule::Schedule, tests::*};
 
 #[test]
 fn no_more_than_three_copies_run() {
