@@ -72,8 +72,8 @@ PARTS: dict[str, list[Part]] = {
         Part(minimum=54),
     ],
     "fuzz": [Part(minimum=4)],
-    "node": [Part(minimum=31)],
-    "scheduler": [Part(minimum=105)],
+    "node": [Part(minimum=30)],
+    "scheduler": [Part(minimum=92)],
     "lib": [Part(minimum=268)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }

@@ -58,7 +58,6 @@ fn main() -> std::process::ExitCode {
         case!(forks::the_process_wide_scheduler_is_the_childs_if_the_parent_had_none),
         case!(forks::a_child_may_have_one_though_its_parent_failed_to_make_one),
         case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
-        case!(one_process::two_members_exclude_each_other),
         case!(one_process::lease_is_returned_while_its_thread_has_the_table_locked),
         case!(one_process::lease_outlives_its_membership),
         case!(one_process::devices_that_are_not_shared_are_leased_to_all),

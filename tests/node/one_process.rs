@@ -23,18 +23,6 @@ fn leased(node: &Membership) -> usize {
     node.lock().unwrap().availability()[0].busy_slots.len()
 }
 
-pub fn two_members_exclude_each_other() {
-    let (_folder, a, b) = two_members(2);
-    let hold = lease(&a, 1).expect("a free slot");
-    assert!(lease(&b, 1).is_none());
-    assert!(lease(&b, 0).is_some());
-    drop(hold);
-    assert!(lease(&b, 1).is_some());
-    a.set_slots(0, 3);
-    assert_eq!(leased(&a), 0);
-    assert_eq!(a.lock().unwrap().other_members(), 1);
-}
-
 pub fn lease_is_returned_while_its_thread_has_the_table_locked() {
     let (_folder, a, b) = two_members(1);
     let hold = lease(&a, 0).expect("a free slot");

@@ -114,35 +114,6 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
 }
 
 #[test]
-fn all_slots_take_part_also_while_the_first_is_busy_with_one_element() {
-    let scheduler = Scripted::new(2).scheduler(2);
-    let (gate, counted) = (Gate::new(), Counted::new(8));
-    let id = submit(&scheduler, Some(1), counted.gated(gate));
-    gate.came(4);
-    gate.open();
-    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
-    assert!(counted.each(1));
-}
-
-#[test]
-fn a_range_of_high_priority_passes_tasks_that_came_before() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let gate = occupy(&scheduler);
-    let tasks = Arc::default();
-    let ids = [(); 5].map(|()| scheduler.submit(Task { work: Some(1.0), ..counting(&tasks) }).unwrap());
-    let counted = Counted::new(4);
-    let passed = Arc::clone(&tasks);
-    let range = counted.range(move |_, _| {
-        assert_eq!(passed.load(Ordering::Relaxed), 0);
-        Ok(())
-    });
-    let range = submit(&scheduler, Some(1), Range { priority: 1, ..range });
-    gate.open();
-    assert_eq!(wait(&scheduler, range), Ok(WaitResult::Done));
-    assert!(ids.into_iter().all(|id| wait(&scheduler, id) == Ok(WaitResult::Done)));
-}
-
-#[test]
 fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
     let scheduler = Scripted::new(2).scheduler(1);
     let busy = [(); 2].map(|()| occupy_as(&scheduler, |task| Task { priority: 1, ..task }).1);

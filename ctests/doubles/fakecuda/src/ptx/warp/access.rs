@@ -177,9 +177,6 @@ impl Warp {
         let (width, wide) = (usize::from(access.width), access.wide());
         let registers = &[ins.d, ins.c][..1 + usize::from(access.pair)];
         let bytes = width * registers.len();
-        if access.space == Space::Param && self.is_uniform(ins.a, m) {
-            return self.load_parameter(shared, ins, m, registers, width);
-        }
         for lane in lanes(m) {
             let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
             let at = self.locate(shared, lane, address, bytes, access.space, store)?;
@@ -199,34 +196,6 @@ impl Warp {
                     }
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Returns true if a wide register has the same value in all lanes.
-    fn is_uniform(&self, register: u16, m: u32) -> bool {
-        let value = self.get(register, true, m.trailing_zeros() as usize);
-        lanes(m).all(|lane| self.get(register, true, lane) == value)
-    }
-
-    /// Loads kernel parameters from one address for all lanes.
-    fn load_parameter(
-        &mut self,
-        shared: &mut Shared,
-        ins: &Ins,
-        m: u32,
-        registers: &[u16],
-        width: usize,
-    ) -> Result<(), Fault> {
-        let lane = m.trailing_zeros() as usize;
-        let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
-        let at = self.locate(shared, lane, address, width * registers.len(), Space::Param, false)?;
-        for (k, &register) in registers.iter().enumerate() {
-            let mut value = [0; 8];
-            // SAFETY: `locate` vouches for the bytes.
-            unsafe { value.as_mut_ptr().copy_from_nonoverlapping(at.add(k * width), width) };
-            let value = u64::from_le_bytes(value);
-            lanes(m).for_each(|lane| self.put(register, width == 8, lane, value));
         }
         Ok(())
     }
