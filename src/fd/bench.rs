@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::control::{Control, Silent};
 use super::equation::Equation;
 use super::grid::Grid;
-use super::model::Model;
+use super::model::{Model, Property};
 use super::pause::State;
 use super::plan::{BlockShape, Options, Plan, SHAPES, Stencil, Storage};
 use super::survey::{Receivers, Shot};
@@ -103,7 +103,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     let grid = Grid::new(case.n, [10.0; 3])?;
     // Velocity and density, and the two coefficients that are made of them.
     room("the model that is measured", (8 + 2 * case.storage.bytes()) as u64 * grid.cells() as u64)?;
-    let model = Arc::new(layered(grid)?);
+    let model = Arc::new(layered(grid, case.equation)?);
     let dt = (0.9 * case.equation.dt_max(&model, Stencil::Taylor)) as f32;
     let options =
         Options { equation: case.equation, pml: case.pml, storage: case.storage, ..Options::default() };
@@ -246,14 +246,22 @@ fn room(what: &str, needed: u64) -> Result<()> {
 }
 
 /// Velocity and density grow with depth, in steps of ten cells, so that no two rows need be the same.
-fn layered(grid: Grid) -> Result<Model> {
+fn layered(grid: Grid, equation: &dyn Equation) -> Result<Model> {
     let columns = grid.n[0] * grid.n[1];
     let field = |top: f32, step: f32| -> Vec<f32> {
         let column = (0..grid.n[2]).map(|z| top + step * (z / 10 % 20) as f32);
         std::iter::repeat_n(column, columns).flatten().collect()
     };
-    let (vp, rho) = (field(1500.0, 125.0), field(1000.0, 70.0));
-    Model::new(grid, vp, Some(rho))
+    let all = [
+        (Property::Vp, 1500.0, 125.0),
+        (Property::Rho, 1000.0, 70.0),
+        (Property::Epsilon, 0.1, 0.01),
+        (Property::Delta, 0.0, 0.005),
+    ];
+    let properties = equation.properties();
+    let has = |property| properties.all().any(|own| own == property);
+    let given = all.into_iter().filter(|&(property, ..)| has(property));
+    Model::of(grid, given.map(|(property, top, step)| (property, field(top, step).into())))
 }
 
 /// A large copy, by a team or by a GPU.

@@ -110,7 +110,6 @@ impl EdgeField {
     }
 
     /// Returns the bytes of a field of so many rows.
-    #[cfg(test)]
     pub fn bytes_of(layout: &Layout, storage: Storage, rows: usize) -> u64 {
         Buffer::bytes_of(floats(layout.rows(rows), storage))
     }

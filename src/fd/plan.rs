@@ -43,6 +43,8 @@ pub struct Options {
     pub exact_time: bool,
     /// Of what a step multiplies with.
     pub storage: Storage,
+    /// Reduce epsilon and delta around the source, as the old kernels do. Equations without them ignore it.
+    pub isotropic_source: bool,
 }
 
 impl Options {
@@ -109,6 +111,7 @@ impl Default for Options {
             stencil: Stencil::Taylor,
             exact_time: false,
             storage: Storage::Float32,
+            isotropic_source: true,
         }
     }
 }
@@ -135,7 +138,7 @@ impl Plan {
             model: *material.model(),
             dt,
             options,
-            propagator: material.propagator(dt, options.stencil),
+            propagator: material.propagator(dt, options.stencil, options.isotropic_source),
         })
     }
 

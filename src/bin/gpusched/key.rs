@@ -31,7 +31,16 @@ impl Keys {
     /// Returns the key of a shot. It names every field, so that the compiler reports one that is added later.
     pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
         // The block shape changes no bit, and `allow_unstable` only decides whether a plan is refused.
-        let Options { equation, pml, allow_unstable: _, shape: _, stencil, exact_time, storage } = options;
+        let Options {
+            equation,
+            pml,
+            allow_unstable: _,
+            shape: _,
+            stencil,
+            exact_time,
+            storage,
+            isotropic_source,
+        } = options;
         let Shot {
             source,
             wavelet: Wavelet { samples },
@@ -48,6 +57,9 @@ impl Keys {
         keys.text(equation.name());
         keys.text(stencil.name());
         keys.text(storage.name());
+        if !isotropic_source {
+            keys.text("anisotropic source");
+        }
         keys.numbers(source);
         keys.floats(samples);
         match receivers {

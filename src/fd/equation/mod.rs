@@ -5,11 +5,12 @@ mod describe;
 #[cfg(test)]
 mod sweep_tests;
 mod traits;
+pub mod vti;
 
 pub use traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, needs_cpu};
 
 /// All equations. The first is the default.
-pub static EQUATIONS: [&dyn Equation; 1] = [&acoustic1::Acoustic1];
+pub static EQUATIONS: [&dyn Equation; 2] = [&acoustic1::Acoustic1, &vti::Vti];
 
 /// Returns the equation of a name.
 pub fn by_name(name: &str) -> Option<&'static dyn Equation> {

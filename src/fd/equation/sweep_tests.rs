@@ -4,10 +4,11 @@
 use testkit::Random;
 
 use super::acoustic1::{Acoustic1Material, Acoustic1Propagator};
+use super::vti::VtiMaterial;
 use crate::backend::cpu::{Rows, Team, TeamMember};
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::Model;
+use crate::fd::model::{Model, Property};
 use crate::fd::one_pass::fields::Fields;
 use crate::fd::one_pass::geometry::Geometry;
 use crate::fd::one_pass::policy::Policy;
@@ -65,11 +66,18 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
     let mut random = Random::new(seed);
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
     let mut values = |low, high| (0..grid.cells()).map(|_| random.between(low, high)).collect::<Vec<_>>();
-    let (vp, rho) = (values(1500.0, 3000.0), density.then(|| values(1000.0, 2000.0)));
     let stencil = if seed.is_multiple_of(2) { Stencil::Optimised } else { Stencil::Taylor };
-    let model = Model::new(grid, vp, rho).unwrap();
+    let rho = if density { values(1000.0, 2000.0).into() } else { 1000.0.into() };
+    let properties = [(Property::Vp, values(1500.0, 3000.0).into()), (Property::Rho, rho)];
+    let model = Model::of(grid, properties.clone()).unwrap();
     let acoustic1 = Acoustic1Material::new(&model, pml, storage).unwrap();
     check.run(&Acoustic1Propagator(acoustic1.0.coefficients(1e-3).with(stencil).into()), source);
+
+    let anisotropy =
+        [(Property::Epsilon, values(0.1, 0.3).into()), (Property::Delta, values(-0.1, 0.1).into())];
+    let model = Model::of(grid, properties.into_iter().chain(anisotropy)).unwrap();
+    let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3);
+    check.run(&vti.shot(source), source);
 }
 
 /// Each step uses the values at four neighbours on each side, and those that the step before stored.

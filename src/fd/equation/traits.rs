@@ -74,8 +74,9 @@ pub trait Material: Send + Sync {
     fn pml(&self) -> usize;
     fn storage(&self) -> Storage;
 
-    /// Returns the propagator of a time step in seconds.
-    fn propagator(&self, dt: f32, stencil: Stencil) -> Box<dyn Propagator>;
+    /// Returns the propagator of a time step in seconds. `isotropic_source`: anisotropic media are isotropic around the
+    /// source of a shot.
+    fn propagator(&self, dt: f32, stencil: Stencil, isotropic_source: bool) -> Box<dyn Propagator>;
 }
 
 /// An equation in a medium, with a time step. All shots of a plan share it.

@@ -16,7 +16,7 @@ mod stability;
 #[cfg(test)]
 mod tests;
 
-pub use stability::{dt_max, dt_sure};
+pub use stability::{dt_max, dt_sure, dt_sure_with};
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ impl Material for Acoustic1Material {
         self.0.storage
     }
 
-    fn propagator(&self, dt: f32, stencil: Stencil) -> Box<dyn Propagator> {
+    fn propagator(&self, dt: f32, stencil: Stencil, _isotropic_source: bool) -> Box<dyn Propagator> {
         Box::new(Acoustic1Propagator(Arc::new(self.0.coefficients(dt).with(stencil))))
     }
 }

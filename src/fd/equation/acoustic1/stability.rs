@@ -18,6 +18,11 @@ pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
 /// is above the largest sum of the magnitudes in a row (Gershgorin's circles). A row is that of a cell, and its
 /// derivatives reach 1/rho at four indices to each side.
 pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
+    dt_sure_with(model, stencil, |_| 1.0)
+}
+
+/// Returns the same with a factor on the terms of x and y, which depends on the cell's position in the grid.
+pub fn dt_sure_with(model: &Model, stencil: Stencil, horizontal: impl Fn(usize) -> f64) -> f64 {
     let most = dt_max(model, stencil);
     // A constant density scales nothing.
     let Some(Values::Volume(rho)) = model.get(Property::Rho) else { return most };
@@ -26,14 +31,14 @@ pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
     let factors = h.map(|h| 2.0 * stencil.courant() / f64::from(h).powi(2));
     let stride = [nz, nz * nx, 1];
     // 1/rho in a row, weighted as the derivatives weigh it.
-    let row = |cell: [usize; 3], at: usize| -> f64 {
+    let row = |cell: [usize; 3], at: usize, horizontal: f64| -> f64 {
         let along = |axis: usize| {
             let of = |i: usize| 1.0 / f64::from(rho[at - cell[axis] * stride[axis] + i * stride[axis]]);
             let (i, last) = (cell[axis], model.grid.n[axis] - 1);
             let pair = |m: usize| of((i + m).min(last)) + of(i.saturating_sub(1 + m));
             factors[axis] * weights.iter().enumerate().map(|(m, weight)| weight * pair(m)).sum::<f64>()
         };
-        (0..3).map(along).sum()
+        horizontal * (along(0) + along(1)) + along(2)
     };
     let lightest = rho.iter().copied().fold(f32::INFINITY, f32::min);
     let no_more = factors.iter().sum::<f64>() * 2.0 * weights.iter().sum::<f64>() / f64::from(lightest);
@@ -41,8 +46,9 @@ pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
     for (at, &rho) in rho.iter().enumerate() {
         let kappa = f64::from(rho) * f64::from(model.vp().at(at)).powi(2);
         // Few cells can be the worst.
-        if kappa * no_more > largest {
-            largest = largest.max(kappa * row([at / nz % nx, at / nz / nx, at % nz], at));
+        let horizontal = horizontal(at);
+        if kappa * no_more * horizontal.max(1.0) > largest {
+            largest = largest.max(kappa * row([at / nz % nx, at / nz / nx, at % nz], at, horizontal));
         }
     }
     2.0 / largest.sqrt()

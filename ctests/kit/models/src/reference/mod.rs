@@ -9,6 +9,9 @@ mod thomsen;
 mod tti;
 mod vti;
 
+use std::sync::Arc;
+
+use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::survey::Shot;
 
@@ -53,6 +56,23 @@ impl From<&Model> for Medium {
         let cells = model.grid.cells();
         let rho = model.get(Property::Rho).unwrap_or(&Values::Constant(1000.0)).to_volume(cells);
         Medium { n: model.grid.n, h: model.grid.h, vp: model.vp().to_volume(cells), rho, ..Medium::default() }
+    }
+}
+
+impl Medium {
+    /// Returns the model with the properties that are not empty.
+    pub fn model(&self) -> Arc<Model> {
+        let all = [
+            (Property::Vp, &self.vp),
+            (Property::Rho, &self.rho),
+            (Property::Epsilon, &self.epsilon),
+            (Property::Delta, &self.delta),
+            (Property::Theta, &self.theta),
+            (Property::Phi, &self.phi),
+        ];
+        let given = all.into_iter().filter(|(_, values)| !values.is_empty());
+        let properties = given.map(|(property, values)| (property, values.clone().into()));
+        Arc::new(Model::of(Grid::new(self.n, self.h).unwrap(), properties).unwrap())
     }
 }
 

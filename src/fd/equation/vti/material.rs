@@ -1,0 +1,174 @@
+//! The coefficients of a medium with a vertical axis of symmetry, and its propagator.
+
+use std::sync::Arc;
+
+use super::Vti;
+use super::cpu::VtiShot;
+use super::isotropic::IsotropicBall;
+use crate::backend::cpu::Team;
+use crate::backend::cuda::Stream;
+use crate::error::Result;
+use crate::fd::control::Control;
+use crate::fd::edge_field::EdgeField;
+use crate::fd::equation::traits::{Equation, Material, Propagator, needs_cpu};
+use crate::fd::grid::Grid;
+use crate::fd::grid::layout::Layout;
+use crate::fd::model::{Model, Outline, Property, Values};
+use crate::fd::one_pass;
+use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
+use crate::fd::one_pass::fields::Fields;
+use crate::fd::stencil::Stencil;
+use crate::fd::storage::Storage;
+use crate::fd::survey::{Effort, Gather, Shot};
+use crate::fd::time_loop::block_shape::BlockShape;
+
+/// The material of [`Vti`].
+pub struct VtiMaterial {
+    bulk: BulkMaterial,
+    e: Arc<EdgeField>,
+    s: Arc<EdgeField>,
+}
+
+/// The propagator of [`Vti`].
+pub struct VtiPropagator {
+    pub bulk: Coefficients,
+    /// 1 + 2 epsilon.
+    pub e: Arc<EdgeField>,
+    /// sqrt(1 + 2 delta), at most sqrt(E): waves grow without limit where it is larger.
+    pub s: Arc<EdgeField>,
+    /// Whether epsilon and delta are reduced around the source.
+    pub isotropic_source: bool,
+}
+
+impl VtiMaterial {
+    /// Computes the coefficients with layers of `pml` cells. A property that the model lacks is 0.
+    ///
+    /// # Errors
+    /// No memory; values that 16 bits are not enough for.
+    pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
+        let bulk = BulkMaterial::new(model, pml, storage)?;
+        let layout = Layout::new(&model.grid, pml);
+        let zero = Values::Constant(0.0);
+        let [epsilon, delta] =
+            [Property::Epsilon, Property::Delta].map(|property| model.get(property).unwrap_or(&zero));
+        let stretch = |value: f32| 1.0 + 2.0 * value;
+        // Numbers of 16 bits are rounded away from each other, so that S² stays at most E.
+        let half_step = |values: &Values, of: &dyn Fn(f32) -> f32| {
+            let [low, high] = values.range().map(of);
+            if storage == Storage::Bits16 { 0.5 * (high - low) / f32::from(u16::MAX) } else { 0.0 }
+        };
+        let root = |value: f32| stretch(value).sqrt();
+        let (up, down) = (half_step(epsilon, &stretch), half_step(delta, &root));
+        let e = |cell: usize| stretch(epsilon.at(cell)) + up;
+        let s = |cell: usize| {
+            let (e, s) = (stretch(epsilon.at(cell)), root(delta.at(cell)));
+            (if f64::from(s) * f64::from(s) > f64::from(e) { s.next_down() } else { s }) - down
+        };
+        let field = |values: &[&Values], what: &str, value: &dyn Fn(usize) -> f32| {
+            let constant = values.iter().all(|values| matches!(values, Values::Constant(_)));
+            let field = match constant {
+                true => EdgeField::uniform(&layout, storage, value(0))?,
+                false => EdgeField::new(&layout, storage, what, value)?,
+            };
+            Ok(Arc::new(field))
+        };
+        Ok(VtiMaterial {
+            e: field(&[epsilon], "1 + 2 epsilon of the model", &e)?,
+            s: field(&[epsilon, delta], "sqrt(1 + 2 delta) of the model", &s)?,
+            bulk,
+        })
+    }
+
+    /// Returns the propagator for steps of `dt` seconds.
+    pub fn coefficients(&self, dt: f32) -> VtiPropagator {
+        let (e, s) = (Arc::clone(&self.e), Arc::clone(&self.s));
+        VtiPropagator { bulk: self.bulk.coefficients(dt), e, s, isotropic_source: true }
+    }
+}
+
+impl Material for VtiMaterial {
+    fn equation(&self) -> &'static dyn Equation {
+        &Vti
+    }
+
+    fn model(&self) -> &Outline {
+        &self.bulk.model
+    }
+
+    fn pml(&self) -> usize {
+        self.bulk.pml()
+    }
+
+    fn storage(&self) -> Storage {
+        self.bulk.storage
+    }
+
+    fn propagator(&self, dt: f32, stencil: Stencil, isotropic_source: bool) -> Box<dyn Propagator> {
+        let all = self.coefficients(dt);
+        Box::new(VtiPropagator { bulk: all.bulk.with(stencil), isotropic_source, ..all })
+    }
+}
+
+impl VtiPropagator {
+    /// Returns the policy of a shot whose source is at a user's cell.
+    pub fn shot(&self, source: [usize; 3]) -> VtiShot<'_> {
+        let ball =
+            self.isotropic_source.then(|| IsotropicBall::new(&self.bulk.layout, &self.e, &self.s, source));
+        VtiShot { propagator: self, ball }
+    }
+}
+
+impl Propagator for VtiPropagator {
+    fn layout(&self) -> &Layout {
+        &self.bulk.layout
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bulk.bytes() + self.e.bytes() + self.s.bytes()
+    }
+
+    fn field_bytes(&self) -> u64 {
+        one_pass::field_bytes::<VtiShot<'_>>(&self.bulk).saturating_add(IsotropicBall::BYTES)
+    }
+
+    fn thread_bytes(&self, threads: usize) -> u64 {
+        one_pass::thread_bytes::<VtiShot<'_>>(&self.bulk, threads)
+    }
+
+    fn gpu_bytes(&self, _shot: &Shot) -> u64 {
+        0
+    }
+
+    fn gpu_shared_bytes(&self, _stream: &Stream) -> u64 {
+        0
+    }
+
+    fn shape(&self, _stream: &Stream) -> Option<BlockShape> {
+        None
+    }
+
+    fn tuning_steps(&self) -> usize {
+        one_pass::geometry::TUNING_STEPS
+    }
+
+    fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
+        one_pass::run(&self.shot(shot.source), shot, team, control)
+    }
+
+    fn run_on_gpu(
+        &self,
+        _shot: &Shot,
+        _shape: Option<BlockShape>,
+        _stream: &Stream,
+        _control: &dyn Control,
+    ) -> Result<(Gather, Effort)> {
+        Err(needs_cpu(&Vti, "the device is a GPU"))
+    }
+}
+
+/// Returns the bytes of fields and coefficients of so many cells.
+pub fn bytes_of_cells(n: [usize; 3], pml: usize, storage: Storage) -> u64 {
+    let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml);
+    let coefficients = 4 * EdgeField::bytes_of(&layout, storage, n[0] * n[1]);
+    Fields::bytes(&layout, 2).saturating_add(coefficients)
+}

@@ -1,0 +1,87 @@
+//! The acoustic equation of first order in a medium with a vertical axis of symmetry, by Thomsen's epsilon and delta:
+//!
+//! ```text
+//! du/dt = -1/rho dp/dx    dv/dt = -1/rho dp/dy    dw/dt = -1/rho dq/dz
+//! dp/dt = -rho vp² (E (du/dx + dv/dy) + S dw/dz)    E = 1 + 2 epsilon
+//! dq/dt = -rho vp² (S (du/dx + dv/dy) +   dw/dz)    S = sqrt(1 + 2 delta)
+//! ```
+//!
+//! Both pressures take the same two sums of terms, those of x and y and that of z, so the march is that of `acoustic1`
+//! with the fluxes of `p` along x and y and of `q` along z. A step ends with
+//!
+//! ```text
+//! p = p + fma(E, i_xy, S i_z)    q = q + fma(S, i_xy, i_z)
+//! ```
+//!
+//! where the increments `i` are those of `one_pass/pass.rs`. Records and snapshots are of `p`. The source is in `p` and
+//! `q`, with epsilon and delta reduced around it ([`isotropic`]).
+
+mod cpu;
+mod isotropic;
+mod material;
+#[cfg(test)]
+mod tests;
+
+pub use cpu::VtiShot;
+pub use material::{VtiMaterial, VtiPropagator};
+
+use super::acoustic1;
+use super::traits::{AbsorbingLayer, Equation, Material, Properties};
+use crate::error::Result;
+use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
+use crate::fd::stencil::Stencil;
+use crate::fd::storage::Storage;
+
+/// The acoustic equation of first order in a medium with a vertical axis of symmetry.
+pub struct Vti;
+
+impl Equation for Vti {
+    fn name(&self) -> &'static str {
+        "vti"
+    }
+
+    fn properties(&self) -> Properties {
+        let required = &[Property::Vp, Property::Epsilon, Property::Delta];
+        Properties { required, optional: &[(Property::Rho, WATER)] }
+    }
+
+    fn check(&self, model: &Model) -> Result<()> {
+        check_epsilon_not_below_delta(model)
+    }
+
+    fn absorbing_layer(&self) -> AbsorbingLayer {
+        AbsorbingLayer { default: 20, accepted: 8..=1000 }
+    }
+
+    fn class(&self) -> u32 {
+        0xfd00_0004
+    }
+
+    fn runs_on_gpus(&self) -> bool {
+        false
+    }
+
+    /// That of `acoustic1` with the fastest velocity of any direction.
+    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
+        acoustic1::dt_max(model, stencil)
+    }
+
+    /// With epsilon not below delta the matrix `[E S; S 1]` is at most a diagonal one whose two entries balance the
+    /// terms of x and y against that of z: no eigenvalue is above `rho vp² (E r_xy + r_z)`, with the sums `r` of the
+    /// magnitudes in a row of `acoustic1`'s operator.
+    fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
+        let epsilon = model.get(Property::Epsilon);
+        acoustic1::dt_sure_with(model, stencil, |cell| {
+            epsilon.map_or(1.0, |epsilon| 1.0 + 2.0 * f64::from(epsilon.at(cell)))
+        })
+    }
+
+    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
+        Ok(Box::new(VtiMaterial::new(model, pml, storage)?))
+    }
+
+    /// The bytes on the CPU, which alone runs its shots.
+    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
+        material::bytes_of_cells(n, pml, storage)
+    }
+}
