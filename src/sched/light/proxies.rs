@@ -148,7 +148,10 @@ mod models {
     use crate::sched::base::{
         Exec, Task, TaskStatus,
         registry::{LIGHT_BIT, pack},
-        sync::models::{explore, join, start},
+        sync::{
+            self,
+            models::{explore, join, start},
+        },
     };
     use crate::sched::light::task::LightJob;
     use crate::sched::plan::{completion::AttemptEnd, effects::EndedTask};
