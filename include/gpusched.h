@@ -220,6 +220,42 @@
  */
 #define SCHED_FD_MODEL_ANY_VALUES 2
 
+/** Acoustic equation of first order; properties: vp, and if not 1000 kg/m3 rho. The default. */
+#define SCHED_FD_EQUATION_ACOUSTIC1 0
+
+/** Acoustic equation of second order, of constant density; property: vp. */
+#define SCHED_FD_EQUATION_ACOUSTIC2 1
+
+/**
+ * Pseudo-acoustic equation of a medium with a vertical symmetry axis; properties: vp, epsilon,
+ * delta, and if not 1000 kg/m3 rho.
+ */
+#define SCHED_FD_EQUATION_VTI 2
+
+/**
+ * Pseudo-acoustic equation of a medium with a tilted symmetry axis; properties: vp, epsilon, delta,
+ * theta_rad, phi_rad.
+ */
+#define SCHED_FD_EQUATION_TTI 3
+
+/** Bit of the velocity in sched_fd_model_desc_t::constants. */
+#define SCHED_FD_PROPERTY_VP 1
+
+/** Bit of the density. */
+#define SCHED_FD_PROPERTY_RHO 2
+
+/** Bit of epsilon. */
+#define SCHED_FD_PROPERTY_EPSILON 4
+
+/** Bit of delta. */
+#define SCHED_FD_PROPERTY_DELTA 8
+
+/** Bit of the tilt. */
+#define SCHED_FD_PROPERTY_THETA 16
+
+/** Bit of the azimuth. */
+#define SCHED_FD_PROPERTY_PHI 32
+
 /** Flag of a shot: samples are zero until the direct wave has passed, as in the old library. */
 #define SCHED_FD_SHOT_MUTE_DIRECT 1
 
@@ -238,7 +274,7 @@
 #define SCHED_FD_SHOT_OPTIMISED_STENCIL 4
 
 /**
- * A medium: velocity and density on a grid. Any number of shots, threads and schedulers may share
+ * A medium: properties on a grid. Any number of shots, threads and schedulers may share
  * it.
  */
 typedef struct sched_fd_model_t sched_fd_model_t;
@@ -693,6 +729,30 @@ typedef struct sched_fd_model_desc_t {
    * SCHED_FD_MODEL_ANY_VALUES.
    */
   const float *rho_kg_m3;
+  /**
+   * Equation that shots of the model solve, SCHED_FD_EQUATION_*. One that this library does not
+   * have is refused, and so is a model that lacks a property of it or has another one.
+   */
+  int32_t equation;
+  /**
+   * SCHED_FD_PROPERTY_* bits together: those properties are the same in all cells, and their
+   * pointers point to one value. It takes less memory than equal values. 0: none.
+   */
+  uint32_t constants;
+  /**
+   * Thomsen's epsilon, nx*ny*nz values, each finite and above -0.5; nowhere below delta. NULL:
+   * absent. Copied.
+   */
+  const float *epsilon;
+  /** Thomsen's delta, likewise. */
+  const float *delta;
+  /**
+   * Tilt of the symmetry axis from the vertical in radians, nx*ny*nz values, each from -2 pi to
+   * 2 pi. NULL: absent. Copied.
+   */
+  const float *theta_rad;
+  /** Azimuth of the symmetry axis in radians, likewise. */
+  const float *phi_rad;
 } sched_fd_model_desc_t;
 
 /** A cell of a model's grid, counted from 0. */
@@ -1133,8 +1193,9 @@ sched_status_t sched_trace_write(const struct sched_t *s, const char *path);
  * Creates a model and stores its handle in `*out`. The arrays are copied. Destroy it with
  * sched_fd_model_destroy.
  *
- * Errors: SCHED_E_ARGUMENT, with the first cell that is not accepted, and for values too far apart
- * for SCHED_FD_MODEL_STORAGE_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
+ * Errors: SCHED_E_ARGUMENT, with the first cell that is not accepted, for properties that the
+ * equation lacks or does not have, and for values too far apart for SCHED_FD_MODEL_STORAGE_16_BIT;
+ * SCHED_E_TOO_NEW; SCHED_E_MEMORY.
  */
 sched_status_t sched_fd_model_create(const struct sched_fd_model_desc_t *desc,
                                      struct sched_fd_model_t **out);

@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -476,24 +477,30 @@ struct gather {
   std::vector<float> snapshots;
 };
 
-/// A medium. Shots, threads and schedulers may share it; submitted shots keep what they need.
+/// Properties of a medium. Each has a value for each cell, [iy][ix][iz], or one value that all cells
+/// share; an empty one is absent.
+struct medium {
+  /// SCHED_FD_EQUATION_*.
+  std::int32_t equation = SCHED_FD_EQUATION_ACOUSTIC1;
+  std::vector<float> vp_m_s, rho_kg_m3, epsilon, delta, theta_rad, phi_rad;
+};
+
+/// A medium on a grid. Shots, threads and schedulers may share it; submitted shots keep what they
+/// need.
 class model {
  public:
+  /// Copies the properties. `storage_16_bit`, `any_values`: see SCHED_FD_MODEL_STORAGE_16_BIT,
+  /// SCHED_FD_MODEL_ANY_VALUES.
+  model(const grid &g, const medium &of, bool storage_16_bit = false, bool any_values = false) {
+    create(g, of.equation, storage_16_bit, any_values,
+           {&of.vp_m_s, &of.rho_kg_m3, &of.epsilon, &of.delta, &of.theta_rad, &of.phi_rad});
+  }
   /// Copies nx*ny*nz velocities in m/s, [iy][ix][iz], and as many densities in kg/m3 (empty: 1000).
   /// `storage_16_bit`, `any_values`: see SCHED_FD_MODEL_STORAGE_16_BIT, SCHED_FD_MODEL_ANY_VALUES.
   model(const grid &g, const std::vector<float> &vp_m_s,
         const std::vector<float> &rho_kg_m3 = std::vector<float>(), bool storage_16_bit = false,
         bool any_values = false) {
-    require_cells(g, vp_m_s, "vp_m_s");
-    if (!rho_kg_m3.empty()) require_cells(g, rho_kg_m3, "rho_kg_m3");
-    auto d = init<sched_fd_model_desc_t>();
-    d.nx = g.nx, d.ny = g.ny, d.nz = g.nz;
-    d.dx_m = g.dx_m, d.dy_m = g.dy_m, d.dz_m = g.dz_m;
-    d.flags = (storage_16_bit ? SCHED_FD_MODEL_STORAGE_16_BIT : 0u) |
-              (any_values ? SCHED_FD_MODEL_ANY_VALUES : 0u);
-    d.vp_m_s = vp_m_s.data();
-    d.rho_kg_m3 = rho_kg_m3.empty() ? nullptr : rho_kg_m3.data();
-    checked(sched_fd_model_create(&d, &handle_));
+    create(g, SCHED_FD_EQUATION_ACOUSTIC1, storage_16_bit, any_values, {&vp_m_s, &rho_kg_m3});
   }
   model(model &&other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
   model &operator=(model &&other) noexcept {
@@ -531,12 +538,32 @@ class model {
   }
 
  private:
-  static void require_cells(const grid &g, const std::vector<float> &field, const char *name) {
+  /// `fields`: the properties in the order of SCHED_FD_PROPERTY_*.
+  void create(const grid &g, std::int32_t equation, bool storage_16_bit, bool any_values,
+              std::initializer_list<const std::vector<float> *> fields) {
+    auto d = init<sched_fd_model_desc_t>();
+    d.nx = g.nx, d.ny = g.ny, d.nz = g.nz;
+    d.dx_m = g.dx_m, d.dy_m = g.dy_m, d.dz_m = g.dz_m;
+    d.flags = (storage_16_bit ? SCHED_FD_MODEL_STORAGE_16_BIT : 0u) |
+              (any_values ? SCHED_FD_MODEL_ANY_VALUES : 0u);
+    d.equation = equation;
+    const char *names[] = {"vp_m_s", "rho_kg_m3", "epsilon", "delta", "theta_rad", "phi_rad"};
+    const float **places[] = {&d.vp_m_s, &d.rho_kg_m3, &d.epsilon,
+                              &d.delta,  &d.theta_rad, &d.phi_rad};
     const std::uint64_t cells = g.nx * g.ny * g.nz;
-    if (field.size() == cells) return;
-    throw error(SCHED_E_ARGUMENT, std::string(name) + " has " + std::to_string(field.size()) +
-                                      " values; accepted: nx*ny*nz, which is " +
-                                      std::to_string(cells));
+    std::size_t number = 0;
+    for (const std::vector<float> *field : fields) {
+      const std::size_t count = field->size(), at = number++;
+      if (count == 0) continue;
+      if (count == 1)
+        d.constants |= 1u << at;
+      else if (count != cells)
+        throw error(SCHED_E_ARGUMENT, std::string(names[at]) + " has " + std::to_string(count) +
+                                          " values; accepted: nx*ny*nz, which is " +
+                                          std::to_string(cells) + ", or 1");
+      *places[at] = field->data();
+    }
+    checked(sched_fd_model_create(&d, &handle_));
   }
 
   sched_fd_model_t *handle_ = nullptr;

@@ -74,7 +74,7 @@ class Header:
 
 def read_var(text: str) -> Var:
     match = re.fullmatch(
-        r"(?P<const>const )?(?:struct )?(?P<type>\w+)(?P<const2> const)? ?(?P<stars>\**) ?(?P<name>\w*)"
+        r"(?P<const>const )?(?:struct )?(?P<type>\w+)(?P<const2> const\b)? ?(?P<stars>\**) ?(?P<name>\w*)"
         r"(?: ?\[(?P<length>\d+)\])?",
         " ".join(text.replace("*", " * ").split()).replace("* *", "**"),
     )

@@ -109,7 +109,7 @@ module gpusched
     final :: scheduler_final
   end type
 
-  !> A medium: velocity and density on a grid.
+  !> A medium: properties on a grid.
   type :: sched_fd_model
     private
     type(c_ptr) :: handle = c_null_ptr
@@ -728,9 +728,11 @@ contains
   !> Creates a model. `vp_m_s` (nz, nx, ny) in m/s; `spacing_m`: metres between cells along x, y and
   !> z; `rho_kg_m3` in kg/m3, of the same shape (absent: 1000). All are copied. `storage_16_bit`
   !> stores coefficients in 16 bits (SCHED_FD_MODEL_STORAGE_16_BIT); `any_values` accepts values that
-  !> look like km/s or g/cm3 (SCHED_FD_MODEL_ANY_VALUES).
+  !> look like km/s or g/cm3 (SCHED_FD_MODEL_ANY_VALUES). `equation` is SCHED_FD_EQUATION_* (absent:
+  !> acoustic1); `epsilon`, `delta`, `theta_rad` and `phi_rad` are its properties. Beside the
+  !> velocity, an array of shape (1,1,1) is one value for all cells.
   subroutine model_create(self, vp_m_s, spacing_m, rho_kg_m3, storage_16_bit, any_values, stat, &
-      errmsg)
+      errmsg, equation, epsilon, delta, theta_rad, phi_rad)
     class(sched_fd_model), intent(inout) :: self
     real(sp), intent(in), contiguous, target :: vp_m_s(:, :, :)
     real(sp), intent(in) :: spacing_m(3)
@@ -738,8 +740,12 @@ contains
     logical, intent(in), optional :: storage_16_bit, any_values
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
+    integer(c_int32_t), intent(in), optional :: equation
+    real(sp), intent(in), contiguous, optional, target :: epsilon(:, :, :), delta(:, :, :), &
+      theta_rad(:, :, :), phi_rad(:, :, :)
     type(sched_fd_model_desc_t), target :: desc
     type(c_ptr), target :: handle
+    character(len=:), allocatable :: fault
     integer(c_int32_t) :: status
     call self%destroy()
     desc%size = c_sizeof(desc)
@@ -750,12 +756,15 @@ contains
     desc%dy_m = spacing_m(2)
     desc%dz_m = spacing_m(3)
     if (size(vp_m_s) > 0) desc%vp_m_s = c_loc(vp_m_s(1, 1, 1))
-    if (present(rho_kg_m3)) then
-      if (any(shape(rho_kg_m3) /= shape(vp_m_s))) then
-        if (refused("rho_kg_m3 has the shape "//shape_text(shape(rho_kg_m3, kind=i8))// &
-          "; accepted: "//shape_text(shape(vp_m_s, kind=i8))//", that of vp_m_s", stat, errmsg)) return
-      end if
-      if (size(rho_kg_m3) > 0) desc%rho_kg_m3 = c_loc(rho_kg_m3(1, 1, 1))
+    if (present(equation)) desc%equation = equation
+    fault = ""
+    call add(rho_kg_m3, "rho_kg_m3", SCHED_FD_PROPERTY_RHO, desc%rho_kg_m3)
+    call add(epsilon, "epsilon", SCHED_FD_PROPERTY_EPSILON, desc%epsilon)
+    call add(delta, "delta", SCHED_FD_PROPERTY_DELTA, desc%delta)
+    call add(theta_rad, "theta_rad", SCHED_FD_PROPERTY_THETA, desc%theta_rad)
+    call add(phi_rad, "phi_rad", SCHED_FD_PROPERTY_PHI, desc%phi_rad)
+    if (fault /= "") then
+      if (refused(fault, stat, errmsg)) return
     end if
     if (present(storage_16_bit)) then
       if (storage_16_bit) desc%flags = SCHED_FD_MODEL_STORAGE_16_BIT
@@ -768,6 +777,21 @@ contains
     self%handle = handle
     if (status == SCHED_OK) self%cells = shape(vp_m_s, kind=i8)
     call conclude(status, stat, errmsg)
+  contains
+    subroutine add(values, name, bit, pointer)
+      real(sp), intent(in), contiguous, optional, target :: values(:, :, :)
+      character(len=*), intent(in) :: name
+      integer(c_int32_t), intent(in) :: bit
+      type(c_ptr), intent(inout) :: pointer
+      if (.not. present(values)) return
+      if (any(shape(values) /= shape(vp_m_s)) .and. any(shape(values) /= 1)) then
+        if (fault == "") fault = name//" has the shape "//shape_text(shape(values, kind=i8))// &
+          "; accepted: "//shape_text(shape(vp_m_s, kind=i8))//", that of vp_m_s, or (1,1,1)"
+        return
+      end if
+      if (size(values) == 1) desc%constants = ior(desc%constants, bit)
+      if (size(values) > 0) pointer = c_loc(values(1, 1, 1))
+    end subroutine
   end subroutine
 
   !> Destroys the model. Submitted shots keep what they need.

@@ -217,7 +217,13 @@ static void models(void) {
   MODEL("dy negative", E_ARGUMENT, "dy is -10", m.desc.dy_m = -10.0f);
   MODEL("no velocity", E_ARGUMENT, "vp_m_s is NULL", m.desc.vp_m_s = NULL);
   MODEL("velocity zero in a cell", E_ARGUMENT, "(2, 1, 3)", vp[N * N + 2 * N + 3] = 0.0f);
-  MODEL("density negative", E_ARGUMENT, "density", rho[5] = -1.0f);
+  MODEL("density negative", E_ARGUMENT, "rho of cell (0, 0, 5)", rho[5] = -1.0f);
+  MODEL("property that the equation does not have", E_ARGUMENT, "no property of acoustic1", m.desc.epsilon = rho);
+  MODEL("unknown equation", E_ARGUMENT, "equation is 9; accepted: 0 (acoustic1)", m.desc.equation = 9);
+  MODEL("unknown constants", E_ARGUMENT, "constants is 0x40", m.desc.constants = 0x40);
+  MODEL("constant without a value", E_ARGUMENT, "delta is NULL", m.desc.constants = SCHED_FD_PROPERTY_DELTA);
+  MODEL("angle in degrees", E_ARGUMENT, "looks like degrees", m.desc.theta_rad = rho);
+  MODEL("constant density", OK, "", m.desc.constants = SCHED_FD_PROPERTY_RHO);
   ROW("destroy NULL", OK, "", sched_fd_model_destroy(NULL));
   ROW("destroy a foreign pointer", E_STALE, "~unknown", sched_fd_model_destroy((sched_fd_model_t *)&mark));
   sched_fd_model_create(&m.desc, &out);

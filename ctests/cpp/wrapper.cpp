@@ -353,7 +353,31 @@ void shots() {
   CHECK(gather.snapshots.size() == 3 * vp.size() && gather.snapshots.back() != 0);
   EXPECT(SCHED_E_STALE, status_of([&] { task.get(); }));
   auto flat = [&] { gpusched::fd::model(grid, std::vector<float>(8 * 7)); };
-  CHECK(thrown<gpusched::error>(flat) == "vp_m_s has 56 values; accepted: nx*ny*nz, which is 336");
+  CHECK(thrown<gpusched::error>(flat) == "vp_m_s has 56 values; accepted: nx*ny*nz, which is 336, or 1");
+  gpusched::fd::medium medium;
+  medium.vp_m_s = {2000.0f};
+  const double dt_max = gpusched::fd::model(grid, medium).dt_max();
+  CHECK(dt_max == gpusched::fd::model(grid, std::vector<float>(vp.size(), 2000.0f)).dt_max());
+  struct {
+    std::vector<float> gpusched::fd::medium::*property;
+    std::vector<float> values;
+    const char *part;
+  } mistakes[] = {
+      {&gpusched::fd::medium::epsilon, {0.1f}, "epsilon is no property of acoustic1"},
+      {&gpusched::fd::medium::delta, std::vector<float>(5), "delta has 5 values"},
+      {&gpusched::fd::medium::theta_rad, {45.0f}, "45 looks like degrees"},
+      {&gpusched::fd::medium::phi_rad, {-45.0f}, "-45 looks like degrees"},
+      {&gpusched::fd::medium::vp_m_s, {}, "vp_m_s is NULL"},
+  };
+  for (const auto &mistake : mistakes) {
+    gpusched::fd::medium bad = medium;
+    bad.*mistake.property = mistake.values;
+    auto refused = [&] { gpusched::fd::model(grid, bad); };
+    CHECK(thrown<gpusched::error>(refused).find(mistake.part) != std::string::npos);
+  }
+  medium.equation = 9;
+  auto unknown = [&] { gpusched::fd::model(grid, medium); };
+  CHECK(thrown<gpusched::error>(unknown).find("equation is 9; accepted: 0 (acoustic1)") == 0);
   std::fill(vp.begin(), vp.end(), 2.0f);
   auto kilometres = [&] { gpusched::fd::model(grid, vp); };
   CHECK(thrown<gpusched::error>(kilometres).find("looks like km/s") != std::string::npos);

@@ -97,6 +97,17 @@ program arrays
   call expect(sizes(2)%device_bytes < sizes(1)%device_bytes, "16 bits take less memory")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "km/s are refused")
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=one(1800.0))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], equation=9, stat=stat, errmsg=message)
+  call expect(index(message, "equation is 9; accepted: 0 (acoustic1)") > 0, trim(message))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], epsilon=one(0.1), stat=stat, errmsg=message)
+  call expect(index(message, "epsilon is no property of acoustic1") > 0, trim(message))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], delta=vp(2:, :, :), stat=stat, errmsg=message)
+  call expect(index(message, "delta has the shape") > 0, trim(message))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], theta_rad=one(45.0), stat=stat, errmsg=message)
+  call expect(index(message, "theta_rad is 45; accepted: -2 pi to 2 pi") > 0, trim(message))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], phi_rad=one(90.0), stat=stat, errmsg=message)
+  call expect(index(message, "phi_rad is 90; accepted: -2 pi to 2 pi") > 0, trim(message))
   call model%create(-vp, spacing_m=[10.0, 10.0, 10.0], stat=stat, errmsg=message)
   call expect(index(message, "count from 0") > 0, "the message states how cells are counted")
   call model%shot_warnings(shot, warnings, stat=stat)
@@ -110,6 +121,12 @@ program arrays
   call sched%destroy()
   call model%destroy()
 contains
+  pure function one(value) result(values)
+    real, intent(in) :: value
+    real :: values(1, 1, 1)
+    values = value
+  end function
+
   subroutine shoot(record, snapshots)
     real, target, asynchronous, intent(inout) :: record(:, :)
     real, target, asynchronous, intent(inout), optional :: snapshots(:, :, :, :)

@@ -659,6 +659,16 @@ class Shots(unittest.TestCase):
         with self.assertRaisesRegex(gpusched.GpuschedError, "2 looks like km/s.*or any with any_values=True"):
             gpusched.Model(np.full((8, 9, 10), 2.0), SPACING)
         self.assertRaisesRegex(ValueError, "^vp is 'vp.npy'; accepted: an array", gpusched.Model, "vp.npy", SPACING)
+        vp = np.full((8, 9, 10), 2000.0)
+        gpusched.Model(vp, SPACING, rho=1800.0).close()
+        for change, part in (
+            ({"equation": "elastic"}, "equation is 'elastic'; accepted: acoustic1, "),
+            ({"epsilon": 0.1}, "epsilon is no property of acoustic1; accepted: vp, rho"),
+            ({"delta": vp[1:]}, "delta has the shape .* accepted: that of vp"),
+            ({"theta_rad": 45.0}, "theta_rad is 45; accepted: -2 pi to 2 pi radians"),
+            ({"phi_rad": vp}, r"phi_rad of cell \(0, 0, 0\) is 2000; accepted: .*looks like degrees"),
+        ):
+            self.assertRaisesRegex((ValueError, gpusched.GpuschedError), part, gpusched.Model, vp, SPACING, **change)
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)
             self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::control::{Control, Silent};
 use super::equation::Equation;
 use super::grid::Grid;
-use super::model::{Model, Property};
+use super::model::{Model, Property, Values};
 use super::pause::State;
 use super::plan::{BlockShape, Options, Plan, SHAPES, Stencil, Storage};
 use super::survey::{Receivers, Shot};
@@ -101,8 +101,9 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         return Err(Error::argument("the shape of blocks", asked, accepted));
     }
     let grid = Grid::new(case.n, [10.0; 3])?;
-    // Velocity and density, and the two coefficients that are made of them.
-    room("the model that is measured", (8 + 2 * case.storage.bytes()) as u64 * grid.cells() as u64)?;
+    // The properties, and about as many coefficients.
+    let fields = case.equation.properties().all().count() * (4 + case.storage.bytes());
+    room("the model that is measured", (fields * grid.cells()) as u64)?;
     let model = Arc::new(layered(grid, case.equation)?);
     let dt = (0.9 * case.equation.dt_max(&model, Stencil::Taylor)) as f32;
     let options =
@@ -245,23 +246,24 @@ fn room(what: &str, needed: u64) -> Result<()> {
     Err(Error::NoMemory { what: what.into(), needed, place: "this machine".into(), there })
 }
 
-/// Velocity and density grow with depth, in steps of ten cells, so that no two rows need be the same.
+/// Makes a model of all properties of an equation. They change with depth, in steps of ten cells, so
+/// that rows differ.
 fn layered(grid: Grid, equation: &dyn Equation) -> Result<Model> {
     let columns = grid.n[0] * grid.n[1];
-    let field = |top: f32, step: f32| -> Vec<f32> {
+    let field = |property: Property| {
+        let [top, step] = match property {
+            Property::Vp => [1500.0, 125.0],
+            Property::Rho => [1000.0, 70.0],
+            Property::Epsilon => [0.1, 0.01],
+            Property::Delta => [0.05, 0.005],
+            Property::Theta => [0.2, 0.03],
+            Property::Phi => [0.4, 0.05],
+        };
         let column = (0..grid.n[2]).map(|z| top + step * (z / 10 % 20) as f32);
-        std::iter::repeat_n(column, columns).flatten().collect()
+        let values: Vec<f32> = std::iter::repeat_n(column, columns).flatten().collect();
+        (property, Values::Volume(values))
     };
-    let all = [
-        (Property::Vp, 1500.0, 125.0),
-        (Property::Rho, 1000.0, 70.0),
-        (Property::Epsilon, 0.1, 0.01),
-        (Property::Delta, 0.0, 0.005),
-    ];
-    let properties = equation.properties();
-    let has = |property| properties.all().any(|own| own == property);
-    let given = all.into_iter().filter(|&(property, ..)| has(property));
-    Model::of(grid, given.map(|(property, top, step)| (property, field(top, step).into())))
+    Model::of(grid, equation.properties().all().map(field))
 }
 
 /// A large copy, by a team or by a GPU.

@@ -7,8 +7,9 @@ use super::input::{OutParam, VersionedStruct, check_bits, copy, read, slice_of, 
 use super::model_handle::{MODELS, SharedModel, sched_fd_model_t, shared_model};
 use super::status::sched_status_t;
 use crate::error::{Error, Result};
+use crate::fd::equation::{Equation, by_name};
 use crate::fd::grid::Grid;
-use crate::fd::model::Model;
+use crate::fd::model::{Model, Property, Values};
 use crate::fd::plan::{Options, Storage, rounded_down};
 use crate::fd::warnings::check_units;
 use crate::fd::wavelet::{Shape, Wavelet};
@@ -35,6 +36,30 @@ pub const SCHED_FD_MODEL_STORAGE_16_BIT: u32 = 1;
 /// Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere, are
 /// accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
 pub const SCHED_FD_MODEL_ANY_VALUES: u32 = 2;
+
+/// Acoustic equation of first order; properties: vp, and if not 1000 kg/m3 rho. The default.
+pub const SCHED_FD_EQUATION_ACOUSTIC1: i32 = 0;
+/// Acoustic equation of second order, of constant density; property: vp.
+pub const SCHED_FD_EQUATION_ACOUSTIC2: i32 = 1;
+/// Pseudo-acoustic equation of a medium with a vertical symmetry axis; properties: vp, epsilon,
+/// delta, and if not 1000 kg/m3 rho.
+pub const SCHED_FD_EQUATION_VTI: i32 = 2;
+/// Pseudo-acoustic equation of a medium with a tilted symmetry axis; properties: vp, epsilon, delta,
+/// theta_rad, phi_rad.
+pub const SCHED_FD_EQUATION_TTI: i32 = 3;
+
+/// Bit of the velocity in sched_fd_model_desc_t::constants.
+pub const SCHED_FD_PROPERTY_VP: u32 = 1;
+/// Bit of the density.
+pub const SCHED_FD_PROPERTY_RHO: u32 = 2;
+/// Bit of epsilon.
+pub const SCHED_FD_PROPERTY_EPSILON: u32 = 4;
+/// Bit of delta.
+pub const SCHED_FD_PROPERTY_DELTA: u32 = 8;
+/// Bit of the tilt.
+pub const SCHED_FD_PROPERTY_THETA: u32 = 16;
+/// Bit of the azimuth.
+pub const SCHED_FD_PROPERTY_PHI: u32 = 32;
 
 /// A medium on a regular grid. Fields lie in memory as [iy][ix][iz], z fastest, which is Fortran's
 /// (nz,nx,ny).
@@ -63,6 +88,22 @@ pub struct sched_fd_model_desc_t {
     /// Density in kg/m3, likewise. NULL: 1000 everywhere. Copied. If all are below 30, see
     /// SCHED_FD_MODEL_ANY_VALUES.
     pub rho_kg_m3: *const f32,
+    /// Equation that shots of the model solve, SCHED_FD_EQUATION_*. One that this library does not
+    /// have is refused, and so is a model that lacks a property of it or has another one.
+    pub equation: i32,
+    /// SCHED_FD_PROPERTY_* bits together: those properties are the same in all cells, and their
+    /// pointers point to one value. It takes less memory than equal values. 0: none.
+    pub constants: u32,
+    /// Thomsen's epsilon, nx*ny*nz values, each finite and above -0.5; nowhere below delta. NULL:
+    /// absent. Copied.
+    pub epsilon: *const f32,
+    /// Thomsen's delta, likewise.
+    pub delta: *const f32,
+    /// Tilt of the symmetry axis from the vertical in radians, nx*ny*nz values, each from -2 pi to
+    /// 2 pi. NULL: absent. Copied.
+    pub theta_rad: *const f32,
+    /// Azimuth of the symmetry axis in radians, likewise.
+    pub phi_rad: *const f32,
 }
 
 // SAFETY: `repr(C)`, `size` first; numbers and pointers.
@@ -77,11 +118,69 @@ pub(super) fn count(what: &str, value: u64) -> Result<usize> {
     })
 }
 
+/// Names of the equations by their SCHED_FD_EQUATION_* number.
+const EQUATION_NAMES: [&str; 4] = ["acoustic1", "acoustic2", "vti", "tti"];
+
+// The constants SCHED_FD_PROPERTY_* have the order of the properties.
+const _: () = assert!(
+    SCHED_FD_PROPERTY_VP == 1 << Property::Vp as u32
+        && SCHED_FD_PROPERTY_RHO == 1 << Property::Rho as u32
+        && SCHED_FD_PROPERTY_EPSILON == 1 << Property::Epsilon as u32
+        && SCHED_FD_PROPERTY_DELTA == 1 << Property::Delta as u32
+        && SCHED_FD_PROPERTY_THETA == 1 << Property::Theta as u32
+        && SCHED_FD_PROPERTY_PHI == 1 << Property::Phi as u32
+);
+
+/// Returns the equation of a number.
+fn equation(number: i32) -> Result<&'static dyn Equation> {
+    let name = |number: i32| usize::try_from(number).ok().and_then(|at| EQUATION_NAMES.get(at).copied());
+    let known = |number: i32| name(number).and_then(by_name);
+    known(number).ok_or_else(|| {
+        let accepted = (0..).map_while(|number| Some((number, name(number)?)));
+        let accepted: Vec<_> = accepted
+            .filter(|(number, _)| known(*number).is_some())
+            .map(|(number, name)| format!("{number} ({name})"))
+            .collect();
+        let value = name(number).map_or_else(|| number.to_string(), |name| format!("{number} ({name})"));
+        Error::argument("equation", value, accepted.join(", "))
+    })
+}
+
+/// Copies the properties of a model.
+///
+/// # Safety
+/// Each pointer is NULL or points to as many values as the header requires.
+unsafe fn properties(desc: &sched_fd_model_desc_t, cells: usize) -> Result<Vec<(Property, Values)>> {
+    let fields = [
+        (Property::Vp, "vp_m_s", desc.vp_m_s),
+        (Property::Rho, "rho_kg_m3", desc.rho_kg_m3),
+        (Property::Epsilon, "epsilon", desc.epsilon),
+        (Property::Delta, "delta", desc.delta),
+        (Property::Theta, "theta_rad", desc.theta_rad),
+        (Property::Phi, "phi_rad", desc.phi_rad),
+    ];
+    check_bits("constants", desc.constants, (1 << fields.len()) - 1)?;
+    let mut properties = Vec::new();
+    for (property, name, first) in fields {
+        let constant = desc.constants & (1 << property as u32) != 0;
+        // A NULL velocity is an error, and so is one of a constant.
+        if first.is_null() && !constant && property != Property::Vp {
+            continue;
+        }
+        // SAFETY: by the caller's promise.
+        let values = unsafe { slice_of(name, first, if constant { 1 } else { cells })? };
+        let values = if constant { Values::Constant(values[0]) } else { Values::Volume(copy(name, values)?) };
+        properties.push((property, values));
+    }
+    Ok(properties)
+}
+
 /// Creates a model and stores its handle in `*out`. The arrays are copied. Destroy it with
 /// sched_fd_model_destroy.
 ///
-/// Errors: SCHED_E_ARGUMENT, with the first cell that is not accepted, and for values too far apart
-/// for SCHED_FD_MODEL_STORAGE_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
+/// Errors: SCHED_E_ARGUMENT, with the first cell that is not accepted, for properties that the
+/// equation lacks or does not have, and for values too far apart for SCHED_FD_MODEL_STORAGE_16_BIT;
+/// SCHED_E_TOO_NEW; SCHED_E_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_model_create(
     desc: *const sched_fd_model_desc_t,
@@ -98,21 +197,19 @@ pub unsafe extern "C" fn sched_fd_model_create(
         )?;
         let n = [count("nx", desc.nx)?, count("ny", desc.ny)?, count("nz", desc.nz)?];
         let grid = Grid::new(n, [desc.dx_m, desc.dy_m, desc.dz_m])?;
-        // SAFETY: the header asks for nx*ny*nz values behind each pointer.
-        let (vp, rho) = unsafe {
-            let vp = copy("vp_m_s", slice_of("vp_m_s", desc.vp_m_s, grid.cells())?)?;
-            let rho = match desc.rho_kg_m3.is_null() {
-                true => None,
-                false => Some(copy("rho_kg_m3", slice_of("rho_kg_m3", desc.rho_kg_m3, grid.cells())?)?),
-            };
-            (vp, rho)
-        };
-        let model = Model::new(grid, vp, rho)?;
+        let equation = equation(desc.equation)?;
+        // SAFETY: the header requires nx*ny*nz values, or one of a constant, behind each pointer.
+        let model = Model::of(grid, unsafe { properties(&desc, grid.cells())? })?;
         if !set(SCHED_FD_MODEL_ANY_VALUES) {
             check_units(&model, "SCHED_FD_MODEL_ANY_VALUES")?;
         }
         let storage = if set(SCHED_FD_MODEL_STORAGE_16_BIT) { Storage::Bits16 } else { Storage::Float32 };
-        out.write(MODELS.add(Arc::new(SharedModel::new(&model, storage)?)));
+        out.write(
+            MODELS.add(Arc::new(SharedModel::new(
+                &model,
+                Options { equation, storage, ..Options::default() },
+            )?)),
+        );
         Ok(())
     })
 }
@@ -139,8 +236,7 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
         // SAFETY: a pointer as the header requires it; `OutParam` checks it.
         let out = unsafe { OutParam::new("dt_s", dt_s)? };
         let model = shared_model(model)?;
-        let options = Options { storage: model.storage(), ..Options::default() };
-        let limit = options.dt_max(model.model());
+        let limit = model.options().dt_max(model.model());
         // Rounded down, so that the result is accepted as the `dt_s` of a shot.
         out.write(f64::from(rounded_down(limit)));
         Ok(())

@@ -7,12 +7,12 @@ use super::handle::HandleTable;
 use crate::error::{Error, Result};
 use crate::fd::equation::Material;
 use crate::fd::model::{Model, Outline};
-use crate::fd::plan::{Options, Plan, Stencil, Storage};
+use crate::fd::plan::{Options, Plan, Stencil};
 use crate::fd::survey::Shot;
 use crate::fd::warnings::warnings;
 use crate::fork::ProcessMark;
 
-/// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may share
+/// A medium: properties on a grid. Any number of shots, threads and schedulers may share
 /// it.
 pub struct sched_fd_model_t {
     _opaque: [u8; 0],
@@ -37,8 +37,7 @@ const PLANS: usize = 2;
 const LOGGED: usize = 16;
 
 impl SharedModel {
-    pub(super) fn new(model: &Model, storage: Storage) -> Result<SharedModel> {
-        let options = Options { storage, ..Options::default() };
+    pub(super) fn new(model: &Model, options: Options) -> Result<SharedModel> {
         let material = options.material(model)?;
         let sure = Stencil::ALL.map(|stencil| Options { stencil, ..options }.dt_sure(model));
         let (plans, logged) = (Mutex::default(), Mutex::default());
@@ -49,9 +48,9 @@ impl SharedModel {
         self.material.model()
     }
 
-    /// Returns the memory format of the model on a device.
-    pub(super) fn storage(&self) -> Storage {
-        self.material.storage()
+    /// Returns the options of a shot that states none.
+    pub(super) fn options(&self) -> Options {
+        Options::default().with_material(&*self.material)
     }
 
     /// Returns the plan for a time step in seconds. Shots of one model share it, and with it the coefficients.
@@ -112,6 +111,7 @@ pub(super) fn shared_model(handle: *const sched_fd_model_t) -> Result<Arc<Shared
 mod tests {
     use super::*;
     use crate::fd::grid::Grid;
+    use crate::fd::plan::Storage;
 
     /// Sharing a plan shares the coefficients and their copy on a GPU.
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         let grid = Grid { n: [3, 4, 5], h: [10.0; 3] };
         let fields = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
         for storage in Storage::ALL {
-            let model = SharedModel::new(&fields, storage).unwrap();
+            let model = SharedModel::new(&fields, Options { storage, ..Options::default() }).unwrap();
             let plan = |exact_time| model.plan(1e-3, Options { exact_time, ..Options::default() }).unwrap();
             let first = plan(false);
             assert!(Arc::ptr_eq(&first, &plan(false)), "{storage:?}");

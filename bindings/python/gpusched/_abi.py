@@ -74,6 +74,16 @@ SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL = 5
 SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL = 6
 SCHED_FD_MODEL_STORAGE_16_BIT = 1
 SCHED_FD_MODEL_ANY_VALUES = 2
+SCHED_FD_EQUATION_ACOUSTIC1 = 0
+SCHED_FD_EQUATION_ACOUSTIC2 = 1
+SCHED_FD_EQUATION_VTI = 2
+SCHED_FD_EQUATION_TTI = 3
+SCHED_FD_PROPERTY_VP = 1
+SCHED_FD_PROPERTY_RHO = 2
+SCHED_FD_PROPERTY_EPSILON = 4
+SCHED_FD_PROPERTY_DELTA = 8
+SCHED_FD_PROPERTY_THETA = 16
+SCHED_FD_PROPERTY_PHI = 32
 SCHED_FD_SHOT_MUTE_DIRECT = 1
 SCHED_FD_SHOT_EXACT_TIME = 2
 SCHED_FD_SHOT_OPTIMISED_STENCIL = 4
@@ -361,6 +371,12 @@ class sched_fd_model_desc_t(Structure):
     flags: int
     vp_m_s: Any
     rho_kg_m3: Any
+    equation: int
+    constants: int
+    epsilon: Any
+    delta: Any
+    theta_rad: Any
+    phi_rad: Any
     _fields_ = [
         ("size", c_size_t),
         ("nx", c_uint64),
@@ -372,6 +388,12 @@ class sched_fd_model_desc_t(Structure):
         ("flags", c_uint32),
         ("vp_m_s", POINTER(c_float)),
         ("rho_kg_m3", POINTER(c_float)),
+        ("equation", c_int32),
+        ("constants", c_uint32),
+        ("epsilon", POINTER(c_float)),
+        ("delta", POINTER(c_float)),
+        ("theta_rad", POINTER(c_float)),
+        ("phi_rad", POINTER(c_float)),
     ]
 
 

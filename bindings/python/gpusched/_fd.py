@@ -35,6 +35,12 @@ WAVELETS = {
     "ricker-triple-integral": _abi.SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL,
 }
 STENCILS = {"taylor": 0, "optimised": _abi.SCHED_FD_SHOT_OPTIMISED_STENCIL}
+EQUATIONS = {
+    "acoustic1": _abi.SCHED_FD_EQUATION_ACOUSTIC1,
+    "acoustic2": _abi.SCHED_FD_EQUATION_ACOUSTIC2,
+    "vti": _abi.SCHED_FD_EQUATION_VTI,
+    "tti": _abi.SCHED_FD_EQUATION_TTI,
+}
 STORAGES = {"float32": 0, "16-bit": _abi.SCHED_FD_MODEL_STORAGE_16_BIT}
 
 
@@ -115,8 +121,8 @@ class Model(Handle):
         not included.
     spacing_m : float or sequence of float
         Metres between cells, at least 1e-6: one number, or (dx, dy, dz).
-    rho : array_like, shape (ny, nx, nz), optional
-        Density in kg/m³, positive. Copied. None: 1000 everywhere.
+    rho : array_like, shape (ny, nx, nz), or float, optional
+        Density in kg/m³, positive. Copied. None: 1000 everywhere. A number applies to all cells.
     storage : {"float32", "16-bit"}
         Format of 1/rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds
         have a relative error of at most 5e-4; a model whose values are too far apart for this is
@@ -124,6 +130,13 @@ class Model(Handle):
     any_values : bool
         Accept velocities below 100 m/s everywhere, and densities below 30 kg/m³ everywhere. Without
         it they are refused: they look like km/s and g/cm³.
+    equation : str
+        One of `EQUATIONS` that the library has. A model that lacks a property of its equation, or has
+        another one, is refused.
+    epsilon, delta : array_like, shape (ny, nx, nz), or float, optional
+        Thomsen's parameters, above -0.5; epsilon is nowhere below delta. Copied.
+    theta_rad, phi_rad : array_like, shape (ny, nx, nz), or float, optional
+        Tilt from the vertical and azimuth of the symmetry axis, -2 pi to 2 pi radians. Copied.
 
     Attributes
     ----------
@@ -147,6 +160,11 @@ class Model(Handle):
         rho: ArrayLike | None = None,
         storage: str = "float32",
         any_values: bool = False,
+        equation: str = "acoustic1",
+        epsilon: ArrayLike | None = None,
+        delta: ArrayLike | None = None,
+        theta_rad: ArrayLike | None = None,
+        phi_rad: ArrayLike | None = None,
     ) -> None:
         self._handle: int | None = None
         v = floats("vp", vp)
@@ -160,11 +178,25 @@ class Model(Handle):
         desc.ny, desc.nx, desc.nz = v.shape
         desc.dx_m, desc.dy_m, desc.dz_m = dx, dy, dz
         desc.vp_m_s = pointer(v)
-        if rho is not None:
-            r = floats("rho", rho)
-            if r.shape != v.shape:
-                raise ValueError(f"rho has the shape {r.shape}; accepted: that of vp, {v.shape}")
-            desc.rho_kg_m3 = pointer(r)
+        desc.equation = choice("equation", equation, EQUATIONS)
+        others = {
+            "rho": (rho, "rho_kg_m3", _abi.SCHED_FD_PROPERTY_RHO),
+            "epsilon": (epsilon, "epsilon", _abi.SCHED_FD_PROPERTY_EPSILON),
+            "delta": (delta, "delta", _abi.SCHED_FD_PROPERTY_DELTA),
+            "theta_rad": (theta_rad, "theta_rad", _abi.SCHED_FD_PROPERTY_THETA),
+            "phi_rad": (phi_rad, "phi_rad", _abi.SCHED_FD_PROPERTY_PHI),
+        }
+        arrays = []  # Alive until the library has copied them.
+        for name, (values, field, bit) in others.items():
+            if values is None:
+                continue
+            array = floats(name, values)
+            if np.ndim(values) == 0:
+                desc.constants |= bit
+            elif array.shape != v.shape:
+                raise ValueError(f"{name} has the shape {array.shape}; accepted: that of vp, {v.shape}, or a number")
+            setattr(desc, field, pointer(array))
+            arrays.append(array)
         desc.flags = choice("storage", storage, STORAGES)
         if any_values:
             desc.flags |= _abi.SCHED_FD_MODEL_ANY_VALUES

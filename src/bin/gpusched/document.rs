@@ -210,9 +210,9 @@ impl Document {
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (
         &["free_surface", "boundary", "boundaries", "pml", "absorbing"],
-        "not supported: a free surface, or another boundary than the absorbing layer of 20 cells on all six sides",
+        "not supported: a free surface, or another boundary than the absorbing layer on all six sides",
     ),
-    (&["vs", "qp", "epsilon", "delta"], "not supported: other media than acoustic ones with `vp` and `rho`"),
+    (&["vs", "qp"], "not supported: elastic or attenuating media"),
 ];
 
 /// Returns the text to write for a missing or misspelt key.

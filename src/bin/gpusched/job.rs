@@ -7,8 +7,9 @@ use std::sync::Arc;
 use gpusched::backend::Backend;
 use gpusched::backend::cpu::{self, CpuBackend};
 use gpusched::device::Selection;
+use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
 use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
+use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::{self, Options, Plan};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::verify;
@@ -19,8 +20,8 @@ use gpusched::{Error, Result};
 
 use crate::document::Document;
 use crate::key::Keys;
-use crate::survey::{Accuracy, Mute, Property, Shape, Spacing, Stencil, Step, Storage, Survey};
-use crate::{model, positions};
+use crate::survey::{Accuracy, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
+use crate::{model, positions, survey};
 
 /// Share of the largest stable step that `dt_s = "auto"` takes at most.
 const AUTO: f64 = 0.9;
@@ -46,16 +47,21 @@ impl Job {
         let survey: Survey = file.read()?;
         let grid = grid(&file, &survey)?;
         check_plain_values(&file, &survey)?;
-        let options = options(&survey.accuracy);
-        check_host_memory(&grid, options.storage)?;
+        let options = options(equation(&file, survey.equation.as_deref())?, &survey.accuracy);
+        check_host_memory(&grid, &survey.model, options.storage)?;
 
-        let vp = model::velocity(&file, &grid, &survey.model.vp)?;
-        let rho = model::density(&file, &grid, survey.model.rho.as_ref(), &vp)?;
+        let properties = model::properties(&file, &grid, &survey.model)?;
         // After the model, whose file shows axes of `grid.n` in a wrong order.
         let sources = positions::sources(&file, &grid, &survey.sources)?;
         let receivers = positions::receivers(&file, &grid, &survey.receivers)?;
-        let keys = Keys::new(&grid, &vp, rho.as_deref());
-        let model = Arc::new(Model::new(grid, vp, rho)?);
+        let about_property = |error: Error| match Property::ALL.into_iter().find(|one| concerns(&error, *one))
+        {
+            Some(property) => file.blame(&model::key(property), error),
+            None => error,
+        };
+        let model = Arc::new(Model::of(grid, properties).map_err(about_property)?);
+        options.equation.check_model(&model).map_err(about_property)?;
+        let keys = Keys::new(&model);
         if !survey.model.any_values {
             check_units(&model, "model.any_values = true").map_err(|error| {
                 file.blame(if is_about(&error, "vp_m_s") { "model.vp" } else { "model.rho" }, error)
@@ -101,8 +107,8 @@ impl Job {
         let warnings =
             shots.first().map_or(Vec::new(), |shot| warnings(&plan, shot, Some(frequency), dt_sure));
         let folder = file.resolve(&survey.output.folder);
-        let files = [Some(&survey.model.vp), survey.model.rho.as_ref()];
-        let files = files.into_iter().flatten().filter_map(Property::file);
+        let stated = model::stated(&survey.model);
+        let files = stated.iter().filter_map(|(_, from)| from.file());
         let inputs = files.map(|model| file.resolve(model)).chain([path.to_owned()]).collect();
         Ok(Job { survey, folder, inputs, plan, shots, keys, dt_max, cells_per_wavelength, warnings })
     }
@@ -121,6 +127,19 @@ impl Job {
 /// Returns true if an error of the library is about the value that it calls by this name.
 fn is_about(error: &Error, name: &str) -> bool {
     matches!(error, Error::Argument { what, .. } if what == name)
+}
+
+/// Returns true if an error of the library is about a property, or a cell of it.
+fn concerns(error: &Error, property: Property) -> bool {
+    let Error::Argument { what, .. } = error else { return false };
+    what.strip_prefix(property.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of cell"))
+}
+
+/// Returns the equation of a name.
+fn equation(file: &Document, name: Option<&str>) -> Result<&'static dyn Equation> {
+    let Some(name) = name else { return Ok(EQUATIONS[0]) };
+    let names = EQUATIONS.map(|equation| format!("\"{}\"", equation.name()));
+    by_name(name).ok_or_else(|| file.refuse("equation", names.join(", ")))
 }
 
 /// Adds the number of the refused shot to an error, or the key if all shots have the value.
@@ -195,11 +214,12 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
 }
 
 /// Refuses a model that the host has no memory for, before any of it is allocated.
-fn check_host_memory(grid: &Grid, storage: plan::Storage) -> Result<()> {
+fn check_host_memory(grid: &Grid, from: &survey::Model, storage: plan::Storage) -> Result<()> {
     let host = CpuBackend::new(None).devices()?;
     let there = host.iter().map(|host| host.free_bytes).max().unwrap_or(u64::MAX);
-    // Velocity and density, and the two coefficients.
-    let needed = (8 + 2 * storage.bytes()) as u64 * grid.cells() as u64;
+    // The properties, and about as many coefficients: two at least.
+    let properties = model::stated(from).len().max(2);
+    let needed = (properties * (4 + storage.bytes())) as u64 * grid.cells() as u64;
     if needed <= there {
         return Ok(());
     }
@@ -289,7 +309,7 @@ fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
     shot.receivers.cells(grid.n).map(count).collect()
 }
 
-fn options(accuracy: &Accuracy) -> Options {
+fn options(equation: &'static dyn Equation, accuracy: &Accuracy) -> Options {
     let stencil = match accuracy.stencil {
         Stencil::Taylor => plan::Stencil::Taylor,
         Stencil::Optimised => plan::Stencil::Optimised,
@@ -298,7 +318,7 @@ fn options(accuracy: &Accuracy) -> Options {
         Storage::Float32 => plan::Storage::Float32,
         Storage::Bits16 => plan::Storage::Bits16,
     };
-    Options { stencil, exact_time: accuracy.exact_time, storage, ..Options::default() }
+    Options { equation, stencil, exact_time: accuracy.exact_time, storage, ..Options::default() }
 }
 
 fn library_shape(shape: Shape) -> wavelet::Shape {

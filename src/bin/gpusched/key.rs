@@ -7,6 +7,7 @@
 use blake3::Hasher;
 use gpusched::fd::NUMERICS;
 use gpusched::fd::grid::Grid;
+use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
@@ -16,15 +17,23 @@ use gpusched::fd::wavelet::Wavelet;
 pub struct Keys(Hasher);
 
 impl Keys {
-    pub fn new(grid: &Grid, vp: &[f32], rho: Option<&[f32]>) -> Keys {
-        let Grid { n, h } = grid;
+    pub fn new(model: &Model) -> Keys {
+        let Grid { n, h } = &model.grid;
         let mut keys = Keys(Hasher::new());
         keys.number(NUMERICS as usize);
         keys.numbers(n);
         keys.floats(h);
-        keys.floats(vp);
+        let cells = model.grid.cells();
+        keys.volume(Some(model.vp()), cells);
+        let rho = model.get(Property::Rho);
         keys.number(rho.is_some().into());
-        keys.floats(rho.unwrap_or_default());
+        keys.volume(rho, cells);
+        for property in &Property::ALL[2..] {
+            if let Some(values) = model.get(*property) {
+                keys.text(property.name());
+                keys.volume(Some(values), cells);
+            }
+        }
         keys
     }
 
@@ -90,6 +99,15 @@ impl Keys {
         self.0.update(text.as_bytes());
     }
 
+    /// Adds a value for each cell, so that a constant has the key of a volume of equal values.
+    fn volume(&mut self, values: Option<&Values>, cells: usize) {
+        match values {
+            None => self.floats(&[]),
+            Some(Values::Volume(values)) => self.floats(values),
+            Some(constant) => self.floats(&constant.to_volume(cells)),
+        }
+    }
+
     fn floats(&mut self, values: &[f32]) {
         self.number(values.len());
         let mut bytes = Vec::with_capacity(1 << 16);
@@ -113,7 +131,7 @@ mod tests {
     #[test]
     fn whatever_changes_a_result_changes_its_key() {
         let grid = Grid { n: [3, 1, 2], h: [10.0; 3] };
-        let (vp, rho) = ([1500.0; 6], [1000.0; 6]);
+        let (vp, rho) = (Values::from(vec![1500.0; 6]), vec![1000.0; 6]);
         let options = Options::default();
         let shot = Shot {
             source: [1, 0, 0],
@@ -125,14 +143,18 @@ mod tests {
             snapshot_every: None,
             mute: None,
         };
-        let base = Keys::new(&grid, &vp, None);
+        let keys = |grid: &Grid, vp: &Values, others: &[(Property, Values)]| {
+            let properties = [(Property::Vp, vp.clone())].into_iter().chain(others.iter().cloned());
+            Keys::new(&Model::of(*grid, properties).unwrap())
+        };
+        let base = keys(&grid, &vp, &[]);
         let plain = base.of(0.001, &options, &shot);
-        assert_eq!(plain, Keys::new(&grid, &vp, None).of(0.001, &options, &shot));
+        assert_eq!(plain, keys(&grid, &1500.0.into(), &[]).of(0.001, &options, &shot));
         let indifferent = Options { allow_unstable: true, ..options };
         assert_eq!(plain, base.of(0.001, &indifferent, &shot));
 
-        let model = |grid: &Grid, vp: &[f32], rho: Option<&[f32]>| {
-            Keys::new(grid, vp, rho).of(0.001, &options, &shot)
+        let model = |grid: &Grid, vp: &Values, others: &[(Property, Values)]| {
+            keys(grid, vp, others).of(0.001, &options, &shot)
         };
         let with = |options: &Options| base.of(0.001, options, &shot);
         let of = |change: &dyn Fn(&mut Shot)| {
@@ -140,17 +162,22 @@ mod tests {
             change(&mut shot);
             base.of(0.001, &options, &shot)
         };
-        let (mut faster, mut heavier) = (vp, rho);
+        let (mut faster, mut heavier) = (vec![1500.0; 6], rho.clone());
         faster[5] = f32::from_bits(1500f32.to_bits() + 1);
         heavier[0] = 1001.0;
-        let keys = [
+        let with_property = |property: Property, values: Values| model(&grid, &vp, &[(property, values)]);
+        let all = [
             plain,
             base.of(0.0011, &options, &shot),
-            model(&Grid { n: [1, 3, 2], h: [10.0; 3] }, &vp, None),
-            model(&Grid { n: [3, 1, 2], h: [10.0, 10.0, 11.0] }, &vp, None),
-            model(&grid, &faster, None),
-            model(&grid, &vp, Some(&rho)),
-            model(&grid, &vp, Some(&heavier)),
+            model(&Grid { n: [1, 3, 2], h: [10.0; 3] }, &vp, &[]),
+            model(&Grid { n: [3, 1, 2], h: [10.0, 10.0, 11.0] }, &vp, &[]),
+            model(&grid, &faster.into(), &[]),
+            with_property(Property::Rho, rho.into()),
+            with_property(Property::Rho, heavier.into()),
+            with_property(Property::Epsilon, 0.1.into()),
+            with_property(Property::Delta, 0.1.into()),
+            with_property(Property::Theta, 0.1.into()),
+            with_property(Property::Phi, 0.1.into()),
             with(&Options { pml: 21, ..options }),
             with(&Options { stencil: Stencil::Optimised, ..options }),
             with(&Options { exact_time: true, ..options }),
@@ -170,6 +197,6 @@ mod tests {
             of(&|shot| shot.mute = Some(vec![])),
             of(&|shot| shot.mute = Some(vec![0, 3, 0])),
         ];
-        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     }
 }

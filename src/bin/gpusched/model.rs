@@ -1,79 +1,104 @@
-//! From the `[model]` table to velocity and density on the grid.
+//! From the `[model]` table to properties on the grid.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use gpusched::fd::grid::{AXES, Grid};
+use gpusched::fd::model::{self as fd, Values};
 use gpusched::io::{npy, raw};
 use gpusched::{Error, Result};
 
 use crate::document::Document;
-use crate::survey::{Layer, Property, PropertyTable};
+use crate::survey::{Layer, Model, Property, PropertyTable};
 
 /// Extensions of formats that are not read, and that would be taken for raw files.
 const FOREIGN: &[&str] =
     &["segy", "sgy", "su", "rsf", "npz", "h5", "hdf5", "nc", "mat", "csv", "txt", "zarr"];
 /// Rule for the density.
 const GARDNER: &str = "gardner";
-/// Accepted velocities and densities.
-const VELOCITIES: (f64, f64) = (1.0, 20_000.0);
-const DENSITIES: (f64, f64) = (0.1, 30_000.0);
-
-pub fn velocity(file: &Document, grid: &Grid, from: &Property) -> Result<Vec<f32>> {
-    Filler { file, grid, key: "model.vp", range: VELOCITIES, unit: "m/s" }.fill(from)
+/// Returns the properties of a `[model]` table with the keys that state them.
+pub fn stated(from: &Model) -> Vec<(fd::Property, &Property)> {
+    let Model { vp, rho, epsilon, delta, theta_rad, phi_rad, any_values: _ } = from;
+    let others = [rho, epsilon, delta, theta_rad, phi_rad].map(Option::as_ref);
+    let all = [Some(vp)].into_iter().chain(others);
+    fd::Property::ALL.into_iter().zip(all).filter_map(|(property, from)| Some((property, from?))).collect()
 }
 
-/// `None`: 1000 kg/m³ everywhere.
-pub fn density(
-    file: &Document,
-    grid: &Grid,
-    from: Option<&Property>,
-    velocity: &[f32],
-) -> Result<Option<Vec<f32>>> {
-    match from {
-        None => Ok(None),
-        Some(Property::Name(name)) if name == GARDNER => Ok(Some(gardner(velocity))),
-        Some(from) => {
-            let filler = Filler { file, grid, key: "model.rho", range: DENSITIES, unit: "kg/m3" };
-            filler.fill(from).map(Some).map_err(|error| match (from, error) {
-                (Property::Name(name), Error::Io { action, path, why })
-                    if strsim::jaro(&name.to_lowercase(), GARDNER) > 0.8 =>
-                {
-                    Error::Io { action, path, why: format!("{why}; did you mean \"{GARDNER}\"?") }
-                }
-                (_, error) => error,
-            })
+/// Returns the key of a property in a survey file.
+pub fn key(property: fd::Property) -> String {
+    format!("model.{}", property.name())
+}
+
+/// Returns the accepted values of a property in a survey file, and their unit.
+fn range(property: fd::Property) -> ((f64, f64), &'static str) {
+    match property {
+        fd::Property::Vp => ((1.0, 20_000.0), "m/s"),
+        fd::Property::Rho => ((0.1, 30_000.0), "kg/m3"),
+        fd::Property::Epsilon | fd::Property::Delta => ((-0.49, 2.0), "(0.2, not 20 %)"),
+        fd::Property::Theta | fd::Property::Phi => ((-6.2832, 6.2832), "radians; 90 degrees are 1.5708"),
+    }
+}
+
+/// Loads or computes all properties of a `[model]` table.
+pub fn properties(file: &Document, grid: &Grid, from: &Model) -> Result<Vec<(fd::Property, Values)>> {
+    let mut properties: Vec<(fd::Property, Values)> = Vec::new();
+    for (property, from) in stated(from) {
+        let (range, unit) = range(property);
+        let filler = Filler { file, grid, key: key(property), range, unit };
+        let values = match (property, from, properties.first()) {
+            (fd::Property::Rho, Property::Name(name), Some((_, vp))) if name == GARDNER => gardner(vp),
+            (fd::Property::Rho, Property::Name(name), _) => {
+                filler.fill(from).map_err(|error| meant_gardner(name, error))?
+            }
+            _ => filler.fill(from)?,
+        };
+        properties.push((property, values));
+    }
+    Ok(properties)
+}
+
+/// Adds a suggestion to the error for a file whose name is nearly that of the rule.
+fn meant_gardner(name: &str, error: Error) -> Error {
+    match error {
+        Error::Io { action, path, why } if strsim::jaro(&name.to_lowercase(), GARDNER) > 0.8 => {
+            Error::Io { action, path, why: format!("{why}; did you mean \"{GARDNER}\"?") }
         }
+        error => error,
     }
 }
 
 /// Gardner, Gardner and Gregory (1974): 310 vp^0.25 in kg/m³, with vp in m/s.
-fn gardner(velocity: &[f32]) -> Vec<f32> {
-    velocity.iter().map(|&vp| 310.0 * vp.sqrt().sqrt()).collect()
+fn gardner(velocity: &Values) -> Values {
+    let density = |vp: f32| 310.0 * vp.sqrt().sqrt();
+    match velocity {
+        Values::Constant(vp) => density(*vp).into(),
+        Values::Volume(vp) => vp.iter().copied().map(density).collect::<Vec<_>>().into(),
+    }
 }
 
 struct Filler<'a> {
     file: &'a Document,
     grid: &'a Grid,
-    key: &'static str,
+    key: String,
     range: (f64, f64),
     unit: &'static str,
 }
 
 impl Filler<'_> {
-    fn fill(&self, from: &Property) -> Result<Vec<f32>> {
+    fn fill(&self, from: &Property) -> Result<Values> {
         match from {
             Property::Constant(value) => {
-                self.check(self.key, *value)?;
-                Ok(vec![*value as f32; self.grid.cells()])
+                self.check(&self.key, *value)?;
+                Ok((*value as f32).into())
             }
             Property::Name(path) => {
-                self.load(&PropertyTable { file: Some(PathBuf::from(path)), ..Default::default() })
+                let table = PropertyTable { file: Some(PathBuf::from(path)), ..Default::default() };
+                self.load(&table).map(Values::from)
             }
             Property::Table(table) => match (&table.file, &table.layers) {
-                (Some(_), None) => self.load(table),
-                (None, Some(layers)) => self.layers(layers),
-                (file, _) => Err(self.file.refuse_choice(self.key, file.is_some(), ["`file`", "`layers`"])),
+                (Some(_), None) => self.load(table).map(Values::from),
+                (None, Some(layers)) => self.layers(layers).map(Values::from),
+                (file, _) => Err(self.file.refuse_choice(&self.key, file.is_some(), ["`file`", "`layers`"])),
             },
         }
     }
@@ -252,7 +277,7 @@ impl Filler<'_> {
         };
         let names = list(&|axis| format!("n{}", AXES[axis]));
         let wanted = list(&|axis| least[axis].to_string());
-        let key = self.key;
+        let key = &self.key;
         let accepted = match whole {
             true if sorted(n) == sorted(least) => {
                 format!("{wanted}, the cells of grid.n in this order of axes: transpose the array")
@@ -267,6 +292,6 @@ impl Filler<'_> {
     }
 
     fn blame(&self, error: Error) -> Error {
-        self.file.blame(self.key, error)
+        self.file.blame(&self.key, error)
     }
 }

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Survey {
     pub title: Option<String>,
+    /// Name of the equation; by default the first of the library's.
+    pub equation: Option<String>,
     pub grid: Grid,
     pub model: Model,
     pub time: Time,
@@ -48,6 +50,10 @@ pub enum Spacing {
 pub struct Model {
     pub vp: Property,
     pub rho: Option<Property>,
+    pub epsilon: Option<Property>,
+    pub delta: Option<Property>,
+    pub theta_rad: Option<Property>,
+    pub phi_rad: Option<Property>,
     /// Accept values that look like km/s or g/cm³.
     #[serde(default)]
     pub any_values: bool,
