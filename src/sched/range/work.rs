@@ -336,13 +336,15 @@ impl RangeRun {
         let task = Task { job, devices, role: Role::Helper, detached: true, ..self.template.clone() };
         // A range keeps its helpers while the scheduler drains. Without one, because the scheduler ends
         // or no other device may help, the participants go on alone.
+        let mut task = Some(task);
         let submitted = runtime.step(|planner, effects| {
-            if planner.is_stopping() || planner.check_task(&task).is_err() {
-                return Err(task);
+            let is_refused = |task: &Task| planner.is_stopping() || planner.check_task(task).is_err();
+            if task.as_ref().is_none_or(is_refused) {
+                return None;
             }
-            Ok(planner.submit(task, effects))
+            planner.submit(task.take()?, effects).ok()
         });
-        let Ok(Ok(id)) = submitted else { return false };
+        let Some(id) = submitted else { return false };
         self.state().helper = Some(id);
         true
     }
