@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::control::Control;
-use super::equation::{EQUATIONS, Equation, Material, Propagator, needs_cpu};
+use super::equation::{EQUATIONS, Equation, Material, Propagator, Scheme, needs_cpu};
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
@@ -39,6 +39,8 @@ pub struct Options {
     pub shape: Option<BlockShape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,
+    /// See [`Scheme::old_spacing`].
+    pub old_spacing: bool,
     /// Take the error of steps in time out of records; snapshots keep it.
     pub exact_time: bool,
     /// Of what a step multiplies with.
@@ -79,6 +81,11 @@ impl Options {
         self.equation.material(model, self.absorbing_layer()?, self.storage)
     }
 
+    fn scheme(&self) -> Scheme {
+        let Options { stencil, isotropic_source, old_spacing, .. } = *self;
+        Scheme { stencil, isotropic_source, old_spacing }
+    }
+
     /// Returns these options with the equation, layer and storage of a material.
     pub fn with_material(self, material: &dyn Material) -> Options {
         Options { equation: material.equation(), pml: material.pml(), storage: material.storage(), ..self }
@@ -109,6 +116,7 @@ impl Default for Options {
             allow_unstable: false,
             shape: None,
             stencil: Stencil::Taylor,
+            old_spacing: false,
             exact_time: false,
             storage: Storage::Float32,
             isotropic_source: true,
@@ -138,7 +146,7 @@ impl Plan {
             model: *material.model(),
             dt,
             options,
-            propagator: material.propagator(dt, options.stencil, options.isotropic_source),
+            propagator: material.propagator(dt, options.scheme()),
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, Silent};
-use gpusched::fd::equation::acoustic1::dt_max;
+use gpusched::fd::equation::{acoustic1::dt_max, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
@@ -296,4 +296,26 @@ fn advice_for_too_little_memory_is_about_what_takes_it() {
     // The process may get less than there is.
     let limited = Error::NoMemory { what: "x".into(), needed: 8, place: "the host".into(), there: 9 };
     assert_eq!(limited.to_string(), "x needs 8 B, which the host can't provide, though 9 B are free");
+}
+
+#[test]
+fn tti_runs_on_the_cpu_and_in_float32_only() {
+    let grid = Grid { n: [2; 3], h: [10.0; 3] };
+    let model = || {
+        let properties = [(Property::Vp, 1500.0), (Property::Epsilon, 0.2), (Property::Theta, 0.5)];
+        Arc::new(Model::of(grid, properties.map(|(property, value)| (property, value.into()))).unwrap())
+    };
+    let options = Options { equation: by_name("tti").unwrap(), ..Options::default() };
+    let plan = Arc::new(Plan::new(model(), DT, options).unwrap());
+    let shot = Shot { source: [1; 3], receivers: Receivers::List(vec![[0; 3]]), ..shot(20) };
+    let task = task(plan.clone(), shot, 1, NOWHERE).unwrap();
+    assert_eq!(task.backends, [BackendKind::Cpu]);
+    let refused = Error::NoDevice { what: "a task".into(), why: "only cuda:0 is there".into() };
+    let why = plan.advise(refused).to_string();
+    let expected =
+        "no device for a shot of equation tti: only cuda:0 is there; this equation does not run on GPUs";
+    assert!(why.starts_with(expected) && why.ends_with("add cpu to GPUSCHED_DEVICES"), "{why}");
+    let halved = Options { storage: Storage::Bits16, ..options };
+    let why = Plan::new(model(), DT, halved).err().unwrap().to_string();
+    assert!(why.contains("16-bit; accepted: float32"), "{why}");
 }

@@ -46,9 +46,10 @@ impl Keys {
             allow_unstable: _,
             shape: _,
             stencil,
+            isotropic_source,
+            old_spacing,
             exact_time,
             storage,
-            isotropic_source,
         } = options;
         let Shot {
             source,
@@ -68,6 +69,9 @@ impl Keys {
         keys.text(storage.name());
         if !isotropic_source {
             keys.text("anisotropic source");
+        }
+        if *old_spacing {
+            keys.text("old spacing");
         }
         keys.numbers(source);
         keys.floats(samples);
@@ -181,6 +185,8 @@ mod tests {
             with(&Options { pml: 21, ..options }),
             with(&Options { stencil: Stencil::Optimised, ..options }),
             with(&Options { exact_time: true, ..options }),
+            with(&Options { isotropic_source: false, ..options }),
+            with(&Options { old_spacing: true, ..options }),
             with(&Options { storage: Storage::Bits16, ..options }),
             of(&|shot| shot.source = [0, 0, 1]),
             of(&|shot| shot.wavelet.samples = vec![1.0, -1.5]),

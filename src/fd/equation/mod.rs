@@ -5,12 +5,13 @@ mod describe;
 #[cfg(test)]
 mod sweep_tests;
 mod traits;
+pub mod tti;
 pub mod vti;
 
-pub use traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, needs_cpu};
+pub use traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme, needs_cpu};
 
 /// All equations. The first is the default.
-pub static EQUATIONS: [&dyn Equation; 2] = [&acoustic1::Acoustic1, &vti::Vti];
+pub static EQUATIONS: [&dyn Equation; 3] = [&acoustic1::Acoustic1, &vti::Vti, &tti::Tti];
 
 /// Returns the equation of a name.
 pub fn by_name(name: &str) -> Option<&'static dyn Equation> {

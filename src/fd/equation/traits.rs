@@ -28,6 +28,23 @@ pub struct AbsorbingLayer {
     pub accepted: RangeInclusive<usize>,
 }
 
+/// Choices of a discretization. An equation ignores those that it has not.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scheme {
+    pub stencil: Stencil,
+    /// Make anisotropic media isotropic around the source of a shot.
+    pub isotropic_source: bool,
+    /// Scale all derivatives of a rotated one by the spacing along its flux, as the old kernel does. Waves are wrong unless
+    /// all spacings are equal.
+    pub old_spacing: bool,
+}
+
+impl Default for Scheme {
+    fn default() -> Self {
+        Scheme { stencil: Stencil::Taylor, isotropic_source: true, old_spacing: false }
+    }
+}
+
 /// An equation.
 pub trait Equation: Sync {
     /// Returns the name by which users select it.
@@ -74,9 +91,8 @@ pub trait Material: Send + Sync {
     fn pml(&self) -> usize;
     fn storage(&self) -> Storage;
 
-    /// Returns the propagator of a time step in seconds. `isotropic_source`: anisotropic media are isotropic around the
-    /// source of a shot.
-    fn propagator(&self, dt: f32, stencil: Stencil, isotropic_source: bool) -> Box<dyn Propagator>;
+    /// Returns the propagator of a time step in seconds.
+    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator>;
 }
 
 /// An equation in a medium, with a time step. All shots of a plan share it.

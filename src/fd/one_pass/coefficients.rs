@@ -89,21 +89,27 @@ impl BulkMaterial {
         let BulkMaterial { layout, storage, model: Outline { grid, .. }, .. } = *self;
         let pml = layout.pml;
         let d0 = d0(self.reference, pml, grid.h);
-        let axis = |axis: usize| {
-            let rate = dt / grid.h[axis];
-            let profiles = Profiles::new(grid.n[axis], pml, dt, d0);
-            Axis {
-                rate,
-                velocity_rate: profiles.velocity.a.iter().map(|a| a * rate).collect(),
-                keep: profiles.velocity.b,
-                pressure_rate: profiles.pressure.a.iter().map(|a| a * rate).collect(),
-                loss: profiles.pressure.b.iter().map(|b| b - 1.0).collect(),
-            }
-        };
+        let axis = |axis: usize| Axis::new(grid.n[axis], pml, dt, grid.h[axis], d0);
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = Stencil::Taylor.coefficients();
         let axes = [axis(0), axis(1), axis(2)];
         Coefficients { layout, b, kappa, stencil, axes, spacing: grid.h, storage }
+    }
+}
+
+impl Axis {
+    /// For an axis of `n` cells of `h` metres with `pml` more on each side, steps of `dt` seconds, and a damping of `d0` per
+    /// second at the outer edge.
+    pub fn new(n: usize, pml: usize, dt: f32, h: f32, d0: f32) -> Axis {
+        let rate = dt / h;
+        let profiles = Profiles::new(n, pml, dt, d0);
+        Axis {
+            rate,
+            velocity_rate: profiles.velocity.a.iter().map(|a| a * rate).collect(),
+            keep: profiles.velocity.b,
+            pressure_rate: profiles.pressure.a.iter().map(|a| a * rate).collect(),
+            loss: profiles.pressure.b.iter().map(|b| b - 1.0).collect(),
+        }
     }
 }
 

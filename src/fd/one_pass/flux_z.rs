@@ -18,7 +18,7 @@ pub struct FluxRow {
 
 /// The derivative between a value and the one after it.
 #[inline(always)]
-unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
+pub unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
         derivative::<L>(

@@ -18,11 +18,7 @@ const SNAPSHOT: f64 = 2e-5;
 pub fn shots(case: &Case) -> Vec<Shot> {
     let muted = |mut shot: Shot| {
         if case.muted {
-            let mut outline = case.model.outline;
-            if let Some(epsilon) = case.medium.epsilon.first() {
-                outline.direct_velocity *= (1.0 + 2.0 * epsilon).sqrt();
-            }
-            shot.mute = Some(direct_wave_mute(&outline, &shot, case.dt, case.frequency()));
+            shot.mute = Some(direct_wave_mute(&case.model, &shot, case.dt, case.frequency()));
         }
         shot
     };

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
+use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub struct Case {
     index: Value,
     pub equation: Equation,
     pub medium: Medium,
-    /// Velocity and density of `medium`.
+    /// That of `medium`.
     pub model: Arc<Model>,
     pub dt: f32,
     /// Whether the direct wave was muted.
@@ -38,14 +38,19 @@ impl Case {
         };
         let [vp, rho, epsilon, delta] = ["vel", "rho", "epsilon", "delta"].map(field);
         let [theta, phi] = ["theta", "psi"].map(field);
-        let density = (!rho.is_empty()).then(|| rho.clone());
-        let model = Arc::new(Model::new(Grid::new(n, h).unwrap(), vp.clone(), density).unwrap());
         let medium = Medium { n, h, vp, rho, epsilon, delta, theta, phi };
+        let model = medium.model();
         let dt = case.float("dt");
         let equation = equation(&index);
         // The second-order kernel takes the argument and does nothing.
         let muted = case.value("cut_directwave").as_bool().unwrap() && equation != Equation::Acoustic2;
         Case { folder, index, equation, medium, model, dt, muted }
+    }
+
+    /// Returns the options that follow the old kernel.
+    pub fn options(&self) -> Options {
+        let equation = self.equation.in_library().expect("an equation of the library");
+        Options { equation, old_spacing: true, ..Options::default() }
     }
 
     /// The shots of the call.

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpusched::backend::{Lane, cpu::Team};
-use gpusched::fd::equation::acoustic1::dt_max;
+use gpusched::fd::equation::{Equation, acoustic1::dt_max};
+use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Output};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
-use gpusched::fd::{control::Control, grid::Grid, model::Model, pause::State};
+use gpusched::fd::{control::Control, grid::Grid, pause::State};
 use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 use testkit::Random;
@@ -47,6 +48,24 @@ pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
     let vp = (0..grid.cells()).map(|_| random.between(1500.0, 4500.0)).collect();
     let rho = (0..grid.cells()).map(|_| random.between(1000.0, 2500.0)).collect();
     Arc::new(Model::new(grid, vp, Some(rho)).unwrap())
+}
+
+/// Returns a model in which every cell has its own value of each property of an equation.
+pub fn rough_for(equation: &dyn Equation, n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
+    let grid = Grid::new(n, h).unwrap();
+    let mut values = |property| {
+        let [low, high] = match property {
+            Property::Vp => [1500.0, 4500.0],
+            Property::Rho => [1000.0, 2500.0],
+            Property::Epsilon => [0.1, 0.3],
+            Property::Delta => [-0.1, 0.1],
+            // With larger random differences of the angles waves grow without limit.
+            Property::Theta => [0.4, 0.6],
+            Property::Phi => [0.7, 0.9],
+        };
+        (property, Values::Volume((0..grid.cells()).map(|_| random.between(low, high)).collect()))
+    };
+    Arc::new(Model::of(grid, equation.properties().all().map(&mut values).collect::<Vec<_>>()).unwrap())
 }
 
 /// Returns nine tenths of the largest stable time step.

@@ -20,7 +20,7 @@ pub use stability::{dt_max, dt_sure, dt_sure_with};
 
 use std::sync::Arc;
 
-use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties};
+use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
 use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
 use crate::error::Result;
@@ -110,8 +110,8 @@ impl Material for Acoustic1Material {
         self.0.storage
     }
 
-    fn propagator(&self, dt: f32, stencil: Stencil, _isotropic_source: bool) -> Box<dyn Propagator> {
-        Box::new(Acoustic1Propagator(Arc::new(self.0.coefficients(dt).with(stencil))))
+    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator> {
+        Box::new(Acoustic1Propagator(Arc::new(self.0.coefficients(dt).with(scheme.stencil))))
     }
 }
 

@@ -10,14 +10,13 @@ use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::edge_field::EdgeField;
-use crate::fd::equation::traits::{Equation, Material, Propagator, needs_cpu};
+use crate::fd::equation::traits::{Equation, Material, Propagator, Scheme, needs_cpu};
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline, Property, Values};
 use crate::fd::one_pass;
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::one_pass::fields::Fields;
-use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop::block_shape::BlockShape;
@@ -103,9 +102,9 @@ impl Material for VtiMaterial {
         self.bulk.storage
     }
 
-    fn propagator(&self, dt: f32, stencil: Stencil, isotropic_source: bool) -> Box<dyn Propagator> {
-        let all = self.coefficients(dt);
-        Box::new(VtiPropagator { bulk: all.bulk.with(stencil), isotropic_source, ..all })
+    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator> {
+        let (all, isotropic_source) = (self.coefficients(dt), scheme.isotropic_source);
+        Box::new(VtiPropagator { bulk: all.bulk.with(scheme.stencil), isotropic_source, ..all })
     }
 }
 

@@ -17,7 +17,7 @@
 //! `q`, with epsilon and delta reduced around it ([`isotropic`]).
 
 mod cpu;
-mod isotropic;
+pub mod isotropic;
 mod material;
 #[cfg(test)]
 mod tests;

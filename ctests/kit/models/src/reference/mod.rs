@@ -53,9 +53,32 @@ pub struct Medium {
 
 impl From<&Model> for Medium {
     fn from(model: &Model) -> Medium {
-        let cells = model.grid.cells();
-        let rho = model.get(Property::Rho).unwrap_or(&Values::Constant(1000.0)).to_volume(cells);
-        Medium { n: model.grid.n, h: model.grid.h, vp: model.vp().to_volume(cells), rho, ..Medium::default() }
+        let of = |property, missing| {
+            model.get(property).unwrap_or(&Values::Constant(missing)).to_volume(model.grid.cells())
+        };
+        Medium {
+            n: model.grid.n,
+            h: model.grid.h,
+            vp: of(Property::Vp, 0.0),
+            rho: of(Property::Rho, 1000.0),
+            epsilon: of(Property::Epsilon, 0.0),
+            delta: of(Property::Delta, 0.0),
+            theta: of(Property::Theta, 0.0),
+            phi: of(Property::Phi, 0.0),
+        }
+    }
+}
+
+impl Equation {
+    /// Returns the library's equation, if it has it.
+    pub fn in_library(self) -> Option<&'static dyn gpusched::fd::equation::Equation> {
+        let name = match self {
+            Equation::Acoustic1 => "acoustic1",
+            Equation::Acoustic2 => "acoustic2",
+            Equation::Vti => "vti",
+            Equation::Tti => "tti",
+        };
+        gpusched::fd::equation::by_name(name)
     }
 }
 

@@ -1,0 +1,79 @@
+//! The memory of one thread: fluxes of the planes that a divergence reaches, and rows that differ from a field's.
+
+use crate::backend::cpu::Buffer;
+use crate::error::Result;
+use crate::fd::one_pass::rows::TAPS;
+use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::vector::lanes::WIDEST;
+
+/// Rows beside a tile that its divergence reaches, before it and after it.
+pub const BEFORE: usize = HALF_WIDTH;
+pub const AFTER: usize = HALF_WIDTH - 1;
+/// Components of the flux.
+const COMPONENTS: usize = 3;
+
+pub struct QueueMemory {
+    values: Buffer,
+    columns: usize,
+    len: usize,
+}
+
+/// Positions in a thread's memory. Each row of a component lies between vectors of zeros.
+#[derive(Clone, Copy)]
+pub struct FluxQueue {
+    /// Values from component to component of a row's flux.
+    pub component: usize,
+    /// Values from row to row and from plane to plane.
+    pub row: usize,
+    pub plane: usize,
+    /// Planes of the tile's rows, `[iy % TAPS][ix]`.
+    pub planes: *mut f32,
+    /// The rows beside the tile of one plane, first those before it.
+    pub beside: *mut f32,
+    /// Rows of the pressures P and Q without the source, and of `1 + 2 epsilon` and `sqrt(1 + 2 delta)` in the ball.
+    pub clean: [*mut f32; 2],
+    pub ball: [*mut f32; 2],
+}
+
+impl QueueMemory {
+    /// For tiles of up to `columns` rows along x, each of up to `len` values.
+    pub fn new(columns: usize, len: usize) -> Result<QueueMemory> {
+        let values = FluxQueue::cut(columns, len, std::ptr::null_mut()).1;
+        let values = Buffer::zeroed(values, "what a thread of a shot computes with")?;
+        Ok(QueueMemory { values, columns, len })
+    }
+
+    pub fn queue(&mut self) -> FluxQueue {
+        FluxQueue::cut(self.columns, self.len, self.values.as_mut_ptr()).0
+    }
+
+    /// Returns the bytes that [`QueueMemory::new`] allocates.
+    pub fn bytes(columns: usize, len: usize) -> u64 {
+        Buffer::bytes_of(FluxQueue::cut(columns, len, std::ptr::null_mut()).1)
+    }
+}
+
+impl FluxQueue {
+    /// Returns the positions after `first`, and how many values they are.
+    fn cut(columns: usize, len: usize, first: *mut f32) -> (FluxQueue, usize) {
+        // An odd number of lines, so that rows beside each other lie in different sets of a cache.
+        let component = ((len / WIDEST + 1) | 1) * WIDEST;
+        let row = COMPONENTS * component;
+        let plane = columns * row;
+        let mut taken = WIDEST;
+        let mut take = |len: usize| {
+            taken += len;
+            first.wrapping_add(taken - len)
+        };
+        let queue = FluxQueue {
+            component,
+            row,
+            plane,
+            planes: take(TAPS * plane),
+            beside: take((BEFORE + AFTER) * row),
+            clean: [take(component), take(component)],
+            ball: [take(component), take(component)],
+        };
+        (queue, taken)
+    }
+}

@@ -1,0 +1,310 @@
+//! A step of a tile: the next pressures from these.
+//!
+//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once, `fnma(x, y, z) = z - x y`.
+//! `ct`, `st`, `cp`, `sp` are cosine and sine of theta and phi; `m = vp²`, `E = 1 + 2 epsilon`, `S = sqrt(1 + 2 delta)`;
+//! `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a r`, `b - 1`.
+//!
+//! ```text
+//! derivative of f  D = c0 (f[1]-f[0]);  D = fma(c_m, f[1+m]-f[-m], D) for m = 1, 2, 3
+//! rotated          R_x = fnma(st, D_z, fnma(ct sp, D_y, (ct cp) D_x))
+//!                  R_y = fma(cp, D_y, sp D_x)
+//!                  R_z = fma(ct, D_z, fnma(st sp, D_y, (st cp) D_x))
+//! fluxes           u = R_x P;  v = R_y P;  w = R_z Q
+//!     damped       u = fnma(rate, u, keep u before), likewise v in the PML zones of y, and w everywhere
+//! increments       a = r² R_x u;  a = fma(r², R_y v, a);  d = fma(m, a, d)
+//!                  h = d;  h = h + c of y, then of x;  g = c of z, with
+//!     damped flux  c = -((m rate) R u)
+//!     layer        c = fma(loss, part, -((m rate) R u));  part = part + c
+//! pressures        P = P + fma(E, h, S g);  Q = Q + fma(S, h, g)
+//! ```
+//!
+//! A tile sweeps along y. The fluxes of eight planes are in a queue, and the divergence of a plane takes all of them. The fluxes
+//! beside the tile are computed for one plane at a time. So tiles do not depend on each other.
+
+use super::divergence::{DivergenceRow, SplitEnd, SplitTerm, divergence};
+use super::fields::SharedTtiFields;
+use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
+use super::geometry::TtiGeometry;
+use super::queue::{AFTER, BEFORE, FluxQueue, QueueMemory};
+use crate::backend::cpu::Rows;
+use crate::fd::edge_field::{EdgeField, EdgeRow};
+use crate::fd::equation::tti::coefficients::{RotatedMedium, TtiCoefficients};
+use crate::fd::equation::vti::isotropic::IsotropicBall;
+use crate::fd::one_pass::activity::ActiveTile;
+use crate::fd::one_pass::rows::TAPS;
+use crate::fd::one_pass::source::SourceInjector;
+use crate::fd::one_pass::tiles::Tile;
+use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::vector::lanes::Lanes;
+
+/// What the tiles of a step share.
+#[derive(Clone, Copy)]
+pub struct TileStep<'a> {
+    pub c: &'a TtiCoefficients,
+    pub geometry: &'a TtiGeometry,
+    pub fields: SharedTtiFields<'a>,
+    /// The number of the older one of two fields.
+    pub from: usize,
+    /// The source, if it is in the older pressures.
+    pub source: Option<&'a SourceInjector>,
+    pub ball: Option<&'a IsotropicBall>,
+    /// Whether fields that the next step reads are written past the caches.
+    pub stream: bool,
+}
+
+/// The sweep of a tile. "Position" of a row is that of its first updated cell.
+///
+/// # Safety
+/// The methods that are unsafe take for granted: the fields have the layout of the coefficients, and the scratch has room
+/// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
+/// the processor has the instructions.
+pub struct TtiSweep<'a> {
+    step: TileStep<'a>,
+    tile: &'a Tile,
+    queue: FluxQueue,
+    /// First index along z, and values of a row.
+    first: usize,
+    len: usize,
+}
+
+fn position(field: Rows<'_>, at: usize) -> *const f32 {
+    field.as_ptr().wrapping_add(at)
+}
+
+impl<'a> TtiSweep<'a> {
+    pub fn new(step: TileStep<'a>, part: &'a ActiveTile, scratch: &mut QueueMemory) -> TtiSweep<'a> {
+        let first = step.c.layout.active(2).start;
+        TtiSweep { step, tile: &part.tile, queue: scratch.queue(), first, len: part.len }
+    }
+
+    /// # Safety
+    /// See [`TtiSweep`]; so for all below.
+    #[inline(always)]
+    pub unsafe fn run<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
+        let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
+        // SAFETY: by the caller's promise.
+        unsafe {
+            for y in planes.start - BEFORE..planes.end + AFTER {
+                for x in columns.clone() {
+                    self.flux::<L, X_PML, Y_PML>([x, y], self.queued([x, y]));
+                }
+                if y < planes.start + AFTER {
+                    continue;
+                }
+                let y = y - AFTER;
+                for x in (columns.start - BEFORE..columns.start).chain(columns.end..columns.end + AFTER) {
+                    self.flux::<L, X_PML, Y_PML>([x, y], self.beside(x));
+                }
+                for x in columns.clone() {
+                    self.divergence::<L, X_PML, Y_PML>([x, y]);
+                }
+            }
+            if self.step.stream {
+                L::fence();
+            }
+        }
+    }
+
+    /// Returns the place of the fluxes of a row of the tile.
+    fn queued(&self, [x, y]: [usize; 2]) -> *mut f32 {
+        let column = x - self.tile.sides[0].cells.start;
+        self.queue.planes.wrapping_add(y % TAPS * self.queue.plane + column * self.queue.row)
+    }
+
+    /// Returns the place of the fluxes of a row beside the tile.
+    fn beside(&self, x: usize) -> *mut f32 {
+        let cells = &self.tile.sides[0].cells;
+        let nth = if x < cells.start { x + BEFORE - cells.start } else { BEFORE + x - cells.end };
+        self.queue.beside.wrapping_add(nth * self.queue.row)
+    }
+
+    /// Returns the values of a property in a row.
+    #[inline(always)]
+    fn row(&self, columns: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
+        match columns.onward(&self.step.c.layout, [x, y, self.first]) {
+            EdgeRow::Values(values) => values.as_ptr(),
+            // Not made by `TtiMaterial::new`.
+            EdgeRow::Numbers(..) => std::ptr::null(),
+        }
+    }
+
+    /// Returns cosine and sine of theta and phi in a row.
+    #[inline(always)]
+    fn angles(&self, row: [usize; 2]) -> [*const f32; 4] {
+        let [ct, st, cp, sp] = &self.step.c.columns.angles;
+        [self.row(ct, row), self.row(st, row), self.row(cp, row), self.row(sp, row)]
+    }
+
+    /// Position of a row of a field that has some of the rows.
+    fn nth(&self, row: usize) -> usize {
+        self.step.c.layout.row(row) + self.first
+    }
+
+    /// Computes the fluxes of a row.
+    #[inline(always)]
+    unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2], to: *mut f32) {
+        let TtiSweep { queue, tile, step: TileStep { c, geometry, fields, from, stream, .. }, .. } = *self;
+        let layout = &c.layout;
+        if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
+            // SAFETY: by the caller's promise.
+            unsafe { std::slice::from_raw_parts_mut(to, queue.row).fill(0.0) };
+            return;
+        }
+        let at = layout.at([x, y, self.first]);
+        let (own_x, own_y) = (tile.sides[0].cells.contains(&x), tile.sides[1].cells.contains(&y));
+        let target = |field: &[Rows<'_>; 2], at: usize, own: bool| match own {
+            true => Target { row: field[1 - from].as_ptr().wrapping_add(at), stream },
+            false => Target::NONE,
+        };
+        let damped = |axis: usize, own: bool| {
+            let (zones, index) = (&geometry.partition.zones[axis], [x, y][axis]);
+            let slot = zones.slot(index).unwrap_or(0);
+            let row = if axis == 0 {
+                (y - HALF_WIDTH) * zones.velocities() + slot
+            } else {
+                slot * layout.padded[0] + x
+            };
+            let (at, factors) = (self.nth(row), &c.axes[axis]);
+            DampedFlux {
+                keep: factors.keep[index],
+                rate: factors.velocity_rate[index],
+                old: position(fields.zones[axis][from], at),
+                new: target(&fields.zones[axis], at, own && tile.sides[axis].own.contains(&index)),
+            }
+        };
+        let row = RotatedFluxRow {
+            len: self.len,
+            pressures: [position(fields.p[from], at), position(fields.q[from], at)],
+            strides: [layout.stride(0), layout.stride(1)],
+            angles: self.angles([x, y]),
+            to: [to, to.wrapping_add(queue.component), to.wrapping_add(2 * queue.component)],
+            damped: [
+                if X_PML { damped(0, own_y) } else { DampedFlux::NONE },
+                if Y_PML { damped(1, own_x) } else { DampedFlux::NONE },
+            ],
+            keep: geometry.keep.as_ptr(),
+            rate: geometry.velocity_rate.as_ptr(),
+            old: position(fields.w[from], at),
+            new: target(&fields.w, at, own_x && own_y),
+            coming: {
+                let ([ct, st, cp, sp], next) = (self.angles([x, y + 1]), layout.stride(1));
+                let leading = at + (HALF_WIDTH + 1) * next;
+                let [p, q] = [position(fields.p[from], leading), position(fields.q[from], leading)];
+                [p, q, position(fields.w[from], at + next), ct, st, cp, sp]
+            },
+        };
+        // SAFETY: by the caller's promise. Updated cells have `HALF_WIDTH` neighbours on each side.
+        unsafe { flux::<L, X_PML, Y_PML>(&c.stencils, &row) }
+    }
+
+    /// Computes the pressures of a row, from fluxes that are all there.
+    #[inline(always)]
+    unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2]) {
+        let TtiSweep { queue, tile, step: TileStep { c, geometry, fields, from, stream, .. }, .. } = *self;
+        let layout = &c.layout;
+        let at = layout.at([x, y, self.first]);
+        let mut taps = [[std::ptr::null(); TAPS]; 2];
+        for k in 0..TAPS {
+            let [tap_x, tap_y] = [x + k - HALF_WIDTH, y + k - HALF_WIDTH];
+            let inside = tile.sides[0].cells.contains(&tap_x);
+            taps[0][k] = if inside { self.queued([tap_x, y]) } else { self.beside(tap_x) };
+            taps[1][k] = self.queued([x, tap_y]);
+        }
+        let split = |axis: usize| {
+            let (index, factors) = ([x, y][axis], &c.axes[axis]);
+            let mut part = std::ptr::null_mut();
+            if let Some(nth) = layout.in_layer(axis, index) {
+                let rows = 2 * layout.width();
+                let row = if axis == 0 { (y - HALF_WIDTH) * rows + nth } else { nth * layout.padded[0] + x };
+                part = fields.split[axis].as_ptr().wrapping_add(self.nth(row));
+            }
+            SplitTerm { rate: factors.pressure_rate[index], loss: factors.loss[index], part }
+        };
+        let (e, s) = (self.row(&c.columns.e, [x, y]), self.row(&c.columns.s, [x, y]));
+        // SAFETY: by the caller's promise.
+        let (e, s) = unsafe { self.in_ball([x, y], [e, s]) };
+        let pressures = [position(fields.p[from], at), position(fields.q[from], at)];
+        let row = DivergenceRow {
+            len: self.len,
+            taps,
+            component: queue.component,
+            angles: self.angles([x, y]),
+            modulus: self.row(&c.columns.modulus, [x, y]),
+            e,
+            s,
+            squares: geometry.squares,
+            d: fields.d.as_ptr().wrapping_add(at),
+            split: [
+                if X_PML { split(0) } else { SplitTerm::NONE },
+                if Y_PML { split(1) } else { SplitTerm::NONE },
+            ],
+            rate: geometry.pressure_rate.as_ptr(),
+            loss: geometry.loss.as_ptr(),
+            ends: &self.ends([x, y]),
+            // SAFETY: by the caller's promise.
+            pressures: unsafe { self.without_source([x, y], pressures) },
+            new: [
+                Target { row: fields.p[1 - from].as_ptr().wrapping_add(at), stream },
+                Target { row: fields.q[1 - from].as_ptr().wrapping_add(at), stream },
+            ],
+            coming: {
+                let next = [x, y + 1];
+                let RotatedMedium { modulus, e, s, .. } = &*c.columns;
+                let d = position(fields.d, at + layout.stride(1));
+                [d, self.row(modulus, next), self.row(e, next), self.row(s, next)]
+            },
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { divergence::<L, X_PML, Y_PML>(&c.stencils, &row) }
+    }
+
+    /// Returns the ends of a row with their split pressures.
+    fn ends(&self, [x, y]: [usize; 2]) -> [SplitEnd; 2] {
+        let ends = &self.step.geometry.partition.ends;
+        let [near, far] = ends.damped;
+        let nth = (y - HALF_WIDTH) * self.step.c.layout.active(0).len() + x - HALF_WIDTH;
+        let part = self.step.fields.split[2].as_ptr().wrapping_add(nth * (near + far));
+        [
+            SplitEnd { cells: 0..near, part },
+            SplitEnd { cells: ends.len - far..ends.len, part: part.wrapping_add(near) },
+        ]
+    }
+
+    /// Returns copies of a row's E and S in which the isotropic ball is, if the row has cells of it.
+    unsafe fn in_ball(&self, row: [usize; 2], [e, s]: [*const f32; 2]) -> (*const f32, *const f32) {
+        let near = |number| self.step.ball.and_then(|ball| ball.row(number, row));
+        let (Some(near_e), Some(near_s)) = (near(0), near(1)) else { return (e, s) };
+        // SAFETY: by the caller's promise.
+        let [to_e, to_s] = unsafe { self.copies(self.queue.ball, [e, s]) };
+        near_e.put(self.first, to_e);
+        near_s.put(self.first, to_s);
+        (to_e.as_ptr(), to_s.as_ptr())
+    }
+
+    /// Returns copies of a row's pressures without the source, if the row has its cell.
+    unsafe fn without_source(&self, row: [usize; 2], pressures: [*const f32; 2]) -> [*const f32; 2] {
+        let Some(source) = self.step.source.filter(|source| source.is_in(row)) else { return pressures };
+        // SAFETY: by the caller's promise.
+        let [p, q] = unsafe { self.copies(self.queue.clean, pressures) };
+        let begin = self.step.c.layout.at([row[0], row[1], self.first]);
+        source.restore(0, begin, p);
+        source.restore(1, begin, q);
+        [p.as_ptr(), q.as_ptr()]
+    }
+
+    /// Copies two rows to the thread's memory.
+    unsafe fn copies(&self, to: [*mut f32; 2], from: [*const f32; 2]) -> [&mut [f32]; 2] {
+        let copy = |nth: usize| {
+            // SAFETY: by the caller's promise.
+            let (to, from) = unsafe {
+                (
+                    std::slice::from_raw_parts_mut(to[nth], self.len),
+                    std::slice::from_raw_parts(from[nth], self.len),
+                )
+            };
+            to.copy_from_slice(from);
+            to
+        };
+        [copy(0), copy(1)]
+    }
+}
