@@ -63,7 +63,7 @@ impl TtiMaterial {
         let zero = Values::Constant(0.0);
         let of = |property| model.get(property).unwrap_or(&zero);
         let field = |what, values: &Values, value: &dyn Fn(f32) -> f32| {
-            EdgeField::from_properties(&layout, storage, what, &[values], &|cell| value(values.at(cell)))
+            EdgeField::from_properties(&layout, storage, what, &[values], |cell| value(values.at(cell)))
         };
         let angle = |property, of_angle: fn(f64) -> f64| {
             field("the angles of the model", of(property), &|value| of_angle(f64::from(value)) as f32)

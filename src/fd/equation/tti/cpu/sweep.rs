@@ -203,12 +203,12 @@ impl<'a> TtiSweep<'a> {
         let TtiSweep { queue, tile, step: TileStep { c, geometry, fields, from, stream, .. }, .. } = *self;
         let layout = &c.layout;
         let at = layout.at([x, y, self.first]);
-        let mut taps = [[std::ptr::null(); TAPS]; 2];
-        for k in 0..TAPS {
+        let [mut rows_x, mut rows_y] = [[std::ptr::null(); TAPS]; 2];
+        for (k, (row_x, row_y)) in rows_x.iter_mut().zip(&mut rows_y).enumerate() {
             let [tap_x, tap_y] = [x + k - HALF_WIDTH, y + k - HALF_WIDTH];
             let inside = tile.sides[0].cells.contains(&tap_x);
-            taps[0][k] = if inside { self.queued([tap_x, y]) } else { self.beside(tap_x) };
-            taps[1][k] = self.queued([x, tap_y]);
+            *row_x = if inside { self.queued([tap_x, y]) } else { self.beside(tap_x) };
+            *row_y = self.queued([x, tap_y]);
         }
         let split = |axis: usize| {
             let (index, factors) = ([x, y][axis], &c.axes[axis]);
@@ -226,7 +226,7 @@ impl<'a> TtiSweep<'a> {
         let pressures = [position(fields.p[from], at), position(fields.q[from], at)];
         let row = DivergenceRow {
             len: self.len,
-            taps,
+            taps: [rows_x, rows_y],
             component: queue.component,
             angles: self.angles([x, y]),
             modulus: self.row(&c.columns.modulus, [x, y]),
@@ -275,7 +275,7 @@ impl<'a> TtiSweep<'a> {
         let near = |number| self.step.ball.and_then(|ball| ball.row(number, row));
         let (Some(near_e), Some(near_s)) = (near(0), near(1)) else { return (e, s) };
         // SAFETY: by the caller's promise.
-        let [to_e, to_s] = unsafe { self.copies(self.queue.ball, [e, s]) };
+        let [to_e, to_s] = unsafe { copies(self.len, self.queue.ball, [e, s]) };
         near_e.put(self.first, to_e);
         near_s.put(self.first, to_s);
         (to_e.as_ptr(), to_s.as_ptr())
@@ -285,26 +285,26 @@ impl<'a> TtiSweep<'a> {
     unsafe fn without_source(&self, row: [usize; 2], pressures: [*const f32; 2]) -> [*const f32; 2] {
         let Some(source) = self.step.source.filter(|source| source.is_in(row)) else { return pressures };
         // SAFETY: by the caller's promise.
-        let [p, q] = unsafe { self.copies(self.queue.clean, pressures) };
+        let [p, q] = unsafe { copies(self.len, self.queue.clean, pressures) };
         let begin = self.step.c.layout.at([row[0], row[1], self.first]);
         source.restore(0, begin, p);
         source.restore(1, begin, q);
         [p.as_ptr(), q.as_ptr()]
     }
+}
 
-    /// Copies two rows to the thread's memory.
-    unsafe fn copies(&self, to: [*mut f32; 2], from: [*const f32; 2]) -> [&mut [f32]; 2] {
-        let copy = |nth: usize| {
-            // SAFETY: by the caller's promise.
-            let (to, from) = unsafe {
-                (
-                    std::slice::from_raw_parts_mut(to[nth], self.len),
-                    std::slice::from_raw_parts(from[nth], self.len),
-                )
-            };
-            to.copy_from_slice(from);
-            to
+/// Copies two rows of `len` values.
+///
+/// # Safety
+/// The rows may be read and written for `'a`.
+unsafe fn copies<'a>(len: usize, to: [*mut f32; 2], from: [*const f32; 2]) -> [&'a mut [f32]; 2] {
+    let copy = |nth: usize| {
+        // SAFETY: by the caller's promise.
+        let (to, from) = unsafe {
+            (std::slice::from_raw_parts_mut(to[nth], len), std::slice::from_raw_parts(from[nth], len))
         };
-        [copy(0), copy(1)]
-    }
+        to.copy_from_slice(from);
+        to
+    };
+    [copy(0), copy(1)]
 }
