@@ -68,7 +68,7 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = 2.2", &["line 7: model.rho is at most 2.2 kg/m³", "2.2 looks like g/cm³"]),
     ("rho = \"gardner\"", "epsilon = 0.1", &["line 7: model.epsilon is no property of acoustic1; accepted: vp, rho"]),
     ("rho = \"gardner\"", "epsilon = 20", &["line 7: model.epsilon is 20; accepted: -0.49 to 2 (0.2, not 20 %)"]),
-    ("rho = \"gardner\"", "theta_rad = 45.0", &["line 7: model.theta_rad is 45.0; accepted: -6.2832 to 6.2832 radians"]),
+    ("rho = \"gardner\"", "theta_rad = 45.0", &["line 7: model.theta_rad is 45.0; accepted: -6.283185307179586 to 6.283185307179586 radians"]),
     ("rho = \"gardner\"", "delta = \"short.bin\"", &["short.bin", "expected 12288 bytes", "line 7: model.delta)"]),
     ("[grid]", "equation = \"vti\"\n[grid]", &["model.epsilon is missing; accepted: a constant or a value for each cell, which vti needs"]),
     ("[grid]\nn = [24, 8, 16]\nspacing_m = 10.0\n[model]", "equation = \"vti\"\n[grid]\nn = [24, 8, 16]\nspacing_m = 10.0\n[model]\nepsilon = 0.1\ndelta = 0.2", &["line 7: model.epsilon is 0.1; accepted: delta, which is 0.2"]),

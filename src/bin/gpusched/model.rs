@@ -1,6 +1,7 @@
 //! From the `[model]` table to properties on the grid.
 
 use std::cmp::Reverse;
+use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
 use gpusched::fd::grid::{AXES, Grid};
@@ -35,7 +36,7 @@ fn range(property: fd::Property) -> ((f64, f64), &'static str) {
         fd::Property::Vp => ((1.0, 20_000.0), "m/s"),
         fd::Property::Rho => ((0.1, 30_000.0), "kg/m3"),
         fd::Property::Epsilon | fd::Property::Delta => ((-0.49, 2.0), "(0.2, not 20 %)"),
-        fd::Property::Theta | fd::Property::Phi => ((-6.2832, 6.2832), "radians; 90 degrees are 1.5708"),
+        fd::Property::Theta | fd::Property::Phi => ((-TAU, TAU), "radians; 90 degrees are 1.5708"),
     }
 }
 
