@@ -2,8 +2,8 @@
 //! are kept as the next rows need.
 
 use super::policy::Policy;
-use super::prefetch::{PREFETCH_DISTANCE, PREFETCHED};
-use super::rows::{self, FLUX_PLANES, PmlVelocity, ROWS_PER_BLOCK, RowBlock, SplitPressure};
+use super::prefetch::PREFETCH_DISTANCE;
+use super::rows::{self, FLUX_PLANES, PREFETCHED, PmlVelocity, ROWS_PER_BLOCK, RowBlock, SplitPressure};
 use super::scratch::PLACES;
 use super::sweep::Sweep;
 use crate::fd::stencil::HALF_WIDTH;

@@ -3,15 +3,13 @@
 //! the same few rows of what comes.
 
 use super::policy::Policy;
-use super::rows::{FLUX_PLANES, ROWS_PER_BLOCK};
+use super::rows::{FLUX_PLANES, PREFETCHED, ROWS_PER_BLOCK};
 use super::sweep::Sweep;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::stencil::HALF_WIDTH;
 
 /// Distance in rows of the prefetches of arrays that are read row after row.
 pub const PREFETCH_DISTANCE: usize = 2;
-/// Rows that the update of a row reads and no other part of the sweep, at most.
-pub const PREFETCHED: usize = 6;
 /// Planes from the one that is worked on to that whose fluxes along y come next.
 const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
 /// Rows beside a tile whose pressures its fluxes along x take, on each side; and whose `b`, before it and after it.

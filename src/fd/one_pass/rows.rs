@@ -1,13 +1,14 @@
 //! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
 //! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
 
-use super::prefetch::PREFETCHED;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::vector::lanes::Lanes;
 
 /// Taps of a derivative.
 pub const TAPS: usize = 2 * HALF_WIDTH;
+/// Rows that the update of a row reads and no other part of the sweep, at most.
+pub const PREFETCHED: usize = 6;
 /// Rows that are done together, at most.
 pub const ROWS_PER_BLOCK: usize = 4;
 /// Fluxes that a term needs before its last.
