@@ -25,7 +25,7 @@ fn survey_of_init_is_valid_and_not_overwritten() {
     assert_eq!((checked.status, checked.err.as_str()), (0, ""));
     // Each key after a # is accepted, too: alone, since some exclude each other.
     let written = fs::read_to_string(folder.at("survey.toml")).unwrap();
-    for table in "[accuracy] [mute] [run] record_every shape clip_percentile any_values".split(' ') {
+    for table in "equation [accuracy] [mute] [run] record_every shape clip_percentile any_values".split(' ') {
         let begin = written.find(&format!("# {table}")).expect(table);
         let (before, after) = written.split_at(begin);
         let (block, rest) = after.split_once("\n\n").unwrap_or((after, ""));
