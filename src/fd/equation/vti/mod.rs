@@ -19,6 +19,7 @@
 mod cpu;
 pub mod isotropic;
 mod material;
+mod propagator;
 #[cfg(test)]
 mod tests;
 
