@@ -27,6 +27,18 @@ fn wrong(exec: &Exec<'_>) -> Error {
     Error::WrongResult { device: exec.device.label(), what: "it is odd".into() }
 }
 
+/// The timer thread reads the deadline of a pause this short only after the pause.
+#[test]
+fn task_that_a_device_refused_begins_again_after_a_pause_of_any_length() {
+    for pause in (0..200).map(Duration::from_micros) {
+        let scheduler = tuned(1, |policy| policy.backoff = [pause; 3]);
+        let (task, calls) =
+            failing(3, |exec| Error::Resources { device: exec.device.label(), what: "full".into() });
+        assert_eq!(run(&scheduler, Task { work: Some(1.0), ..task }), Ok(WaitResult::Done), "{pause:?}");
+        assert_eq!(calls.load(Ordering::Relaxed), 4);
+    }
+}
+
 /// Planned tasks are judged alike; `plan::tests::wrong_results` has their rules.
 #[test]
 fn a_device_on_which_light_tasks_compute_wrongly_is_retired() {
