@@ -35,7 +35,7 @@ pub struct Options {
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
-    /// Of a block on a GPU, one of [`BlockShape::on`] it. `None`: shots try them and take the fastest.
+    /// Shape of a block on a GPU, one of [`BlockShape::on`]. `None`: shots try all and take the fastest.
     pub shape: Option<BlockShape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,

@@ -4,8 +4,9 @@
 //! bytes. A tile in which no velocity of an axis is kept, and all of whose cells are updated, is of the plain
 //! kind along that axis; along y a tile is either in the middle or beside it. Most tiles are plain along all three axes.
 //!
-//! What takes longest comes first in the table, since a GPU takes tiles in their order: the last to end are short then. Into
-//! how many pieces the middle is cut along y is tried out on paper, with a place for each block that the GPU runs at a time.
+//! A GPU takes tiles in the order of the table. The longest come first, so the last to end are short.
+//! The number of pieces of the middle along y is the best of a simulation, with a place for each block
+//! that the GPU runs at a time.
 //!
 //! The CPU's tiles are others, because its rows are whole: they have both ends and the middle along z.
 
@@ -19,8 +20,8 @@ use crate::fd::stencil::HALF_WIDTH;
 
 /// Cells of a tile along z.
 pub const TILE_Z: usize = 64;
-/// What a plane of the plain kind costs, and how much more for each axis along which a tile is not plain: instructions,
-/// counted (`docs/performance.md`).
+/// Cost of a plane of a plain tile, and the extra cost for each axis along which a tile is not plain, in
+/// counted instructions (`docs/performance.md`).
 const PLAIN: usize = 10;
 const MORE: [usize; 3] = [11, 4, 10];
 /// What a march costs before its first plane, in planes of the plain kind: of fourteen it reads the pressure only.
@@ -30,7 +31,7 @@ const FEWEST: usize = 16;
 /// Pieces of the middle, at most.
 const PIECES: usize = 16;
 
-/// What a block computes, as `struct Tile` of the kernels.
+/// Tile of a block, laid out as `struct Tile` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GpuTile {

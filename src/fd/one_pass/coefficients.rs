@@ -29,7 +29,7 @@ pub struct Coefficients {
     pub b: Arc<EdgeField>,
     /// (rho vp) vp.
     pub kappa: Arc<EdgeField>,
-    /// Of the derivative.
+    /// Coefficients of the derivative.
     pub stencil: [f32; HALF_WIDTH],
     /// For x, y, z.
     pub axes: [Axis; 3],

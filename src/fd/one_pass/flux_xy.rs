@@ -1,5 +1,5 @@
-//! What is done along x and along y: fluxes, and the terms that they complete, of a few rows beside each other at a time. As many fluxes
-//! are kept as the next rows need.
+//! Fluxes along x and along y, and the terms that they complete, for a few neighbouring rows at a
+//! time. The sweep keeps the fluxes that the next rows need.
 
 use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
@@ -20,7 +20,8 @@ pub struct Line {
     /// Where the terms of the first of a few rows go, and of the others.
     pub to: *mut f32,
     pub to_apart: usize,
-    /// What the first one's are added to if they are eliminated, and the others', so far apart as well.
+    /// Sums to which the first row's terms are added where velocities are eliminated; `to_apart` from row
+    /// to row.
     pub onto: Option<*const f32>,
     /// RowBlock x only, coefficients: of the user's first row, and values from row to row.
     pub b: (*const f32, usize),
@@ -118,7 +119,7 @@ impl<P: Policy> Sweep<'_, P> {
         let position = |i: usize| if AXIS == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.
         let at = (j + 1).wrapping_sub(HALF_WIDTH);
-        // Of what is kept in some places along the axis only.
+        // Position in an array that covers some indices of the axis only.
         let nth = |place: usize, places: usize| {
             self.nth(if AXIS == 0 {
                 (line.other - HALF_WIDTH) * places + place

@@ -131,7 +131,7 @@ impl<P: Policy> Sweep<'_, P> {
         }
     }
 
-    /// What a row becomes, whose terms along y and x there are.
+    /// Updates a row whose terms along y and x are computed.
     #[inline(always)]
     unsafe fn finish<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         &self,

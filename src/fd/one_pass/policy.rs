@@ -1,4 +1,4 @@
-//! What an equation adds to the sweep that all equations with a split PML share.
+//! The part of an equation in the sweep that all equations with a split PML share.
 
 use super::coefficients::Coefficients;
 use crate::fd::edge_field::EdgeField;

@@ -1,6 +1,6 @@
-//! What a sweep asks for before it is needed: rows of a tile lie in too many places for processors to see by themselves what comes next.
-//! A request is a line of a cache, of which a processor has some tens under way and drops more; so each row that is worked on asks for
-//! the same few rows of what comes.
+//! Prefetches of a sweep. The rows of a tile lie in too many places for the prefetchers of processors.
+//! A processor has some tens of cache lines under way and drops further requests, so each row asks for
+//! the same few rows to come.
 
 use super::policy::Policy;
 use super::rows::{FLUX_PLANES, PREFETCHED, ROWS_PER_BLOCK};
@@ -22,7 +22,7 @@ const AFTER: usize = HALF_WIDTH - 1;
 pub struct Prefetch {
     pub p: *const f32,
     pub b: *const f32,
-    /// Of the next plane, beside the tile.
+    /// A row of the next plane beside the tile.
     pub beside: *const f32,
 }
 
@@ -53,7 +53,7 @@ impl<P: Policy> Sweep<'_, P> {
         rows
     }
 
-    /// What a row asks for. Beyond what the tile needs it is the row itself.
+    /// Rows that are prefetched with a row: itself where the tile needs no other.
     #[inline(always)]
     pub fn prefetch(&self, [x, y]: [usize; 2]) -> Prefetch {
         let [columns, planes] = &self.tile.sides;

@@ -146,7 +146,7 @@ impl<const U: usize> SplitPressure<U> {
         SplitPressure { loss: [0.0; U], rate: [0.0; U], pressure: std::ptr::null_mut(), apart: 0, ahead: 0 };
 }
 
-/// What the term of row `u` increments, from the derivative of the velocities.
+/// Returns the increment of row `u` from the derivative of the velocities.
 #[inline(always)]
 pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
     u: usize,

@@ -30,7 +30,7 @@ pub struct ScratchPointers {
     pub y: *mut f32,
     /// Terms along y of a few planes, `[plane][column][z]`.
     pub term_y: *mut f32,
-    /// Of a plane, fluxes along x: `[index % PLACES][z]`; and terms along x of a few rows.
+    /// Fluxes of a plane along x, `[index % PLACES][z]`, and terms along x of a few rows.
     pub x: *mut f32,
     pub term_x: *mut f32,
     /// A row of fluxes along z, with a vector of zeros before and after it.

@@ -104,7 +104,7 @@ impl<P: Policy> CpuSteps for OnePass<'_, P> {
         let from = step % 2;
         let value = shot.wavelet.samples.get(step);
         if let Some(value) = value {
-            // Whoever took samples of this field has done so when all are here.
+            // All members have taken their samples of this field when they arrive here.
             member.barrier_then(|| {
                 let mut injector = self.injector.write().unwrap_or_else(PoisonError::into_inner);
                 let value = shot.amplitude * value;

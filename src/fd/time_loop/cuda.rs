@@ -272,7 +272,7 @@ struct BatchTime {
     end: Event,
 }
 
-/// What a batch leaves to the host, on its way.
+/// Results of a batch that the host has not received.
 struct InFlight {
     steps: Range<usize>,
     done: Event,

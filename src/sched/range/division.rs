@@ -1,4 +1,4 @@
-//! Who processes which elements of a range ([`Partitioner`]), and how many at a time ([`ChunkSizer`]).
+//! Division of a range: [`Partitioner`] assigns elements to workers, [`ChunkSizer`] sets how many at a time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -39,7 +39,7 @@ pub struct TtiCoefficients {
     pub columns: Arc<RotatedMedium>,
     /// Seconds a step.
     pub dt: f32,
-    /// Of the derivative.
+    /// Coefficients of the derivative.
     pub stencil: [f32; HALF_WIDTH],
     /// The same along x, y, z, times the spacing of `axes`' rates over that of the axis.
     pub stencils: [[f32; HALF_WIDTH]; 3],

@@ -170,7 +170,7 @@ fn schemes_are_equal_where_all_spacings_are() {
         let model = Model::of(Grid { n: [3, 4, 5], h }, [(Property::Vp, 2000.0.into())]).unwrap();
         let material = TtiMaterial::new(&model, 8, Storage::Float32).unwrap();
         let c = material.coefficients(DT, Scheme { old_spacing, ..Scheme::default() });
-        // What a derivative along each axis is multiplied with, in the flux of each axis.
+        // Factors of the derivative along each axis in the flux of each axis.
         [0, 1, 2].map(|flux| c.stencils.map(|stencil| (stencil[0] * c.axes[flux].rate).to_bits()))
     };
     assert_eq!(coefficients([10.0; 3], false), coefficients([10.0; 3], true));
@@ -189,7 +189,7 @@ fn bytes_are_those_of_fields_and_coefficients() {
     let count = fields.shared().all().len();
     assert_eq!(TtiFields::bytes(&c.layout), 4 * values as u64 + 64 * count as u64);
     assert!(thread_bytes(&c) > 4 * 3 * 8 * 16 * 83);
-    // Of 300 cells a side, with the default layers.
+    // A grid of 300 cells a side with the default layers.
     let layout = crate::fd::grid::layout::Layout::new(&Grid { n: [300; 3], h: [10.0; 3] }, 40);
     let cell =
         (TtiFields::bytes(&layout) + 7 * 4 * 300 * 300 * layout.pitch as u64) as f64 / layout.cells() as f64;

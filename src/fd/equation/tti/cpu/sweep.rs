@@ -37,7 +37,7 @@ use crate::fd::one_pass::tiles::Tile;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::Lanes;
 
-/// What the tiles of a step share.
+/// Arguments that the tiles of a step share.
 #[derive(Clone, Copy)]
 pub struct TileStep<'a> {
     pub c: &'a TtiCoefficients,
