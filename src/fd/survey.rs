@@ -17,7 +17,7 @@ pub enum Receivers {
 /// One shot. Cells are counted from 0 in the model's grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shot {
-    /// Upper, negative pole of the vertical dipole; the positive one is two cells deeper.
+    /// Cell of the source; of `acoustic1` the upper, negative pole of a vertical dipole.
     pub source: [usize; 3],
     pub wavelet: Wavelet,
     /// Factor on the wavelet; 10000 in the old kernel.

@@ -81,9 +81,9 @@ impl Section {
     }
 }
 
-/// Returns the step of the snapshot that is drawn: about half way, when the wave is well inside the model.
+/// Returns the step of the snapshot that is drawn: the middle one, or the later of the two.
 pub fn section_step(about: &About) -> Option<usize> {
-    about.shot.snapshot_every.map(|every| (about.shot.nt - 1) / every / 2 * every)
+    about.shot.snapshot_every.map(|every| ((about.shot.nt - 1) / every).div_ceil(2) * every)
 }
 
 impl Picture {

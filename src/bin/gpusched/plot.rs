@@ -12,8 +12,10 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const WIDTH: u32 = 1600;
-const HEIGHT: u32 = 1000;
+/// Pixels of the image at most, across and down.
+const LARGEST: (u32, u32) = (1280, 800);
+/// Pixels that an image has at least in a picture to scale.
+const SMALLEST: (u32, u32) = (640, 360);
 /// Pixels around the image: title above, labels left and below, colour bar right.
 const ABOVE: u32 = 110;
 const BELOW: u32 = 90;
@@ -105,7 +107,8 @@ impl Image {
 }
 
 /// Draws `image`, with the colours at their ends at this percentile of its magnitudes.
-/// With `true_scale` a metre is as long down as it is across, as far as that gives a sane shape.
+/// With `true_scale` a metre is as long down as it is across, unless the image would be too narrow
+/// or too low.
 pub fn draw(
     path: &Path,
     image: &Image,
@@ -125,20 +128,21 @@ pub fn draw(
     if !fonts {
         return Err(fail("the font could not be loaded".into()));
     }
-    let across = WIDTH - LEFT - RIGHT;
-    let mut height = HEIGHT;
+    let (mut across, mut down) = LARGEST;
     if true_scale {
         let ratio = (image.down[1] - image.down[0]) / (image.across[1] - image.across[0]);
-        height = ((f64::from(across) * ratio) as u32).clamp(360, HEIGHT - ABOVE - BELOW) + ABOVE + BELOW;
+        across = ((f64::from(down) / ratio) as u32).clamp(SMALLEST.0, LARGEST.0);
+        down = ((f64::from(across) * ratio) as u32).clamp(SMALLEST.1, LARGEST.1);
     }
-    let mut pixels = vec![255; (WIDTH * height * 3) as usize];
+    let size = (LEFT + across + RIGHT, ABOVE + down + BELOW);
+    let mut pixels = vec![255; (size.0 * size.1 * 3) as usize];
     {
-        let area = BitMapBackend::with_buffer(&mut pixels, (WIDTH, height)).into_drawing_area();
-        paint(&area, (across, height - ABOVE - BELOW), image, labels, colours, percentile)
+        let area = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
+        paint(&area, (across, down), image, labels, colours, percentile)
             .map_err(|error| fail(error.to_string()))?;
         area.present().map_err(|error| fail(error.to_string()))?;
     }
-    let bytes = encode(&pixels, (WIDTH, height)).map_err(|error| fail(error.to_string()))?;
+    let bytes = encode(&pixels, size).map_err(|error| fail(error.to_string()))?;
     atomic::write(path, &bytes)
 }
 
@@ -215,8 +219,8 @@ fn colour_bar(
     }
     let caption = (FONT, 20).into_font().color(&ink);
     let y = (ABOVE + size.1 + 16) as i32;
-    area.draw_text("Pressure", &caption, (left as i32 - 8, y))?;
-    area.draw_text(&format!("clip at {percentile} %"), &caption, (left as i32 - 8, y + 26))?;
+    area.draw_text("Pressure", &caption, (left as i32 + 12, y))?;
+    area.draw_text(&format!("clip at {percentile} %"), &caption, (left as i32 + 12, y + 26))?;
     Ok(())
 }
 
@@ -307,23 +311,28 @@ mod tests {
         let folder = testkit::Folder::new();
         let path = folder.at("image.png");
         let labels = Labels { title: "t".into(), subtitle: "s".into(), across: "x", down: "z" };
-        draw(&path, &image(&[-1.0, -1.0, 1.0, 1.0], 2), &labels, Colours::Grey, 100.0, true).unwrap();
-        let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
-        let mut reader = png::Decoder::new(file).read_info().unwrap();
-        let mut pixels = vec![0; (WIDTH * HEIGHT * 3) as usize];
-        let info = reader.next_frame(&mut pixels).unwrap();
-        // Half as high as it is wide.
-        let (across, down) = (1280, 640);
-        assert_eq!((info.width, info.height), (LEFT + across + RIGHT, ABOVE + down + BELOW));
-        let at = |x: u32, y: u32| pixels[((y * WIDTH + x) * 3) as usize];
-        assert!(at(LEFT + 4, 400) > 250 && at(LEFT + across - 4, 400) < 5, "-1 is white, 1 is black");
-        let left = LEFT + across + 30;
-        let bar = [3, down / 2, down - 3].map(|y| at(left + 14, ABOVE + y));
-        assert!(bar[0] < 5 && bar[1].abs_diff(128) < 3 && bar[2] > 250, "{bar:?}");
-        let caption = (left - 8..left + 100).any(|x| (0..20).any(|y| at(x, ABOVE + down + 16 + y) < 128));
-        assert!(caption, "below the bar");
-        let dark = |y: &u32| at(LEFT - 5, *y) < 128 && at(LEFT - 5, *y - 1) >= 128;
-        let ticks = (ABOVE - 5..ABOVE + down + 5).filter(dark).count();
-        assert!((3..=down as usize / 80).contains(&ticks), "{ticks} ticks");
+        // Metres down, and pixels across and down: half as high as wide, square, too low, too narrow.
+        for (metres, across, down) in
+            [(400.0, 1280, 640), (800.0, 800, 800), (80.0, 1280, 360), (8000.0, 640, 800)]
+        {
+            let image = Image { down: [100.0, 100.0 + metres], ..image(&[-1.0, -1.0, 1.0, 1.0], 2) };
+            draw(&path, &image, &labels, Colours::Grey, 100.0, true).unwrap();
+            let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
+            let mut reader = png::Decoder::new(file).read_info().unwrap();
+            let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+            let info = reader.next_frame(&mut pixels).unwrap();
+            assert_eq!((info.width, info.height), (LEFT + across + RIGHT, ABOVE + down + BELOW));
+            let at = |x: u32, y: u32| pixels[((y * info.width + x) * 3) as usize];
+            let (white, black) = (at(LEFT + 4, ABOVE + 290), at(LEFT + across - 4, ABOVE + 290));
+            assert!(white > 250 && black < 5, "-1 is white, 1 is black");
+            let left = LEFT + across + 30;
+            let bar = [3, down / 2, down - 3].map(|y| at(left + 14, ABOVE + y));
+            assert!(bar[0] < 5 && bar[1].abs_diff(128) < 3 && bar[2] > 250, "{bar:?}");
+            let below = |x| (0..20).any(|y| at(x, ABOVE + down + 16 + y) < 128);
+            assert!((left..left + 100).any(below), "a caption below the bar");
+            let dark = |y: &u32| at(LEFT - 5, *y) < 128 && at(LEFT - 5, *y - 1) >= 128;
+            let ticks = (ABOVE - 5..ABOVE + down + 5).filter(dark).count();
+            assert!((2..=down as usize / 80).contains(&ticks), "{ticks} ticks");
+        }
     }
 }
