@@ -289,7 +289,9 @@ impl Plan {
 
     /// Runs a checked shot: its record before the mute, and what it took.
     pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
+        let equation = self.options.equation;
         let done = match lane {
+            Lane::Cuda(_) if !equation.runs_on_gpus() => Err(needs_cpu(equation, "the shot was given a GPU")),
             Lane::Cpu(team) => self.propagator.run_on_cpu(shot, team, control),
             Lane::Cuda(stream) => self.propagator.run_on_gpu(shot, self.options.shape, stream, control),
         };

@@ -49,6 +49,15 @@ fn files_import_downwards_and_form_no_circle() {
     }
 }
 
+/// An equation is added with its folder and a row of the list in `fd/equation/mod.rs`.
+#[test]
+fn nothing_but_the_list_imports_an_equation() {
+    let is_of_one = |used: &&String| used.starts_with("fd/equation/") && used.matches('/').count() > 2;
+    for (file, used) in imports(&all()).iter().filter(|(file, _)| !file.starts_with("fd/equation/")) {
+        assert_eq!(used.iter().find(is_of_one), None, "src/{file} must reach it through EQUATIONS");
+    }
+}
+
 #[test]
 fn unsafe_stays_where_it_belongs_and_says_why() {
     for (file, text) in all() {

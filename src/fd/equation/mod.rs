@@ -1,6 +1,8 @@
 //! The equations. An equation is a folder here and one entry of [`EQUATIONS`]; all else reaches it through these traits.
 
 pub mod acoustic1;
+#[cfg(test)]
+mod advection_tests;
 mod describe;
 #[cfg(test)]
 mod sweep_tests;

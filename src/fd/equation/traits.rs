@@ -64,8 +64,11 @@ pub trait Equation: Sync {
     /// Returns the class of its shots as tasks: devices have a rate for each class.
     fn class(&self) -> u32;
 
-    /// Returns true if the equation has kernels for GPUs; shots of others run on the CPU only.
-    fn runs_on_gpus(&self) -> bool;
+    /// Returns true if the equation has kernels for GPUs; shots of others run on the CPU only, and
+    /// the methods about GPUs are not called.
+    fn runs_on_gpus(&self) -> bool {
+        false
+    }
 
     /// Returns the largest stable time step in seconds with exact coefficients.
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64;
@@ -80,7 +83,9 @@ pub trait Equation: Sync {
     fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>>;
 
     /// Returns the bytes of a GPU that a shot in a model of so many cells takes, with few receivers.
-    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64;
+    fn gpu_bytes_of_cells(&self, _n: [usize; 3], _pml: usize, _storage: Storage) -> u64 {
+        0
+    }
 }
 
 /// The properties of a medium as an equation multiplies with them. Plans with different time steps share it.
@@ -110,16 +115,24 @@ pub trait Propagator: Send + Sync {
     fn thread_bytes(&self, threads: usize) -> u64;
 
     /// Returns the bytes of a GPU that a shot takes, with what it shares with the others of its plan.
-    fn gpu_bytes(&self, shot: &Shot) -> u64;
+    fn gpu_bytes(&self, _shot: &Shot) -> u64 {
+        0
+    }
 
     /// Returns the bytes of a GPU that the plan's shots share and that are allocated already.
-    fn gpu_shared_bytes(&self, stream: &Stream) -> u64;
+    fn gpu_shared_bytes(&self, _stream: &Stream) -> u64 {
+        0
+    }
 
     /// Returns the block shape that shots have on a GPU, as far as it is known. `None`: none has run.
-    fn shape(&self, stream: &Stream) -> Option<BlockShape>;
+    fn shape(&self, _stream: &Stream) -> Option<BlockShape> {
+        None
+    }
 
     /// Returns the number of steps after which any long shot on the CPU has found its tile size.
-    fn tuning_steps(&self) -> usize;
+    fn tuning_steps(&self) -> usize {
+        0
+    }
 
     /// Runs a shot that fits the grid on the CPU.
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)>;
@@ -127,11 +140,13 @@ pub trait Propagator: Send + Sync {
     /// Runs a shot that fits the grid on a GPU. `shape`: that of its blocks; `None`: autotuned.
     fn run_on_gpu(
         &self,
-        shot: &Shot,
-        shape: Option<BlockShape>,
-        stream: &Stream,
-        control: &dyn Control,
-    ) -> Result<(Gather, Effort)>;
+        _shot: &Shot,
+        _shape: Option<BlockShape>,
+        _stream: &Stream,
+        _control: &dyn Control,
+    ) -> Result<(Gather, Effort)> {
+        Err(Error::Internal("the equation has no kernels for GPUs".into()))
+    }
 }
 
 /// Returns the error of a shot whose equation has no kernels for GPUs and for which there is no CPU. `why`: what

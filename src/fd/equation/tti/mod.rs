@@ -28,9 +28,8 @@ mod tests;
 use std::sync::Arc;
 
 use self::coefficients::{TtiCoefficients, TtiMaterial};
-use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme, needs_cpu};
+use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
 use crate::backend::cpu::Team;
-use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
@@ -39,7 +38,6 @@ use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
-use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium.
 pub struct Tti;
@@ -66,10 +64,6 @@ impl Equation for Tti {
         0xfd00_0005
     }
 
-    fn runs_on_gpus(&self) -> bool {
-        false
-    }
-
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
         stability::dt_max(model, stencil)
     }
@@ -80,10 +74,6 @@ impl Equation for Tti {
 
     fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
         Ok(Box::new(TtiMaterial::new(model, pml, storage)?))
-    }
-
-    fn gpu_bytes_of_cells(&self, _: [usize; 3], _: usize, _: Storage) -> u64 {
-        0
     }
 }
 
@@ -126,34 +116,12 @@ impl Propagator for Arc<TtiCoefficients> {
         cpu::thread_bytes(self).saturating_mul(threads as u64)
     }
 
-    fn gpu_bytes(&self, _: &Shot) -> u64 {
-        0
-    }
-
-    fn gpu_shared_bytes(&self, _: &Stream) -> u64 {
-        0
-    }
-
-    fn shape(&self, _: &Stream) -> Option<BlockShape> {
-        None
-    }
-
     fn tuning_steps(&self) -> usize {
         cpu::TUNING_STEPS
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
         run(self, shot, team, control)
-    }
-
-    fn run_on_gpu(
-        &self,
-        _: &Shot,
-        _: Option<BlockShape>,
-        _: &Stream,
-        _: &dyn Control,
-    ) -> Result<(Gather, Effort)> {
-        Err(needs_cpu(&Tti, "the shot was given a GPU"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Stable time steps.
 //!
 //! Without layers a step advances `(P, Q)'' = -M D (P, Q)`: `M` is `vp² [[E, S], [S, 1]]` of the cell, and `D` is
-//! `-(R_x- R_x+ + R_y- R_y+)` for `P` and `-R_z- R_z+` for `Q`. CpuSteps are stable if all eigenvalues of `M D` are real, not
+//! `-(R_x- R_x+ + R_y- R_y+)` for `P` and `-R_z- R_z+` for `Q`. Steps are stable if all eigenvalues of `M D` are real, not
 //! negative and below `4 / dt²`.
 //!
 //! **In a homogeneous medium** a wavenumber has the derivatives `s_a exp(i k_a / 2)`, `|s_a| <= 2 c / h_a` with the

@@ -16,7 +16,7 @@ pub struct TtiFields {
     d: Buffer,
     /// Fluxes of x and y in their axis's PML zones: `[iy][slot][z]`, `[slot][ix][z]`.
     zones: [[Buffer; 2]; 2],
-    /// SplitTerm pressures in the layers of their axis: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
+    /// Split pressures in the layers of their axis: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
     split: [Buffer; 3],
 }
 
