@@ -162,6 +162,10 @@ impl Job for Callback {
         };
         outcome(code, running)
     }
+
+    fn has_drop(&self) -> bool {
+        self.user.drop.is_some()
+    }
 }
 
 /// Calls the callback of a range for one chunk.

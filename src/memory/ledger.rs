@@ -1,31 +1,28 @@
 //! Account of one device's memory: a limit, and leases that return their bytes when they are
 //! dropped.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory account of a device, shared by its workers.
 #[derive(Debug)]
 pub struct Ledger {
     limit: u64,
-    state: Mutex<LedgerState>,
-}
-
-#[derive(Debug, Default)]
-struct LedgerState {
-    leased: u64,
-    peak: u64,
+    leased: AtomicU64,
+    peak: AtomicU64,
 }
 
 /// Leased bytes of a device. Dropping it returns them.
 #[derive(Debug)]
 pub struct Lease {
-    ledger: Arc<Ledger>,
+    /// `None`: no bytes are leased.
+    ledger: Option<Arc<Ledger>>,
     bytes: u64,
 }
 
 impl Ledger {
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Ledger { limit, state: Mutex::default() })
+        Arc::new(Ledger { limit, leased: AtomicU64::new(0), peak: AtomicU64::new(0) })
     }
 
     pub fn limit(&self) -> u64 {
@@ -33,28 +30,23 @@ impl Ledger {
     }
 
     pub fn leased(&self) -> u64 {
-        self.lock().leased
+        self.leased.load(Ordering::Relaxed)
     }
 
     /// Returns the largest number of bytes leased at the same time.
     pub fn peak(&self) -> u64 {
-        self.lock().peak
+        self.peak.load(Ordering::Relaxed)
     }
 
     /// Leases bytes. Returns `None` if the limit does not allow them beside the leased ones.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
-        let mut state = self.lock();
-        let leased = state.leased.checked_add(bytes).filter(|&leased| leased <= self.limit)?;
-        state.leased = leased;
-        state.peak = state.peak.max(leased);
-        drop(state);
-        Some(Lease { ledger: self.clone(), bytes })
-    }
-
-    /// Locks the state. No code under the lock can panic half-way, so a poisoned state is still
-    /// valid.
-    fn lock(&self) -> MutexGuard<'_, LedgerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        if bytes == 0 {
+            return Some(Lease { ledger: None, bytes });
+        }
+        let within = |leased: u64| leased.checked_add(bytes).filter(|&sum| sum <= self.limit);
+        let before = self.leased.fetch_update(Ordering::Acquire, Ordering::Relaxed, within).ok()?;
+        self.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        Some(Lease { ledger: Some(self.clone()), bytes })
     }
 }
 
@@ -66,7 +58,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.ledger.lock().leased -= self.bytes;
+        if let Some(ledger) = &self.ledger {
+            ledger.leased.fetch_sub(self.bytes, Ordering::Release);
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::sched::base::registry::detached;
 use crate::sched::base::sync::lock;
 use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult};
 use crate::sched::light::slab::LightSlab;
@@ -103,14 +102,14 @@ impl Scheduler {
     /// Waits until every task submitted so far has ended. Their outcomes stay available. Fails
     /// inside a task, which would wait for itself.
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
-        let planned = self.lock()?.planner.arrival_mark();
-        self.check_outside("wait_all")?;
         let runtime = &self.runtime;
-        runtime.waiting_for_all.fetch_add(1, Ordering::SeqCst);
+        runtime.process.check()?;
+        self.check_outside("wait_all")?;
+        let planned = runtime.lock().planner.start_waiting_for_all();
         let mark = runtime.light.epochs.start_waiting();
         let look = || {
             let seen = runtime.light.epochs.check(mark);
-            if seen.drained && runtime.waiting_for_all.load(Ordering::SeqCst) > 1 {
+            if seen.drained {
                 runtime.wait_queues.notify(ALL_TASKS);
             }
             (seen.done && runtime.lock().planner.all_ended_before(planned)).then_some(())
@@ -124,7 +123,7 @@ impl Scheduler {
             all = Ok(look());
         }
         runtime.light.epochs.stop_waiting();
-        runtime.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
+        runtime.lock().planner.stop_waiting_for_all(planned);
         Ok(if all?.is_some() { WaitResult::Done } else { WaitResult::Pending })
     }
 
@@ -359,11 +358,7 @@ impl Scheduler {
             let ended = slot.start_wait(generation, id)?;
             return Ok(ended.map_or(Watch::Light(slot, generation, id), Watch::Ended));
         }
-        let guard = self.runtime.lock();
-        let completion = guard.planner.completion(id)?;
-        if guard.planner.is_detached(id) {
-            return Err(detached(id));
-        }
+        let completion = self.runtime.lock().planner.start_wait(id)?;
         Ok(match completion.outcome.get() {
             Some(outcome) => Watch::Ended(outcome.clone()),
             None => Watch::Planned(completion),

@@ -12,6 +12,12 @@ use crate::store::findings::Findings;
 /// if the task is [idempotent](super::task::Task::idempotent).
 pub trait Job: Send + Sync {
     fn run(&self, exec: &Exec<'_>) -> Result<()>;
+
+    /// Returns true if dropping the job runs code of the caller, or code that takes locks. Such a job
+    /// is dropped without the planner lock.
+    fn has_drop(&self) -> bool {
+        std::mem::needs_drop::<Self>()
+    }
 }
 
 impl<F: Fn(&Exec<'_>) -> Result<()> + Send + Sync> Job for F {

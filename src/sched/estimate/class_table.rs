@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ratio_window::RatioWindow;
+use crate::sched::base::Policy;
 
 #[derive(Debug, Default)]
 pub struct ClassTable {
@@ -85,11 +86,41 @@ impl WorkSum {
     }
 }
 
+impl DeviceRecord {
+    /// Counts an attempt that ended well.
+    pub fn attempt_ended(&mut self, work: Option<f64>, seconds: f64) {
+        self.sum.add(work);
+        self.seconds += seconds;
+        self.longest = self.longest.max(seconds);
+    }
+}
+
 impl ClassRecord {
     /// Returns the mean work of the tasks that state it; 1 where none does.
     pub fn mean_work(&self) -> f64 {
         let WorkSum { with_work, work, .. } = self.submitted;
         if with_work > 0 { work / with_work as f64 } else { 1.0 }
+    }
+
+    /// Returns the seconds that a unit of work should take on a device; see
+    /// [`Estimator::seconds`](super::estimator::Estimator::seconds). `general`: the device's prior.
+    pub fn seconds_per_work(&self, policy: &Policy, general: Option<f64>, device: usize) -> Option<f64> {
+        let samples = &self.devices.get(device)?.samples;
+        // An earlier run's rate is absolute; a general prior is scaled by what devices have shown.
+        let guess = samples.prior.map(|rate| 1.0 / rate).or_else(|| Some(self.unit_scale / general?));
+        match guess {
+            Some(guess) => {
+                let weight = policy.prior_weight * self.mean_work();
+                Some((samples.seconds + weight * guess) / (samples.work + weight))
+            }
+            None if samples.count > 0 => Some(samples.seconds / samples.work),
+            None => None,
+        }
+    }
+
+    /// Returns true if an attempt has ended well on any device.
+    pub fn has_samples(&self) -> bool {
+        self.devices.iter().any(|record| record.samples.count > 0)
     }
 
     /// Returns the number of tasks that have not ended.
@@ -130,15 +161,6 @@ impl ClassTable {
     /// Notes the end of something that has no class.
     pub fn touch_end(&mut self, now: Duration) {
         self.last = self.last.max(now);
-    }
-
-    /// Counts an attempt that ended well.
-    pub fn attempt_ended(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
-        if let Some(record) = self.class_mut(class).devices.get_mut(device) {
-            record.sum.add(work);
-            record.seconds += seconds;
-            record.longest = record.longest.max(seconds);
-        }
     }
 
     pub fn class(&self, number: u32) -> Option<&ClassRecord> {
@@ -235,7 +257,7 @@ mod tests {
         for class in 0..count {
             table.task_submitted(S(0), class, Some(2.0));
             table.task_submitted(S(0), class, None);
-            table.attempt_ended(class, 1, Some(2.0), 3.0);
+            table.class_mut(class).devices[1].attempt_ended(Some(2.0), 3.0);
             table.task_ended(S(3), class, Some(2.0));
             if class != 5 {
                 table.task_ended(S(3), class, None);

@@ -61,22 +61,23 @@ impl Estimator {
 
     /// Records an attempt that ended well.
     pub fn record_sample(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
-        self.table.attempt_ended(class, device, work, seconds);
-        let expected =
-            self.seconds(class, device, work).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-        let known = self.has_samples(class);
+        let (policy, priors) = (&self.policy, &self.priors);
         let record = self.table.class_mut(class);
-        let work = work.unwrap_or_else(|| record.mean_work());
-        let seconds = seconds.max(1e-9);
+        let known = record.has_samples();
+        let prior = priors.get(device).copied().flatten();
+        let each = record.seconds_per_work(policy, prior, device);
+        let expected = each.map(|each| work.unwrap_or_else(|| record.mean_work()) * each);
+        let expected = expected.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+        let mean = record.mean_work();
+        let Some(on_device) = record.devices.get_mut(device) else { return };
+        on_device.attempt_ended(work, seconds);
+        let (work, seconds) = (work.unwrap_or(mean), seconds.max(1e-9));
         if let Some(expected) = expected.filter(|_| known) {
-            record.ratios.push(seconds / expected, self.policy.ratios);
+            record.ratios.push(seconds / expected, policy.ratios);
         }
-        let Some(device) = record.devices.get_mut(device) else { return };
-        let samples = &mut device.samples;
+        let samples = &mut on_device.samples;
         let mut counted = match expected {
-            Some(expected) if known => {
-                seconds.clamp(expected / self.policy.surprise, expected * self.policy.surprise)
-            }
+            Some(expected) if known => seconds.clamp(expected / policy.surprise, expected * policy.surprise),
             _ => seconds,
         };
         if samples.count == 0 {
@@ -84,15 +85,15 @@ impl Estimator {
         }
         if samples.count == 1 {
             let (first_seconds, first_work) = samples.first;
-            if first_seconds / first_work > self.policy.warm_up * seconds / work {
+            if first_seconds / first_work > policy.warm_up * seconds / work {
                 (samples.seconds, samples.work) = (0.0, 0.0);
                 counted = seconds;
             }
         }
-        samples.seconds = samples.seconds * self.policy.fade + counted;
-        samples.work = samples.work * self.policy.fade + work;
+        samples.seconds = samples.seconds * policy.fade + counted;
+        samples.work = samples.work * policy.fade + work;
         samples.count += 1;
-        self.update_unit_scale(class);
+        record.unit_scale = unit_scale(priors, record);
     }
 
     /// Returns a task's work in average tasks of its class.
@@ -110,20 +111,9 @@ impl Estimator {
     /// Returns [`Estimator::seconds`] of a unit of work.
     pub fn seconds_per_work(&self, class: u32, device: usize) -> Option<f64> {
         let general = self.priors.get(device).copied().flatten();
-        let Some(class) = self.table.class(class) else {
-            return general.map(f64::recip);
-        };
-        let mean = class.mean_work();
-        let samples = &class.devices.get(device)?.samples;
-        // An earlier run's rate is absolute; a general prior is scaled by what devices have shown.
-        let guess = samples.prior.map(|rate| 1.0 / rate).or_else(|| Some(class.unit_scale / general?));
-        match guess {
-            Some(guess) => {
-                let weight = self.policy.prior_weight * mean;
-                Some((samples.seconds + weight * guess) / (samples.work + weight))
-            }
-            None if samples.count > 0 => Some(samples.seconds / samples.work),
-            None => None,
+        match self.table.class(class) {
+            Some(class) => class.seconds_per_work(&self.policy, general, device),
+            None => general.map(f64::recip),
         }
     }
 
@@ -166,33 +156,13 @@ impl Estimator {
 
     /// Recomputes the unit scale of a class, which each estimate needs.
     fn update_unit_scale(&mut self, number: u32) {
-        let Some(class) = self.table.class(number) else { return };
-        let scale = self.unit_scale(class);
-        self.table.class_mut(number).unit_scale = scale;
-    }
-
-    /// Returns seconds times prior per unit of work, over all devices that have both a prior and
-    /// samples; where none has, the mean over those that have both a prior and a stored rate.
-    fn unit_scale(&self, class: &ClassRecord) -> f64 {
-        let both = || {
-            let devices = self.priors.iter().zip(&class.devices);
-            devices.filter_map(|(prior, record)| Some(((*prior)?, &record.samples)))
-        };
-        let (seconds, work) = both().fold((0.0, 0.0), |(seconds, work), (prior, samples)| {
-            (seconds + samples.seconds * prior, work + samples.work)
-        });
-        if work > 0.0 {
-            return seconds / work;
-        }
-        let stored = both().filter_map(|(prior, samples)| Some(prior / samples.prior?));
-        let (sum, count) = stored.fold((0.0, 0.0), |(sum, count), scale| (sum + scale, count + 1.0));
-        if count > 0.0 { sum / count } else { 1.0 }
+        let class = self.table.class_mut(number);
+        class.unit_scale = unit_scale(&self.priors, class);
     }
 
     /// Returns true if durations of the class are absolute: a prior alone is only relative.
     pub fn has_samples(&self, class: u32) -> bool {
-        let class = self.table.class(class);
-        class.is_some_and(|class| class.devices.iter().any(|record| record.samples.count > 0))
+        self.table.class(class).is_some_and(ClassRecord::has_samples)
     }
 
     /// Returns the work per second of a slot of a device, where the rate is absolute.
@@ -207,6 +177,11 @@ impl Estimator {
         self.table.class(class)?.ratios.trimmed_mean()
     }
 
+    /// Returns a bound of [`Estimator::usual_ratio`] that takes no sum.
+    pub fn largest_usual_ratio(&self, class: u32) -> Option<f64> {
+        self.table.class(class)?.ratios.trimmed_most()
+    }
+
     /// Returns the measured rates: class, device, work per second, number of samples.
     pub fn learned_rates(&self) -> impl Iterator<Item = (u32, usize, f64, u64)> {
         self.table.classes().flat_map(|(number, class)| {
@@ -216,6 +191,24 @@ impl Estimator {
                 .map(move |(device, samples)| (number, device, samples.work / samples.seconds, samples.count))
         })
     }
+}
+
+/// Returns seconds times prior per unit of work, over all devices that have both a prior and samples;
+/// where none has, the mean over those that have both a prior and a stored rate.
+fn unit_scale(priors: &[Option<f64>], class: &ClassRecord) -> f64 {
+    let both = || {
+        let devices = priors.iter().zip(&class.devices);
+        devices.filter_map(|(prior, record)| Some(((*prior)?, &record.samples)))
+    };
+    let (seconds, work) = both().fold((0.0, 0.0), |(seconds, work), (prior, samples)| {
+        (seconds + samples.seconds * prior, work + samples.work)
+    });
+    if work > 0.0 {
+        return seconds / work;
+    }
+    let stored = both().filter_map(|(prior, samples)| Some(prior / samples.prior?));
+    let (sum, count) = stored.fold((0.0, 0.0), |(sum, count), scale| (sum + scale, count + 1.0));
+    if count > 0.0 { sum / count } else { 1.0 }
 }
 
 #[cfg(test)]

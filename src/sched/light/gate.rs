@@ -85,6 +85,11 @@ impl LightGate {
     /// Publishes which devices are closed, and whether a planned task waits to run alone. Returns
     /// true if a device was opened: then the caller wakes the workers that sleep.
     pub fn publish(&self, closed: u64, exclusive_waits: bool) -> bool {
+        // All writers hold the planner lock. Values that stay are not written: their line stays in all caches.
+        let same = self.exclusive_waits.load(Ordering::Relaxed) == exclusive_waits;
+        if same && self.closed.load(Ordering::Relaxed) == closed {
+            return false;
+        }
         self.exclusive_waits.store(exclusive_waits, Ordering::SeqCst);
         let opened = self.closed.swap(closed, Ordering::SeqCst) & !closed != 0;
         total_order();

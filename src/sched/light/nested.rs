@@ -12,7 +12,7 @@ pub struct NestedTasks(Mutex<NestedStack>);
 
 #[derive(Default)]
 struct NestedStack {
-    /// The planned task and the number of the attempt.
+    /// The planned task that the worker runs or ran last, and the number of the attempt.
     planned: Option<(TaskId, u32)>,
     abandoned: bool,
     last_index: u64,
@@ -27,9 +27,10 @@ pub struct NestedTask {
 }
 
 impl NestedTasks {
-    pub fn set_planned(&self, bottom: Option<(TaskId, u32)>) {
+    /// Sets the attempt that the worker runs. It stays set after its end, when the planner abandons it no more.
+    pub fn set_planned(&self, bottom: (TaskId, u32)) {
         let mut stack = lock(&self.0);
-        stack.planned = bottom;
+        stack.planned = Some(bottom);
         stack.abandoned = false;
     }
 
@@ -83,7 +84,7 @@ mod tests {
     fn abandoned_thread_finds_its_task_held() {
         let nested = NestedTasks::default();
         let bottom = (TaskId(1), 1);
-        nested.set_planned(Some(bottom));
+        nested.set_planned(bottom);
         let place = Some(nested.push(NestedTask { id: TaskId(2), epoch: 0 }));
         let (begun, held) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

@@ -10,6 +10,7 @@ use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::memory::Ledger;
 use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::registry::detached;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
@@ -150,9 +151,14 @@ impl Planner {
         Ok(self.tasks.get(id)?.signal.clone())
     }
 
-    /// Returns true if nobody asks for the task's outcome.
-    pub fn is_detached(&self, id: TaskId) -> bool {
-        self.tasks.get(id).is_ok_and(|record| record.detached)
+    /// Returns the completion of a task for a thread that waits for it. Fails for a detached task.
+    pub fn start_wait(&mut self, id: TaskId) -> Result<Arc<Completion>> {
+        let record = self.tasks.get_mut(id)?;
+        if record.detached {
+            return Err(detached(id));
+        }
+        record.awaited = true;
+        Ok(record.signal.clone())
     }
 
     pub fn is_range(&self, id: TaskId) -> bool {
@@ -169,7 +175,7 @@ impl Planner {
     pub fn release(&mut self, id: TaskId) -> Result<()> {
         let record = self.tasks.get_mut(id)?;
         if record.state == TaskState::Ended {
-            self.tasks.remove(id)?;
+            self.forget(id);
         } else {
             record.detached = true;
         }
@@ -245,13 +251,26 @@ impl Planner {
         self.ranges_in_need > 0
     }
 
-    /// Returns the number that the next task will have; see [`Planner::all_ended_before`].
-    pub fn arrival_mark(&self) -> u64 {
+    /// Starts a wait for all tasks. Returns the number that the next task will have, for
+    /// [`Planner::all_ended_before`] and [`Planner::stop_waiting_for_all`].
+    pub fn start_waiting_for_all(&mut self) -> u64 {
+        self.awaited_marks.push(self.arrivals);
         self.arrivals
     }
 
+    pub fn stop_waiting_for_all(&mut self, mark: u64) {
+        if let Some(position) = self.awaited_marks.iter().position(|&other| other == mark) {
+            self.awaited_marks.swap_remove(position);
+        }
+    }
+
+    /// Returns true if a wait for all tasks can end.
+    pub fn is_wait_over(&self) -> bool {
+        self.awaited_marks.iter().any(|&mark| self.all_ended_before(mark))
+    }
+
     pub fn all_ended_before(&self, mark: u64) -> bool {
-        self.unended.first().is_none_or(|&first| first >= mark)
+        self.unended.first().is_none_or(|first| first >= mark)
     }
 
     /// Takes a class's rate on a device from an earlier run.

@@ -146,7 +146,9 @@ impl Planner {
             self.set_deadlines_of_class(run.class);
         }
         self.record(now, index, run, Ending::Done);
-        self.stop_losers(now, id);
+        if self.tasks.get(id).is_ok_and(|record| record.live_attempts > 0) {
+            self.stop_losers(now, id);
+        }
         self.clear_suspects(index, id, effects);
         if plain {
             self.tune_concurrency(index, run.class, run.work, full, effects);
@@ -172,7 +174,7 @@ impl Planner {
         }
         if record.live_attempts > 0 {
             record.signal.reopen(run.number);
-            record.copy_failure = Some(error);
+            record.copy_failure = Some(Box::new(error));
             // No other copy comes here: it could fail here for as long as the first attempt runs.
             record.avoided_devices.add(index);
             return self.record(now, index, run, Ending::Failed);
@@ -220,7 +222,7 @@ impl Planner {
         let Ok(record) = self.tasks.get_mut(run.id) else { return error };
         let error = match (error, record.copy_failure.take()) {
             // This copy may have stopped for one that was first, and then failed.
-            (Error::Cancelled, Some(failure)) => failure,
+            (Error::Cancelled, Some(failure)) => *failure,
             (error, _) => error,
         };
         match (run.deadline_state, error) {
@@ -274,10 +276,10 @@ impl Planner {
         full: bool,
         effects: &mut Effects,
     ) {
-        let done = self.estimator.relative_work(class, work);
-        let busy = full && !self.ready.is_empty();
         let device = &mut self.devices[index];
         let Some(search) = &mut device.tuner else { return };
+        let done = self.estimator.relative_work(class, work);
+        let busy = full && !self.ready.is_empty();
         let slots = search.task_ended(&self.policy, effects.now, done, busy);
         if slots != device.slots {
             device.slots = slots;

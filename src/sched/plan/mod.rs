@@ -17,6 +17,7 @@
 //! | `completion.rs` | what follows the end of an attempt |
 //! | `device_health.rs` | fault counts of devices and tasks |
 //! | `timers.rs` | deadlines, pauses and time-outs |
+//! | `unended.rs` | the arrival numbers of tasks that have not ended |
 //! | `peer_load.rs` | load that other processes put on a device |
 //! | `access.rs` | values that the runtime reads, and small changes that it makes |
 //! | `invariants.rs` | checks that the parts of the planner agree |
@@ -43,3 +44,4 @@ mod task_state;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod unended;

@@ -33,6 +33,8 @@ use crate::sched::base::task_id::TaskId;
 pub struct Assignment {
     pub id: TaskId,
     pub attempt: u32,
+    /// When it began.
+    pub began: Duration,
     pub job: Arc<dyn Job>,
     pub signal: Arc<Completion>,
     /// Context of the device. A queue that was opened in an older one is useless.
@@ -95,22 +97,31 @@ impl Planner {
         self.start_attempt(now, index, slot, id, effects).map_or(AssignResult::Nothing, AssignResult::Begins)
     }
 
-    /// Returns the devices where an attempt should begin now, each as often as it has slots for one.
-    pub fn runnable_devices(&self, now: Duration) -> Vec<usize> {
+    /// Returns the devices where an attempt should begin now.
+    pub fn runnable_devices(&self, now: Duration) -> DeviceMask {
         struct OpenDevice {
             index: usize,
             load: usize,
             promised: u64,
         }
-        let open = self.devices.iter().enumerate().filter(|(_, device)| device.has_room(now));
-        let mut open: Vec<OpenDevice> = open
-            .map(|(index, device)| OpenDevice {
+        let mut runnable = DeviceMask::NONE;
+        let mut rooms = (0..self.devices.len()).filter(|&index| self.devices[index].has_room(now));
+        let (first, second) = (rooms.next(), rooms.next());
+        if let (Some(index), None) = (first, second) {
+            let free = self.devices[index].known_free_bytes(now).unwrap_or(u64::MAX);
+            if self.choose_task(now, &mut FitCheck::new(now, index, Some(free))).is_some() {
+                runnable.add(index);
+            }
+            return runnable;
+        }
+        let mut open: Vec<OpenDevice> = (first.into_iter().chain(second).chain(rooms))
+            .map(|index| OpenDevice {
                 index,
-                load: device.attempts.len() + device.peer_load.ends.len(),
+                load: self.devices[index].attempts.len() + self.devices[index].peer_load.ends.len(),
                 promised: 0,
             })
             .collect();
-        let (mut wanted, mut spoken_for) = (Vec::new(), Vec::new());
+        let mut spoken_for = Vec::new();
         // The least loaded first.
         while let Some(place) = (0..open.len()).min_by_key(|&place| open[place].load) {
             let OpenDevice { index, load, promised } = open[place];
@@ -122,14 +133,14 @@ impl Planner {
                 open.remove(place);
                 continue;
             };
-            wanted.push(index);
+            runnable.add(index);
             spoken_for.push(choice);
             open[place].load += 1;
             // At least 1, so that an exclusive task sees that it is not alone.
             let bytes = self.tasks.get(choice).map_or(0, |record| record.bytes.on(device.info.backend));
             open[place].promised += bytes.max(1);
         }
-        wanted
+        runnable
     }
 
     pub fn choose_task(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
@@ -432,6 +443,6 @@ impl Planner {
             self.note(Level::Info, index, text + &place, effects);
         }
         self.observer.leased(now, index, &self.devices[index]);
-        Some(Assignment { id, attempt, job, signal, context, lease: None })
+        Some(Assignment { id, attempt, began: now, job, signal, context, lease: None })
     }
 }

@@ -21,19 +21,26 @@ use super::observed::PlannerObserver;
 use super::ready_queue::ReadyQueue;
 use super::record::{DeviceState, TaskCounts, TaskRecord};
 use super::task_state::TaskState;
+use super::unended::Unended;
 use crate::device::{DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::outcome::{TaskStatus, WaitResult};
 use crate::sched::base::policy::Policy;
 use crate::sched::base::registry::TaskTable;
+use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::estimator::Estimator;
 
+/// The most completions that are kept for new tasks, of some 150 bytes each.
+const SPARE_COMPLETIONS: usize = 1024;
+
 pub struct Planner {
     pub(super) policy: Arc<Policy>,
     pub(super) tasks: TaskTable<TaskRecord>,
+    /// Completions of released tasks, for new ones: one thread would allocate them and another free them.
+    pub(super) spare_completions: Vec<Arc<Completion>>,
     pub(super) ready: ReadyQueue,
     /// Orphaned tasks, by the time when they are due.
     pub(super) orphaned: BTreeSet<(Duration, TaskId)>,
@@ -42,7 +49,9 @@ pub struct Planner {
     pub(super) estimator: Estimator,
     pub(super) arrivals: u64,
     /// Arrival numbers of the tasks that have not ended.
-    pub(super) unended: BTreeSet<u64>,
+    pub(super) unended: Unended,
+    /// The marks of threads that wait for all tasks; see [`Planner::start_waiting_for_all`].
+    pub(super) awaited_marks: Vec<u64>,
     pub(super) counts: TaskCounts,
     pub(super) closed: bool,
     pub(super) stopping: bool,
@@ -65,12 +74,14 @@ impl Planner {
             estimator: Estimator::new(priors, policy.clone()),
             policy,
             tasks: TaskTable::new(),
+            spare_completions: Vec::new(),
             ready: ReadyQueue::default(),
             orphaned: BTreeSet::new(),
             devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
             retired: DeviceMask::NONE,
             arrivals: 0,
-            unended: BTreeSet::new(),
+            unended: Unended::default(),
+            awaited_marks: Vec::new(),
             counts: TaskCounts::default(),
             closed: false,
             stopping: false,
@@ -196,10 +207,12 @@ impl Planner {
     }
 
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
-    pub fn publish(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) {
+    /// Returns true if threads may wait for the task.
+    pub fn publish(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) -> bool {
         let now = effects.now;
         self.change_state(now, id, TaskState::publish);
-        let Ok(record) = self.tasks.get_mut(id) else { return };
+        let Ok(record) = self.tasks.get_mut(id) else { return false };
+        let (awaited, detached) = (record.awaited, record.detached);
         let guest = u64::from(record.role == Role::Helper);
         let (state, count, outcome) = match outcome {
             Ok(()) => (TaskStatus::Done, &mut self.counts.done, Ok(WaitResult::Done)),
@@ -214,7 +227,7 @@ impl Planner {
             record.signal.report(1.0);
         }
         let _ = record.signal.outcome.set(outcome);
-        self.unended.remove(&record.arrival);
+        self.unended.remove(record.arrival);
         match record.role {
             Role::Task | Role::Proxy => self.estimator.table.task_ended(now, record.class, record.work),
             Role::Range | Role::EmptyRange | Role::Helper => self.estimator.table.touch_end(now),
@@ -229,8 +242,20 @@ impl Planner {
                 }
             }
         }
-        if self.tasks.get(id).is_ok_and(|record| record.detached) {
-            let _ = self.tasks.remove(id);
+        if detached {
+            self.forget(id);
+        }
+        awaited
+    }
+
+    /// Removes the record of an ended task.
+    pub(super) fn forget(&mut self, id: TaskId) {
+        let Ok(TaskRecord { mut signal, .. }) = self.tasks.remove(id) else { return };
+        if self.spare_completions.len() < SPARE_COMPLETIONS
+            && let Some(completion) = Arc::get_mut(&mut signal)
+        {
+            *completion = Completion::default();
+            self.spare_completions.push(signal);
         }
     }
 

@@ -14,8 +14,10 @@ use crate::sched::base::task_id::TaskId;
 
 #[derive(Default)]
 pub struct ReadyQueue {
-    /// By the devices that are large enough. No line is empty.
-    lines: BTreeMap<DeviceMask, MaskQueue>,
+    /// Sorted by the devices that are large enough. A line that becomes empty is removed, except the last.
+    lines: Vec<(DeviceMask, MaskQueue)>,
+    /// The lowest and the highest priority since the queue was empty.
+    priorities: Option<(i32, i32)>,
 }
 
 #[derive(Default)]
@@ -28,7 +30,15 @@ struct MaskQueue {
 
 impl ReadyQueue {
     pub fn insert(&mut self, record: &TaskRecord, id: TaskId) {
-        let line = self.lines.entry(record.large_enough_devices).or_default();
+        let priority = record.rank.priority();
+        let (lowest, highest) = self.priorities.unwrap_or((priority, priority));
+        self.priorities = Some((lowest.min(priority), highest.max(priority)));
+        let mask = record.large_enough_devices;
+        let position = self.position(mask).unwrap_or_else(|position| {
+            self.lines.insert(position, (mask, MaskQueue::default()));
+            position
+        });
+        let line = &mut self.lines[position].1;
         if line.tasks.insert(record.rank, id).is_none() {
             line.of_host.add(record.bytes.on(BackendKind::Cpu));
             line.of_gpu.add(record.bytes.device);
@@ -36,36 +46,52 @@ impl ReadyQueue {
     }
 
     pub fn remove(&mut self, record: &TaskRecord) {
-        let Some(line) = self.lines.get_mut(&record.large_enough_devices) else { return };
+        let Ok(position) = self.position(record.large_enough_devices) else { return };
+        let line = &mut self.lines[position].1;
         if line.tasks.remove(&record.rank).is_some() {
             line.of_host.take(record.bytes.on(BackendKind::Cpu));
             line.of_gpu.take(record.bytes.device);
         }
         if line.tasks.is_empty() {
-            self.lines.remove(&record.large_enough_devices);
+            if self.lines.len() > 1 {
+                self.lines.remove(position);
+            }
+            if self.is_empty() {
+                self.priorities = None;
+            }
         }
     }
 
     /// Returns true if the task is in the queue under its rank.
     pub fn contains(&self, record: &TaskRecord, id: TaskId) -> bool {
-        let line = self.lines.get(&record.large_enough_devices);
-        line.is_some_and(|line| line.tasks.get(&record.rank) == Some(&id))
+        let position = self.position(record.large_enough_devices);
+        position.is_ok_and(|position| self.lines[position].1.tasks.get(&record.rank) == Some(&id))
+    }
+
+    /// Returns the position of the line of a mask, or else where it belongs.
+    fn position(&self, mask: DeviceMask) -> Result<usize, usize> {
+        self.lines.binary_search_by_key(&mask, |&(mask, _)| mask)
+    }
+
+    /// Returns true if all tasks have one priority. May return false where all but one priority have left.
+    pub fn has_one_priority(&self) -> bool {
+        self.priorities.is_none_or(|(lowest, highest)| lowest == highest)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.lines.iter().all(|(_, line)| line.tasks.is_empty())
     }
 
     pub fn len(&self) -> usize {
-        self.lines.values().map(|line| line.tasks.len()).sum()
+        self.lines.iter().map(|(_, line)| line.tasks.len()).sum()
     }
 
     pub fn first(&self) -> Option<(Rank, TaskId)> {
-        self.lines.values().filter_map(|line| line.tasks.first_key_value()).min().map(own)
+        self.lines.iter().filter_map(|(_, line)| line.tasks.first_key_value()).min().map(own)
     }
 
     pub fn last(&self) -> Option<(Rank, TaskId)> {
-        self.lines.values().filter_map(|line| line.tasks.last_key_value()).max().map(own)
+        self.lines.iter().filter_map(|(_, line)| line.tasks.last_key_value()).max().map(own)
     }
 
     /// Returns all tasks in order.
@@ -84,7 +110,7 @@ impl ReadyQueue {
     }
 
     fn some(&self, most: impl Fn(DeviceMask) -> usize) -> InOrder<'_> {
-        let lines = self.lines.iter().map(|(&reach, line)| line.tasks.iter().take(most(reach)));
+        let lines = self.lines.iter().map(|(reach, line)| line.tasks.iter().take(most(*reach)));
         let mut lines = lines.filter_map(|mut line| Some((line.next()?, line)));
         InOrder { current: lines.next(), others: lines.collect() }
     }
@@ -103,15 +129,24 @@ fn own((&rank, &id): (&Rank, &TaskId)) -> (Rank, TaskId) {
 
 /// A multiset of sizes.
 #[derive(Default)]
-struct Sizes(BTreeMap<u64, usize>);
+struct Sizes {
+    /// How many are 0, as of most small tasks.
+    zeros: usize,
+    others: BTreeMap<u64, usize>,
+}
 
 impl Sizes {
     fn add(&mut self, size: u64) {
-        *self.0.entry(size).or_default() += 1;
+        match size {
+            0 => self.zeros += 1,
+            _ => *self.others.entry(size).or_default() += 1,
+        }
     }
 
     fn take(&mut self, size: u64) {
-        if let btree_map::Entry::Occupied(mut count) = self.0.entry(size) {
+        if size == 0 {
+            self.zeros -= 1;
+        } else if let btree_map::Entry::Occupied(mut count) = self.others.entry(size) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -120,7 +155,7 @@ impl Sizes {
     }
 
     fn least(&self) -> Option<u64> {
-        self.0.keys().next().copied()
+        if self.zeros > 0 { Some(0) } else { self.others.keys().next().copied() }
     }
 }
 

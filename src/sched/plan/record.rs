@@ -181,6 +181,8 @@ pub struct TaskRecord {
     /// The allowed devices that are large enough for the task.
     pub(super) large_enough_devices: DeviceMask,
     pub(super) detached: bool,
+    /// Threads may wait for it.
+    pub(super) awaited: bool,
     pub(super) idempotent: bool,
     pub(super) signal: Arc<Completion>,
     pub(super) rank: Rank,
@@ -216,7 +218,7 @@ pub struct TaskRecord {
     pub(super) refused_bytes: u64,
     pub(super) exclusive: bool,
     /// Error of a copy that failed while another ran.
-    pub(super) copy_failure: Option<Error>,
+    pub(super) copy_failure: Option<Box<Error>>,
     pub(super) since: Duration,
     pub(super) queued: Duration,
     pub(super) ran: Duration,
@@ -224,7 +226,7 @@ pub struct TaskRecord {
 
 impl TaskRecord {
     /// Returns the record of a new task, which nothing holds back yet. `reach`: devices that are large enough.
-    pub fn new(task: Task, arrival: u64, reach: DeviceMask, now: Duration) -> Self {
+    pub fn new(task: Task, arrival: u64, reach: DeviceMask, now: Duration, signal: Arc<Completion>) -> Self {
         let bytes = task.bytes();
         TaskRecord {
             job: Some(task.job),
@@ -240,8 +242,10 @@ impl TaskRecord {
             backends: task.backends,
             large_enough_devices: reach,
             detached: task.detached,
+            // The owner of a range waits by the id of its task.
+            awaited: task.role != Role::Task,
             idempotent: task.idempotent,
-            signal: Arc::default(),
+            signal,
             rank: Rank::new(task.priority, task.work, arrival),
             arrival,
             state: TaskState::Blocked,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::fit_check::FitCheck;
 use super::planner::Planner;
-use super::record::{DeadlineState, TaskRecord};
+use super::record::{Attempt, DeadlineState, TaskRecord};
 use super::task_state::TaskState;
+use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
@@ -17,9 +18,12 @@ impl Planner {
             return None;
         }
         let mut best: Option<(f64, TaskId)> = None;
-        for run in self.devices.iter().flat_map(|device| &device.attempts) {
+        let devices = self.devices.iter().enumerate().filter(|&(other, _)| other != index);
+        for (other, run) in
+            devices.flat_map(|(other, device)| device.attempts.iter().map(move |run| (other, run)))
+        {
             let Ok(record) = self.tasks.get(run.id) else { continue };
-            let gain = self.may_copy(record, run.id, index).then(|| self.gain(now, index, run.id, record));
+            let gain = self.may_copy(record, run, index).then(|| self.gain(now, index, (other, run), record));
             if let Some(gain) = gain.flatten().filter(|&gain| gain > 0.0)
                 && best.is_none_or(|(most, _)| gain > most)
             {
@@ -31,31 +35,44 @@ impl Planner {
         fitting.fits(self, id, record)
     }
 
-    fn may_copy(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
+    /// Returns true if the task of an attempt on another device may have a copy here.
+    fn may_copy(&self, record: &TaskRecord, run: &Attempt, index: usize) -> bool {
         record.idempotent
             && (1..self.policy.copies).contains(&record.live_attempts)
             && record.state == (TaskState::Running { speculate: false })
             && !record.avoided_devices.contains(index)
-            && self.may_begin(record, id, index)
+            && self.eligible(record).contains(index)
+            && (is_alone(record, run) && !record.signal.is_decided() && record.role != Role::Helper
+                || self.may_begin(record, run.id, index))
     }
 
     /// Returns the seconds that a copy here should gain. As long as one attempt is not odd, the others may be on bad
     /// devices, and a copy takes its estimate. When all are odd, the task itself takes longer, everywhere.
-    fn gain(&self, now: Duration, index: usize, id: TaskId, record: &TaskRecord) -> Option<f64> {
+    fn gain(
+        &self,
+        now: Duration,
+        index: usize,
+        attempt: (usize, &Attempt),
+        record: &TaskRecord,
+    ) -> Option<f64> {
         let (told, seconds) = (record.work.is_some(), self.estimator.unit_scale_of(record.class).is_some());
         let here = self.estimator.seconds(record.class, index, record.work)?;
-        let runs = self.devices.iter().enumerate().flat_map(|(other, device)| {
-            let runs = device
-                .attempts
-                .iter()
-                .filter(|run| run.id == id && run.deadline_state != DeadlineState::Lost);
-            runs.map(move |run| {
-                // Priors are no seconds: by them each attempt would seem late as soon as it has begun.
-                let elapsed = if seconds { now.saturating_sub(run.started).as_secs_f64() } else { 0.0 };
-                Some((self.attempt_seconds(other, run)?, elapsed))
-            })
-        });
-        let runs: Vec<(f64, f64)> = runs.collect::<Option<_>>()?;
+        let times = |(other, run): (usize, &Attempt)| {
+            // Priors are no seconds: by them each attempt would seem late as soon as it has begun.
+            let elapsed = if seconds { now.saturating_sub(run.started).as_secs_f64() } else { 0.0 };
+            Some((self.attempt_seconds(other, run)?, elapsed))
+        };
+        let (one, several);
+        let runs: &[(f64, f64)] = if is_alone(record, attempt.1) {
+            one = [times(attempt)?];
+            &one
+        } else {
+            let all = self.devices.iter().enumerate();
+            let all = all.flat_map(|(other, device)| device.attempts.iter().map(move |run| (other, run)));
+            let same = |run: &Attempt| run.id == attempt.1.id && run.deadline_state != DeadlineState::Lost;
+            several = all.filter(|(_, run)| same(run)).map(times).collect::<Option<Vec<_>>>()?;
+            &several
+        };
         // A third copy starts only on a device much faster than those of the first two.
         if runs.len() > 1 && runs.iter().any(|&(expected, _)| self.policy.near * here > expected) {
             return None;
@@ -78,4 +95,9 @@ impl Planner {
         let excess = runs.iter().map(whole).fold(1.0, f64::max);
         Some(soonest(&|expected, elapsed| expected * excess - elapsed) - here * excess)
     }
+}
+
+/// Returns true if no other attempt at the task runs. An abandoned one is on a retired device.
+fn is_alone(record: &TaskRecord, run: &Attempt) -> bool {
+    record.live_attempts == 1 && run.deadline_state != DeadlineState::Lost
 }

@@ -72,7 +72,9 @@ impl Planner {
         let now = effects.now;
         let (arrival, reach) = (self.arrivals, self.possible_devices(&task));
         let (after, role, class, work) = (std::mem::take(&mut task.after), task.role, task.class, task.work);
-        let id = self.tasks.insert(TaskRecord::new(task, arrival, reach, now))?;
+        self.tasks.check_capacity(1)?;
+        let signal = self.spare_completions.pop().unwrap_or_default();
+        let id = self.tasks.insert(TaskRecord::new(task, arrival, reach, now, signal))?;
         self.arrivals += 1;
         self.counts.queued += 1;
         match role {

@@ -13,7 +13,7 @@ use log::Level;
 
 use super::effects::Effects;
 use super::planner::Planner;
-use super::record::{DeadlineState, DeviceState};
+use super::record::{DeadlineState, DeviceState, TaskRecord};
 use super::task_state::TaskState;
 use crate::error::Error;
 use crate::sched::base::task_id::TaskId;
@@ -49,16 +49,15 @@ impl Planner {
     /// Returns when an idle device that declined a task should reconsider, because others are late.
     fn next_reconsideration(&self, now: Duration) -> Option<Duration> {
         let idle = self.devices.iter().filter(|device| device.has_room(now)).count();
-        if idle == 0 {
+        if idle == 0 || self.devices.len() == 1 {
             return None;
         }
         let mut soonest = f64::INFINITY;
         for (index, device) in self.devices.iter().enumerate() {
             let other = idle > usize::from(device.has_room(now));
             for run in device.attempts.iter().filter(|_| other) {
-                let copy =
-                    self.tasks.get(run.id).is_ok_and(|record| record.idempotent && record.live_attempts == 1);
-                if copy || !self.ready.is_empty() {
+                let alone = |record: &TaskRecord| record.idempotent && record.live_attempts == 1;
+                if !self.ready.is_empty() || self.tasks.get(run.id).is_ok_and(alone) {
                     soonest = soonest.min(self.remaining_seconds(now, index, run).unwrap_or(f64::INFINITY));
                 }
             }
@@ -267,6 +266,9 @@ impl Planner {
 
     /// Raises the priorities of tasks that have waited long.
     pub fn age_priorities(&mut self, now: Duration) {
+        if self.ready.has_one_priority() {
+            return;
+        }
         let (Some((first, _)), Some((last, _))) = (self.ready.first(), self.ready.last()) else {
             return;
         };

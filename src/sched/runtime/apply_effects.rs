@@ -26,15 +26,18 @@ impl Runtime {
 
     /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
     pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
-        self.count_ending(&effects);
         let (log, ()) = self.apply_counted(guard, effects, |_, _| ());
         log_all(log);
     }
 
-    /// Counts tasks whose ends are not published yet. Under the planner lock: a deadlock check or a shutdown never
-    /// sees such a task neither unended nor counted.
-    pub fn count_ending(&self, effects: &Effects) {
-        self.jobs_dropping.fetch_add(effects.ended.len(), Ordering::SeqCst);
+    /// Counts tasks whose ends are not published yet, before the planner is unlocked: a deadlock check or a shutdown
+    /// never sees such a task neither unended nor counted.
+    pub fn count_ending(&self, effects: &mut Effects) {
+        let ended = effects.ended.len();
+        if ended > effects.counted {
+            self.jobs_dropping.fetch_add(ended - effects.counted, Ordering::SeqCst);
+            effects.counted = ended;
+        }
     }
 
     /// Applies effects and unlocks the planner. Returns records that are left to be logged, and the result of
@@ -42,12 +45,12 @@ impl Runtime {
     /// whatever their drop needs.
     ///
     /// The order is a protocol:
-    /// 1. Under the lock, the caller has counted the ended tasks ([`Runtime::count_ending`]); abandoned attempts
-    ///    are taken off the worker pool.
+    /// 1. Under the lock, abandoned attempts are taken off the worker pool. Whenever the lock is released before all
+    ///    ends are published, the others are counted first ([`Runtime::count_ending`]).
     /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows of it.
     /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
     ///    published. So a thread that sees the end finds the record logged and the job dropped. Ends of
-    ///    successors join the list.
+    ///    successors join the list. The lock is kept if there is no record and the drop runs no code of the caller.
     /// 4. Under the lock, flags are published for light tasks, before `wake_workers` reads the light-task gate;
     ///    then `then` is called, for a worker that takes its next task; workers are woken and the timer is set.
     /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
@@ -60,8 +63,11 @@ impl Runtime {
         then: impl FnOnce(&mut PlannerGuarded, Duration) -> T,
     ) -> (Vec<(Level, String)>, T) {
         let abandoned = std::mem::take(&mut effects.abandoned);
-        self.abandon_attempts(&abandoned);
+        if !abandoned.is_empty() {
+            self.abandon_attempts(&abandoned);
+        }
         if !effects.renewed.is_empty() {
+            self.count_ending(&mut effects);
             drop(guard);
             for &device in &effects.renewed {
                 self.backends[device].renew(self.devices[device].ordinal);
@@ -73,20 +79,21 @@ impl Runtime {
             }
         }
         let any_ended = !effects.ended.is_empty();
-        loop {
-            let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
-            if log.is_empty() && next.is_none() {
-                break;
+        while !effects.ended.is_empty() || !effects.log.is_empty() {
+            let unlocks = effects.runs_callers_code();
+            if unlocks {
+                self.count_ending(&mut effects);
             }
-            drop(guard);
-            log_all(log);
-            let next = next.map(|EndedTask { id, job, outcome }| {
+            let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
+            let (job, end) = next.map(|EndedTask { id, job, outcome }| (job, (id, outcome))).unzip();
+            if unlocks {
+                drop(guard);
+                log_all(log);
                 self.drop_job(job);
-                (id, outcome)
-            });
-            guard = self.lock();
-            effects.now = self.now();
-            if let Some((id, outcome)) = next {
+                guard = self.lock();
+                effects.now = self.now();
+            }
+            if let Some((id, outcome)) = end {
                 self.publish(&mut guard, id, outcome, &mut effects);
             }
         }
@@ -96,13 +103,14 @@ impl Runtime {
         self.wake_workers(&mut guard, now);
         self.ensure_timer(&mut guard, now);
         let log = std::mem::take(&mut guard.log);
+        let wait_over = any_ended && guard.planner.is_wait_over();
         let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
         let needy = guard.planner.needs_helpers();
         drop(guard);
         for (id, attempt, limit_s) in abandoned {
             self.end_nested(id, attempt, limit_s);
         }
-        if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
+        if wait_over {
             self.wait_queues.notify(ALL_TASKS);
         }
         if needy {
@@ -136,15 +144,19 @@ impl Runtime {
         effects: &mut Effects,
     ) {
         let light = self.light.proxies.any_promoted().then(|| outcome.clone());
-        let before = effects.ended.len();
-        guard.planner.publish(id, outcome, effects);
+        let is_awaited = guard.planner.publish(id, outcome, effects);
         if let Some(outcome) = light {
             self.end_promoted(guard, id, outcome);
         }
-        self.wait_queues.notify(id);
-        // Followers count before this task does no more.
-        self.jobs_dropping.fetch_add(effects.ended.len() - before, Ordering::SeqCst);
-        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
+        if is_awaited {
+            self.wait_queues.notify(id);
+        }
+        if effects.counted > 0 {
+            // This task is counted until its followers are.
+            effects.counted -= 1;
+            self.count_ending(effects);
+            self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin again on some device.
@@ -157,12 +169,15 @@ impl Runtime {
             poisoned |= u64::from(flags.poisoned) << index;
             retired |= u64::from(flags.retired) << index;
         }
-        self.poisoned.store(poisoned, Ordering::SeqCst);
+        if self.poisoned.load(Ordering::Relaxed) != poisoned {
+            self.poisoned.store(poisoned, Ordering::SeqCst);
+        }
         let opened = self.light.gate.publish(quiet, guard.planner.has_exclusive_tasks());
         if opened && self.pool.event_count.asleep() > 0 {
             self.pool.event_count.wake_all();
         }
-        if self.pool.retired.swap(retired, Ordering::SeqCst) != retired {
+        if self.pool.retired.load(Ordering::Relaxed) != retired {
+            self.pool.retired.store(retired, Ordering::SeqCst);
             if guard.planner.device_flags(now).all(|flags| flags.retired) {
                 self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
             }

@@ -145,13 +145,13 @@ pub fn run_planned(
     assignment: Assignment,
 ) -> Option<Assignment> {
     stop_light(runtime, worker);
-    let begin = runtime.clock();
-    let Assignment { id, attempt, job, signal, context, lease } = assignment;
+    let Assignment { id, attempt, began, job, signal, context, lease } = assignment;
+    let begin = nanoseconds(began);
     worker.tasks.borrow_mut().push(runtime.light.proxies.owner(id));
     worker.in_planned.set(true);
     worker.queue.pushed.set(0);
     let nested = &worker.queue.shared.stats.nested;
-    nested.set_planned(Some((id, attempt)));
+    nested.set_planned((id, attempt));
     let end = worker.run_attempt(runtime, id, attempt, context, &signal, |exec| {
         job.run(&Exec { lease: lease.as_ref(), ..*exec })
     });
@@ -162,7 +162,8 @@ pub fn run_planned(
         worker.release_cached();
     }
     drop(lease);
-    nested.set_planned(None);
+    // The planner keeps it for the next task, unless other threads have it.
+    drop(signal);
     let short = matches!(end, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
     let save_due = runtime.is_save_due();
     let company = short && runtime.ran_light_since(&worker.queue.shared, begin);
@@ -179,7 +180,6 @@ pub fn run_planned(
     let light_first = worker.end_planned(nanoseconds(now), begin);
     let must_end = worker.abandoned.get() || runtime.pool.has_surplus(worker.index);
     let asks = !save_due && !light_first && !must_end;
-    runtime.count_ending(&effects);
     let (log, next) = runtime.apply_counted(guard, effects, |guard, now| {
         // The drop of the job may have ended the thread.
         if asks && !is_leaving() { assign_next(runtime, worker, guard, now) } else { None }

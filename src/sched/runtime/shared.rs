@@ -40,8 +40,6 @@ pub struct Runtime {
     pub wait_graph: WaitGraph,
     /// Tasks whose outcome is decided and whose end is not published, since their jobs are dropped first.
     pub jobs_dropping: AtomicUsize,
-    /// Threads that wait for the whole scheduler.
-    pub waiting_for_all: AtomicUsize,
     /// Bit i: device i's context is poisoned, and renewed when all attempts have left it.
     pub poisoned: AtomicU64,
     /// Bit i: ranges on device i leave memory to a task that waits for it.
@@ -136,7 +134,6 @@ impl Runtime {
             wait_queues: WaitQueues::default(),
             wait_graph: WaitGraph::default(),
             jobs_dropping: AtomicUsize::new(0),
-            waiting_for_all: AtomicUsize::new(0),
             poisoned: AtomicU64::new(0),
             memory_wanted: AtomicU64::new(0),
             spinning: AtomicUsize::new(0),
@@ -226,8 +223,8 @@ impl Runtime {
         // A worker that was called asks for a task, and wakes the next.
         let all_called = (0..self.devices.len())
             .all(|index| guard.worker_called[index] || !guard.planner.has_room(now, index));
-        let runnable = if all_called { Vec::new() } else { guard.planner.runnable_devices(now) };
-        for index in runnable {
+        let runnable = if all_called { DeviceMask::NONE } else { guard.planner.runnable_devices(now) };
+        for index in (0..self.devices.len()).filter(|&index| runnable.contains(index)) {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             if !guard.worker_called[index] {
                 let records = RefCell::new(Vec::new());

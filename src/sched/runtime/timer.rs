@@ -64,6 +64,7 @@ impl Runtime {
             self.pool.add_thread(thread);
         }
         guard.deferred.effects.ended.append(&mut effects.ended);
+        guard.deferred.effects.counted += std::mem::take(&mut effects.counted);
         guard.deferred.effects.log.append(&mut effects.log);
         self.timer_wakeup.notify_all();
     }
@@ -100,7 +101,7 @@ fn pass<'a>(
 ) -> MutexGuard<'a, PlannerGuarded> {
     let mut effects = Effects::at(shared.now());
     guard.planner.advance(&mut effects);
-    shared.count_ending(&effects);
+    shared.count_ending(&mut effects);
     shared.defer(&mut guard, &mut effects);
     let (mut log, ()) = shared.apply_counted(guard, effects, |_, _| ());
     let mut guard = shared.lock();
@@ -119,7 +120,8 @@ fn pass<'a>(
 fn serve(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     loop {
-        let effects = std::mem::take(&mut guard.deferred.effects);
+        let mut effects = std::mem::take(&mut guard.deferred.effects);
+        effects.now = shared.now();
         if !(effects.ended.is_empty() && effects.log.is_empty()) {
             let (log, ()) = shared.apply_counted(guard, effects, |_, _| ());
             log_all(log);

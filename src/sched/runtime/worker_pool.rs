@@ -107,7 +107,9 @@ impl WorkerPool {
     }
 
     pub fn set_slots(&self, device: usize, slots: u32) {
-        self.slots[device].store(slots, Ordering::SeqCst);
+        if self.slots(device) != slots {
+            self.slots[device].store(slots, Ordering::SeqCst);
+        }
     }
 
     /// Wakes or starts a worker for work of any device that is not in `closed`, unless a worker searches.

@@ -197,3 +197,36 @@ fn the_third_device_that_is_lost_with_a_task_is_its_last() {
     let left = driver.planner.devices.iter().filter(|device| device.retired.is_none());
     assert_eq!(left.count(), 1);
 }
+
+#[test]
+fn ends_are_reported_to_threads_that_wait() {
+    let mut driver = driver(1);
+    let [other, awaited] = [(); 2].map(|()| driver.submit(0, task()));
+    driver.planner.start_wait(awaited).unwrap();
+    let mark = driver.planner.start_waiting_for_all();
+    driver.submit(0, task());
+    for id in [other, awaited] {
+        driver.cancel(id).unwrap();
+        let ended = driver.effects.ended.pop().unwrap();
+        assert_eq!(driver.planner.publish(id, ended.outcome, &mut driver.effects), id == awaited);
+        assert_eq!(driver.planner.is_wait_over(), id == awaited, "the third task came later");
+    }
+    driver.planner.stop_waiting_for_all(mark);
+    assert!(!driver.planner.is_wait_over());
+}
+
+#[test]
+fn only_callers_code_is_dropped_without_the_lock() {
+    let mut driver = driver(1);
+    let owned = Arc::new(());
+    let of_caller = Task::new(move |_: &Exec<'_>| {
+        let _held = &owned;
+        Ok(())
+    });
+    for (task, unlocks) in [(task(), false), (of_caller, true)] {
+        let id = driver.submit(0, task);
+        driver.cancel(id).unwrap();
+        assert_eq!(driver.effects.runs_callers_code(), unlocks);
+        driver.publish();
+    }
+}

@@ -22,7 +22,7 @@ fn somebody_looks_when_a_device_may_run_as_many_as_before() {
     );
     driver.pass(61);
     assert_eq!(driver.planner.next_deadline(S(61)), None);
-    assert_eq!(driver.planner.runnable_devices(S(61)), [0]);
+    assert_eq!(driver.planner.runnable_devices(S(61)), DeviceMask::only(0));
 }
 
 /// The attempts that ran beside the one that was short of memory fitted together.
@@ -125,7 +125,7 @@ fn end_of_a_back_off_is_due_until_advance_handles_it() {
     }
     driver.pass(60);
     assert_eq!(driver.planner.next_deadline(S(60)), None);
-    assert_eq!(driver.planner.runnable_devices(S(60)), [0]);
+    assert_eq!(driver.planner.runnable_devices(S(60)), DeviceMask::only(0));
 }
 
 /// A busy device costs only the task that asks it; its queue waits.
