@@ -86,6 +86,7 @@ impl LightGate {
     /// true if a device was opened: then the caller wakes the workers that sleep.
     pub fn publish(&self, closed: u64, exclusive_waits: bool) -> bool {
         // All writers hold the planner lock. Values that stay are not written: their line stays in all caches.
+        // The fence after the last change orders later reads of the flags, too, since it comes before them.
         let same = self.exclusive_waits.load(Ordering::Relaxed) == exclusive_waits;
         if same && self.closed.load(Ordering::Relaxed) == closed {
             return false;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// A set of arrival numbers, which come in order and leave in nearly the same order: a bit for each
-/// from the first that is left.
+/// A set of arrival numbers, which come in order and leave in nearly the same order. It takes a bit for
+/// each number from the first that is left: 125 MB where 1e9 tasks end beside one that runs on.
 #[derive(Default)]
 pub struct Unended {
     /// The first word has a bit that is set.

@@ -29,7 +29,8 @@ use crate::sched::base::{
     },
 };
 
-/// Key of waits for all tasks: notified when an epoch has drained or a planned task has ended.
+/// Key of waits for all tasks: notified when an epoch has drained, or when the planned tasks that one
+/// of these waits needs have ended.
 pub const ALL_TASKS: TaskId = TaskId(0);
 /// Key of waits inside tasks: notified when all others may be blocked.
 pub const BLOCKED_TASKS: TaskId = TaskId(u64::MAX);
