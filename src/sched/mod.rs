@@ -9,7 +9,7 @@
 //! | folder | contents |
 //! |---|---|
 //! | `base/` | plain data of tasks; tuning numbers; time |
-//! | `estimate/` | durations, bounds, ETA |
+//! | `estimate/` | durations, bounds |
 //! | `observe/` | trace; progress notifier |
 //! | `plan/` | the planner: one state machine without threads |
 //! | `simulation/` | the second driver of the planner |
@@ -37,9 +37,9 @@ pub use api::{Builder, Range, Scheduler, discover, discover_all};
 #[doc(hidden)]
 pub use base::{Clock, Policy};
 pub use base::{DeviceMask, Exec, Job, Role, Task, TaskId, TaskInfo, TaskStatus, WaitResult};
-pub use estimate::concurrency_tuner::AUTO_SLOTS;
-pub(crate) use light::task::{InlineJob, InlineJobKind};
-pub use observe::trace::{Ending, Span, Timeline, Trace};
-pub use plan::report::{DeviceStats, Progress, Stats};
-pub use range::work::RangeJob;
-pub(crate) use runtime::worker_local::leave_thread;
+pub use estimate::AUTO_SLOTS;
+pub(crate) use light::{InlineJob, InlineJobKind};
+pub use observe::{Ending, Span, Timeline, Trace};
+pub use plan::{DeviceStats, Progress, Stats};
+pub use range::RangeJob;
+pub(crate) use runtime::leave_thread;

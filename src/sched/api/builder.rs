@@ -5,18 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::scheduler::{Ownership, Scheduler};
+use super::{Ownership, Scheduler};
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
 use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
 use crate::sched::base::{Clock, Policy};
-use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::runtime::{
-    peers::Peers,
-    shared::{Runtime, RuntimeSettings},
-    worker::run_worker,
-    worker_pool::{DEFAULT_STACK, STACKS},
-};
+use crate::sched::estimate::AUTO_SLOTS;
+use crate::sched::runtime::{DEFAULT_STACK, Peers, Runtime, RuntimeSettings, STACKS, run_worker};
 use crate::store::rate_store::Store;
 
 /// More slots would only divide a device; a mask has a bit for each device.

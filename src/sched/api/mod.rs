@@ -10,4 +10,5 @@ mod submit;
 pub use builder::{Builder, discover, discover_all};
 pub(crate) use process::lock_default;
 pub use range::Range;
+pub(crate) use scheduler::Ownership;
 pub use scheduler::Scheduler;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::scheduler::Scheduler;
+use super::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::observe::trace::Timeline;
-use crate::sched::plan::report::Progress;
+use crate::sched::observe::Timeline;
+use crate::sched::plan::Progress;
 
 impl Scheduler {
     /// Returns how much of the submitted work is done, and the ETA.
@@ -45,11 +45,11 @@ impl Scheduler {
     /// Returns the trace up to now. Fails if [`Builder`](super::builder::Builder) asked for no
     /// trace.
     pub fn timeline(&self) -> Result<Timeline> {
-        let guard = self.lock()?;
-        let Some(trace) = guard.planner.trace() else {
+        self.runtime.process.check()?;
+        let Some(trace) = self.runtime.observability.trace.clone() else {
             let accepted = "1 or more, set when the scheduler is created";
             return Err(Error::argument("trace_events", 0, accepted));
         };
-        Ok(guard.planner.timeline(trace, self.runtime.now()))
+        Ok(self.runtime.lock().planner.timeline(trace, self.runtime.now()))
     }
 }

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use super::scheduler::{Ownership, Scheduler};
+use super::{Ownership, Scheduler};
 use crate::error::{Error, Result};
 use crate::fork::forks;
-use crate::sched::base::sync::lock;
-use crate::sched::runtime::shared::Runtime;
+use crate::sched::base::lock;
+use crate::sched::runtime::Runtime;
 
 struct DefaultScheduler {
     runtime: Arc<Runtime>,

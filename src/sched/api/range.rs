@@ -4,14 +4,11 @@ use std::ops;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::scheduler::Scheduler;
+use super::Scheduler;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::base::{DeviceMask, Exec, Role, Task, TaskId, WaitResult};
-use crate::sched::range::{
-    division::length,
-    work::{RangeJob, RangeOwner, RangeRun},
-};
+use crate::sched::range::{RangeJob, RangeOwner, RangeRun, length};
 
 /// A parallel loop and its requirements. Start from [`Range::new`] and set the fields that matter.
 ///

@@ -8,15 +8,11 @@ use std::time::{Duration, Instant};
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::sched::base::sync::lock;
-use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult};
-use crate::sched::light::slab::LightSlab;
-use crate::sched::light::task::LightTask;
-use crate::sched::light::{CLOSED, STOPPING};
-use crate::sched::plan::report::Stats;
-use crate::sched::runtime::shared::{PlannerGuarded, Runtime};
-use crate::sched::runtime::waiting::block_outside;
-use crate::sched::sleep::wait_queues::ALL_TASKS;
+use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult, lock};
+use crate::sched::light::{CLOSED, LightTask, STOPPING};
+use crate::sched::plan::Stats;
+use crate::sched::runtime::{PlannerGuarded, Runtime, block_outside};
+use crate::sched::sleep::ALL_TASKS;
 
 /// Runs tasks on its devices. Any method may be called from any thread.
 ///
@@ -186,7 +182,7 @@ impl Scheduler {
     pub fn cancel(&self, id: TaskId) -> Result<()> {
         self.runtime.process.check()?;
         let mut planned = id;
-        if LightSlab::is_light(id) {
+        if id.is_light() {
             let (slot, generation) = self.runtime.light.slab.find(id)?;
             slot.cancel(generation, id)?;
             if self.runtime.end_queued(None, slot, generation, id, &Error::Cancelled) {
@@ -205,7 +201,7 @@ impl Scheduler {
     /// Releases the id of a task. A task that has not ended becomes detached.
     pub fn release(&self, id: TaskId) -> Result<()> {
         self.runtime.process.check()?;
-        if LightSlab::is_light(id) {
+        if id.is_light() {
             let (slot, generation) = self.runtime.light.slab.find(id)?;
             let actions = slot.release(generation, id)?;
             self.runtime.apply_end_actions(id, actions);
@@ -216,7 +212,7 @@ impl Scheduler {
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
         self.runtime.process.check()?;
-        if !LightSlab::is_light(id) {
+        if !id.is_light() {
             return self.runtime.lock().planner.info(self.runtime.now(), id);
         }
         let (slot, generation) = self.runtime.light.slab.find(id)?;
@@ -353,7 +349,7 @@ impl Scheduler {
 
     /// Starts a wait for a task, to be ended by [`Scheduler::unwatch`].
     fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
-        if LightSlab::is_light(id) {
+        if id.is_light() {
             let (slot, generation) = self.runtime.light.slab.find(id)?;
             let ended = slot.start_wait(generation, id)?;
             return Ok(ended.map_or(Watch::Light(slot, generation, id), Watch::Ended));

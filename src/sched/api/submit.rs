@@ -3,17 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::scheduler::Scheduler;
+use super::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::base::{Task, TaskId, sync::lock};
-use crate::sched::light::{
-    NO_DEVICE, STOPPING,
-    queues::{LightItem, LocalQueue},
-    slab::LightSlab,
-    task::{InlineJob, LightJob, LightTask},
-};
-use crate::sched::plan::effects::Effects;
-use crate::sched::runtime::shared::PlannerGuarded;
+use crate::sched::base::{Task, TaskId, lock};
+use crate::sched::light::{InlineJob, LightItem, LightJob, LightTask, LocalQueue, NO_DEVICE, STOPPING};
+use crate::sched::plan::Effects;
+use crate::sched::runtime::PlannerGuarded;
 
 impl Scheduler {
     /// Submits a task. Fails at once, with the numbers, if no device could ever run it.
@@ -160,7 +155,7 @@ impl Scheduler {
         if guard.planner.is_closed() {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
-        for &before in task.after.iter().filter(|before| LightSlab::is_light(**before)) {
+        for &before in task.after.iter().filter(|before| before.is_light()) {
             self.runtime.light.slab.find(before)?;
         }
         guard.planner.check_task(task)

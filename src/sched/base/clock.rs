@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::outcome::nanoseconds;
-
 /// Measures time from an origin. Copies measure the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
@@ -28,4 +26,10 @@ impl Default for Clock {
     fn default() -> Self {
         Clock { origin: Instant::now() }
     }
+}
+
+/// Returns a duration in nanoseconds, at most `u64::MAX` (584 years).
+#[inline]
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 /// A set of devices, by their position in
 /// [`Scheduler::devices`](crate::sched::api::scheduler::Scheduler::devices).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceMask(pub u64);
 
 impl DeviceMask {

@@ -1,11 +1,14 @@
-//! The job of a task, and the context in which the scheduler calls it.
+//! The job of a task, and the context in which the scheduler calls it, with its lease.
 
-use super::reservation::DeviceLease;
-use super::signal::Signal;
-use super::task_id::TaskId;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use log::Level;
+
+use super::{Signal, TaskId};
 use crate::backend::Lane;
 use crate::device::DeviceInfo;
 use crate::error::Result;
+use crate::node::{LockedTable, SlotLease};
 use crate::store::findings::Findings;
 
 /// The code of a task. The scheduler calls it once an attempt, on several devices at the same time
@@ -81,5 +84,40 @@ impl Exec<'_> {
     /// another copy has committed.
     pub fn commit(&self) -> Result<()> {
         self.signal.commit(self.attempt)
+    }
+}
+
+/// Leases a slot of a device until it is dropped.
+pub struct DeviceLease {
+    lease: SlotLease,
+    bytes: u64,
+    /// Peers know that the memory is allocated.
+    allocated: AtomicBool,
+}
+
+impl DeviceLease {
+    /// Takes a lease. `Err`: the lease could not be written; the log record that says so.
+    pub fn new(
+        table: &mut LockedTable<'_>,
+        device: usize,
+        cost: Option<f64>,
+        bytes: u64,
+    ) -> std::result::Result<DeviceLease, (Level, String)> {
+        match table.lease(device, cost, bytes) {
+            Ok(lease) => Ok(DeviceLease { lease, bytes, allocated: AtomicBool::new(false) }),
+            Err(error) => {
+                let text =
+                    format!("a task begins without a lease, so other processes do not see it: {error}");
+                Err((Level::Warn, text))
+            }
+        }
+    }
+
+    /// Reports that the task has allocated its reserved bytes: from then on they are missing from
+    /// the free memory that the device itself reports, and count no longer as reserved.
+    pub fn mark_allocated(&self) {
+        if self.bytes > 0 && !self.allocated.swap(true, Ordering::Relaxed) {
+            self.lease.set_used_bytes(self.bytes);
+        }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::task_id::TaskId;
+use super::TaskId;
 use crate::error::{Error, Result};
 
 const POSITION_BITS: u32 = 27;
@@ -19,6 +19,13 @@ pub const GENERATIONS: u64 = 1 << GENERATION_BITS;
 pub const POSITIONS: usize = 1 << (POSITION_BITS - 1);
 /// The bit of the position that is set for light tasks.
 pub const LIGHT_BIT: u64 = POSITIONS as u64;
+
+impl TaskId {
+    /// Returns whether the id is one of a light task, of any scheduler.
+    pub fn is_light(self) -> bool {
+        self.0 & LIGHT_BIT != 0
+    }
+}
 
 /// Returns a tag for a new table.
 pub fn new_tag() -> u64 {

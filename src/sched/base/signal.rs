@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::outcome::WaitResult;
+use super::WaitResult;
 use crate::error::{Error, Result};
 
 /// A planned task's signal and outcome. Waiting threads hold it beyond the release of the task's

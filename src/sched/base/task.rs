@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::device_mask::DeviceMask;
-use super::exec::Job;
-use super::task_id::TaskId;
+use super::{DeviceMask, Job, TaskId};
 use crate::device::BackendKind;
 use crate::memory::Bytes;
 

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use super::class_table::{ClassRecord, ClassTable};
+use super::{ClassRecord, ClassTable};
 use crate::sched::base::Policy;
 
 /// The estimator of all devices of a scheduler, by their position in it.
@@ -318,22 +318,6 @@ mod tests {
             estimator.record_sample(0, 0, Some(1.0), seconds);
         }
         assert!(estimator.usual_ratio(0).unwrap() < 1.5);
-    }
-
-    #[test]
-    fn classes_used_last_are_kept() {
-        const CLASSES: u32 = 64;
-        let policy = Policy { classes: CLASSES as usize, ..Policy::default() };
-        let mut estimator = Estimator::new(vec![Some(1.0)], Arc::new(policy));
-        for class in 0..3 * CLASSES {
-            estimator.record_sample(class, 0, Some(1.0), 2.0);
-            estimator.table.task_submitted(Duration::ZERO, 0, Some(1.0));
-        }
-        let kept = estimator.table.classes().count() as u32;
-        assert!((CLASSES / 2..=CLASSES).contains(&kept), "{kept}");
-        let last = 3 * CLASSES - 1;
-        assert!([0, last, last - CLASSES / 2].iter().all(|&class| estimator.has_samples(class)));
-        assert!(!estimator.has_samples(1));
     }
 
     #[test]

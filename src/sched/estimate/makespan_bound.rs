@@ -1,24 +1,12 @@
 //! A lower bound of the makespan: no schedule of the same tasks on the same devices is shorter.
 //!
-//! Work is not known exactly, so it is measured. In class `c`, device `d` does `r[c][d]` work per
-//! second: the stated work of the tasks that ended well on it over the time that they took. If not
-//! all of them state their work, each counts as one unit. A task that took `t` seconds on `d` is
-//! then worth `t r[c][d]` units; the sum over the class is `W[c]`. With `n[d]` slots, the devices
-//! together do `R[c] = sum over d of n[d] r[c][d]`. The bound is the larger of
-//! - `sum over c of W[c] / R[c]`, divided by `sum over d of n[d] max over c of r[c][d] / R[c]`. For
-//!   one class that is work over rate. The divisor is 1 if the devices keep their proportions from
-//!   class to class, and larger if some are better at one class than at another. (It is a feasible
-//!   point of the dual of the linear program that divides work freely among devices.)
-//! - the longest task on the device that is fastest for its class.
-//!
-//! The bound leaves out failed attempts, late copies and waiting, which a better schedule would
-//! have saved; ranges, whose chunks move from device to device; and devices that ended no task of a
-//! class well. It leaves out masks, dependencies and times of submission, which can only make a
-//! schedule longer.
+//! `docs/seeing.md` defines it. The divisor there is a feasible point of the dual of the linear program that divides
+//! work freely among devices. The bound leaves out masks, dependencies and times of submission, which can only make
+//! a schedule longer, and devices that ended no task of a class well.
 
 use std::time::Duration;
 
-use super::class_table::{ClassRecord, ClassTable, DeviceRecord};
+use super::{ClassRecord, ClassTable, DeviceRecord};
 
 /// Returns the bound for all that has ended well. `slots`: of each device.
 pub fn lower_bound(table: &ClassTable, slots: &[u32]) -> Duration {

@@ -4,4 +4,8 @@ pub mod class_table;
 pub mod concurrency_tuner;
 pub mod estimator;
 pub mod makespan_bound;
-pub mod ratio_window;
+
+pub use class_table::{ClassRecord, ClassTable, DeviceRecord};
+pub use concurrency_tuner::{AUTO_SLOTS, ConcurrencyTuner};
+pub use estimator::Estimator;
+pub use makespan_bound::lower_bound;

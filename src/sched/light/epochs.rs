@@ -28,10 +28,13 @@
 
 use std::ops::Range;
 
-use crate::sched::base::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    locked, total_order,
+use crate::sched::base::{
+    locked,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    total_order,
 };
 
 /// Epochs that can be open at a time. A wait that finds all in use includes later tasks until one of

@@ -13,8 +13,8 @@
 //! flags; a worker lowers its flag and then reads whether one waits ([`LightGate::leave`]). So
 //! either the planner finds the flag down, or the worker wakes workers that call the planner again.
 
-use crate::sched::base::sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+use crate::sched::base::{
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     total_order,
 };
 
@@ -107,7 +107,7 @@ mod models {
 
     use super::*;
     use crate::sched::base::sync::{Arc, models};
-    use crate::sched::sleep::event_count::{EventCount, Sleeper};
+    use crate::sched::sleep::{EventCount, Sleeper};
 
     const DEVICE: usize = 0;
 

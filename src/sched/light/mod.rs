@@ -8,19 +8,20 @@ pub mod queues;
 pub mod slab;
 pub mod task;
 
+pub use epochs::{Epoch, EpochCounter, EpochCounts};
+pub use gate::LightGate;
+pub use nested::{NestedTask, NestedTasks};
+pub use proxies::{PlannerStep, Proxies};
+pub use queues::{EndCounts, LightItem, LightQueues, LocalQueue, WorkerShared};
+pub use slab::LightSlab;
+pub use task::{EndActions, InlineJob, InlineJobKind, LightAttempt, LightJob, LightTask};
+
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
 use crate::sched::base::sync::Arc;
-
-use epochs::{Epoch, EpochCounter, EpochCounts};
-use gate::LightGate;
-use proxies::Proxies;
-use queues::{EndCounts, LightQueues, LocalQueue};
-use slab::LightSlab;
-use task::LightTask;
 
 /// Bits of [`LightTasks::stop_flags`]: why no task is accepted.
 pub const CLOSED: u8 = 1;

@@ -3,8 +3,8 @@
 
 use std::sync::Mutex;
 
-use super::epochs::Epoch;
-use crate::sched::base::{TaskId, sync::lock};
+use super::Epoch;
+use crate::sched::base::{TaskId, lock};
 
 /// The light tasks that a worker runs inside a planned one.
 #[derive(Default)]

@@ -14,18 +14,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::task::LightTask;
+use super::LightTask;
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Job, TaskId, WaitResult,
-    registry::unpack,
+    Job, TaskId, WaitResult, locked,
     sync::{
         Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        locked,
     },
+    unpack,
 };
-use crate::sched::plan::{effects::Effects, planner::Planner};
+use crate::sched::plan::{Effects, Planner};
 
 #[derive(Default)]
 pub struct Proxies {
@@ -117,7 +116,7 @@ impl Proxies {
         outcome: Result<()>,
     ) {
         locked(&self.owners).remove(&proxy);
-        planner.end_proxy(proxy, outcome, effects);
+        planner.end_task(proxy, outcome, effects);
     }
 
     /// Returns the light task that was promoted to a planned one which has ended.
@@ -146,15 +145,11 @@ mod models {
     use super::*;
     use crate::device::{BackendKind, DeviceInfo};
     use crate::sched::base::{
-        Exec, Task, TaskStatus,
-        registry::{LIGHT_BIT, pack},
-        sync::{
-            self,
-            models::{explore, join, start},
-        },
+        Exec, LIGHT_BIT, Task, TaskStatus, pack,
+        sync::models::{explore, join, start},
     };
-    use crate::sched::light::task::LightJob;
-    use crate::sched::plan::{completion::AttemptEnd, effects::EndedTask};
+    use crate::sched::light::LightJob;
+    use crate::sched::plan::{AttemptEnd, EndedTask};
 
     const FAILED: Result<()> = Err(Error::Callback { code: 1 });
 

@@ -8,13 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use super::epochs::{Epoch, EpochCounts};
-use super::nested::NestedTasks;
-use super::task::LightJob;
+use super::{Epoch, EpochCounts, LightJob, NestedTasks};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Signal, TaskId,
-    sync::{self, atomic::AtomicBool, lock},
+    Signal, TaskId, lock,
+    sync::{self, atomic::AtomicBool},
 };
 
 /// A queued task.

@@ -4,7 +4,7 @@
 //! Free positions lie in shards. Each thread uses one shard mostly, so a submitting thread and the
 //! workers seldom contend. A position is used once a generation, so no id is used twice.
 //!
-//! Ids are those of [`registry`]. Its `TaskTable` moves tasks when it grows and is used under the
+//! Ids are those of `base/registry.rs`. Its `TaskTable` moves tasks when it grows and is used under the
 //! planner lock; a common table would cost either a lock here or a lookup in blocks there.
 
 use std::sync::OnceLock;
@@ -12,13 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use super::task::LightTask;
+use super::LightTask;
 use crate::error::{Error, Result};
-use crate::sched::base::{
-    TaskId,
-    registry::{self, LIGHT_BIT, POSITIONS},
-    sync::{Mutex, locked},
-};
+use crate::sched::base::{LIGHT_BIT, POSITIONS, TaskId, locked, new_tag, pack, stale, sync::Mutex, unpack};
 
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;
@@ -40,16 +36,11 @@ pub struct LightSlab {
 impl LightSlab {
     pub fn new() -> Self {
         LightSlab {
-            tag: registry::new_tag(),
+            tag: new_tag(),
             blocks: (0..POSITIONS.div_ceil(CHUNK * CHUNKS)).map(|_| OnceLock::new()).collect(),
             grown: AtomicUsize::new(0),
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))),
         }
-    }
-
-    /// Returns whether the id is one of a light task, of any scheduler.
-    pub fn is_light(id: TaskId) -> bool {
-        id.0 & LIGHT_BIT != 0
     }
 
     /// Returns an unused task and its position.
@@ -66,22 +57,22 @@ impl LightSlab {
     }
 
     pub fn id(&self, position: u32, generation: u64) -> TaskId {
-        TaskId(registry::pack(self.tag, generation, position as usize) | LIGHT_BIT)
+        TaskId(pack(self.tag, generation, position as usize) | LIGHT_BIT)
     }
 
     /// Returns a task and its generation.
     pub fn find(&self, id: TaskId) -> Result<(&LightTask, u64)> {
-        let (tag, generation, position) = registry::unpack(id);
+        let (tag, generation, position) = unpack(id);
         if tag != self.tag || position >= self.grown.load(Ordering::Acquire) {
-            return Err(registry::stale(id));
+            return Err(stale(id));
         }
         let task = self.at(position as u32);
-        if task.is_known(generation) { Ok((task, generation)) } else { Err(registry::stale(id)) }
+        if task.is_known(generation) { Ok((task, generation)) } else { Err(stale(id)) }
     }
 
     /// Returns a task that was not freed, also one whose id callers have released.
     pub fn get(&self, id: TaskId) -> (&LightTask, u64) {
-        let (_, generation, position) = registry::unpack(id);
+        let (_, generation, position) = unpack(id);
         (self.at(position as u32), generation)
     }
 

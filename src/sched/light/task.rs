@@ -5,15 +5,13 @@
 //! under the lock. A task ends in two steps: its job is taken and dropped without the lock, then the
 //! end is published.
 
-use super::epochs::Epoch;
+use super::Epoch;
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Exec, Job, Signal, TaskId, TaskInfo, TaskStatus, WaitResult,
-    registry::{GENERATIONS, detached, stale},
+    Exec, GENERATIONS, Job, Signal, TaskId, TaskInfo, TaskStatus, WaitResult, detached, locked, stale,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
-        locked,
     },
 };
 

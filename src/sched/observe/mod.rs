@@ -2,3 +2,6 @@
 
 pub mod progress_notifier;
 pub mod trace;
+
+pub use progress_notifier::ProgressNotifier;
+pub use trace::{Ending, Span, Timeline, Trace};

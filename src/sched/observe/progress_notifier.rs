@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::backend::thread::{join, spawn};
 use crate::error::{Error, Result};
-use crate::sched::base::sync::lock;
+use crate::sched::base::lock;
 
 /// A function that the notifier calls.
 pub type ProgressListener = Arc<dyn Fn() + Send + Sync>;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::device::DeviceInfo;
-use crate::sched::base::{TaskId, sync::lock};
+use crate::sched::base::{TaskId, lock};
 
 /// The most bytes of a label, so that the number of events bounds the memory of a trace.
 const MAX_LABEL: usize = 120;

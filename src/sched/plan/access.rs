@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::effects::Effects;
-use super::planner::Planner;
-use super::task_state::TaskState;
+use super::{Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::memory::Ledger;
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::registry::detached;
-use crate::sched::base::signal::Completion;
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
-use crate::sched::observe::trace::Trace;
+use crate::node::SlotRequest;
+use crate::sched::base::{Completion, DeviceMask, Role, TaskId, detached};
+use crate::sched::estimate::Estimator;
 
 /// The state of a device that the runtime keeps in atomics.
 #[derive(Debug, Clone, Copy)]
@@ -28,19 +23,8 @@ pub struct DeviceFlags {
     pub retired: bool,
 }
 
-/// The terms on which a task leases a slot of a device that processes share.
-#[derive(Debug, Clone, Copy)]
-pub struct LeaseTerms {
-    pub bytes: u64,
-    /// Duration in the unit that all processes of a node share. `None`: unknown.
-    pub cost: Option<f64>,
-    /// Seconds per unit of cost, as measured by this process.
-    pub unit_scale: Option<f64>,
-}
-
 /// Devices.
 impl Planner {
-    /// Returns the flags of every device, in order.
     pub fn device_flags(&self, now: Duration) -> impl Iterator<Item = DeviceFlags> {
         self.devices.iter().enumerate().map(move |(index, device)| DeviceFlags {
             context: device.context,
@@ -51,12 +35,10 @@ impl Planner {
         })
     }
 
-    /// Returns the device's name in messages.
     pub fn label(&self, index: usize) -> String {
         self.devices[index].info.label()
     }
 
-    /// Returns the number of attempts that may run on the device at a time.
     pub fn slots(&self, index: usize) -> u32 {
         self.devices[index].slots
     }
@@ -69,12 +51,10 @@ impl Planner {
         devices.map(|(_, device)| device.slots as usize).sum()
     }
 
-    /// Returns true if the device has a free slot and is usable.
     pub fn has_room(&self, now: Duration, index: usize) -> bool {
         self.devices[index].has_room(now)
     }
 
-    /// Returns true if no attempt runs on the device.
     pub fn is_idle(&self, index: usize) -> bool {
         self.devices[index].attempts.is_empty()
     }
@@ -135,6 +115,58 @@ impl Planner {
     }
 }
 
+/// Other processes of the node: how long they hold slots of each device, and what this scheduler requests of them.
+impl Planner {
+    pub fn set_others(&mut self, now: Duration, index: usize, seconds: &[f64], pending_bytes: u64) {
+        let end = |&seconds: &f64| {
+            let left = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+            now.saturating_add(left)
+        };
+        self.devices[index].peer_load = PeerLoad { ends: seconds.iter().map(end).collect(), pending_bytes };
+    }
+
+    /// Returns how long a task takes on a device, in the unit of the devices' priors, which all processes of a
+    /// node share. `None`: unknown.
+    pub fn cost(&self, record: &TaskRecord, index: usize) -> Option<f64> {
+        if record.role != Role::Task {
+            return None;
+        }
+        self.estimator.cost(record.class, index, record.work)
+    }
+
+    /// Returns the request of the first ready task that other processes keep from a device.
+    pub fn slot_request(&self) -> Option<SlotRequest> {
+        let taken = |index: usize| self.devices[index].has_others();
+        if !(0..self.devices.len()).any(taken) {
+            return None;
+        }
+        let kept = self.ready.iter().take(self.policy.horizon).find_map(|(_, id)| {
+            let record = self.tasks.get(id).ok()?;
+            let may = self.eligible(record);
+            (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))
+        });
+        let (record, may) = kept?;
+        let cost = |index: usize| {
+            let here = may.contains(index) && self.shares(index);
+            here.then(|| self.cost(record, index).unwrap_or(1.0))
+        };
+        let bytes = |index: usize| record.bytes.on(self.devices[index].info.backend);
+        Some(SlotRequest {
+            priority: record.rank.priority(),
+            costs: (0..self.devices.len()).map(cost).collect(),
+            bytes: (0..self.devices.len()).map(bytes).collect(),
+        })
+    }
+
+    /// Returns the bytes, the cost and the measured seconds per unit of cost (`None`: unknown) with which a task leases
+    /// a slot of a device.
+    pub fn lease_terms(&self, id: TaskId, index: usize) -> Option<(u64, Option<f64>, Option<f64>)> {
+        let record = self.tasks.get(id).ok()?;
+        let bytes = record.bytes.on(self.devices[index].info.backend);
+        Some((bytes, self.cost(record, index), self.estimator.unit_scale_of(record.class)))
+    }
+}
+
 /// Tasks.
 impl Planner {
     pub fn contains(&self, id: TaskId) -> bool {
@@ -182,20 +214,6 @@ impl Planner {
         Ok(())
     }
 
-    pub fn lease_terms(&self, id: TaskId, index: usize) -> Option<LeaseTerms> {
-        let record = self.tasks.get(id).ok()?;
-        Some(LeaseTerms {
-            bytes: record.bytes.on(self.devices[index].info.backend),
-            cost: self.cost(record, index),
-            unit_scale: self.estimator.unit_scale_of(record.class),
-        })
-    }
-
-    /// Ends a proxy as the light task ended that it stands for.
-    pub fn end_proxy(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) {
-        self.end_task(id, outcome, effects);
-    }
-
     /// Fails every ready task.
     pub fn fail_ready(&mut self, why: &Error, effects: &mut Effects) {
         let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
@@ -233,9 +251,9 @@ impl Planner {
         self.exclusive_tasks > 0
     }
 
-    /// Returns true if tasks are ready besides invitations to ranges.
+    /// Returns true if tasks are ready besides helpers of ranges.
     pub fn others_wait(&self) -> bool {
-        self.ready.len() as u64 > self.counts.guests.queued
+        self.ready.len() as u64 > self.counts.helpers.queued
     }
 
     /// The owner of a range can't go on without helpers.
@@ -273,22 +291,7 @@ impl Planner {
         self.unended.first().is_none_or(|first| first >= mark)
     }
 
-    /// Takes a class's rate on a device from an earlier run.
-    pub fn set_prior(&mut self, class: u32, index: usize, rate: f64) {
-        self.estimator.set_prior(class, index, rate);
-    }
-
-    /// Drops the stored rates of a class if they contradict each other. Returns whether they did.
-    pub fn drop_inconsistent_priors(&mut self, class: u32) -> bool {
-        self.estimator.drop_inconsistent_priors(class)
-    }
-
-    /// Returns the measured rates: class, device, work per second, number of samples.
-    pub fn learned_rates(&self) -> impl Iterator<Item = (u32, usize, f64, u64)> {
-        self.estimator.learned_rates()
-    }
-
-    pub fn trace(&self) -> Option<Arc<Trace>> {
-        self.observer.trace.clone()
+    pub fn estimator(&mut self) -> &mut Estimator {
+        &mut self.estimator
     }
 }

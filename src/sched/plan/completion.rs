@@ -1,17 +1,4 @@
-//! The end of an attempt: what becomes of its task and of its device.
-//!
-//! | how it ended | the task | the device |
-//! |---|---|---|
-//! | well | done, unless another copy was first | |
-//! | as cancelled, by its own code or a caller | cancelled | |
-//! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed; an argument or a file as the cause fails it at once | |
-//! | out of memory, the device's or the host's, or of launch resources, in company | tried again alone | fewer at a time for a minute |
-//! | the same, alone | tried elsewhere, then again after the back-off, then failed | none of its size begins for a while |
-//! | another process has the device | tried elsewhere, then again after the back-off, then failed | nothing begins for a while |
-//! | wrong result, found by its own code | tried once more, elsewhere if possible; failed when that is wrong, too | a fault if the task then ends well; retired at the second, by another task |
-//! | its context was poisoned | tried elsewhere; the second time it is the cause and fails | nothing more begins in that context; renewed when all have left it; retired at the second task, unless the first was the cause, and at the third cause in a row |
-//! | the device is gone | tried elsewhere; failed when the third goes with it | retired |
-//! | it could not be opened | as if it had not begun | retired |
+//! The end of an attempt: what becomes of its task and of its device. `docs/scheduling.md` has the rules as a table.
 //!
 //! A task whose other copy still runs goes on with that.
 
@@ -19,27 +6,16 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::effects::Effects;
-use super::planner::Planner;
-use super::record::{Attempt, DeadlineState};
-use super::task_state::TaskState;
-use crate::error::{Error, Result};
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
-use crate::sched::observe::trace::Ending;
+use super::{Attempt, DeadlineState, Effects, Planner, TaskState};
+use crate::error::{DeviceFault, Error, Result};
+use crate::sched::base::{DeviceMask, Role, TaskId};
+use crate::sched::observe::Ending;
 
 /// The way in which an attempt ended.
 pub enum AttemptEnd {
     Ran(Result<()>),
     /// The device could not be opened or made current; the job was not called.
     NoQueue(String),
-}
-
-/// The decision after a failed attempt.
-enum NextStep {
-    Fail,
-    Again,
 }
 
 impl Planner {
@@ -61,43 +37,32 @@ impl Planner {
         effects: &mut Effects,
     ) -> bool {
         let device = &mut self.devices[index];
-        let Some(position) = device.attempts.iter().position(|run| run.id == id && run.number == attempt)
-        else {
-            return true;
-        };
-        let full = device.attempts.len() >= device.slots as usize;
-        let run = device.attempts.swap_remove(position);
-        let awaited = run.deadline_state != DeadlineState::Lost;
-        self.end_attempt(index, run, full, how, effects);
-        awaited
-    }
-
-    fn end_attempt(
-        &mut self,
-        index: usize,
-        run: Attempt,
-        full: bool,
-        how: AttemptEnd,
-        effects: &mut Effects,
-    ) {
-        let (now, id, attempt) = (effects.now, run.id, run.number);
-        let device = &mut self.devices[index];
-        let was_poisoned = device.poisoned || run.context < device.first_sound_context;
+        let position = device.attempts.iter().position(|run| run.id == id && run.number == attempt);
+        let Some(position) = position else { return true };
+        let mut run = device.attempts.swap_remove(position);
+        run.was_poisoned = device.poisoned || run.context < device.first_sound_context;
         if device.poisoned && device.attempts.is_empty() {
             device.poisoned = false;
             self.renew_context(index, effects);
         }
-        let device = &mut self.devices[index];
         if run.deadline_state == DeadlineState::Lost {
-            return self.abandoned_attempt_returned(id, attempt, how, effects);
+            self.abandoned_attempt_returned(id, attempt, how, effects);
+            return false;
         }
+        self.end_attempt(run, how, effects);
+        true
+    }
+
+    fn end_attempt(&mut self, run: Attempt, how: AttemptEnd, effects: &mut Effects) {
+        let (now, id) = (effects.now, run.id);
+        let device = &mut self.devices[run.device];
         let took = now.saturating_sub(run.started);
         device.busy += took;
         let outcome = match how {
             AttemptEnd::Ran(outcome) => outcome,
             AttemptEnd::NoQueue(why) => {
-                self.attempt_not_started(id, attempt, effects);
-                return self.retire(index, &why, effects);
+                self.attempt_not_started(id, run.number, effects);
+                return self.retire(run.device, &why, effects);
             }
         };
         match &outcome {
@@ -115,72 +80,62 @@ impl Planner {
         let late = record.is_none_or(|record| {
             record.live_attempts -= 1;
             record.ran += took;
-            !record.state.is_open() || record.signal.is_lost(attempt)
+            !record.state.is_open() || record.signal.is_lost(run.number)
         });
         if late {
-            self.record(now, index, &run, if cancelled { Ending::Cancelled } else { Ending::Late });
+            self.record(now, &run, if cancelled { Ending::Cancelled } else { Ending::Late });
             if let Err(error) = outcome {
-                self.record_device_error(index, &run, &error, was_poisoned, effects);
+                self.record_device_error(&run, &error, effects);
             }
             return self.await_abandoned(now, id);
         }
         match outcome {
-            Ok(()) => {
-                if self.tasks.get(id).is_ok_and(|record| record.signal.commit(attempt).is_ok()) {
-                    self.attempt_succeeded(index, &run, full, effects);
-                } else {
-                    // The job did not poll, or had nothing to stop: the cancel was first.
-                    self.attempt_failed(index, &run, Error::Cancelled, was_poisoned, effects);
-                }
+            Ok(()) if self.tasks.get(id).is_ok_and(|record| record.signal.commit(run.number).is_ok()) => {
+                self.attempt_succeeded(&run, effects);
             }
-            Err(error) => self.attempt_failed(index, &run, error, was_poisoned, effects),
+            // The job did not poll, or had nothing to stop: the cancel was first.
+            Ok(()) => self.attempt_failed(&run, Error::Cancelled, effects),
+            Err(error) => self.attempt_failed(&run, error, effects),
         }
     }
 
     /// The attempt has committed. The task ends well; its other attempts are asked to stop.
-    fn attempt_succeeded(&mut self, index: usize, run: &Attempt, full: bool, effects: &mut Effects) {
+    fn attempt_succeeded(&mut self, run: &Attempt, effects: &mut Effects) {
         let (now, id, plain) = (effects.now, run.id, run.role == Role::Task);
         if plain {
             let took = now.saturating_sub(run.started);
-            self.estimator.record_sample(run.class, index, run.work, took.as_secs_f64());
+            self.estimator.record_sample(run.class, run.device, run.work, took.as_secs_f64());
             self.set_deadlines_of_class(run.class);
         }
-        self.record(now, index, run, Ending::Done);
+        self.record(now, run, Ending::Done);
         if self.tasks.get(id).is_ok_and(|record| record.live_attempts > 0) {
             self.stop_losers(now, id);
         }
-        self.clear_suspects(index, id, effects);
+        self.clear_suspects(run, effects);
         if plain {
-            self.tune_concurrency(index, run.class, run.work, full, effects);
+            self.tune_concurrency(run, effects);
         }
         self.end_task(id, Ok(()), effects);
     }
 
     /// The attempt has failed, or was cancelled. The task ends, is tried again, or goes on with another copy.
-    fn attempt_failed(
-        &mut self,
-        index: usize,
-        run: &Attempt,
-        error: Error,
-        was_poisoned: bool,
-        effects: &mut Effects,
-    ) {
+    fn attempt_failed(&mut self, run: &Attempt, error: Error, effects: &mut Effects) {
         let (now, id) = (effects.now, run.id);
-        let guilty = self.record_device_error(index, run, &error, was_poisoned, effects);
+        let guilty = self.record_device_error(run, &error, effects);
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if error.is_suspect() {
             record.wrong_results += 1;
-            record.suspect_devices.add(index);
+            record.suspect_devices.add(run.device);
         }
         if record.live_attempts > 0 {
             record.signal.reopen(run.number);
             record.copy_failure = Some(Box::new(error));
             // No other copy comes here: it could fail here for as long as the first attempt runs.
-            record.avoided_devices.add(index);
-            return self.record(now, index, run, Ending::Failed);
+            record.avoided_devices.add(run.device);
+            return self.record(now, run, Ending::Failed);
         }
         let was_cancelled = record.signal.is_cancelled();
-        let error = if was_cancelled { error } else { self.task_error(now, index, run, error) };
+        let error = if was_cancelled { error } else { self.task_error(now, run, error) };
         let Ok(record) = self.tasks.get_mut(id) else { return };
         // Asked to begin again: its own error is no failure.
         let restart = run.deadline_state == DeadlineState::Late
@@ -190,35 +145,29 @@ impl Planner {
                 Error::Cancelled | Error::Callback { .. } | Error::Reported { .. } | Error::Panic { .. }
             );
         if was_cancelled || error == Error::Cancelled && !restart {
-            self.record(now, index, run, Ending::Cancelled);
+            self.record(now, run, Ending::Cancelled);
             return self.end_task(id, Err(Error::Cancelled), effects);
         }
-        let next = if self.stopping {
-            NextStep::Fail
-        } else if restart {
-            NextStep::Again
-        } else {
-            self.next_step(now, index, id, run, &error, guilty)
-        };
+        let again = !self.stopping && (restart || self.is_retried(now, run, &error, guilty));
         let Ok(record) = self.tasks.get_mut(id) else { return };
         let (name, attempts) = (record.name(), record.attempts_begun);
-        let place = self.devices[index].info.label();
-        if let NextStep::Fail = next {
-            self.record(now, index, run, Ending::Failed);
-            self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"), effects);
+        let place = self.devices[run.device].info.label();
+        if !again {
+            self.record(now, run, Ending::Failed);
+            self.note(Level::Warn, run.device, format!("{name} failed on {place}: {error}"), effects);
             return self.end_task(id, Err(error), effects);
         }
         record.signal.reopen(run.number);
-        self.record(now, index, run, Ending::Retried);
+        self.record(now, run, Ending::Retried);
         let text = format!("{name} is retried after attempt {attempts} on {place}: {error}");
-        self.note(Level::Info, index, text, effects);
+        self.note(Level::Info, run.device, text, effects);
         self.counts.retried += 1;
         self.change_state(now, id, TaskState::requeue);
         self.make_ready(id, effects);
     }
 
     /// Returns the error of a task whose last attempt returned this one.
-    fn task_error(&mut self, now: Duration, index: usize, run: &Attempt, error: Error) -> Error {
+    fn task_error(&mut self, now: Duration, run: &Attempt, error: Error) -> Error {
         let Ok(record) = self.tasks.get_mut(run.id) else { return error };
         let error = match (error, record.copy_failure.take()) {
             // This copy may have stopped for one that was first, and then failed.
@@ -233,7 +182,7 @@ impl Planner {
             ) => Error::Deadline {
                 what: record.name(),
                 limit_s: record.deadline.unwrap_or(now.saturating_sub(run.started)).as_secs_f64(),
-                device: self.devices[index].info.label(),
+                device: self.devices[run.device].info.label(),
             },
             (_, error) => error,
         }
@@ -268,25 +217,19 @@ impl Planner {
     }
 
     /// Reports the end to the device's concurrency tuner, which may change the number of slots.
-    fn tune_concurrency(
-        &mut self,
-        index: usize,
-        class: u32,
-        work: Option<f64>,
-        full: bool,
-        effects: &mut Effects,
-    ) {
-        let device = &mut self.devices[index];
-        let Some(search) = &mut device.tuner else { return };
-        let done = self.estimator.relative_work(class, work);
-        let busy = full && !self.ready.is_empty();
-        let slots = search.task_ended(&self.policy, effects.now, done, busy);
+    fn tune_concurrency(&mut self, run: &Attempt, effects: &mut Effects) {
+        let device = &mut self.devices[run.device];
+        let Some(tuner) = &mut device.tuner else { return };
+        let done = self.estimator.relative_work(run.class, run.work);
+        // The attempt is not counted any more.
+        let busy = device.attempts.len() + 1 >= device.slots as usize && !self.ready.is_empty();
+        let slots = tuner.task_ended(&self.policy, effects.now, done, busy);
         if slots != device.slots {
             device.slots = slots;
             // Each slot's share of the device changes with their number.
             device.context += 1;
             let text = format!("{} now runs {slots} tasks at a time", device.info.label());
-            self.note(Level::Info, index, text, effects);
+            self.note(Level::Info, run.device, text, effects);
         }
     }
 
@@ -309,23 +252,14 @@ impl Planner {
         self.change_state(effects.now, id, TaskState::make_ready);
     }
 
-    fn next_step(
-        &mut self,
-        now: Duration,
-        index: usize,
-        id: TaskId,
-        run: &Attempt,
-        error: &Error,
-        guilty: bool,
-    ) -> NextStep {
+    /// Decides whether a task is tried again after a failed attempt. `guilty`: the task is the cause.
+    fn is_retried(&mut self, now: Duration, run: &Attempt, error: &Error, guilty: bool) -> bool {
+        let (index, id) = (run.device, run.id);
         let limit = self.devices.iter().map(|device| device.ledger.limit()).max().unwrap_or(0);
-        let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
+        let Ok(record) = self.tasks.get_mut(id) else { return false };
         match error {
-            Error::Device { .. } if guilty => NextStep::Fail,
-            Error::Device { .. } => {
-                record.avoided_devices.add(index);
-                NextStep::Again
-            }
+            Error::Device { .. } if guilty => return false,
+            Error::Device { .. } => record.avoided_devices.add(index),
             error if error.is_shortage() && run.shared_device && !record.exclusive => {
                 record.exclusive = true;
                 self.exclusive_tasks += 1;
@@ -333,12 +267,11 @@ impl Planner {
                 self.devices[index].reserved_for = Some(id);
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
                 self.devices[index].throttle = Some((fewer, now.saturating_add(self.policy.throttle)));
-                NextStep::Again
             }
             // Another process has it; perhaps not for long.
-            Error::Busy { .. } => self.refused(now, index, id, 0),
+            Error::Busy { .. } => return self.refused(now, run, 0),
             // A task that would not fit an empty device will not fit later.
-            Error::NoMemory { needed, .. } if *needed > limit => NextStep::Fail,
+            Error::NoMemory { needed, .. } if *needed > limit => return false,
             error if error.is_shortage() => {
                 let stated = record.bytes.on(self.devices[index].info.backend);
                 let needed = match error {
@@ -347,44 +280,118 @@ impl Planner {
                     _ => u64::MAX,
                 };
                 record.refused_bytes = record.refused_bytes.max(needed);
-                self.refused(now, index, id, stated.max(needed))
-            }
-            error if error.is_suspect() && record.wrong_results >= self.policy.wrong_attempts => {
-                NextStep::Fail
+                return self.refused(now, run, stated.max(needed));
             }
             error if error.is_suspect() => {
                 record.avoided_devices.add(index);
-                NextStep::Again
+                return record.wrong_results < self.policy.wrong_attempts;
             }
-            error if error.is_final() => NextStep::Fail,
-            _ if record.retries > 0 => {
+            error if error.is_final() || record.retries == 0 => return false,
+            _ => {
                 record.retries -= 1;
                 record.avoided_devices = DeviceMask::only(index);
-                NextStep::Again
             }
-            _ => NextStep::Fail,
         }
+        true
     }
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
-    /// have, it waits until a back-off is over, as often as the back-off has steps.
-    fn refused(&mut self, now: Duration, index: usize, id: TaskId, bytes: u64) -> NextStep {
-        let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
+    /// have, it waits until a back-off is over, as often as the back-off has steps. Returns false after that.
+    fn refused(&mut self, now: Duration, run: &Attempt, bytes: u64) -> bool {
+        let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         let backoff = &self.policy.backoff;
         let (wait, most) = (backoff[record.refused_rounds.min(backoff.len() - 1)], backoff.len());
-        self.devices[index].refuse(now, now.saturating_add(wait), bytes);
-        record.refused_devices.add(index);
-        let elsewhere = self.tasks.get(id).is_ok_and(|record| self.eligible(record) != DeviceMask::NONE);
-        let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
-        if elsewhere {
-            return NextStep::Again;
+        self.devices[run.device].refuse(now, now.saturating_add(wait), bytes);
+        record.refused_devices.add(run.device);
+        if self.tasks.get(run.id).is_ok_and(|record| self.eligible(record) != DeviceMask::NONE) {
+            return true;
         }
+        let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         record.refused_rounds += 1;
         if record.refused_rounds > most {
-            return NextStep::Fail;
+            return false;
         }
         record.refused_devices = DeviceMask::NONE;
-        self.release_reservations(id);
-        NextStep::Again
+        self.release_reservations(run.id);
+        true
+    }
+
+    /// All attempts have left a poisoned context.
+    fn renew_context(&mut self, index: usize, effects: &mut Effects) {
+        let device = &mut self.devices[index];
+        device.context += 1;
+        device.first_sound_context = device.context;
+        device.renewing = true;
+        effects.renewed.push(index);
+    }
+
+    /// Counts an error against its device and its task. Returns true if the task is the cause of a poisoned context.
+    fn record_device_error(&mut self, run: &Attempt, error: &Error, effects: &mut Effects) -> bool {
+        let index = run.device;
+        let Error::Device { fault, .. } = error else { return false };
+        // An attempt in a context that is known to be poisoned adds nothing.
+        if *fault == DeviceFault::Poisoned && run.was_poisoned {
+            return false;
+        }
+        let guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {
+            let count = match fault {
+                DeviceFault::Poisoned => &mut record.poisonings,
+                DeviceFault::Lost => &mut record.devices_lost,
+            };
+            *count += 1;
+            *count >= self.policy.fault_limit(*fault)
+        });
+        let why = error.to_string();
+        if *fault == DeviceFault::Lost {
+            self.retire(index, &why, effects);
+            return guilty;
+        }
+        if guilty {
+            for device in &mut self.devices {
+                device.suspects.retain(|&suspect| suspect != run.id);
+            }
+        }
+        let device = &mut self.devices[index];
+        let empty = device.attempts.is_empty();
+        if empty {
+            self.renew_context(index, effects);
+        }
+        let device = &mut self.devices[index];
+        device.poisoned = !empty;
+        if guilty {
+            device.fault_count += 1;
+        } else if !device.suspects.contains(&run.id) {
+            device.suspects.push(run.id);
+        }
+        if device.suspects.len() >= self.policy.suspects || device.fault_count >= self.policy.faulty_tasks {
+            self.retire(index, &why, effects);
+        }
+        guilty
+    }
+
+    /// A task has ended well: counts its earlier wrong results against the devices that computed them.
+    fn clear_suspects(&mut self, run: &Attempt, effects: &mut Effects) {
+        let Ok(record) = self.tasks.get(run.id) else { return };
+        if record.suspect_devices == DeviceMask::NONE {
+            return;
+        }
+        let name = if record.label.is_empty() { format!("task {}", run.id.0) } else { record.name() };
+        let suspects = record.suspect_devices;
+        let well = self.devices[run.device].info.label();
+        for suspect in (0..self.devices.len()).filter(|&suspect| suspects.contains(suspect)) {
+            let device = &mut self.devices[suspect];
+            device.wrong_result_tasks.push(name.clone());
+            let label = device.info.label();
+            let text = format!("{label} computed a wrong result for {name}; a retry on {well} was right");
+            let retired = device.wrong_result_tasks.len() >= self.policy.wrong_tasks;
+            let why = format!(
+                "it computed wrong results for {}; retries were right",
+                device.wrong_result_tasks.join(" and ")
+            );
+            self.note(Level::Warn, suspect, text, effects);
+            if retired {
+                self.retire(suspect, &why, effects);
+            }
+        }
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::planner::Planner;
-use super::record::DeadlineState;
-use super::task_state::TaskState;
+use super::{DeadlineState, Planner, TaskState};
 use crate::sched::base::{Role, TaskId};
 
 /// With at most so many tasks a driver checks after every step; with more, so much more seldom.
@@ -49,7 +47,7 @@ impl Planner {
             let name = format_args!("{id:?}, {state:?}");
             let live = live.get(&id).copied().unwrap_or(0);
             assert_eq!(record.live_attempts, live, "{name}: live attempts");
-            let (has_ended, guest) = (state == TaskState::Ended, record.role == Role::Helper);
+            let (has_ended, helper) = (state == TaskState::Ended, record.role == Role::Helper);
             assert_eq!(record.job.is_some(), state.is_open(), "{name}: its job");
             assert_eq!(record.signal.outcome.get().is_some(), has_ended, "{name}: its outcome");
             assert_eq!(self.ready.contains(record, id), state.is_ready(), "{name}: in the ready queue");
@@ -74,19 +72,19 @@ impl Planner {
             }
             ready += usize::from(state.is_ready());
             due += usize::from(state.due().is_some());
-            unended += usize::from(!has_ended && !guest);
+            unended += usize::from(!has_ended && !helper);
             exclusive += usize::from(!has_ended && record.exclusive);
-            for is_guest in [false, true] {
-                let counts = !is_guest || guest;
-                queued[usize::from(is_guest)] += u64::from(counts && state.is_queued());
-                running[usize::from(is_guest)] += u64::from(counts && state.is_running());
+            for is_helper in [false, true] {
+                let counts = !is_helper || helper;
+                queued[usize::from(is_helper)] += u64::from(counts && state.is_queued());
+                running[usize::from(is_helper)] += u64::from(counts && state.is_running());
             }
         }
         assert_eq!((self.ready.len(), self.orphaned.len()), (ready, due), "ready and orphaned tasks");
         assert_eq!((self.unended.len(), self.exclusive_tasks), (unended, exclusive), "unended, exclusive");
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
         let counts = &self.counts;
-        assert_eq!([counts.queued, counts.guests.queued], queued, "queued tasks and guests");
-        assert_eq!([counts.running, counts.guests.running], running, "running tasks and guests");
+        assert_eq!([counts.queued, counts.helpers.queued], queued, "queued tasks and helpers");
+        assert_eq!([counts.running, counts.helpers.running], running, "running tasks and helpers");
     }
 }

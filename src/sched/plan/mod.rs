@@ -25,13 +25,7 @@
 
 pub mod access;
 pub mod completion;
-pub mod device_health;
-mod durations;
-pub mod effects;
-mod fit_check;
 pub mod invariants;
-mod observed;
-pub mod peer_load;
 pub mod placement;
 pub mod planner;
 mod ready_queue;
@@ -45,3 +39,17 @@ mod task_state;
 mod tests;
 mod timers;
 mod unended;
+
+pub use completion::AttemptEnd;
+pub use invariants::InvariantChecks;
+pub use placement::{AssignResult, Assignment};
+pub use planner::{Effects, EndedTask, Planner};
+pub use ready_queue::ReadyQueue;
+pub use record::{
+    Attempt, DeadlineState, DeviceState, MemoryShortage, PeerLoad, Rank, TaskCounts, TaskRecord,
+    WORK, task_name,
+};
+pub use report::{DeviceStats, Progress, Stats};
+pub use schedule::{FitCheck, Schedule};
+use task_state::TaskState;
+pub use unended::Unended;

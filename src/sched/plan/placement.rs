@@ -2,32 +2,18 @@
 //!
 //! The device gets the first task, in the order of the ready queue, that it should finish earlier than any other device
 //! would. For that the queue is laid out over all devices, each task where it should end first, given what runs there
-//! and how fast each device is for it. So a slow device does not take the last long task from a fast one, and an idle
-//! one takes a task that was meant for another as soon as it would finish it sooner. Further rules:
-//! - A device of which nothing is known gets the smallest task.
-//! - A device nearly as fast as the fastest does not decline, since the estimate may be wrong; nor does one that has
-//!   declined for long.
-//! - When nothing is left to begin, a copy of an idempotent task starts where it should end earlier than the first.
-//! - A task that does not fit beside what runs is passed over. After a few times the device is reserved for it.
+//! and how fast each device is for it. `docs/scheduling.md` has the other rules.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use log::Level;
 
-use super::effects::Effects;
-use super::fit_check::FitCheck;
-use super::planner::Planner;
-use super::record::{Attempt, DeadlineState, MemoryShortage, TaskRecord};
-use super::schedule::Schedule;
-use super::task_state::TaskState;
+use super::{
+    Attempt, DeadlineState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord, TaskState,
+};
 use crate::error::Error;
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::exec::Job;
-use crate::sched::base::reservation::DeviceLease;
-use crate::sched::base::signal::Completion;
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Completion, DeviceLease, DeviceMask, Job, Role, TaskId};
 
 /// An attempt for a worker to run.
 pub struct Assignment {
@@ -435,14 +421,14 @@ impl Planner {
         }
         let company = !device.attempts.is_empty() || device.runs_light;
         let watched = DeadlineState::InTime(late.and_then(|late| now.checked_add(late)));
-        device.attempts.push(Attempt::new(id, record, device.context, now, lease, company, watched));
+        device.attempts.push(Attempt::new((id, index), record, device.context, now, lease, company, watched));
         let (attempt, context) = (record.attempts_begun, device.context);
         let signal = record.signal.clone();
         if let Some(text) = copy {
             let place = self.devices[index].info.label();
             self.note(Level::Info, index, text + &place, effects);
         }
-        self.observer.leased(now, index, &self.devices[index]);
+        self.record_leased(now, index);
         Some(Assignment { id, attempt, began: now, job, signal, context, lease: None })
     }
 }

@@ -16,25 +16,89 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::effects::{Effects, EndedTask};
-use super::observed::PlannerObserver;
-use super::ready_queue::ReadyQueue;
-use super::record::{DeviceState, TaskCounts, TaskRecord};
-use super::task_state::TaskState;
-use super::unended::Unended;
+use super::{DeviceState, ReadyQueue, TaskCounts, TaskRecord, TaskState, Unended};
 use crate::device::{DeviceInfo, Health};
 use crate::error::{Error, Result};
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::outcome::{TaskStatus, WaitResult};
-use crate::sched::base::policy::Policy;
-use crate::sched::base::registry::TaskTable;
-use crate::sched::base::signal::Completion;
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
-use crate::sched::estimate::estimator::Estimator;
+use crate::sched::base::{
+    Completion, DeviceMask, Job, Policy, Role, TaskId, TaskStatus, TaskTable, WaitResult,
+};
+use crate::sched::estimate::Estimator;
+use crate::sched::observe::Trace;
 
 /// The most completions that are kept for new tasks, of some 150 bytes each.
 const SPARE_COMPLETIONS: usize = 1024;
+
+/// A task whose job the driver has to drop before it publishes the end.
+pub struct EndedTask {
+    pub id: TaskId,
+    pub job: Arc<dyn Job>,
+    pub outcome: Result<()>,
+}
+
+/// A stack of ended tasks. Most steps end one, which takes no allocation.
+#[derive(Default)]
+pub struct EndedTasks {
+    top: Option<EndedTask>,
+    below: Vec<EndedTask>,
+}
+
+impl EndedTasks {
+    pub fn push(&mut self, task: EndedTask) {
+        self.below.extend(self.top.replace(task));
+    }
+
+    pub fn pop(&mut self) -> Option<EndedTask> {
+        let top = self.top.take()?;
+        self.top = self.below.pop();
+        Some(top)
+    }
+
+    /// Moves the tasks of another stack on top.
+    pub fn append(&mut self, other: &mut EndedTasks) {
+        for task in other.below.drain(..).chain(other.top.take()) {
+            self.push(task);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.top.is_none()
+    }
+
+    pub fn len(&self) -> usize {
+        self.below.len() + usize::from(self.top.is_some())
+    }
+}
+
+/// The time of a step of the planner, and what the driver has to do after it. Methods that change the planner read
+/// the time and add to the rest; the driver applies each entry once.
+#[must_use]
+#[derive(Default)]
+pub struct Effects {
+    pub now: Duration,
+    /// Tasks that have ended. The driver drops each job, without the lock if that runs code of the caller, then calls
+    /// [`Planner::publish`].
+    pub ended: EndedTasks,
+    /// The number of tasks in `ended` that the driver has counted as ending.
+    pub counted: usize,
+    /// Devices whose poisoned context all attempts have left. The driver has the backend make a new one, then calls
+    /// [`Planner::context_renewed`].
+    pub renewed: Vec<usize>,
+    /// Attempts that are abandoned now, and the seconds that each had.
+    pub abandoned: Vec<(TaskId, u32, f64)>,
+    /// Records for the log, which may be the caller's code.
+    pub log: Vec<(Level, String)>,
+}
+
+impl Effects {
+    pub fn at(now: Duration) -> Self {
+        Effects { now, ..Effects::default() }
+    }
+
+    /// Returns true if the next entry of `ended` or `log` runs code of the caller.
+    pub fn runs_callers_code(&self) -> bool {
+        !self.log.is_empty() || self.ended.top.as_ref().is_some_and(|task| task.job.has_drop())
+    }
+}
 
 pub struct Planner {
     pub(super) policy: Arc<Policy>,
@@ -61,8 +125,7 @@ pub struct Planner {
     pub(super) exclusive_tasks: usize,
     /// Other processes of the node share its GPUs.
     pub(super) has_peers: bool,
-    /// Sums and the trace.
-    pub(super) observer: PlannerObserver,
+    pub(super) trace: Option<Arc<Trace>>,
     /// When priorities were last raised.
     pub(super) aged_at: Duration,
 }
@@ -88,7 +151,7 @@ impl Planner {
             ranges_in_need: 0,
             exclusive_tasks: 0,
             has_peers: false,
-            observer: PlannerObserver::default(),
+            trace: None,
             aged_at: Duration::ZERO,
         }
     }
@@ -121,24 +184,24 @@ impl Planner {
             old.due().map(|until| self.orphaned.remove(&(until, id)));
             new.due().map(|until| self.orphaned.insert((until, id)));
         }
-        let (counts, guest) = (&mut self.counts, u64::from(record.role == Role::Helper));
+        let (counts, helper) = (&mut self.counts, u64::from(record.role == Role::Helper));
         if (old.is_queued(), old.is_running()) == (new.is_queued(), new.is_running()) {
             return;
         }
         if old.is_queued() {
             record.queued += now.saturating_sub(record.since);
             counts.queued -= 1;
-            counts.guests.queued -= guest;
+            counts.helpers.queued -= helper;
         } else {
             counts.running -= 1;
-            counts.guests.running -= guest;
+            counts.helpers.running -= helper;
         }
         if new.is_queued() {
             counts.queued += 1;
-            counts.guests.queued += guest;
+            counts.helpers.queued += helper;
         } else if new.is_running() {
             counts.running += 1;
-            counts.guests.running += guest;
+            counts.helpers.running += helper;
         }
         record.since = now;
     }
@@ -194,7 +257,7 @@ impl Planner {
 
     /// The first step of a task's end: it leaves every list, and the driver drops its job. Has no effect on a task
     /// that is ending.
-    pub(super) fn end_task(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) {
+    pub fn end_task(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         let Some(job) = record.job.take() else { return };
         if outcome.is_err() {
@@ -213,7 +276,7 @@ impl Planner {
         self.change_state(now, id, TaskState::publish);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         let (awaited, detached) = (record.awaited, record.detached);
-        let guest = u64::from(record.role == Role::Helper);
+        let helper = u64::from(record.role == Role::Helper);
         let (state, count, outcome) = match outcome {
             Ok(()) => (TaskStatus::Done, &mut self.counts.done, Ok(WaitResult::Done)),
             Err(Error::Cancelled) => {
@@ -221,7 +284,7 @@ impl Planner {
             }
             Err(error) => (TaskStatus::Failed, &mut self.counts.failed, Err(error)),
         };
-        *count += 1 - guest;
+        *count += 1 - helper;
         self.exclusive_tasks -= usize::from(record.exclusive);
         if state == TaskStatus::Done {
             record.signal.report(1.0);

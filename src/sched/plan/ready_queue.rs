@@ -6,11 +6,9 @@
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Take;
 
-use super::record::TaskRecord;
+use super::{Rank, TaskRecord};
 use crate::device::BackendKind;
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::rank::Rank;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{DeviceMask, TaskId};
 
 #[derive(Default)]
 pub struct ReadyQueue {
@@ -190,7 +188,7 @@ impl Iterator for InOrder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::base::task::Task;
+    use crate::sched::base::Task;
     use crate::sched::plan::tests::{driver, task};
 
     #[test]

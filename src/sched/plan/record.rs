@@ -1,17 +1,45 @@
 //! Records of tasks, attempts and devices.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::task_state::TaskState;
+use super::TaskState;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Error;
 use crate::memory::{Bytes, Lease, Ledger};
-use crate::sched::base::{
-    Completion, DeviceMask, Job, Role, Task, TaskId, TaskStatus, WaitResult, rank::Rank,
-};
-use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, ConcurrencyTuner};
+use crate::sched::base::{Completion, DeviceMask, Job, Role, Task, TaskId, TaskStatus, WaitResult};
+use crate::sched::estimate::{AUTO_SLOTS, ConcurrencyTuner};
+
+/// Accepted work of a task. Sums and products of such numbers stay finite.
+pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
+
+/// A task's place in the ready queue: higher priority first; then more work first, tasks that state none last; then
+/// the earlier arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    priority: Reverse<i32>,
+    work: Reverse<u64>,
+    arrival: u64,
+}
+
+impl Rank {
+    /// `work` is checked at submit: in [`WORK`], so its bits order as it does.
+    pub fn new(priority: i32, work: Option<f64>, arrival: u64) -> Self {
+        Rank { priority: Reverse(priority), work: Reverse(work.map_or(0, |work| work.to_bits())), arrival }
+    }
+
+    pub fn priority(self) -> i32 {
+        self.priority.0
+    }
+
+    /// Returns the rank with a priority that is higher by so much.
+    pub fn raised(self, by: u32) -> Self {
+        Rank { priority: Reverse(self.priority.0.saturating_add_unsigned(by)), ..self }
+    }
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HelperCounts {
@@ -22,8 +50,8 @@ pub struct HelperCounts {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TaskCounts {
-    /// Invitations to ranges: part of `queued` and `running`, of no other count.
-    pub(super) guests: HelperCounts,
+    /// Helper tasks of ranges: part of `queued` and `running`, of no other count.
+    pub(super) helpers: HelperCounts,
     pub(super) queued: u64,
     pub(super) running: u64,
     pub(super) done: u64,
@@ -86,6 +114,7 @@ pub struct PeerLoad {
 /// An attempt that runs on a device.
 pub struct Attempt {
     pub(super) id: TaskId,
+    pub(super) device: usize,
     pub(super) number: u32,
     pub(super) slot: u32,
     /// Context of the device in which it began.
@@ -103,11 +132,13 @@ pub struct Attempt {
     /// Must run alone.
     pub(super) exclusive: bool,
     pub(super) deadline_state: DeadlineState,
+    /// Its context was poisoned when it ended.
+    pub(super) was_poisoned: bool,
 }
 
 impl Attempt {
     pub fn new(
-        id: TaskId,
+        (id, device): (TaskId, usize),
         record: &TaskRecord,
         context: u32,
         now: Duration,
@@ -117,6 +148,7 @@ impl Attempt {
     ) -> Self {
         Attempt {
             id,
+            device,
             number: record.attempts_begun,
             slot: record.slot,
             context,
@@ -130,6 +162,7 @@ impl Attempt {
             shared_device: company,
             exclusive: record.exclusive,
             deadline_state: watched,
+            was_poisoned: false,
         }
     }
 }
@@ -227,11 +260,10 @@ pub struct TaskRecord {
 impl TaskRecord {
     /// Returns the record of a new task, which nothing holds back yet. `reach`: devices that are large enough.
     pub fn new(task: Task, arrival: u64, reach: DeviceMask, now: Duration, signal: Arc<Completion>) -> Self {
-        let bytes = task.bytes();
         TaskRecord {
+            bytes: task.bytes(),
             job: Some(task.job),
             label: task.label,
-            bytes,
             work: task.work,
             slowdown: 1.0,
             restarted: false,
@@ -394,5 +426,24 @@ impl DeviceState {
     /// Returns true if other processes use the device, or will before this one.
     pub fn has_others(&self) -> bool {
         !self.peer_load.ends.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priority_then_longest_then_first_come() {
+        let mut ranks = [
+            (4, Rank::new(0, None, 1)),
+            (5, Rank::new(0, None, 2)),
+            (3, Rank::new(0, Some(1e-300), 3)),
+            (2, Rank::new(0, Some(7.0), 4)),
+            (1, Rank::new(3, None, 5)),
+            (6, Rank::new(-1, Some(1e300), 0)),
+        ];
+        ranks.sort_by_key(|&(_, rank)| rank);
+        assert_eq!(ranks.map(|(place, _)| place), [1, 2, 3, 4, 5, 6]);
     }
 }

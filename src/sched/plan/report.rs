@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::effects::Effects;
-use super::observed::span;
-use super::planner::Planner;
-use super::record::{Attempt, DeadlineState, DeviceState, TaskCounts};
+use super::{Attempt, DeadlineState, DeviceState, Effects, Planner, TaskCounts};
 use crate::device::DeviceInfo;
 use crate::error::Result;
-use crate::sched::base::{Role, TaskId, TaskInfo, TaskStatus, outcome::nanoseconds};
-use crate::sched::estimate::makespan_bound::lower_bound;
-use crate::sched::observe::trace::{Ending, Span, Timeline, Trace};
+use crate::sched::base::{Role, TaskId, TaskInfo, TaskStatus, nanoseconds};
+use crate::sched::estimate::lower_bound;
+use crate::sched::observe::{Ending, Span, Timeline, Trace};
 
 /// Statistics of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,9 +107,9 @@ impl Planner {
     }
 
     pub fn stats(&self) -> Stats {
-        let TaskCounts { guests, queued, running, done, failed, cancelled, retried, copies } = self.counts;
+        let TaskCounts { helpers, queued, running, done, failed, cancelled, retried, copies } = self.counts;
         let (submitted, queued, running) =
-            (self.arrivals - guests.submitted, queued - guests.queued, running - guests.running);
+            (self.arrivals - helpers.submitted, queued - helpers.queued, running - helpers.running);
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
             retired: device.retired.clone(),
@@ -231,7 +228,7 @@ impl Planner {
     pub fn keep_trace(&mut self, most: usize) -> Arc<Trace> {
         let devices: Vec<_> = self.devices.iter().map(|device| device.info.clone()).collect();
         let trace = Arc::new(Trace::new(&devices, most));
-        self.observer.trace = Some(trace.clone());
+        self.trace = Some(trace.clone());
         trace
     }
 
@@ -243,34 +240,53 @@ impl Planner {
 
     /// Logs a text, and shows it in the trace of a device.
     pub(super) fn note(&self, level: Level, device: usize, text: String, effects: &mut Effects) {
-        if let Some(trace) = &self.observer.trace {
+        if let Some(trace) = &self.trace {
             trace.flag(effects.now, device, &text);
         }
         effects.log.push((level, text));
     }
 
-    /// Adds an attempt that has returned to the sums and the trace.
-    pub fn record(&mut self, now: Duration, device: usize, run: &Attempt, ending: Ending) {
-        if let Some(trace) = &self.observer.trace {
-            trace.attempt(span(device, run, now, ending));
-            self.observer.leased(now, device, &self.devices[device]);
+    /// Adds an attempt that is over to the trace.
+    pub fn record(&self, now: Duration, run: &Attempt, ending: Ending) {
+        if let Some(trace) = &self.trace {
+            trace.attempt(span(run, now, ending));
+            self.record_leased(now, run.device);
+        }
+    }
+
+    /// Adds the leased bytes of a device to the trace.
+    pub fn record_leased(&self, now: Duration, device: usize) {
+        if let Some(trace) = &self.trace {
+            trace.leased(now, device, self.devices[device].attempts.iter().map(|run| run.bytes).sum());
         }
     }
 
     /// Returns the running attempts.
     pub fn underway(&self, now: Duration) -> Vec<AttemptProgress> {
-        let mut underway = Vec::new();
-        for (index, device) in self.devices.iter().enumerate() {
-            for run in device.attempts.iter().filter(|run| run.deadline_state != DeadlineState::Lost) {
-                let progress = self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress());
-                underway.push(AttemptProgress {
-                    span: span(index, run, now, Ending::Running),
-                    role: run.role,
-                    progress,
-                });
-            }
-        }
-        underway
+        let runs = self.devices.iter().flat_map(|device| &device.attempts);
+        runs.filter(|run| run.deadline_state != DeadlineState::Lost)
+            .map(|run| AttemptProgress {
+                span: span(run, now, Ending::Running),
+                role: run.role,
+                progress: self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress()),
+            })
+            .collect()
+    }
+}
+
+fn span(run: &Attempt, end: Duration, ending: Ending) -> Span {
+    Span {
+        task: run.id,
+        label: run.label.clone(),
+        class: run.class,
+        device: run.device,
+        slot: run.slot,
+        attempt: run.number,
+        begin: run.started,
+        end,
+        ending,
+        bytes: run.bytes,
+        work: run.work,
     }
 }
 
@@ -290,7 +306,7 @@ mod tests {
     use super::*;
     use crate::device::BackendKind;
     use crate::sched::base::{Exec, Task};
-    use crate::sched::plan::completion::AttemptEnd;
+    use crate::sched::plan::AttemptEnd;
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 

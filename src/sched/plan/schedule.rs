@@ -1,13 +1,65 @@
-//! The schedule: when each slot should be free, and on which device a task should end first.
+//! Whether a task fits a device, how long it should take, and on which device it should end first.
 
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::planner::Planner;
-use super::record::{DeviceState, TaskRecord};
+use super::{Attempt, DeadlineState, DeviceState, Planner, TaskRecord};
 use crate::device::BackendKind;
-use crate::sched::base::DeviceMask;
+use crate::sched::base::{DeviceMask, Role, TaskId};
+
+impl Planner {
+    /// Returns the seconds that a task should take on a device. `None`: the rate is unknown.
+    pub fn task_seconds(&self, record: &TaskRecord, index: usize) -> Option<f64> {
+        self.estimator.seconds(record.class, index, record.work).map(|seconds| seconds * record.slowdown)
+    }
+
+    /// Returns the expected seconds of an attempt. A device of unknown rate counts as the fastest.
+    pub fn attempt_seconds(&self, run: &Attempt) -> Option<f64> {
+        if run.role != Role::Task {
+            return None;
+        }
+        let known = |index| self.estimator.seconds(run.class, index, run.work);
+        known(run.device).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
+    }
+
+    /// Returns the seconds until a slot should be free. Work on a range has no known end.
+    pub fn seconds_until_free(&self, now: Duration, run: &Attempt) -> f64 {
+        let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
+        self.remaining_seconds(now, run).unwrap_or(unknown)
+    }
+
+    /// Returns the seconds that an attempt should still take.
+    pub fn remaining_seconds(&self, now: Duration, run: &Attempt) -> Option<f64> {
+        if run.deadline_state == DeadlineState::Lost {
+            return None;
+        }
+        let expected = self.attempt_seconds(run)?;
+        let elapsed = now.saturating_sub(run.started).as_secs_f64();
+        Some(self.policy.remaining(expected, elapsed, run.work.is_some()))
+    }
+
+    /// Returns after which time an attempt is late: its deadline, else much longer than its class takes.
+    pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
+        let record = self.tasks.get(id).ok()?;
+        if record.deadline.is_some() {
+            return record.deadline;
+        }
+        if record.role != Role::Task {
+            return None;
+        }
+        let most = self.estimator.largest_usual_ratio(record.class)?;
+        let expected = self.estimator.seconds(record.class, index, record.work)?;
+        // Small tasks need no sum of ratios. The mean exceeds the largest by rounding at most.
+        if self.policy.late_factor * most * expected < 0.999 * self.policy.late_least.as_secs_f64() {
+            return Some(self.policy.late_least);
+        }
+        let usual = self.estimator.usual_ratio(record.class)?;
+        Duration::try_from_secs_f64(self.policy.late_factor * usual * expected)
+            .ok()
+            .map(|late| late.max(self.policy.late_least))
+    }
+}
 
 /// The place of a task in the schedule.
 pub struct PlacedTask {
@@ -85,7 +137,7 @@ impl Schedule {
             return;
         }
         let begin = lanes.len();
-        lanes.extend(device.attempts.iter().map(|run| planner.seconds_until_free(now, index, run)));
+        lanes.extend(device.attempts.iter().map(|run| planner.seconds_until_free(now, run)));
         lanes.extend(device.peer_load.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
         let held = device.reserved_for.is_some() && device.waiting_slots == 0;
         let closed = device.poisoned || held || device.runs_exclusive();
@@ -188,7 +240,7 @@ fn free_by_time(planner: &Planner, now: Duration, index: usize) -> Vec<(f64, u64
     let device = &planner.devices[index];
     let attempts = device.attempts.iter();
     let mut runs: Vec<(f64, u64)> =
-        attempts.map(|run| (planner.seconds_until_free(now, index, run), run.lease.bytes())).collect();
+        attempts.map(|run| (planner.seconds_until_free(now, run), run.lease.bytes())).collect();
     runs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut bytes = device.ledger.limit() - device.ledger.leased();
     let mut others = if runs.is_empty() { None } else { device.known_free_bytes(now) };
@@ -209,4 +261,96 @@ fn free_by_time(planner: &Planner, now: Duration, index: usize) -> Vec<(f64, u64
         free.insert(later, (end, then));
     }
     free
+}
+
+/// Checks whether tasks fit a device now, and collects those that do not.
+pub struct FitCheck<'a> {
+    pub(super) now: Duration,
+    pub index: usize,
+    /// Free bytes of the device. `None`: not queried.
+    pub(super) free: Option<u64>,
+    /// The result depends on `free`, which is not known.
+    pub(super) unknown: bool,
+    /// A task was left out for memory that others have taken.
+    pub(super) short: bool,
+    /// As if the device had unlimited memory.
+    pub(super) roomy: bool,
+    pub passed: Vec<TaskId>,
+    /// Tasks that other slots will take, and their bytes on this device.
+    pub(super) spoken_for: &'a [TaskId],
+    pub(super) promised: u64,
+}
+
+impl<'a> FitCheck<'a> {
+    pub fn new(now: Duration, index: usize, free: Option<u64>) -> Self {
+        FitCheck {
+            now,
+            index,
+            free,
+            unknown: false,
+            short: false,
+            roomy: false,
+            passed: Vec::new(),
+            spoken_for: &[],
+            promised: 0,
+        }
+    }
+
+    pub fn beside(self, spoken_for: &'a [TaskId], promised: u64) -> Self {
+        FitCheck { spoken_for, promised, ..self }
+    }
+
+    /// Returns the bytes that the ledger has left.
+    fn room(&self, device: &DeviceState) -> u64 {
+        (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
+    }
+
+    fn has_company(&self, device: &DeviceState) -> bool {
+        !device.attempts.is_empty() || self.promised > 0 || device.peer_load.pending_bytes > 0
+    }
+
+    /// Returns true if no ready task can fit.
+    pub fn nothing_fits(&mut self, planner: &Planner) -> bool {
+        let device = &planner.devices[self.index];
+        let Some(least) = planner.ready.least(self.index, device.info.backend) else { return true };
+        if self.roomy || least > self.room(device) {
+            return !self.roomy;
+        }
+        // An exclusive task does not depend on what other processes have left.
+        let taken = self.has_company(device)
+            && planner.exclusive_tasks == 0
+            && self.free.is_some_and(|free| least > free);
+        self.short |= taken;
+        taken
+    }
+
+    /// Returns the task if it fits. Free memory matters only beside attempts of this process. Alone, a task begins
+    /// whatever other processes have taken: they may never return it, and the task's own error has the numbers.
+    pub fn fits(&mut self, planner: &Planner, id: TaskId, record: &TaskRecord) -> Option<TaskId> {
+        if self.spoken_for.contains(&id) {
+            return None;
+        }
+        let device = &planner.devices[self.index];
+        if device.backs_off(self.now, record.known_bytes(device.info.backend)) {
+            return None;
+        }
+        if self.roomy {
+            // A helper task may be of the range that asks.
+            return (record.role != Role::Helper).then_some(id);
+        }
+        let bytes = record.bytes.on(device.info.backend);
+        let fits = if record.exclusive {
+            self.promised == 0 && device.is_free_for_exclusive()
+        } else {
+            !self.has_company(device) || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
+        };
+        let granted = bytes <= self.room(device);
+        if fits && granted {
+            return Some(id);
+        }
+        self.unknown |= granted && !record.exclusive && self.free.is_none();
+        self.short |= granted && !record.exclusive;
+        self.passed.push(id);
+        None
+    }
 }

@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use super::fit_check::FitCheck;
-use super::planner::Planner;
-use super::record::{Attempt, DeadlineState, TaskRecord};
-use super::task_state::TaskState;
-use crate::sched::base::task::Role;
-use crate::sched::base::task_id::TaskId;
+use super::{Attempt, DeadlineState, FitCheck, Planner, TaskRecord, TaskState};
+use crate::sched::base::{Role, TaskId};
 
 impl Planner {
     /// Returns the running task whose copy on this device gains the most time, if any gains.
@@ -18,12 +14,10 @@ impl Planner {
             return None;
         }
         let mut best: Option<(f64, TaskId)> = None;
-        let devices = self.devices.iter().enumerate().filter(|&(other, _)| other != index);
-        for (other, run) in
-            devices.flat_map(|(other, device)| device.attempts.iter().map(move |run| (other, run)))
-        {
+        let others = self.devices.iter().enumerate().filter(|&(other, _)| other != index);
+        for run in others.flat_map(|(_, device)| &device.attempts) {
             let Ok(record) = self.tasks.get(run.id) else { continue };
-            let gain = self.may_copy(record, run, index).then(|| self.gain(now, index, (other, run), record));
+            let gain = self.may_copy(record, run, index).then(|| self.gain(now, index, run, record));
             if let Some(gain) = gain.flatten().filter(|&gain| gain > 0.0)
                 && best.is_none_or(|(most, _)| gain > most)
             {
@@ -48,29 +42,22 @@ impl Planner {
 
     /// Returns the seconds that a copy here should gain. As long as one attempt is not odd, the others may be on bad
     /// devices, and a copy takes its estimate. When all are odd, the task itself takes longer, everywhere.
-    fn gain(
-        &self,
-        now: Duration,
-        index: usize,
-        attempt: (usize, &Attempt),
-        record: &TaskRecord,
-    ) -> Option<f64> {
+    fn gain(&self, now: Duration, index: usize, attempt: &Attempt, record: &TaskRecord) -> Option<f64> {
         let (told, seconds) = (record.work.is_some(), self.estimator.unit_scale_of(record.class).is_some());
         let here = self.estimator.seconds(record.class, index, record.work)?;
-        let times = |(other, run): (usize, &Attempt)| {
+        let times = |run: &Attempt| {
             // Priors are no seconds: by them each attempt would seem late as soon as it has begun.
             let elapsed = if seconds { now.saturating_sub(run.started).as_secs_f64() } else { 0.0 };
-            Some((self.attempt_seconds(other, run)?, elapsed))
+            Some((self.attempt_seconds(run)?, elapsed))
         };
         let (one, several);
-        let runs: &[(f64, f64)] = if is_alone(record, attempt.1) {
+        let runs: &[(f64, f64)] = if is_alone(record, attempt) {
             one = [times(attempt)?];
             &one
         } else {
-            let all = self.devices.iter().enumerate();
-            let all = all.flat_map(|(other, device)| device.attempts.iter().map(move |run| (other, run)));
-            let same = |run: &Attempt| run.id == attempt.1.id && run.deadline_state != DeadlineState::Lost;
-            several = all.filter(|(_, run)| same(run)).map(times).collect::<Option<Vec<_>>>()?;
+            let all = self.devices.iter().flat_map(|device| &device.attempts);
+            let same = |run: &&Attempt| run.id == attempt.id && run.deadline_state != DeadlineState::Lost;
+            several = all.filter(same).map(times).collect::<Option<Vec<_>>>()?;
             &several
         };
         // A third copy starts only on a device much faster than those of the first two.

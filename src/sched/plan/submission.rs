@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::effects::Effects;
-use super::planner::Planner;
-use super::record::{DeviceState, TaskRecord, task_name};
+use super::{DeviceState, Effects, Planner, TaskRecord, WORK, task_name};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Exec, Role, Task, TaskId, TaskStatus, rank::WORK, registry::LIGHT_BIT};
+use crate::sched::base::{DeviceMask, Exec, Role, Task, TaskId, TaskStatus};
 
 impl Planner {
     /// Returns an error, with the numbers, if no device could ever run the task.
@@ -22,7 +20,7 @@ impl Planner {
             ));
         }
         // The light tier checks the others.
-        for before in task.after.iter().filter(|before| before.0 & LIGHT_BIT == 0) {
+        for before in task.after.iter().filter(|before| !before.is_light()) {
             self.tasks.get(*before)?;
         }
         let mut best: Option<&DeviceState> = None;
@@ -83,8 +81,8 @@ impl Planner {
             }
             Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
             Role::Helper => {
-                self.counts.guests.submitted += 1;
-                self.counts.guests.queued += 1;
+                self.counts.helpers.submitted += 1;
+                self.counts.helpers.queued += 1;
             }
         }
         if role != Role::Helper {
@@ -114,7 +112,7 @@ impl Planner {
     }
 
     /// Submits a proxy: it stands for a light task that planned ones come after, and ends with
-    /// [`Planner::end_proxy`].
+    /// it ([`Planner::end_task`]).
     pub fn admit_proxy(&mut self, effects: &mut Effects) -> Result<TaskId> {
         let nothing = Task::new(|_: &Exec<'_>| Ok(()));
         let id = self.submit(Task { role: Role::Proxy, ..nothing }, effects)?;

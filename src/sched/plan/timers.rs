@@ -1,22 +1,13 @@
-//! Timers: attempts become late, and the priorities of waiting tasks rise.
-//!
-//! | an attempt | what follows |
-//! |---|---|
-//! | exceeds its caller's deadline | it is asked to stop; unless it ends well, it counts as failed |
-//! | does not return in the grace period that follows | its task fails, or goes on elsewhere if it is idempotent and has not committed; its device is retired and the attempt abandoned |
-//! | takes much longer than its class | a warning; an idempotent task gets a copy elsewhere, or is asked to stop and begins again |
-//! | does not return after another copy has ended well, though it has had twice its expected time | its device is retired |
+//! Timers: attempts become late, and the priorities of waiting tasks rise. `docs/scheduling.md` says what follows.
 
 use std::time::Duration;
 
 use log::Level;
 
-use super::effects::Effects;
-use super::planner::Planner;
-use super::record::{DeadlineState, DeviceState, TaskRecord};
-use super::task_state::TaskState;
+use super::{DeadlineState, DeviceState, Effects, Planner, TaskRecord, TaskState};
 use crate::error::Error;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::TaskId;
+use crate::sched::observe::Ending;
 
 impl Planner {
     /// Returns when [`Planner::advance`] is due next, if nothing happens before.
@@ -53,12 +44,12 @@ impl Planner {
             return None;
         }
         let mut soonest = f64::INFINITY;
-        for (index, device) in self.devices.iter().enumerate() {
+        for device in &self.devices {
             let other = idle > usize::from(device.has_room(now));
             for run in device.attempts.iter().filter(|_| other) {
                 let alone = |record: &TaskRecord| record.idempotent && record.live_attempts == 1;
                 if !self.ready.is_empty() || self.tasks.get(run.id).is_ok_and(alone) {
-                    soonest = soonest.min(self.remaining_seconds(now, index, run).unwrap_or(f64::INFINITY));
+                    soonest = soonest.min(self.remaining_seconds(now, run).unwrap_or(f64::INFINITY));
                 }
             }
         }
@@ -104,8 +95,7 @@ impl Planner {
     fn check_attempt(&mut self, index: usize, position: usize, effects: &mut Effects) {
         let now = effects.now;
         let place = self.devices[index].info.label();
-        let expected =
-            self.devices[index].attempts.get(position).and_then(|run| self.attempt_seconds(index, run));
+        let expected = self.devices[index].attempts.get(position).and_then(|run| self.attempt_seconds(run));
         let Some(run) = self.devices[index].attempts.get_mut(position) else { return };
         let (id, attempt) = (run.id, run.number);
         let ran = now.saturating_sub(run.started);
@@ -179,7 +169,7 @@ impl Planner {
                 if run.id != id || run.deadline_state == DeadlineState::Lost {
                     continue;
                 }
-                let expected = self.attempt_seconds(index, run).unwrap_or(0.0);
+                let expected = self.attempt_seconds(run).unwrap_or(0.0);
                 let whole =
                     Duration::try_from_secs_f64(self.policy.loser_time * expected).unwrap_or_default();
                 let grace = now.saturating_add(now.saturating_sub(run.started).max(self.policy.grace));
@@ -215,7 +205,7 @@ impl Planner {
         }
         let ran = now.saturating_sub(run.started).as_secs_f64();
         let place = self.devices[index].info.label();
-        self.observer.given_up(now, index, &self.devices[index].attempts[position]);
+        self.record(now, &self.devices[index].attempts[position], Ending::GivenUp);
         let limit_s = deadline.map_or(ran, |deadline| deadline.as_secs_f64());
         effects.abandoned.push((id, attempt, limit_s));
         self.abandon_attempt(index, id, attempt, effects);

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::sched::base::{Policy, sync::lock};
+use crate::sched::base::{Policy, lock};
 
 /// The elements that a participant has been assigned and has not begun. Others steal from it.
 #[derive(Default)]

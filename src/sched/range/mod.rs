@@ -24,3 +24,6 @@
 
 pub mod division;
 pub mod work;
+
+pub use division::{ChunkSizer, Partitioner, Share, length};
+pub use work::{RangeJob, RangeOwner, RangeRun};

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
-use super::division::{ChunkSizer, Partitioner, Share, length};
+use super::{ChunkSizer, Partitioner, Share, length};
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
-use crate::sched::base::{Completion, DeviceMask, Exec, Job, Policy, Role, Task, TaskId, sync::lock};
-use crate::sched::runtime::{shared::Runtime, worker_local::catch_panic};
-use crate::sched::sleep::wait_queues::HELPERS_NEEDED;
+use crate::sched::base::{Completion, DeviceMask, Exec, Job, Policy, Role, Task, TaskId, lock};
+use crate::sched::runtime::{Runtime, catch_panic};
+use crate::sched::sleep::HELPERS_NEEDED;
 
 /// The code of a range. It is called for chunks of the range, at the same time on all devices. Each
 /// element is in exactly one chunk that ends well.

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::shared::{PlannerGuarded, Runtime, log_all};
+use super::{PlannerGuarded, Runtime, log_all};
 use crate::error::Result;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::TaskId;
 use crate::sched::light::NO_DEVICE;
-use crate::sched::plan::effects::{Effects, EndedTask};
-use crate::sched::plan::planner::Planner;
-use crate::sched::sleep::wait_queues::{ALL_TASKS, BLOCKED_TASKS, HELPERS_NEEDED};
+use crate::sched::plan::{Effects, EndedTask, Planner};
+use crate::sched::sleep::{ALL_TASKS, BLOCKED_TASKS, HELPERS_NEEDED};
 
 impl Runtime {
     /// Calls `change` with the planner locked, and applies its effects.

@@ -13,3 +13,16 @@ pub mod waiting;
 pub mod worker;
 pub mod worker_local;
 pub mod worker_pool;
+
+pub use observability::Observability;
+pub use peer_leases::LightLease;
+pub use peers::Peers;
+pub use promotion::LightFailure;
+pub use run_light::{may_run_light, run_light, stop_light, take_light};
+pub use run_planned::{run_planned, take_planned};
+pub use shared::{PlannerGuarded, Runtime, RuntimeSettings, log_all};
+pub use waiting::block_outside;
+pub use worker::run_worker;
+pub(crate) use worker_local::leave_thread;
+pub use worker_local::{WorkerLocal, catch_panic, current_task_worker, is_leaving};
+pub use worker_pool::{DEFAULT_STACK, STACKS, WorkerPool};

@@ -4,12 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::device::DeviceInfo;
-use crate::sched::base::{TaskId, sync::lock};
-use crate::sched::observe::{
-    progress_notifier::ProgressNotifier,
-    trace::{Ending, Span, Trace},
-};
-use crate::sched::plan::planner::Planner;
+use crate::sched::base::{TaskId, lock};
+use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
+use crate::sched::plan::Planner;
 use crate::store::entries::StoredRate;
 use crate::store::findings::Findings;
 use crate::store::rate_store::{self, RateStore, Store};
@@ -31,23 +28,21 @@ impl Observability {
         trace_events: usize,
         rates: Option<Arc<dyn Store>>,
     ) -> Self {
-        if trace_events > 0 {
-            planner.keep_trace(trace_events);
-        }
+        let trace = (trace_events > 0).then(|| planner.keep_trace(trace_events));
         let rate_store = rates.map(RateStore::new);
         let stored = rate_store.as_ref().map(RateStore::load).unwrap_or_default();
         for class in stored.classes() {
             for (index, device) in devices.iter().enumerate() {
                 if let Some(rate) = stored.rate(device, class) {
-                    planner.set_prior(class, index, rate);
+                    planner.estimator().set_prior(class, index, rate);
                 }
             }
-            if planner.drop_inconsistent_priors(class) {
+            if planner.estimator().drop_inconsistent_priors(class) {
                 log::info!("stored rates of class {class} do not fit each other and are ignored");
             }
         }
         let findings = rate_store.is_some().then(|| Findings::new(stored));
-        let (trace, rate_store) = (planner.trace(), rate_store.map(Mutex::new));
+        let rate_store = rate_store.map(Mutex::new);
         Observability { progress_notifier: Arc::default(), trace, rate_store, findings }
     }
 

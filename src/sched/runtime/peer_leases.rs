@@ -14,40 +14,14 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::peers::{Peers, TableAccess};
-use super::shared::{PlannerGuarded, Runtime, log_all};
+use super::{Peers, PlannerGuarded, Runtime, log_all};
 use crate::backend::thread;
 use crate::error::Error;
 use crate::node::{LockedTable, SlotRequest};
-use crate::sched::base::{TaskId, reservation::DeviceLease, sync::lock};
-use crate::sched::plan::{effects::Effects, peer_load::ResourceRequest};
+use crate::sched::base::{DeviceLease, TaskId, lock};
+use crate::sched::plan::Effects;
 
 impl Runtime {
-    /// Returns true if processes share the device.
-    pub fn shares(&self, device: usize) -> bool {
-        self.peers.as_ref().is_some_and(|peers| peers.shares(device))
-    }
-
-    /// Returns true if peers wait for the device.
-    pub fn is_contended(&self, device: usize) -> bool {
-        let contended = self.peers.as_ref().map_or(0, |peers| peers.contended.load(Ordering::Relaxed));
-        contended >> device & 1 == 1
-    }
-
-    /// Locks the shared table of the node. Not to be called with the planner lock held.
-    pub fn lock_table(&self, device: usize) -> TableAccess<'_> {
-        let peers = self.peers.as_ref().filter(|peers| peers.shares(device));
-        let entered =
-            peers.and_then(|peers| Some(TableAccess::Locked(peers, peers.lock_table(self.clock())?)));
-        entered.unwrap_or(TableAccess::NotShared)
-    }
-
-    /// Returns true if another process on this node may want the memory that this process caches on
-    /// the device.
-    pub fn has_peers(&self, device: usize) -> bool {
-        matches!(self.lock_table(device), TableAccess::Locked(_, table) if table.other_members() > 0)
-    }
-
     /// Passes the leases of peers to the planner. Returns true if a device that was taken is free
     /// again.
     pub fn update_peer_load(
@@ -95,13 +69,13 @@ impl Runtime {
             let waits = taken != 0 && !self.light.queues.is_empty();
             let cost = |index: usize| (taken >> index & 1 == 1).then_some(light_cost);
             let count = self.devices.len();
-            waits.then(|| ResourceRequest {
+            waits.then(|| SlotRequest {
                 priority: 0,
                 costs: (0..count).map(cost).collect(),
                 bytes: vec![0; count],
             })
         };
-        let request = guard.planner.desire().or_else(light);
+        let request = guard.planner.slot_request().or_else(light);
         // A request that peers no longer block keeps its place in the queue until its lease is
         // taken.
         let waits = request.is_some();
@@ -109,11 +83,7 @@ impl Runtime {
         if !waits && !has_nothing {
             return true;
         }
-        table.request(request.map(|ResourceRequest { priority, costs, bytes }| SlotRequest {
-            priority,
-            costs,
-            bytes,
-        }));
+        table.request(request);
         if !waits {
             lock(&peers.watcher).waiting = false;
         }
@@ -142,18 +112,18 @@ impl Runtime {
         device: usize,
         id: TaskId,
     ) -> Option<DeviceLease> {
-        let terms = guard.planner.lease_terms(id, device)?;
-        if let Some(scale) = terms.unit_scale {
-            table.report_seconds_per_cost(scale);
+        let (bytes, cost, seconds_per_cost) = guard.planner.lease_terms(id, device)?;
+        if let Some(seconds) = seconds_per_cost {
+            table.report_seconds_per_cost(seconds);
         }
-        let lease = DeviceLease::new(table, device, terms.cost, terms.bytes);
+        let lease = DeviceLease::new(table, device, cost, bytes);
         lease.map_err(|record| guard.log.push(record)).ok()
     }
 
     /// Leases a slot for light tasks. `None`: peers hold all slots. `Some(None)`: the device is not
     /// shared, or light tasks run there without a lease.
     pub fn lease_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
-        let TableAccess::Locked(peers, mut table) = self.lock_table(device) else { return Some(None) };
+        let Some((peers, mut table)) = self.lock_table(device) else { return Some(None) };
         let mut guard = self.lock();
         self.update_peer_load(peers, &mut table, &mut guard);
         if guard.planner.is_full(device) {
@@ -278,9 +248,7 @@ mod tests {
     use crate::device::{BackendKind, DeviceInfo};
     use crate::error::Result;
     use crate::sched::base::{Clock, Exec, Policy, Task};
-    use crate::sched::runtime::{
-        run_planned::take_planned, shared::RuntimeSettings, worker_local::WorkerLocal,
-    };
+    use crate::sched::runtime::{RuntimeSettings, WorkerLocal, take_planned};
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.
     struct LockProbe;

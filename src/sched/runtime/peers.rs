@@ -11,7 +11,7 @@ use log::Level;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::node::{LockedTable, Membership, SharedDevice};
-use crate::sched::base::{outcome::nanoseconds, sync::lock};
+use crate::sched::base::{lock, nanoseconds};
 
 pub struct Peers {
     pub membership: Membership,
@@ -38,13 +38,6 @@ pub struct WatcherState {
     pub waiting: bool,
     /// The thread exists.
     pub running: bool,
-}
-
-/// Access to the shared table. While it is locked, no peer reads or changes leases.
-pub enum TableAccess<'a> {
-    /// The device is not shared, or the table can't be locked.
-    NotShared,
-    Locked(&'a Peers, LockedTable<'a>),
 }
 
 impl Peers {

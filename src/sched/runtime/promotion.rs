@@ -5,18 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::shared::{PlannerGuarded, Runtime};
+use super::{PlannerGuarded, Runtime};
 use crate::error::{Error, Result};
-use crate::sched::base::exec::{Exec, Job};
-use crate::sched::base::registry::unpack;
-use crate::sched::base::task_id::TaskId;
-use crate::sched::light::epochs::Epoch;
-use crate::sched::light::proxies::PlannerStep;
-use crate::sched::light::slab::LightSlab;
-use crate::sched::light::task::LightJob;
-use crate::sched::light::task::{LightAttempt, LightTask};
-use crate::sched::plan::completion::AttemptEnd;
-use crate::sched::plan::effects::Effects;
+use crate::sched::base::{Exec, Job, TaskId, unpack};
+use crate::sched::light::{Epoch, LightAttempt, LightJob, LightTask, PlannerStep};
+use crate::sched::plan::{AttemptEnd, Effects};
 
 /// A failed attempt at a light task that concerns its device.
 pub struct LightFailure {
@@ -108,7 +101,7 @@ impl Runtime {
         id: TaskId,
         effects: &mut Effects,
     ) -> Result<TaskId> {
-        if !LightSlab::is_light(id) {
+        if !id.is_light() {
             return Ok(id);
         }
         let (task, _) = self.light.slab.find(id)?;

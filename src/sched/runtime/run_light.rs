@@ -7,20 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::promotion::LightFailure;
-use super::shared::Runtime;
-use super::worker_local::WorkerLocal;
+use super::{LightFailure, Runtime, WorkerLocal};
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Job, TaskId, WaitResult, outcome::nanoseconds, registry::unpack};
-use crate::sched::light::{
-    epochs::Epoch,
-    nested::NestedTask,
-    queues::{LightItem, LocalQueue},
-    task::{EndActions, LightAttempt, LightTask},
-};
-use crate::sched::observe::trace::Ending;
-use crate::sched::plan::completion::AttemptEnd;
-use crate::sched::sleep::wait_queues::ALL_TASKS;
+use crate::sched::base::{DeviceMask, Job, TaskId, WaitResult, nanoseconds, unpack};
+use crate::sched::light::{EndActions, Epoch, LightAttempt, LightItem, LightTask, LocalQueue, NestedTask};
+use crate::sched::observe::Ending;
+use crate::sched::plan::AttemptEnd;
+use crate::sched::sleep::ALL_TASKS;
 
 /// Returns true if light tasks may begin on the worker's device. Does not lock the shared table.
 pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {

@@ -4,16 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::peers::TableAccess;
-use super::run_light::stop_light;
-use super::shared::{PlannerGuarded, Runtime, log_all};
-use super::worker_local::{WorkerLocal, is_leaving};
+use super::{PlannerGuarded, Runtime, WorkerLocal, is_leaving, log_all, stop_light};
 use crate::error::Error;
-use crate::sched::base::exec::Exec;
-use crate::sched::base::outcome::nanoseconds;
-use crate::sched::plan::completion::AttemptEnd;
-use crate::sched::plan::effects::Effects;
-use crate::sched::plan::placement::{AssignResult, Assignment};
+use crate::sched::base::{Exec, nanoseconds};
+use crate::sched::plan::{AssignResult, Assignment, AttemptEnd, Effects};
 
 /// Begins the planned task that should run next on the worker's device. `last`: the worker has
 /// found no light task.
@@ -40,14 +34,14 @@ fn begin_planned(
     let mut access = runtime.lock_table(worker.device);
     let mut guard = runtime.lock();
     let now = runtime.now();
-    if let TableAccess::Locked(peers, table) = &mut access {
+    if let Some((peers, table)) = &mut access {
         runtime.update_peer_load(peers, table, &mut guard);
     }
     let exclusive = guard.planner.has_exclusive_tasks();
     let known = guard.planner.known_free_bytes(now, worker.device);
     let mut taken = assign(runtime, worker, &mut guard, now, last, free);
     let mut queued = true;
-    if let TableAccess::Locked(peers, table) = &mut access {
+    if let Some((peers, table)) = &mut access {
         if let AssignResult::Begins(assignment) = &mut taken {
             assignment.lease = runtime.lease_for_task(table, &mut guard, worker.device, assignment.id);
         }

@@ -8,22 +8,17 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::observability::Observability;
-use super::peers::Peers;
-use super::worker_pool::WorkerPool;
+use super::{Observability, Peers, WorkerPool};
 use crate::backend::Backend;
 use crate::device::DeviceInfo;
 use crate::error::Error;
 use crate::fork::ProcessMark;
-use crate::sched::base::{Clock, DeviceMask, Policy, sync::lock};
-use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::light::{CLOSED, LightTasks, STOPPING, queues::WorkerShared};
-use crate::sched::plan::{
-    effects::Effects,
-    planner::Planner,
-    report::{Progress, Stats},
-};
-use crate::sched::sleep::{wait_graph::WaitGraph, wait_queues::WaitQueues};
+use crate::node::LockedTable;
+use crate::sched::base::{Clock, DeviceMask, Policy, lock};
+use crate::sched::estimate::AUTO_SLOTS;
+use crate::sched::light::{CLOSED, LightTasks, STOPPING, WorkerShared};
+use crate::sched::plan::{Effects, Planner, Progress, Stats};
+use crate::sched::sleep::{WaitGraph, WaitQueues};
 use crate::store::rate_store::Store;
 
 pub struct Runtime {
@@ -191,6 +186,30 @@ impl Runtime {
         self.peers.as_ref().map_or(0, |peers| peers.taken.load(Ordering::SeqCst))
     }
 
+    /// Returns true if processes share the device.
+    pub fn shares(&self, device: usize) -> bool {
+        self.peers.as_ref().is_some_and(|peers| peers.shares(device))
+    }
+
+    /// Returns true if peers wait for the device.
+    pub fn is_contended(&self, device: usize) -> bool {
+        let contended = self.peers.as_ref().map_or(0, |peers| peers.contended.load(Ordering::Relaxed));
+        contended >> device & 1 == 1
+    }
+
+    /// Locks the shared table of the node: meanwhile no peer reads or changes leases. `None`: the device is not
+    /// shared, or the table can't be locked. Not to be called with the planner lock held.
+    pub fn lock_table(&self, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
+        let peers = self.peers.as_ref().filter(|peers| peers.shares(device))?;
+        Some((peers, peers.lock_table(self.clock())?))
+    }
+
+    /// Returns true if another process on this node may want the memory that this process caches on
+    /// the device.
+    pub fn has_peers(&self, device: usize) -> bool {
+        self.lock_table(device).is_some_and(|(_, table)| table.other_members() > 0)
+    }
+
     /// Returns the devices, as bits, where no light task begins now.
     pub fn closed_to_light(&self) -> u64 {
         self.light.gate.closed() | self.taken()
@@ -233,13 +252,13 @@ impl Runtime {
                 guard.log.append(&mut records.into_inner());
             }
         }
-        if guard.planner.desire().is_some()
+        if guard.planner.slot_request().is_some()
             && let Err(record) = self.ensure_watcher()
         {
             guard.log.push(record);
             self.clear_peer_load(guard);
             // Nothing is kept from its device any more, so this ends.
-            if guard.planner.desire().is_none() {
+            if guard.planner.slot_request().is_none() {
                 self.wake_workers(guard, now);
             }
         }
@@ -276,7 +295,8 @@ impl Runtime {
     }
 
     pub fn save_rates(&self) {
-        self.observability.save_rates(&self.devices, || self.lock().planner.learned_rates().collect());
+        self.observability
+            .save_rates(&self.devices, || self.lock().planner.estimator().learned_rates().collect());
     }
 
     /// Returns the statistics of both tiers.

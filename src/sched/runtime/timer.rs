@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::shared::{PlannerGuarded, Runtime, log_all};
+use super::{PlannerGuarded, Runtime, log_all};
 use crate::backend::thread;
-use crate::sched::plan::effects::Effects;
+use crate::sched::plan::Effects;
 
 impl Runtime {
     /// Starts the timer thread, or wakes it for an earlier deadline.

@@ -14,13 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::run_light::run_light;
-use super::shared::Runtime;
-use super::worker_local::{WorkerLocal, current_task_worker};
+use super::{Runtime, WorkerLocal, current_task_worker, run_light};
 use crate::error::{Error, Result};
-use crate::sched::base::{TaskId, outcome::nanoseconds, sync};
-use crate::sched::light::slab::LightSlab;
-use crate::sched::sleep::wait_queues::{BLOCKED_TASKS, Parker};
+use crate::sched::base::{TaskId, nanoseconds, sync};
+use crate::sched::sleep::{BLOCKED_TASKS, Parker};
 
 thread_local! {
     /// The thread's parker; taken while it waits.
@@ -229,7 +226,7 @@ impl Runtime {
 
     /// Returns the tasks that a planned task waits for before it begins.
     fn predecessors(&self, id: TaskId) -> Vec<TaskId> {
-        if LightSlab::is_light(id) {
+        if id.is_light() {
             return Vec::new();
         }
         let behind = self.lock().planner.predecessors(id);
@@ -237,7 +234,7 @@ impl Runtime {
     }
 
     fn is_range(&self, id: TaskId) -> bool {
-        !LightSlab::is_light(id) && self.lock().planner.is_range(id)
+        !id.is_light() && self.lock().planner.is_range(id)
     }
 
     /// Spins for a moment, if a processor is idle and no other thread spins.

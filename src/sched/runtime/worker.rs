@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::run_light::{may_run_light, run_light, stop_light, take_light};
-use super::run_planned::{run_planned, take_planned};
-use super::shared::Runtime;
-use super::worker_local::{WorkerLocal, is_leaving};
-use crate::sched::base::outcome::nanoseconds;
-use crate::sched::light::{NO_DEVICE, queues::LightItem};
-use crate::sched::plan::placement::Assignment;
+use super::{
+    Runtime, WorkerLocal, is_leaving, may_run_light, run_light, run_planned, stop_light, take_light,
+    take_planned,
+};
+use crate::sched::base::nanoseconds;
+use crate::sched::light::{LightItem, NO_DEVICE};
+use crate::sched::plan::Assignment;
 
 enum WorkFound {
     Planned(Assignment),

@@ -6,14 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::peer_leases::LightLease;
-use super::shared::Runtime;
+use super::{LightLease, Runtime};
 use crate::backend::Queue;
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::{Exec, Signal, TaskId, outcome::nanoseconds};
-use crate::sched::light::queues::LocalQueue;
-use crate::sched::plan::completion::AttemptEnd;
-use crate::sched::sleep::event_count::Sleeper;
+use crate::sched::base::{Exec, Signal, TaskId, nanoseconds};
+use crate::sched::light::LocalQueue;
+use crate::sched::plan::AttemptEnd;
+use crate::sched::sleep::Sleeper;
 
 pub struct WorkerLocal {
     pub runtime: Arc<Runtime>,

@@ -11,10 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backend::thread;
-use crate::sched::base::policy::Policy;
-use crate::sched::base::sync::lock;
-use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::sleep::event_count::EventCount;
+use crate::sched::base::{Policy, lock};
+use crate::sched::estimate::AUTO_SLOTS;
+use crate::sched::sleep::EventCount;
 
 /// Default bytes of stack for each task: what the main thread of a program usually has.
 pub const DEFAULT_STACK: u64 = 8 << 20;

@@ -1,6 +1,6 @@
 //! Lower bound of the makespan of a scenario.
 
-use super::scenario::{FaultKind, Scenario, SimDevice};
+use super::{FaultKind, Scenario, SimDevice};
 
 /// Returns the larger of two times: that of all work on all slots of all devices, each until it is lost and at the best
 /// speed that it ever has; and that of the longest task on the fastest device. Infinite if all devices are lost

@@ -1,8 +1,6 @@
 //! Faults of simulated devices, and the results of attempts there.
 
-use super::report::SimEventKind;
-use super::scenario::FaultKind;
-use super::world::Simulation;
+use super::{FaultKind, SimEventKind, Simulation};
 use crate::error::{DeviceFault, Error};
 
 /// Seconds of an attempt that fails at once, on a device of speed 1.

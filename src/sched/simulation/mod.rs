@@ -8,12 +8,12 @@ mod scenario;
 mod tests;
 mod world;
 
-use crate::sched::observe::trace::Timeline;
-use world::Simulation;
-
 pub use bound::lower_bound;
 pub use report::{DeviceReport, SimEvent, SimEventKind, SimReport};
 pub use scenario::{Fault, FaultKind, Scenario, SimDevice, SimTask};
+pub use world::Simulation;
+
+use crate::sched::observe::Timeline;
 
 /// Runs a scenario to its end. The same scenario gives the same report.
 ///

@@ -5,18 +5,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bound::lower_bound;
-use super::report::{DeviceReport, SimEvent, SimEventKind, SimReport};
-use super::scenario::{Scenario, SimDevice};
+use super::{DeviceReport, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, lower_bound};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskId, TaskStatus};
-use crate::sched::plan::{
-    completion::AttemptEnd,
-    effects::{Effects, EndedTask},
-    invariants::InvariantChecks,
-    planner::Planner,
-};
+use crate::sched::plan::{AttemptEnd, Effects, EndedTask, InvariantChecks, Planner};
 
 /// An event that is to come. Those of the same time happen in the order of their kinds.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

@@ -31,11 +31,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::wait_queues::Parker;
-use crate::sched::base::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering, fence},
+use super::Parker;
+use crate::sched::base::{
     locked,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering, fence},
+    },
 };
 
 const SLEEPER: u64 = 1;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use crate::sched::base::{TaskId, sync::lock};
+use crate::sched::base::{TaskId, lock};
 
 /// Waits without a time limit: by task and by thread inside it, the tasks one of which that waits for.
 type Waits = HashMap<TaskId, Vec<Vec<TaskId>>>;

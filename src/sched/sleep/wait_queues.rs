@@ -21,12 +21,12 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use crate::sched::base::{
-    TaskId,
+    TaskId, locked,
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
-        locked, total_order,
     },
+    total_order,
 };
 
 /// Key of waits for all tasks: notified when an epoch has drained, or when the planned tasks that one

@@ -159,7 +159,7 @@ fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
     planner.retire(0, "gone", effects);
     let proxy = planner.admit_proxy(effects).unwrap();
     assert!(effects.ended.is_empty());
-    planner.end_proxy(proxy, Ok(()), effects);
+    planner.end_task(proxy, Ok(()), effects);
     assert_eq!(effects.ended.len(), 1);
 }
 

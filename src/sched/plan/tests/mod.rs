@@ -3,17 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::completion::AttemptEnd;
-use super::effects::Effects;
-use super::fit_check::FitCheck;
-use super::invariants::InvariantChecks;
-use super::placement::{AssignResult, Assignment};
-use super::planner::Planner;
+use super::{AssignResult, Assignment, AttemptEnd, Effects, FitCheck, InvariantChecks, Planner};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{DeviceMask, Exec, Policy, Role, Task, TaskId, TaskStatus};
-use crate::sched::estimate::estimator::Estimator;
-use crate::sched::runtime::shared::PlannerGuarded;
+use crate::sched::estimate::Estimator;
+use crate::sched::runtime::PlannerGuarded;
 
 mod endings;
 mod peers;

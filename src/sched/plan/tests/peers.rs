@@ -34,15 +34,15 @@ fn a_task_waits_for_a_fast_device_of_others_only_if_that_ends_it_sooner() {
 fn what_is_wished_for_tells_the_first_task_that_is_kept_waiting() {
     let mut driver = driver_of(&[10.0, 1.0]);
     driver.submit(0, of_work(10.0));
-    assert_eq!(driver.planner.desire(), None, "nobody is in the way");
+    assert_eq!(driver.planner.slot_request(), None, "nobody is in the way");
     driver.planner.set_others(S(0), 0, &[0.5], 0);
     let ours = Task { priority: 3, device_bytes: 7, ..of_work(20.0) };
     driver.submit(0, ours);
-    let desire = driver.planner.desire().unwrap();
-    assert_eq!((desire.priority, &desire.bytes), (3, &vec![7, 7]));
-    assert_eq!(desire.costs, [Some(2.0), Some(20.0)]);
+    let request = driver.planner.slot_request().unwrap();
+    assert_eq!((request.priority, &request.bytes), (3, &vec![7, 7]));
+    assert_eq!(request.costs, [Some(2.0), Some(20.0)]);
     driver.planner.set_others(S(0), 0, &[], 0);
-    assert_eq!(driver.planner.desire(), None);
+    assert_eq!(driver.planner.slot_request(), None);
 }
 
 #[test]

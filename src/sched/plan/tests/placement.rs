@@ -1,6 +1,6 @@
 //! Tests of the choice of a task for a free slot.
 
-use crate::sched::plan::{schedule::Schedule, tests::*};
+use crate::sched::plan::{Schedule, tests::*};
 
 #[test]
 fn no_more_than_three_copies_run() {
@@ -190,24 +190,24 @@ fn first_ready_task_has_the_priority_that_its_caller_gave() {
 }
 
 #[test]
-fn guests_of_a_range_are_no_tasks_of_a_caller() {
+fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     let mut driver = driver(2);
     (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
-    let guests = |driver: &Driver| {
-        let guests = &driver.planner.counts.guests;
+    let helpers = |driver: &Driver| {
+        let helpers = &driver.planner.counts.helpers;
         let stats = driver.planner.stats();
         assert_eq!((stats.submitted, stats.queued, stats.running), (0, 0, 0));
-        (guests.submitted, guests.queued, guests.running)
+        (helpers.submitted, helpers.queued, helpers.running)
     };
-    assert_eq!(guests(&driver), (2, 2, 0));
+    assert_eq!(helpers(&driver), (2, 2, 0));
     let runs = [0, 1].map(|device| driver.take(0, device).unwrap());
-    assert_eq!(guests(&driver), (2, 0, 2));
+    assert_eq!(helpers(&driver), (2, 0, 2));
     driver.ends(1, 0, &runs[0], Ok(()));
     driver.ends(1, 1, &runs[1], broken(DeviceFault::Poisoned));
-    assert_eq!(guests(&driver), (2, 1, 0));
+    assert_eq!(helpers(&driver), (2, 1, 0));
     let last = driver.take(1, 0).unwrap();
     driver.ends(2, 0, &last, Ok(()));
-    assert_eq!(guests(&driver), (2, 0, 0));
+    assert_eq!(helpers(&driver), (2, 0, 0));
 }
 
 /// A device that runs more tasks than it may has no room until the surplus tasks have ended.

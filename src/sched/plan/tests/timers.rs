@@ -2,7 +2,7 @@
 
 use log::Level;
 
-use crate::sched::plan::{schedule::Schedule, tests::*};
+use crate::sched::plan::{Schedule, tests::*};
 
 #[test]
 fn somebody_looks_when_a_device_may_run_as_many_as_before() {

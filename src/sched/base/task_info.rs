@@ -1,8 +1,10 @@
-//! Reports about a task: its status, its figures, and the result of waiting for it.
-
-use std::time::Duration;
+//! The id of a task, and reports about it: its status, its figures, the result of waiting for it.
 
 use crate::error::Error;
+
+/// Identifies a task. A released id is stale for ever: it never names another task.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(pub u64);
 
 /// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +47,4 @@ pub enum WaitResult {
     /// Timed out.
     Pending,
     Cancelled,
-}
-
-/// Returns a duration in nanoseconds, at most `u64::MAX` (584 years).
-#[inline]
-pub fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
