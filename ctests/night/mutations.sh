@@ -102,7 +102,7 @@ tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn a
 ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib ends_are_reported
 ends: a wait for all is never over;         src/sched/plan/access.rs; s/any(|&mark| self.all_ended_before(mark))/any(|_| false)/; --lib ends_are_reported
 ends: code of the caller keeps the lock;    src/sched/base/exec.rs; s/needs_drop::<Self>()/needs_drop::<u8>()/; --lib only_callers_code
-ends: an early number is forgotten;         src/sched/plan/unended.rs; s/front() == Some(&0)/front().is_some_and(|word| *word < 4)/; --lib plan::unended
+ends: an early number is forgotten;         src/sched/plan/task_state.rs; s/front() == Some(&0)/front().is_some_and(|word| *word < 4)/; --lib plan::task_state
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
 back-off: a busy device is asked at once; src/sched/plan/schedule.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt

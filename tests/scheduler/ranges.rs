@@ -239,7 +239,7 @@ fn what_fits_one_device_only_is_done_there() {
     }
 }
 
-/// Each has an element that only the device of the other's host can do.
+/// Each has an element that only the device of the other range's owner can do.
 #[test]
 fn two_ranges_that_need_each_others_devices_both_end() {
     let scheduler = Scripted::new(2).scheduler(1);
@@ -308,7 +308,7 @@ fn a_task_that_needs_memory_gets_it_between_pieces() {
 #[test]
 fn who_stops_at_the_deadline_cancels_nothing() {
     let scheduler = Scripted::new(2).scheduler(1);
-    // The other device comes as a guest, when the host has the first piece.
+    // The worker of the other device joins as a helper, when the owner has the first piece.
     let (_, busy) = occupy_as(&scheduler, |task| Task { devices: DeviceMask::only(1), ..task });
     let counted = Counted::new(2);
     let (calls, left) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -322,7 +322,7 @@ fn who_stops_at_the_deadline_cancels_nothing() {
             left.store(true, Ordering::SeqCst);
             return Err(Error::Cancelled);
         }
-        // The guest has left when the host's device is lost.
+        // The helper has left when the owner's device is lost.
         until(|| left.load(Ordering::SeqCst));
         thread::sleep(Duration::from_millis(50));
         Err(device_fault(exec.device.label(), DeviceFault::Lost))
@@ -382,7 +382,7 @@ fn ranges_in_ranges_in_ranges() {
 }
 
 #[test]
-fn a_host_that_waits_for_its_guests_leaves_its_slot_to_others() {
+fn owner_that_waits_for_its_helpers_leaves_its_slot_to_others() {
     let scheduler = Scripted::new(2).scheduler(1);
     let gate = Gate::new();
     // Each worker has one element; that on the second device waits for a task that needs the first.

@@ -2,7 +2,6 @@
 
 pub mod epochs;
 pub mod gate;
-pub mod nested;
 pub mod proxies;
 pub mod queues;
 pub mod slab;
@@ -10,9 +9,8 @@ pub mod task;
 
 pub use epochs::{Epoch, EpochCounter, EpochCounts};
 pub use gate::LightGate;
-pub use nested::{NestedTask, NestedTasks};
 pub use proxies::{PlannerStep, Proxies};
-pub use queues::{EndCounts, LightItem, LightQueues, LocalQueue, WorkerShared};
+pub use queues::{EndCounts, LightItem, LightQueues, LocalQueue, NestedTask, WorkerShared};
 pub use slab::LightSlab;
 pub use task::{EndActions, InlineJob, InlineJobKind, LightAttempt, LightJob, LightTask};
 

@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `record.rs` | records of tasks, attempts and devices |
-//! | `task_state.rs` | the states of a task and the transitions between them |
+//! | `task_state.rs` | the states of a task, the transitions between them, the tasks that have not ended |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
 //! | `observed.rs` | counters and the trace that the planner writes |
 //! | `effects.rs` | the actions that a step leaves to the driver |
@@ -17,7 +17,6 @@
 //! | `completion.rs` | what follows the end of an attempt |
 //! | `device_health.rs` | fault counts of devices and tasks |
 //! | `timers.rs` | deadlines, pauses and time-outs |
-//! | `unended.rs` | the arrival numbers of tasks that have not ended |
 //! | `peer_load.rs` | load that other processes put on a device |
 //! | `access.rs` | values that the runtime reads, and small changes that it makes |
 //! | `invariants.rs` | checks that the parts of the planner agree |
@@ -38,7 +37,6 @@ mod task_state;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod unended;
 
 pub use completion::AttemptEnd;
 pub use invariants::InvariantChecks;
@@ -46,10 +44,9 @@ pub use placement::{AssignResult, Assignment};
 pub use planner::{Effects, EndedTask, Planner};
 pub use ready_queue::ReadyQueue;
 pub use record::{
-    Attempt, DeadlineState, DeviceState, MemoryShortage, PeerLoad, Rank, TaskCounts, TaskRecord,
-    WORK, task_name,
+    Attempt, DeadlineState, DeviceState, MemoryShortage, PeerLoad, Rank, TaskCounts, TaskRecord, WORK,
+    task_name,
 };
 pub use report::{DeviceStats, Progress, Stats};
 pub use schedule::{FitCheck, Schedule};
-use task_state::TaskState;
-pub use unended::Unended;
+use task_state::{TaskState, Unended};

@@ -15,6 +15,7 @@ pub struct Share(Mutex<Range<u64>>);
 /// Every element is unassigned, in the share of one participant, in the chunk that the participant
 /// works on, or done. It moves between these under a lock, so no element is worked on twice, and
 /// none is lost.
+#[derive(Default)]
 pub struct Partitioner {
     /// Elements in no share.
     unassigned: Vec<Range<u64>>,
@@ -56,7 +57,7 @@ impl Share {
 
 impl Partitioner {
     pub fn new(all: Range<u64>) -> Self {
-        let mut partitioner = Partitioner { unassigned: Vec::new(), shares: Vec::new() };
+        let mut partitioner = Partitioner::default();
         partitioner.give_back(all);
         partitioner
     }

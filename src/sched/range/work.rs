@@ -34,6 +34,7 @@ pub struct RangeRun {
     state: Mutex<RangeState>,
 }
 
+#[derive(Default)]
 struct RangeState {
     partitioner: Partitioner,
     /// `None` once the range has ended.
@@ -103,13 +104,7 @@ impl RangeRun {
             state: Mutex::new(RangeState {
                 partitioner: Partitioner::new(all),
                 job: Some(job.into()),
-                owner: None,
-                devices: Vec::new(),
-                failure: None,
-                faults: Vec::new(),
-                too_small: DeviceMask::NONE,
-                declined: DeviceMask::NONE,
-                helper: None,
+                ..RangeState::default()
             }),
         })
     }
@@ -258,11 +253,9 @@ impl RangeRun {
                 // planner allows a task.
                 let mut failed = DeviceMask::NONE;
                 let overlaps = |other: &Range<u64>| other.start < chunk.end && chunk.start < other.end;
-                state
-                    .faults
-                    .iter()
-                    .filter(|(_, other)| overlaps(other))
-                    .for_each(|(device, _)| failed.add(*device));
+                for (device, _) in state.faults.iter().filter(|(_, other)| overlaps(other)) {
+                    failed.add(*device);
+                }
                 if failed.0.count_ones() >= policy.fault_limit(fault) {
                     let why = Box::new(error.clone());
                     state.failure.get_or_insert(Error::Elements { begin: chunk.start, end: chunk.end, why });

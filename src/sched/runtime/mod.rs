@@ -1,25 +1,20 @@
 //! Threads: the workers, the timer, and what they do around the planner lock.
 
 mod apply_effects;
-pub mod observability;
 mod peer_leases;
 pub mod peers;
 mod promotion;
 mod run_light;
-mod run_planned;
 pub mod shared;
-mod timer;
 pub mod waiting;
 pub mod worker;
 pub mod worker_local;
 pub mod worker_pool;
 
-pub use observability::Observability;
 pub use peer_leases::LightLease;
 pub use peers::Peers;
 pub use promotion::LightFailure;
 pub use run_light::{may_run_light, run_light, stop_light, take_light};
-pub use run_planned::{run_planned, take_planned};
 pub use shared::{PlannerGuarded, Runtime, RuntimeSettings, log_all};
 pub use waiting::block_outside;
 pub use worker::run_worker;

@@ -248,7 +248,7 @@ mod tests {
     use crate::device::{BackendKind, DeviceInfo};
     use crate::error::Result;
     use crate::sched::base::{Clock, Exec, Policy, Task};
-    use crate::sched::runtime::{RuntimeSettings, WorkerLocal, take_planned};
+    use crate::sched::runtime::{RuntimeSettings, WorkerLocal, worker::take_planned};
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.
     struct LockProbe;

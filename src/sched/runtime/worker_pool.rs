@@ -165,12 +165,12 @@ impl WorkerPool {
     }
 
     fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
-        let sit = |room: i32| (room > 0).then_some(room - 1);
+        let take = |room: i32| (room > 0).then_some(room - 1);
         let found = (0..self.worker_slots.len()).find(|&number| {
             let slot = &self.worker_slots[number];
             device(slot.device)
                 && self.has_room(slot)
-                && slot.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sit).is_ok()
+                && slot.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
         });
         self.occupied.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
         found
