@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_tell_no_work_count_as_the_mean() {
+    fn tasks_without_work_count_as_mean_ones() {
         let mut planner = planner(1);
         for _ in 0..4 {
             submit(&mut planner, 0, None);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_knew_tells_a_time_at_once() {
+    fn stored_rate_gives_an_eta_at_once() {
         let mut planner = planner(1);
         planner.estimator.set_prior(0, 0, 4.0);
         submit(&mut planner, 0, Some(10.0));

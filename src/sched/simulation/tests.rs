@@ -40,7 +40,7 @@ fn memory_that_others_took_for_a_while_is_waited_for() {
 }
 
 #[test]
-fn a_poisoned_context_is_made_anew_once() {
+fn poisoned_context_is_renewed_once() {
     let mut world = world(&[1.0, 1.0], equal(8, 10.0));
     fault(&mut world, 0, 5.0, FaultKind::Poisoned);
     let report = done(&world);
@@ -86,7 +86,7 @@ fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
 }
 
 #[test]
-fn a_device_that_hangs_is_retired_and_what_may_run_twice_goes_on() {
+fn hanging_device_is_retired_and_idempotent_tasks_continue() {
     let mut world = world(&[1.0, 1.0], equal(20, 10.0));
     fault(&mut world, 0, 45.0, FaultKind::Hang);
     let report = done(&world);
@@ -95,7 +95,7 @@ fn a_device_that_hangs_is_retired_and_what_may_run_twice_goes_on() {
 }
 
 #[test]
-fn errors_of_the_code_are_tried_again_elsewhere_as_often_as_told() {
+fn errors_of_a_job_are_retried_elsewhere() {
     let mut world = world(&[1.0, 1.0], equal(1, 10.0));
     (world.tasks[0].failures, world.tasks[0].retries) = (2, 2);
     let report = done(&world);
@@ -147,7 +147,7 @@ fn an_unknown_device_is_tried_with_the_smallest() {
 }
 
 #[test]
-fn what_comes_to_grief_on_the_only_fast_device_begins_anew_there() {
+fn late_task_restarts_on_the_only_fast_device() {
     let mut world = world(&[20.0, 1.0], equal(12, 20.0));
     world.tasks[8].stumble = 100.0;
     let report = done(&world);
@@ -161,7 +161,7 @@ fn what_comes_to_grief_on_the_only_fast_device_begins_anew_there() {
 }
 
 #[test]
-fn what_really_takes_longer_begins_anew_only_once() {
+fn longer_task_restarts_only_once() {
     let mut world = world(&[20.0, 1.0], equal(12, 20.0));
     world.tasks[8].work = 2000.0;
     let report = done(&world);

@@ -3,7 +3,7 @@
 use crate::sched::plan::tests::*;
 
 #[test]
-fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
+fn committed_attempt_that_does_not_return_is_abandoned() {
     for idempotent in [false, true] {
         let mut driver = driver(2);
         let (id, run) = driver.begin(0, 0, Task { deadline: Some(S(60)), idempotent, ..task() });
@@ -26,7 +26,7 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
 }
 
 #[test]
-fn what_would_fail_the_same_again_is_not_tried_again() {
+fn error_that_a_retry_would_repeat_is_not_retried() {
     let unstable =
         || Error::Unstable { what: "p".into(), value: "NaN".into(), why: "dt".into(), suspect: false };
     for (error, again) in [(Error::Internal("odd".into()), true), (unstable(), false)] {
@@ -38,7 +38,7 @@ fn what_would_fail_the_same_again_is_not_tried_again() {
 }
 
 #[test]
-fn what_has_committed_and_hangs_is_not_left_to_a_copy_that_must_stop() {
+fn committed_task_that_hangs_does_not_wait_for_a_stopped_copy() {
     let mut driver = driver(2).seasoned();
     let (id, first) = driver.begin(10, 0, Task { deadline: Some(S(20)), idempotent: true, ..task() });
     let second = driver.take(18, 1).expect("a copy, for the first is late");
@@ -64,7 +64,7 @@ fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
 }
 
 #[test]
-fn one_that_was_given_up_and_has_committed_has_a_while_to_return() {
+fn abandoned_committed_attempt_has_time_to_return() {
     let (mut driver, id, first) = left_to_one_that_was_given_up();
     driver.ends(189, 0, &first, Ok(()));
     assert_eq!((driver.state(id), driver.planner.next_deadline(S(189))), (TaskStatus::Done, None));
@@ -86,7 +86,7 @@ fn one_that_was_given_up_and_has_committed_has_a_while_to_return() {
 }
 
 #[test]
-fn of_what_has_committed_no_copy_begins() {
+fn committed_task_gets_no_copy() {
     let mut driver = driver(2).seasoned();
     let (id, run) = driver.begin(10, 0, Task { idempotent: true, ..task() });
     run.signal.commit(run.attempt).unwrap();
@@ -102,7 +102,7 @@ fn of_what_has_committed_no_copy_begins() {
 
 /// A copy that can stop only at the end of its work is no sign of a broken device.
 #[test]
-fn a_copy_that_comes_too_late_has_at_least_twice_its_expected_time() {
+fn losing_copy_has_twice_its_expected_time() {
     for (copy_ends, retired) in [(850, false), (3000, true)] {
         let mut driver = driver(2).seasoned();
         let (_, first) = driver.begin(10, 0, Task { idempotent: true, work: Some(120.0), ..task() });
@@ -119,7 +119,7 @@ fn a_copy_that_comes_too_late_has_at_least_twice_its_expected_time() {
 }
 
 #[test]
-fn a_task_that_says_itself_that_it_is_cancelled_is_not_tried_again() {
+fn task_that_reports_cancelled_is_not_retried() {
     let mut driver = driver(1);
     let (id, run) = driver.begin(0, 0, Task { retries: 3, ..task() });
     driver.ends(1, 0, &run, Err(Error::Cancelled));
@@ -130,7 +130,7 @@ fn a_task_that_says_itself_that_it_is_cancelled_is_not_tried_again() {
 }
 
 #[test]
-fn an_attempt_is_not_asked_to_stop_for_one_that_never_began() {
+fn attempt_is_not_stopped_for_a_copy_that_never_began() {
     let mut driver = driver(2);
     let (id, run) = driver.begin(0, 0, Task { deadline: Some(S(60)), ..task() });
     // To open the device takes longer than the deadline, and fails then.
@@ -144,7 +144,7 @@ fn an_attempt_is_not_asked_to_stop_for_one_that_never_began() {
 }
 
 #[test]
-fn what_ends_well_after_a_cancel_is_cancelled() {
+fn success_after_a_cancel_is_cancelled() {
     let mut driver = driver(1);
     let (id, run) = driver.begin(0, 0, task());
     driver.cancel(id).unwrap();
@@ -153,7 +153,7 @@ fn what_ends_well_after_a_cancel_is_cancelled() {
 }
 
 #[test]
-fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
+fn proxy_does_not_end_when_no_device_is_left() {
     let mut driver = driver(1);
     let (planner, effects) = (&mut driver.planner, &mut driver.effects);
     planner.retire(0, "gone", effects);
@@ -164,7 +164,7 @@ fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
 }
 
 #[test]
-fn the_third_in_a_row_that_is_found_guilty_speaks_against_the_device() {
+fn third_faulty_task_in_a_row_retires_the_device() {
     for one_does_well in [false, true] {
         let mut driver = driver(1);
         for number in 0..3 {
@@ -185,7 +185,7 @@ fn the_third_in_a_row_that_is_found_guilty_speaks_against_the_device() {
 }
 
 #[test]
-fn the_third_device_that_is_lost_with_a_task_is_its_last() {
+fn third_device_lost_with_a_task_fails_it() {
     let mut driver = driver(4);
     let id = driver.submit(0, task());
     for device in 0..3 {

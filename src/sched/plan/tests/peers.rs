@@ -8,7 +8,7 @@ fn of_work(work: f64) -> Task {
 }
 
 #[test]
-fn a_slot_that_others_have_is_none() {
+fn slot_of_a_peer_is_not_free() {
     let mut driver = driver(1);
     let id = driver.submit(0, task());
     driver.planner.set_others(S(0), 0, &[3.0], 0);
@@ -21,7 +21,7 @@ fn a_slot_that_others_have_is_none() {
 }
 
 #[test]
-fn a_task_waits_for_a_fast_device_of_others_only_if_that_ends_it_sooner() {
+fn task_waits_for_a_device_of_peers_only_if_it_ends_sooner() {
     for (left, waits) in [(0.5, true), (20.0, false)] {
         let mut driver = driver_of(&[10.0, 1.0]);
         driver.submit(0, of_work(10.0));
@@ -31,7 +31,7 @@ fn a_task_waits_for_a_fast_device_of_others_only_if_that_ends_it_sooner() {
 }
 
 #[test]
-fn what_is_wished_for_tells_the_first_task_that_is_kept_waiting() {
+fn slot_request_is_of_the_first_task_that_peers_keep_waiting() {
     let mut driver = driver_of(&[10.0, 1.0]);
     driver.submit(0, of_work(10.0));
     assert_eq!(driver.planner.slot_request(), None, "nobody is in the way");
@@ -46,7 +46,7 @@ fn what_is_wished_for_tells_the_first_task_that_is_kept_waiting() {
 }
 
 #[test]
-fn a_cost_does_not_depend_on_what_a_process_has_seen() {
+fn cost_does_not_depend_on_measured_rates() {
     let mut driver = driver_of(&[10.0, 1.0]);
     let before = {
         let (id, run) = driver.begin(0, 0, of_work(10.0));
@@ -65,7 +65,7 @@ fn a_cost_does_not_depend_on_what_a_process_has_seen() {
 }
 
 #[test]
-fn memory_that_others_have_reserved_is_not_there() {
+fn memory_reserved_by_peers_is_not_free() {
     let mut driver = driver(1);
     let id = driver.submit(0, Task { device_bytes: 600, ..task() });
     driver.planner.set_others(S(0), 0, &[], 500);

@@ -32,7 +32,7 @@ fn work_that_no_sum_can_hold_is_refused() {
 }
 
 #[test]
-fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_context() {
+fn nothing_begins_until_the_backend_has_renewed_the_context() {
     let mut driver = driver(1);
     for _ in 0..2 {
         driver.submit(0, task());
@@ -46,7 +46,7 @@ fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_conte
 }
 
 #[test]
-fn what_a_device_has_free_is_asked_only_where_it_matters() {
+fn free_memory_is_queried_only_where_it_matters() {
     let mut driver = with_slots(3);
     for device_bytes in [100, 0, 300] {
         driver.submit(0, Task { device_bytes, work: None, ..task() });
@@ -60,7 +60,7 @@ fn what_a_device_has_free_is_asked_only_where_it_matters() {
 }
 
 #[test]
-fn range_gives_way_to_a_task_that_would_begin_if_there_were_memory() {
+fn range_leaves_memory_to_a_task_that_waits_for_it() {
     let mut driver = Driver::new([(info(0, 1.0), 2), (info(1, 100.0), 1)].into_iter());
     let here = || Task { devices: DeviceMask::only(0), ..task() };
     driver.begin(0, 0, Task { role: Role::Range, work: None, device_bytes: 100, ..here() });
@@ -80,7 +80,7 @@ fn range_gives_way_to_a_task_that_would_begin_if_there_were_memory() {
 }
 
 #[test]
-fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
+fn tasks_of_other_devices_do_not_hide_those_of_this_one() {
     for speed in [Some(1.0), None] {
         let mut driver = driver(2);
         driver.planner.estimator = Estimator::new(vec![Some(1.0), speed], Arc::default());
@@ -97,7 +97,7 @@ fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
 }
 
 #[test]
-fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
+fn ready_queue_is_not_searched_if_no_task_can_fit() {
     let mut driver = with_slots(3);
     for _ in 0..100 {
         driver.submit(0, Task { device_bytes: 600, ..task() });
@@ -128,7 +128,7 @@ fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
 }
 
 #[test]
-fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
+fn exclusive_task_goes_to_an_idle_device() {
     let mut driver = driver(2);
     let id = driver.submit(0, task());
     driver.planner.devices[0].runs_light = true;
@@ -143,7 +143,7 @@ fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
 }
 
 #[test]
-fn nothing_begins_before_what_is_to_run_alone() {
+fn nothing_begins_before_an_exclusive_task() {
     let mut driver = with_slots(2);
     let first = driver.submit(0, task());
     driver.submit(0, task());

@@ -5,7 +5,7 @@ use log::Level;
 use crate::sched::plan::{Schedule, tests::*};
 
 #[test]
-fn somebody_looks_when_a_device_may_run_as_many_as_before() {
+fn end_of_a_throttle_is_a_deadline() {
     let mut driver = with_slots(2);
     let tasks = [9.0, 8.0, 7.0, 1.0].map(|work| driver.submit(0, Task { work: Some(work), ..task() }));
     let first = driver.take(0, 0).unwrap();
@@ -75,7 +75,7 @@ fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
 }
 
 #[test]
-fn what_takes_microseconds_is_not_late_within_a_second() {
+fn attempt_of_microseconds_is_not_late_within_a_second() {
     let mut driver = driver(1);
     for _ in 0..4 {
         driver.planner.estimator.record_sample(0, 0, Some(1.0), 1e-6);
@@ -85,7 +85,7 @@ fn what_takes_microseconds_is_not_late_within_a_second() {
 }
 
 #[test]
-fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
+fn timer_is_woken_for_an_earlier_deadline_and_no_other() {
     let mut guard = PlannerGuarded {
         planner: Planner::new(Vec::new(), Arc::default()),
         worker_called: Vec::new(),
@@ -196,7 +196,7 @@ fn refusal_tells_what_a_task_needs() {
 }
 
 #[test]
-fn the_more_wait_the_less_often_they_are_looked_through_for_those_that_have_aged() {
+fn long_queue_ages_in_rarer_steps() {
     let mut driver = driver(1);
     // A millisecond on average, so a priority each 10 ms.
     driver.planner.devices[0].busy = S(1);

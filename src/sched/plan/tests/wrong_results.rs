@@ -35,7 +35,7 @@ fn the_second_task_that_is_right_elsewhere_retires_the_device() {
 }
 
 #[test]
-fn what_is_wrong_goes_to_another_device() {
+fn wrong_result_is_retried_on_another_device() {
     let mut driver = driver(2);
     let (id, run) = driver.begin(0, 0, task());
     driver.ends(1, 0, &run, wrong());
@@ -44,7 +44,7 @@ fn what_is_wrong_goes_to_another_device() {
 }
 
 #[test]
-fn what_is_wrong_twice_fails_and_is_nobodys_strike() {
+fn second_wrong_result_fails_the_task_and_no_device() {
     for retries in [0, 2] {
         let mut driver = driver(3);
         for _ in 0..3 {
@@ -66,7 +66,7 @@ fn what_is_wrong_twice_fails_and_is_nobodys_strike() {
 }
 
 #[test]
-fn the_only_device_is_asked_again_and_has_its_strikes() {
+fn only_device_is_tried_again_and_its_faults_count() {
     let mut driver = driver(1);
     wrong_once(&mut driver, "a", [0, 0]);
     assert_eq!(driver.planner.devices[0].wrong_result_tasks, ["task 'a'"]);
@@ -75,7 +75,7 @@ fn the_only_device_is_asked_again_and_has_its_strikes() {
 }
 
 #[test]
-fn a_copy_tells_as_well_as_another_attempt() {
+fn copy_proves_a_fault_like_a_retry() {
     let mut driver = driver(2).seasoned();
     let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..named("a") });
     let second = driver.take(18, 1).expect("a copy, for the first is late");
@@ -85,7 +85,7 @@ fn a_copy_tells_as_well_as_another_attempt() {
 }
 
 #[test]
-fn a_cancel_is_no_strike() {
+fn cancelled_task_counts_no_fault() {
     let mut driver = driver(2);
     let (id, run) = driver.begin(0, 0, task());
     driver.ends(1, 0, &run, wrong());
