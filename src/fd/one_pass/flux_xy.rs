@@ -3,15 +3,19 @@
 
 use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
-use super::rows::{self, FLUX_PLANES, PREFETCHED, PmlVelocity, ROWS_PER_BLOCK, RowBlock, SplitPressure};
+use super::rows::{
+    BlockFluxes, FLUX_PLANES, MAX_TAPS, PREFETCHED, PmlVelocity, ROWS_PER_BLOCK, RowBlock, SplitPressure,
+};
 use super::scratch::PLACES;
 use super::sweep::Sweep;
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::vector::lanes::Lanes;
 
 /// A line of rows along an axis: where its fluxes and terms are, and its coefficients.
 #[derive(Clone, Copy)]
 pub struct Line {
+    pub axis: usize,
+    /// Whether the tile stores PML velocities along the axis.
+    pub pml: bool,
     /// Index along the other axis.
     pub other: usize,
     /// Fluxes, `[index % PLACES]`, and values from place to place.
@@ -33,35 +37,33 @@ impl<P: Policy> Sweep<'_, P> {
     ///
     /// # Safety
     /// See [`Sweep`]; so for all below.
-    #[inline(always)]
-    pub unsafe fn begin_fluxes<L: Lanes, const AXIS: usize, const PML: bool>(&self, line: &Line) {
-        let first = self.tile.sides[AXIS].fluxes().start;
-        let active = self.c.layout.active(AXIS);
+    pub unsafe fn begin_fluxes(&self, line: &Line) {
+        let first = self.tile.sides[line.axis].fluxes().start;
+        let active = self.c.layout.active(line.axis);
         let mut j = first;
         // SAFETY: by the caller's promise. Updated cells have `HALF_WIDTH` neighbours on each side.
         unsafe {
             while j < first + FLUX_PLANES {
-                if !active.contains(&j) {
-                    self.row_block::<L, AXIS, 1, PML, false, false, false>(line, j);
-                    j += 1;
-                } else if j + ROWS_PER_BLOCK <= active.end.min(first + FLUX_PLANES) {
-                    self.row_block::<L, AXIS, ROWS_PER_BLOCK, PML, false, true, false>(line, j);
-                    j += ROWS_PER_BLOCK;
-                } else {
-                    self.row_block::<L, AXIS, 1, PML, false, true, false>(line, j);
-                    j += 1;
+                let moves = active.contains(&j);
+                let together = moves && j + ROWS_PER_BLOCK <= active.end.min(first + FLUX_PLANES);
+                match (line.pml, moves, together) {
+                    (false, _, true) => self.row_block::<ROWS_PER_BLOCK, false, false, true, false>(line, j),
+                    (true, _, true) => self.row_block::<ROWS_PER_BLOCK, true, false, true, false>(line, j),
+                    (false, true, _) => self.row_block::<1, false, false, true, false>(line, j),
+                    (true, true, _) => self.row_block::<1, true, false, true, false>(line, j),
+                    (_, false, _) => self.row_block::<1, false, false, false, false>(line, j),
                 }
+                j += if together { ROWS_PER_BLOCK } else { 1 };
             }
         }
     }
 
     /// How many rows are done together from an index on.
-    #[inline(always)]
-    pub fn rows_per_block<const AXIS: usize, const PML: bool>(&self, at: usize) -> usize {
-        let (cells, active) = (&self.tile.sides[AXIS].cells, self.c.layout.active(AXIS));
-        let term = |at: usize| self.geometry.partition.zones[AXIS].term(at);
+    pub fn rows_per_block(&self, line: &Line, at: usize) -> usize {
+        let (cells, active) = (&self.tile.sides[line.axis].cells, self.c.layout.active(line.axis));
+        let term = |at: usize| self.geometry.partition.zones[line.axis].term(at);
         let fits = at + ROWS_PER_BLOCK <= cells.end && at + HALF_WIDTH - 1 + ROWS_PER_BLOCK <= active.end;
-        let alike = fits && (!PML || (1..ROWS_PER_BLOCK).all(|u| term(at + u) == term(at)));
+        let alike = fits && (!line.pml || (1..ROWS_PER_BLOCK).all(|u| term(at + u) == term(at)));
         if alike { ROWS_PER_BLOCK } else { 1 }
     }
 
@@ -69,40 +71,30 @@ impl<P: Policy> Sweep<'_, P> {
     ///
     /// # Safety
     /// See [`Sweep`].
-    #[inline(always)]
-    pub unsafe fn terms<L: Lanes, const AXIS: usize, const PML: bool>(
-        &self,
-        line: &Line,
-        at: usize,
-        together: usize,
-    ) {
+    pub unsafe fn terms(&self, line: &Line, at: usize, together: usize) {
         let j = at + HALF_WIDTH - 1;
-        let damped = PML && self.c.layout.in_layer(AXIS, at).is_some();
+        let damped = line.pml && self.c.layout.in_layer(line.axis, at).is_some();
+        let moves = j < self.c.layout.active(line.axis).end;
         // SAFETY: by the caller's promise.
         unsafe {
-            match (together == ROWS_PER_BLOCK, damped) {
-                (true, false) => self.row_block::<L, AXIS, ROWS_PER_BLOCK, PML, false, true, true>(line, j),
-                (false, false) => self.row_block::<L, AXIS, 1, PML, false, true, true>(line, j),
-                _ if !PML => {}
-                (true, true) => self.row_block::<L, AXIS, ROWS_PER_BLOCK, PML, true, true, true>(line, j),
-                (false, true) if j < self.c.layout.active(AXIS).end => {
-                    self.row_block::<L, AXIS, 1, PML, true, true, true>(line, j)
-                }
-                (false, true) => self.row_block::<L, AXIS, 1, PML, true, false, true>(line, j),
+            match (together == ROWS_PER_BLOCK, line.pml, damped) {
+                (true, false, _) => self.row_block::<ROWS_PER_BLOCK, false, false, true, true>(line, j),
+                (false, false, _) => self.row_block::<1, false, false, true, true>(line, j),
+                (true, true, false) => self.row_block::<ROWS_PER_BLOCK, true, false, true, true>(line, j),
+                (false, true, false) => self.row_block::<1, true, false, true, true>(line, j),
+                (true, true, true) => self.row_block::<ROWS_PER_BLOCK, true, true, true, true>(line, j),
+                (false, true, true) if moves => self.row_block::<1, true, true, true, true>(line, j),
+                (false, true, true) => self.row_block::<1, true, true, false, true>(line, j),
             }
         }
     }
 
-    #[inline(always)]
-    fn place<const AXIS: usize>(&self, line: &Line, j: usize) -> *mut f32 {
-        line.fluxes.wrapping_add((j - self.tile.sides[AXIS].fluxes().start) % PLACES * line.apart)
+    fn place(&self, line: &Line, j: usize) -> *mut f32 {
+        line.fluxes.wrapping_add((j - self.tile.sides[line.axis].fluxes().start) % PLACES * line.apart)
     }
 
     /// Fluxes from index `j` on, at rest if they do not `MOVE`, and the `TERMS` that they complete.
-    #[inline(always)]
     unsafe fn row_block<
-        L: Lanes,
-        const AXIS: usize,
         const U: usize,
         const PML: bool,
         const DAMPED: bool,
@@ -113,15 +105,15 @@ impl<P: Policy> Sweep<'_, P> {
         line: &Line,
         j: usize,
     ) {
-        let (layout, axis, zones) =
-            (&self.c.layout, &self.c.axes[AXIS], &self.geometry.partition.zones[AXIS]);
-        let (nx, stride) = (layout.padded[0], layout.stride(AXIS));
-        let position = |i: usize| if AXIS == 0 { [i, line.other] } else { [line.other, i] };
+        let (layout, axis) = (&self.c.layout, line.axis);
+        let (factors, zones) = (&self.c.axes[axis], &self.geometry.partition.zones[axis]);
+        let (nx, stride) = (layout.padded[0], layout.stride(axis));
+        let position = |i: usize| if axis == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.
         let at = (j + 1).wrapping_sub(HALF_WIDTH);
         // Position in an array that covers some indices of the axis only.
         let nth = |place: usize, places: usize| {
-            self.nth(if AXIS == 0 {
+            self.nth(if axis == 0 {
                 (line.other - HALF_WIDTH) * places + place
             } else {
                 place * nx + line.other
@@ -130,13 +122,13 @@ impl<P: Policy> Sweep<'_, P> {
         // SAFETY: by the caller's promise.
         unsafe {
             let [x, y] = position(j);
-            let mut this = RowBlock::<U> {
+            let mut rows = RowBlock::<U> {
                 len: self.len,
                 p: self.old[0].wrapping_add(self.at(x, y)).wrapping_sub((HALF_WIDTH - 1) * stride),
                 stride,
                 b: [std::ptr::null(); U],
-                fluxes: [std::ptr::null_mut(); rows::MAX_TAPS],
-                square: self.geometry.square[AXIS],
+                fluxes: [std::ptr::null_mut(); MAX_TAPS],
+                square: self.geometry.square[axis],
                 onto: line.onto,
                 to: line.to,
                 to_apart: line.to_apart,
@@ -146,35 +138,35 @@ impl<P: Policy> Sweep<'_, P> {
             };
             for k in 0..FLUX_PLANES + U {
                 if k >= FLUX_PLANES || TERMS {
-                    this.fluxes[k] = self.place::<AXIS>(line, j + k - FLUX_PLANES);
+                    rows.fluxes[k] = self.place(line, j + k - FLUX_PLANES);
                 }
             }
             for u in 0..U {
                 if MOVE {
-                    this.b[u] = if AXIS == 0 {
+                    rows.b[u] = if axis == 0 {
                         line.b.0.wrapping_add(layout.nearest(0, j + u) * line.b.1)
                     } else {
-                        self.row::<L>(&self.c.b, position(j + u), u)
+                        self.row(&self.c.b, position(j + u), u)
                     };
                 }
                 if TERMS && PML {
-                    this.kappa[u] = if AXIS == 0 {
+                    rows.kappa[u] = if axis == 0 {
                         line.kappa.0.wrapping_add(layout.nearest(0, at + u) * line.kappa.1)
                     } else {
-                        self.row::<L>(&self.c.kappa, position(at + u), ROWS_PER_BLOCK + u)
+                        self.row(&self.c.kappa, position(at + u), ROWS_PER_BLOCK + u)
                     };
                 }
             }
             let (mut velocity, mut split) = (PmlVelocity::<U>::NONE, SplitPressure::<U>::NONE);
-            let ahead = if AXIS == 0 { ROWS_PER_BLOCK } else { PREFETCH_DISTANCE } * layout.pitch;
+            let ahead = if axis == 0 { ROWS_PER_BLOCK } else { PREFETCH_DISTANCE } * layout.pitch;
             if PML && MOVE {
-                let own = &self.tile.sides[AXIS].own;
+                let own = &self.tile.sides[axis].own;
                 let first = nth(zones.slot(j).unwrap_or(0), zones.velocities());
                 velocity = PmlVelocity {
-                    keep: std::array::from_fn(|u| axis.keep[j + u]),
-                    rate: std::array::from_fn(|u| axis.velocity_rate[j + u]),
-                    old: self.velocity_old[AXIS].wrapping_add(first),
-                    new: self.velocity_new[AXIS].wrapping_add(first),
+                    keep: std::array::from_fn(|u| factors.keep[j + u]),
+                    rate: std::array::from_fn(|u| factors.velocity_rate[j + u]),
+                    old: self.velocity_old[axis].wrapping_add(first),
+                    new: self.velocity_new[axis].wrapping_add(first),
                     apart: stride,
                     own: [own.start.saturating_sub(j), own.end.saturating_sub(j)],
                     stream: self.stream,
@@ -182,21 +174,22 @@ impl<P: Policy> Sweep<'_, P> {
                 };
             }
             if PML && TERMS {
-                let first = nth(layout.in_layer(AXIS, at).unwrap_or(0), 2 * layout.width());
+                let first = nth(layout.in_layer(axis, at).unwrap_or(0), 2 * layout.width());
                 split = SplitPressure {
-                    loss: std::array::from_fn(|u| axis.loss[at + u]),
-                    rate: std::array::from_fn(|u| axis.pressure_rate[at + u]),
-                    pressure: self.split[AXIS].wrapping_add(first),
+                    loss: std::array::from_fn(|u| factors.loss[at + u]),
+                    rate: std::array::from_fn(|u| factors.pressure_rate[at + u]),
+                    pressure: self.split[axis].wrapping_add(first),
                     apart: stride,
                     ahead,
                 };
             }
             // The rows that the planes' updates read are prefetched while the fluxes along y are computed.
-            if AXIS == 1 && TERMS {
-                this.prefetched = std::array::from_fn(|u| self.update_rows(position(at.wrapping_add(u))));
-                this.count = if P::PRESSURES == 1 { 2 } else { 4 + P::MIXING };
+            if axis == 1 && TERMS {
+                rows.prefetched = std::array::from_fn(|u| self.update_rows(position(at.wrapping_add(u))));
+                rows.count = if P::PRESSURES == 1 { 2 } else { 4 + P::MIXING };
             }
-            rows::compute::<L, U, PML, DAMPED, MOVE, TERMS>(self.c.stencil, &this, &velocity, &split);
+            let stencil = self.c.stencil;
+            self.isa.run(&BlockFluxes::<U, PML, DAMPED, MOVE, TERMS> { stencil, rows, velocity, split });
         }
     }
 }

@@ -18,44 +18,39 @@
 //! needs of its neighbours' fluxes it computes itself. So tiles do not depend on each other, and every cell comes out the same
 //! whichever tile it is in.
 
+use std::marker::PhantomData;
+
 use super::activity::ActiveTile;
 use super::flux_xy::Line;
-use super::flux_z;
+use super::flux_z::{FluxRow, RowEnd};
 use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
 use super::rows::ROWS_PER_BLOCK;
 use super::scratch::Scratch;
 use super::sweep::{Sweep, SweepStep};
-use super::update::{Update, update};
+use super::update::Update;
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::vector::lanes::Lanes;
 
-/// Updates a part of a tile. `X_PML`, `Y_PML`: whether the tile stores PML velocities along that axis.
+/// Updates a part of a tile.
 ///
 /// # Safety
 /// See [`Sweep`].
-#[inline(always)]
-pub unsafe fn sweep<L: Lanes, P: Policy, const X_PML: bool, const Y_PML: bool>(
-    step: &SweepStep<'_, P>,
-    active: &ActiveTile,
-    scratch: &mut Scratch<P>,
-) {
+pub unsafe fn sweep<P: Policy>(step: &SweepStep<'_, P>, active: &ActiveTile, scratch: &mut Scratch<P>) {
     // SAFETY: by the caller's promise.
-    unsafe {
-        Sweep::new(step, active, scratch).run::<L, X_PML, Y_PML>();
-        if step.stream {
-            L::fence();
-        }
+    unsafe { Sweep::new(step, active, scratch).run() }
+    if step.stream {
+        step.isa.fence();
     }
 }
 
 impl<P: Policy> Sweep<'_, P> {
     /// # Safety
     /// See [`Sweep`]; so for all below.
-    #[inline(always)]
-    unsafe fn run<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
+    unsafe fn run(&self) {
         let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
         let line = |(column, x): (usize, usize)| Line {
+            axis: 1,
+            pml: self.tile.sides[1].pml,
             other: x,
             fluxes: self.scratch.y.wrapping_add(column * self.scratch.row),
             apart: self.scratch.plane,
@@ -69,19 +64,17 @@ impl<P: Policy> Sweep<'_, P> {
         // SAFETY: by the caller's promise.
         unsafe {
             for line in lines() {
-                self.begin_fluxes::<L, 1, Y_PML>(&line);
+                self.begin_fluxes(&line);
             }
             let mut y = planes.start;
             while y < planes.end {
-                let together = self.rows_per_block::<1, Y_PML>(y);
+                let mut together = 1;
                 for line in lines() {
-                    self.terms::<L, 1, Y_PML>(&line, y, together);
+                    together = self.rows_per_block(&line, y);
+                    self.terms(&line, y, together);
                 }
                 for u in 0..together {
-                    self.plane::<L, X_PML, Y_PML>(
-                        y + u,
-                        self.scratch.term_y.wrapping_add(u * self.scratch.plane),
-                    );
+                    self.plane(y + u, self.scratch.term_y.wrapping_add(u * self.scratch.plane));
                 }
                 y += together;
             }
@@ -89,17 +82,18 @@ impl<P: Policy> Sweep<'_, P> {
     }
 
     /// All rows of a plane whose terms along y there are.
-    #[inline(always)]
-    unsafe fn plane<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, y: usize, term_y: *const f32) {
+    unsafe fn plane(&self, y: usize, term_y: *const f32) {
         let (layout, scratch) = (&self.c.layout, &self.scratch);
         let side = &self.tile.sides[0];
         // SAFETY: by the caller's promise.
         unsafe {
-            let b = self.rows::<L>(&self.c.b, y, side.fluxes(), scratch.b);
-            let kappa = self.rows::<L>(&self.c.kappa, y, side.cells.clone(), scratch.kappa);
-            let mixing = self.mixing_rows::<L>(y);
+            let b = self.rows(&self.c.b, y, side.fluxes(), scratch.b);
+            let kappa = self.rows(&self.c.kappa, y, side.cells.clone(), scratch.kappa);
+            let mixing = self.mixing_rows(y);
             let source = self.clean_source(y);
             let mut line = Line {
+                axis: 0,
+                pml: side.pml,
                 other: y,
                 fluxes: scratch.x,
                 apart: scratch.row,
@@ -109,13 +103,13 @@ impl<P: Policy> Sweep<'_, P> {
                 b,
                 kappa,
             };
-            self.begin_fluxes::<L, 0, X_PML>(&line);
+            self.begin_fluxes(&line);
             let mut x = side.cells.start;
             while x < side.cells.end {
                 let term_y = term_y.wrapping_add((x - side.cells.start) * scratch.row);
-                line.onto = (!Y_PML).then_some(term_y);
-                let together = self.rows_per_block::<0, X_PML>(x);
-                self.terms::<L, 0, X_PML>(&line, x, together);
+                line.onto = (!self.tile.sides[1].pml).then_some(term_y);
+                let together = self.rows_per_block(&line, x);
+                self.terms(&line, x, together);
                 for u in 0..together {
                     let x = x + u;
                     let nearest = layout.nearest(0, x);
@@ -124,7 +118,7 @@ impl<P: Policy> Sweep<'_, P> {
                     let row = |(first, step): (*const f32, usize)| first.wrapping_add(nearest * step);
                     let c = [b, kappa].map(row);
                     let mixing = self.adapted([x, y], mixing.map(row));
-                    self.finish::<L, X_PML, Y_PML>([x, y], terms, c, mixing, source == Some(x));
+                    self.finish([x, y], terms, c, mixing, source == Some(x));
                 }
                 x += together;
             }
@@ -132,8 +126,7 @@ impl<P: Policy> Sweep<'_, P> {
     }
 
     /// Updates a row whose terms along y and x are computed.
-    #[inline(always)]
-    unsafe fn finish<L: Lanes, const X_PML: bool, const Y_PML: bool>(
+    unsafe fn finish(
         &self,
         [x, y]: [usize; 2],
         [term_x, term_y]: [*const f32; 2],
@@ -151,8 +144,8 @@ impl<P: Policy> Sweep<'_, P> {
         // SAFETY: by the caller's promise.
         unsafe {
             let coming = self.prefetch([x, y]);
-            let row = flux_z::FluxRow { len: self.len, p: p[1], b, q, coming: [coming.p, coming.beside] };
-            flux_z::fluxes::<L>(self.c.stencil, &row);
+            let (stencil, len) = (self.c.stencil, self.len);
+            self.isa.run(&FluxRow { stencil, len, p: p[1], b, q, coming: [coming.p, coming.beside] });
             let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
             let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
             for (end, table) in geometry.near_and_far.iter().enumerate() {
@@ -161,52 +154,49 @@ impl<P: Policy> Sweep<'_, P> {
                 if begin >= self.len {
                     break;
                 }
-                flux_z::end::<L>(
-                    self.c.stencil,
-                    &flux_z::RowEnd {
-                        keep: &table.keep,
-                        velocity_rate: &table.velocity_rate,
-                        loss: &table.loss,
-                        pressure_rate: &table.pressure_rate,
-                        q: q.wrapping_add(begin),
-                        kappa: kappa.wrapping_add(begin),
-                        old: self.velocity_old[2].wrapping_add(at),
-                        new: self.velocity_new[2].wrapping_add(at),
-                        stream: self.stream,
-                        split: self.split[2].wrapping_add(at_damped),
-                        damped: damped.clone(),
-                        ahead: [ROWS_PER_BLOCK * apart, ROWS_PER_BLOCK * apart_damped],
-                        to: scratch.increments.wrapping_add(begin),
-                    },
-                );
+                self.isa.run(&RowEnd {
+                    stencil,
+                    keep: &table.keep,
+                    velocity_rate: &table.velocity_rate,
+                    loss: &table.loss,
+                    pressure_rate: &table.pressure_rate,
+                    q: q.wrapping_add(begin),
+                    kappa: kappa.wrapping_add(begin),
+                    old: self.velocity_old[2].wrapping_add(at),
+                    new: self.velocity_new[2].wrapping_add(at),
+                    stream: self.stream,
+                    split: self.split[2].wrapping_add(at_damped),
+                    damped: damped.clone(),
+                    ahead: [ROWS_PER_BLOCK * apart, ROWS_PER_BLOCK * apart_damped],
+                    to: scratch.increments.wrapping_add(begin),
+                });
                 (at, at_damped) = (at + pml.len(), at_damped + damped.len());
             }
-            update::<L, P, X_PML, Y_PML>(
-                self.c.stencil,
-                &Update {
-                    len: self.len,
-                    ends: [ends.pml(0), ends.pml(1)],
-                    increments: scratch.increments,
-                    q,
-                    squares: &geometry.squares,
-                    term_y,
-                    term_x,
-                    kappa,
-                    mixing,
-                    d: self.d.map(|d| d.wrapping_add(place)),
-                    p: if source { scratch.clean.map(<*mut f32>::cast_const) } else { p },
-                    new: self.new.map(|new| new.wrapping_add(place)),
-                    stream: self.stream,
-                    distance: PREFETCH_DISTANCE * self.c.layout.pitch,
-                    coming: coming.b,
-                },
-            );
+            self.isa.run(&Update {
+                policy: PhantomData::<P>,
+                stencil,
+                len,
+                pml: self.tile.sides.each_ref().map(|side| side.pml),
+                ends: [ends.pml(0), ends.pml(1)],
+                increments: scratch.increments,
+                q,
+                squares: &geometry.squares,
+                term_y,
+                term_x,
+                kappa,
+                mixing,
+                d: self.d.map(|d| d.wrapping_add(place)),
+                p: if source { scratch.clean.map(<*mut f32>::cast_const) } else { p },
+                new: self.new.map(|new| new.wrapping_add(place)),
+                stream: self.stream,
+                distance: PREFETCH_DISTANCE * self.c.layout.pitch,
+                coming: coming.b,
+            });
         }
     }
 
     /// Copies the pressures of the row of this tile and plane that has the source, without it, to the scratch. Returns
     /// the row's index along x.
-    #[inline(always)]
     unsafe fn clean_source(&self, y: usize) -> Option<usize> {
         let injector = self.injector?;
         let x = self.tile.sides[0].cells.clone().find(|x| injector.is_in([*x, y]))?;
@@ -224,8 +214,7 @@ impl<P: Policy> Sweep<'_, P> {
     }
 
     /// Returns the mixing coefficients of a plane, as [`Sweep::rows`].
-    #[inline(always)]
-    unsafe fn mixing_rows<L: Lanes>(&self, y: usize) -> [(*const f32, usize); 2] {
+    unsafe fn mixing_rows(&self, y: usize) -> [(*const f32, usize); 2] {
         let cells = &self.tile.sides[0].cells;
         [0, 1].map(|number| {
             if number >= P::MIXING {
@@ -233,12 +222,11 @@ impl<P: Policy> Sweep<'_, P> {
             }
             let room = self.scratch.mixing[number];
             // SAFETY: by the caller's promise.
-            unsafe { self.rows::<L>(self.policy.mixing(number), y, cells.clone(), room) }
+            unsafe { self.rows(self.policy.mixing(number), y, cells.clone(), room) }
         })
     }
 
     /// Returns the mixing coefficients of a row: in the scratch if the policy changes them near the source.
-    #[inline(always)]
     unsafe fn adapted(&self, row: [usize; 2], mixing: [*const f32; 2]) -> [*const f32; 2] {
         let mut rows = mixing;
         for (number, from) in mixing.into_iter().enumerate().take(P::MIXING) {

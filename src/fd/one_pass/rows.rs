@@ -1,8 +1,9 @@
-//! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
-//! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
+//! What is done to rows of cells, a vector at a time. Where several rows lie side by side, they are done together, as
+//! they share taps.
 
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
+use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 
 /// Taps of a derivative.
@@ -64,14 +65,23 @@ pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
     }
 }
 
-/// What the numbers of a row stand for.
-#[inline(always)]
-pub unsafe fn expanded<L: Lanes>(numbers: *const u16, scale: Scale, len: usize, to: *mut f32) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let (low, step) = (L::splat(scale.low), L::splat(scale.step));
-        for i in (0..len).step_by(L::N) {
-            L::store(to.add(i), L::fma(L::widened(numbers.wrapping_add(i)), step, low));
+/// Writes the values that the 16-bit numbers of a row stand for.
+pub struct Expansion {
+    pub numbers: *const u16,
+    pub scale: Scale,
+    pub len: usize,
+    pub to: *mut f32,
+}
+
+impl Kernel for Expansion {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let (low, step) = (L::splat(self.scale.low), L::splat(self.scale.step));
+            for i in (0..self.len).step_by(L::N) {
+                L::store(self.to.add(i), L::fma(L::widened(self.numbers.wrapping_add(i)), step, low));
+            }
         }
     }
 }
@@ -192,63 +202,69 @@ pub struct RowBlock<const U: usize> {
     pub count: usize,
 }
 
-/// Fluxes, at rest if they do not `MOVE`, and the `TERMS` that they complete.
-#[inline(always)]
-pub unsafe fn compute<
-    L: Lanes,
+/// Computes the fluxes of a block of rows, which are at rest if they do not `MOVE`, and the `TERMS` that they complete.
+pub struct BlockFluxes<
     const U: usize,
     const PML: bool,
     const DAMPED: bool,
     const MOVE: bool,
     const TERMS: bool,
->(
-    c: [f32; HALF_WIDTH],
-    rows: &RowBlock<U>,
-    velocity: &PmlVelocity<U>,
-    split: &SplitPressure<U>,
-) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let c = splats::<L>(c);
-        for i in (0..rows.len).step_by(L::N) {
-            let mut s = [L::splat(0.0); MAX_TAPS];
-            for row in rows.prefetched.iter().flat_map(|rows_of| &rows_of[..rows.count]) {
-                L::prefetch_far(row.wrapping_add(i));
-            }
-            if MOVE {
-                let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
-                for u in 0..U {
-                    let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
-                    s[FLUX_PLANES + u] = if PML { velocity.moved::<L>(u, i, q) } else { q };
+> {
+    pub stencil: [f32; HALF_WIDTH],
+    pub rows: RowBlock<U>,
+    pub velocity: PmlVelocity<U>,
+    pub split: SplitPressure<U>,
+}
+
+impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, const TERMS: bool> Kernel
+    for BlockFluxes<U, PML, DAMPED, MOVE, TERMS>
+{
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(&self) {
+        let BlockFluxes { rows, velocity, split, .. } = self;
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let c = splats::<L>(self.stencil);
+            for i in (0..rows.len).step_by(L::N) {
+                let mut s = [L::splat(0.0); MAX_TAPS];
+                for row in rows.prefetched.iter().flat_map(|rows_of| &rows_of[..rows.count]) {
+                    L::prefetch_far(row.wrapping_add(i));
                 }
-            }
-            if TERMS {
-                for (s, from) in s.iter_mut().zip(rows.fluxes).take(FLUX_PLANES) {
-                    *s = L::load(from.wrapping_add(i));
+                if MOVE {
+                    let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
+                    for u in 0..U {
+                        let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
+                        s[FLUX_PLANES + u] = if PML { velocity.moved::<L>(u, i, q) } else { q };
+                    }
                 }
-            }
-            // Now that those are read which the new ones replace.
-            for (to, s) in rows.fluxes.iter().zip(s).skip(FLUX_PLANES).take(U) {
-                L::store(to.wrapping_add(i), s);
-            }
-            if TERMS {
-                for u in 0..U {
-                    let derivative = derivative::<L>(c, &s[u..]);
-                    let to = u * rows.to_apart + i;
-                    let term = match rows.onto {
-                        _ if PML => increment::<L, U, DAMPED>(
-                            u,
-                            i,
-                            derivative,
-                            L::load(rows.kappa[u].wrapping_add(i)),
-                            split,
-                        ),
-                        Some(onto) => {
-                            L::fma(L::splat(rows.square), derivative, L::load(onto.wrapping_add(to)))
-                        }
-                        None => L::mul(L::splat(rows.square), derivative),
-                    };
-                    L::store(rows.to.wrapping_add(to), term);
+                if TERMS {
+                    for (s, from) in s.iter_mut().zip(rows.fluxes).take(FLUX_PLANES) {
+                        *s = L::load(from.wrapping_add(i));
+                    }
+                }
+                // Now that those are read which the new ones replace.
+                for (to, s) in rows.fluxes.iter().zip(s).skip(FLUX_PLANES).take(U) {
+                    L::store(to.wrapping_add(i), s);
+                }
+                if TERMS {
+                    for u in 0..U {
+                        let derivative = derivative::<L>(c, &s[u..]);
+                        let to = u * rows.to_apart + i;
+                        let term = match rows.onto {
+                            _ if PML => increment::<L, U, DAMPED>(
+                                u,
+                                i,
+                                derivative,
+                                L::load(rows.kappa[u].wrapping_add(i)),
+                                split,
+                            ),
+                            Some(onto) => {
+                                L::fma(L::splat(rows.square), derivative, L::load(onto.wrapping_add(to)))
+                            }
+                            None => L::mul(L::splat(rows.square), derivative),
+                        };
+                        L::store(rows.to.wrapping_add(to), term);
+                    }
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::activity::{ActiveTile, Activity};
+use super::activity::Activity;
 use super::fields::{Fields, SharedFields};
 use super::geometry::Geometry;
 use super::pass::sweep;
@@ -19,9 +19,6 @@ use crate::error::Result;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::isa::Isa;
-use crate::fd::vector::lanes::Plain;
-#[cfg(target_arch = "x86_64")]
-use crate::fd::vector::x86::{Avx2, Avx512};
 
 /// Fields from this size on go past the caches when they are written: they are not there any more when they are read again.
 const LARGE: u64 = 16 << 20;
@@ -100,7 +97,7 @@ impl<P: Policy> CpuSteps for OnePass<'_, P> {
 
     fn step(&self, member: &TeamMember<'_>, scratch: &mut Scratch<P>, step: usize) -> Result<()> {
         let _mode = FloatMode::flushing();
-        let OnePass { policy, geometry, shot, fields, .. } = *self;
+        let OnePass { policy, geometry, shot, fields, isa, .. } = *self;
         let from = step % 2;
         let value = shot.wavelet.samples.get(step);
         if let Some(value) = value {
@@ -117,12 +114,12 @@ impl<P: Policy> CpuSteps for OnePass<'_, P> {
         }
         let injector = self.injector.read().unwrap_or_else(PoisonError::into_inner);
         let injector = value.map(|_| &*injector);
-        let this = SweepStep { policy, geometry, fields, from, injector, stream: self.large };
+        let this = SweepStep { policy, geometry, fields, from, injector, stream: self.large, isa };
         let activity = self.activity();
         while let Some(active) = activity.active.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.
             unsafe {
-                self.isa.pass(&this, active, scratch);
+                sweep(&this, active, scratch);
                 for both in &fields.p[..P::PRESSURES] {
                     activity.swept(active, both[1 - from]);
                 }
@@ -161,70 +158,5 @@ impl<P: Policy> CpuSteps for OnePass<'_, P> {
         let SharedFields { p, d, velocity, split } = self.fields;
         let (p, d) = (p.into_iter().take(P::PRESSURES).flatten(), d.into_iter().take(P::PRESSURES));
         p.chain(d).chain(velocity.into_iter().flatten()).chain(split).collect()
-    }
-}
-
-impl Isa {
-    /// # Safety
-    /// As for [`sweep()`]; and the processor has the instructions.
-    unsafe fn pass<P: Policy>(self, step: &SweepStep<'_, P>, active: &ActiveTile, scratch: &mut Scratch<P>) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match active.tile.sides.each_ref().map(|side| side.pml) {
-                [false, false] => self.pass_of::<P, false, false>(step, active, scratch),
-                [false, true] => self.pass_of::<P, false, true>(step, active, scratch),
-                [true, false] => self.pass_of::<P, true, false>(step, active, scratch),
-                [true, true] => self.pass_of::<P, true, true>(step, active, scratch),
-            }
-        }
-    }
-
-    /// A function for each kind of tile and of processor: one for all would be more than a compiler likes.
-    #[inline(always)]
-    unsafe fn pass_of<P: Policy, const X_PML: bool, const Y_PML: bool>(
-        self,
-        step: &SweepStep<'_, P>,
-        active: &ActiveTile,
-        scratch: &mut Scratch<P>,
-    ) {
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2<P: Policy, const X_PML: bool, const Y_PML: bool>(
-            step: &SweepStep<'_, P>,
-            active: &ActiveTile,
-            scratch: &mut Scratch<P>,
-        ) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx2, P, X_PML, Y_PML>(step, active, scratch) }
-        }
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512vl,fma")]
-        unsafe fn avx512<P: Policy, const X_PML: bool, const Y_PML: bool>(
-            step: &SweepStep<'_, P>,
-            active: &ActiveTile,
-            scratch: &mut Scratch<P>,
-        ) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx512, P, X_PML, Y_PML>(step, active, scratch) }
-        }
-        #[inline(never)]
-        unsafe fn plain<P: Policy, const X_PML: bool, const Y_PML: bool>(
-            step: &SweepStep<'_, P>,
-            active: &ActiveTile,
-            scratch: &mut Scratch<P>,
-        ) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep::<Plain, P, X_PML, Y_PML>(step, active, scratch) }
-        }
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match self {
-                Isa::Baseline => plain::<P, X_PML, Y_PML>(step, active, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::<P, X_PML, Y_PML>(step, active, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::<P, X_PML, Y_PML>(step, active, scratch),
-            }
-        }
     }
 }

@@ -7,12 +7,12 @@ use super::coefficients::Coefficients;
 use super::fields::SharedFields;
 use super::geometry::Geometry;
 use super::policy::Policy;
-use super::rows::expanded;
+use super::rows::Expansion;
 use super::scratch::{Scratch, ScratchPointers};
 use super::source::SourceInjector;
 use super::tiles::Tile;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::isa::Isa;
 
 /// The arguments of a sweep.
 pub struct SweepStep<'a, P> {
@@ -25,6 +25,7 @@ pub struct SweepStep<'a, P> {
     pub injector: Option<&'a SourceInjector>,
     /// Whether the values for the next step are written past the caches.
     pub stream: bool,
+    pub isa: Isa,
 }
 
 /// A tile's sweep: where everything is. "Position" of a row is that of its first updated cell.
@@ -47,15 +48,15 @@ pub struct Sweep<'a, P> {
     pub velocity_new: [*mut f32; 3],
     pub split: [*mut f32; 3],
     pub stream: bool,
+    pub isa: Isa,
     /// First index along z, and values of a row.
     pub first: usize,
     pub len: usize,
 }
 
 impl<'a, P: Policy> Sweep<'a, P> {
-    #[inline(always)]
     pub fn new(step: &SweepStep<'a, P>, active: &'a ActiveTile, scratch: &mut Scratch<P>) -> Self {
-        let SweepStep { policy, geometry, fields, from, injector, stream } = *step;
+        let SweepStep { policy, geometry, fields, from, injector, stream, isa } = *step;
         let c = policy.coefficients();
         Sweep {
             policy,
@@ -71,6 +72,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
             velocity_new: fields.velocity.map(|both| both[1 - from].as_ptr()),
             split: fields.split.map(|split| split.as_ptr()),
             stream,
+            isa,
             first: c.layout.active(2).start,
             len: active.len,
         }
@@ -80,14 +82,13 @@ impl<'a, P: Policy> Sweep<'a, P> {
     ///
     /// # Safety
     /// See [`Sweep`].
-    #[inline(always)]
-    pub unsafe fn row<L: Lanes>(&self, field: &EdgeField, [x, y]: [usize; 2], u: usize) -> *const f32 {
+    pub unsafe fn row(&self, field: &EdgeField, [x, y]: [usize; 2], u: usize) -> *const f32 {
         match field.onward(&self.c.layout, [x, y, self.first]) {
             EdgeRow::Values(values) => values.as_ptr(),
             EdgeRow::Numbers(numbers, scale) => {
                 let to = self.scratch.few.wrapping_add(u * self.scratch.row);
                 // SAFETY: by the caller's promise.
-                unsafe { expanded::<L>(numbers.as_ptr(), scale, self.len, to) };
+                unsafe { self.isa.run(&Expansion { numbers: numbers.as_ptr(), scale, len: self.len, to }) };
                 to
             }
         }
@@ -98,8 +99,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
     ///
     /// # Safety
     /// See [`Sweep`].
-    #[inline(always)]
-    pub unsafe fn rows<L: Lanes>(
+    pub unsafe fn rows(
         &self,
         field: &EdgeField,
         y: usize,
@@ -116,9 +116,10 @@ impl<'a, P: Policy> Sweep<'a, P> {
                 let row = if step == 0 { 0 } else { self.scratch.row };
                 let end = if step == 0 { begin + 1 } else { end };
                 for nth in 0..end - begin {
-                    let from = numbers.as_ptr().wrapping_add((begin + nth) * step);
+                    let numbers = numbers.as_ptr().wrapping_add((begin + nth) * step);
+                    let to = room.wrapping_add(nth * row);
                     // SAFETY: by the caller's promise.
-                    unsafe { expanded::<L>(from, scale, self.len, room.wrapping_add(nth * row)) };
+                    unsafe { self.isa.run(&Expansion { numbers, scale, len: self.len, to }) };
                 }
                 (room.wrapping_sub(begin * row), row)
             }

@@ -1,16 +1,22 @@
 //! The last part of a row: the pressures after the step.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::flux_z::derivative_before;
 use super::policy::Policy;
 use super::rows::{splats, write};
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 
-/// A row before its update. Pointers are to the first updated value.
-pub struct Update<'a> {
+/// Computes the pressures of a row after the step, and its undamped increments. Pointers are to the first updated value.
+pub struct Update<'a, P> {
+    pub policy: PhantomData<P>,
+    pub stencil: [f32; HALF_WIDTH],
     pub len: usize,
+    /// Whether the tile stores PML velocities along x and along y.
+    pub pml: [bool; 2],
     /// Where the values of both ends have an increment of their own along z, and these increments.
     pub ends: [Range<usize>; 2],
     pub increments: *const f32,
@@ -32,80 +38,92 @@ pub struct Update<'a> {
     pub coming: *const f32,
 }
 
-/// Computes the pressures of a row after the step, and its undamped increments.
-///
-/// # Safety
-/// The pointers are as [`Update`] describes them; the processor has the instructions.
-#[inline(always)]
-pub unsafe fn update<L: Lanes, P: Policy, const X_PML: bool, const Y_PML: bool>(
-    c: [f32; HALF_WIDTH],
-    row: &Update<'_>,
-) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let c = splats::<L>(c);
-        let (mut before, mut at) = (L::load(row.q.wrapping_sub(L::N)), L::load(row.q));
-        for i in (0..row.len).step_by(L::N) {
-            let after = L::load(row.q.add(i + L::N));
-            let s = derivative_before::<L>(c, before, at, after);
-            (before, at) = (at, after);
-            let x = L::load(row.term_x.wrapping_add(i));
-            let y = if X_PML || Y_PML { L::load(row.term_y.wrapping_add(i)) } else { x };
-            let others = match (X_PML, Y_PML) {
-                (false, _) => x,
-                (true, false) => y,
-                (true, true) => L::splat(0.0),
-            };
-            prefetch::<L, P>(row, i);
-            let square = L::load(row.squares.as_ptr().wrapping_add(i));
-            let kappa = L::load(row.kappa.wrapping_add(i));
-            let undamped = |number: usize, a: L::V| {
-                let d = row.d[number].wrapping_add(i);
-                let undamped = L::fma(kappa, a, L::load(d));
-                L::store(d, undamped);
-                undamped
-            };
-            let (mut all, mut vertical) = if P::PRESSURES == 1 {
-                (undamped(0, L::fma(square, s, others)), s)
-            } else {
-                (undamped(0, others), undamped(1, L::mul(square, s)))
-            };
-            if Y_PML {
-                all = L::add(all, y);
-            }
-            if X_PML {
-                all = L::add(all, x);
-            }
-            if row.ends[0].contains(&i) || row.ends[1].contains(&i) {
-                let z = L::load(row.increments.wrapping_add(i));
-                if P::PRESSURES == 1 {
-                    all = L::add(all, z);
-                } else {
-                    vertical = L::add(vertical, z);
-                }
-            }
-            let load = |rows: [*const f32; 2], count: usize, number: usize| {
-                if number < count { L::load(rows[number].wrapping_add(i)) } else { all }
-            };
-            let p = [load(row.p, P::PRESSURES, 0), load(row.p, P::PRESSURES, 1)];
-            let mixing = [load(row.mixing, P::MIXING, 0), load(row.mixing, P::MIXING, 1)];
-            let after = P::advance::<L>(p, [all, vertical], mixing);
-            for (new, after) in row.new.into_iter().zip(after).take(P::PRESSURES) {
-                write::<L>(new.wrapping_add(i), after, row.stream);
+impl<P: Policy> Kernel for Update<'_, P> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self.pml {
+                [false, false] => self.run_with::<L, false, false>(),
+                [false, true] => self.run_with::<L, false, true>(),
+                [true, false] => self.run_with::<L, true, false>(),
+                [true, true] => self.run_with::<L, true, true>(),
             }
         }
     }
 }
 
-/// Prefetches the values of a later row.
-#[inline(always)]
-fn prefetch<L: Lanes, P: Policy>(row: &Update<'_>, i: usize) {
-    L::prefetch_far(row.coming.wrapping_add(i));
-    for number in 0..P::PRESSURES {
-        L::prefetch(row.d[number].wrapping_add(i + row.distance));
+impl<P: Policy> Update<'_, P> {
+    /// # Safety
+    /// As for [`Kernel::run`].
+    #[inline(always)]
+    unsafe fn run_with<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let c = splats::<L>(self.stencil);
+            let (mut before, mut at) = (L::load(self.q.wrapping_sub(L::N)), L::load(self.q));
+            for i in (0..self.len).step_by(L::N) {
+                let after = L::load(self.q.add(i + L::N));
+                let s = derivative_before::<L>(c, before, at, after);
+                (before, at) = (at, after);
+                let x = L::load(self.term_x.wrapping_add(i));
+                let y = if X_PML || Y_PML { L::load(self.term_y.wrapping_add(i)) } else { x };
+                let others = match (X_PML, Y_PML) {
+                    (false, _) => x,
+                    (true, false) => y,
+                    (true, true) => L::splat(0.0),
+                };
+                self.prefetch::<L>(i);
+                let square = L::load(self.squares.as_ptr().wrapping_add(i));
+                let kappa = L::load(self.kappa.wrapping_add(i));
+                let undamped = |number: usize, a: L::V| {
+                    let d = self.d[number].wrapping_add(i);
+                    let undamped = L::fma(kappa, a, L::load(d));
+                    L::store(d, undamped);
+                    undamped
+                };
+                let (mut all, mut vertical) = if P::PRESSURES == 1 {
+                    (undamped(0, L::fma(square, s, others)), s)
+                } else {
+                    (undamped(0, others), undamped(1, L::mul(square, s)))
+                };
+                if Y_PML {
+                    all = L::add(all, y);
+                }
+                if X_PML {
+                    all = L::add(all, x);
+                }
+                if self.ends[0].contains(&i) || self.ends[1].contains(&i) {
+                    let z = L::load(self.increments.wrapping_add(i));
+                    if P::PRESSURES == 1 {
+                        all = L::add(all, z);
+                    } else {
+                        vertical = L::add(vertical, z);
+                    }
+                }
+                let load = |rows: [*const f32; 2], count: usize, number: usize| {
+                    if number < count { L::load(rows[number].wrapping_add(i)) } else { all }
+                };
+                let p = [load(self.p, P::PRESSURES, 0), load(self.p, P::PRESSURES, 1)];
+                let mixing = [load(self.mixing, P::MIXING, 0), load(self.mixing, P::MIXING, 1)];
+                let after = P::advance::<L>(p, [all, vertical], mixing);
+                for (new, after) in self.new.into_iter().zip(after).take(P::PRESSURES) {
+                    write::<L>(new.wrapping_add(i), after, self.stream);
+                }
+            }
+        }
     }
-    L::prefetch(row.kappa.wrapping_add(i + row.distance));
-    for number in 0..P::MIXING {
-        L::prefetch(row.mixing[number].wrapping_add(i + row.distance));
+
+    /// Prefetches the values of a later row.
+    #[inline(always)]
+    fn prefetch<L: Lanes>(&self, i: usize) {
+        L::prefetch_far(self.coming.wrapping_add(i));
+        for number in 0..P::PRESSURES {
+            L::prefetch(self.d[number].wrapping_add(i + self.distance));
+        }
+        L::prefetch(self.kappa.wrapping_add(i + self.distance));
+        for number in 0..P::MIXING {
+            L::prefetch(self.mixing[number].wrapping_add(i + self.distance));
+        }
     }
 }

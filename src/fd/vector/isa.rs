@@ -1,5 +1,9 @@
 //! The instructions of the processor that this runs on.
 
+use super::lanes::{Lanes, Plain};
+#[cfg(target_arch = "x86_64")]
+use super::x86::{Avx2, Avx512};
+
 /// The instructions that a sweep is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Isa {
@@ -11,7 +15,58 @@ pub enum Isa {
     Avx512,
 }
 
+/// Work on whole rows that is compiled once for each instruction set.
+pub trait Kernel {
+    /// # Safety
+    /// The processor has the instructions of `L`; and what the kernel asks for.
+    unsafe fn run<L: Lanes>(&self);
+}
+
 impl Isa {
+    /// Runs a kernel.
+    ///
+    /// # Safety
+    /// As for [`Kernel::run`].
+    #[inline(always)]
+    pub unsafe fn run<K: Kernel>(self, kernel: &K) {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn avx2<K: Kernel>(kernel: &K) {
+            // SAFETY: by the caller's promise.
+            unsafe { kernel.run::<Avx2>() }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512vl,fma")]
+        unsafe fn avx512<K: Kernel>(kernel: &K) {
+            // SAFETY: by the caller's promise.
+            unsafe { kernel.run::<Avx512>() }
+        }
+        #[inline(never)]
+        unsafe fn plain<K: Kernel>(kernel: &K) {
+            // SAFETY: by the caller's promise.
+            unsafe { kernel.run::<Plain>() }
+        }
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self {
+                Isa::Baseline => plain(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512(kernel),
+            }
+        }
+    }
+
+    /// Orders the values that kernels wrote past the caches before what this thread writes next.
+    pub fn fence(self) {
+        // SAFETY: an instruction of every x86-64 processor.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::x86_64::_mm_sfence()
+        }
+    }
+
     /// Whether it multiplies and adds with one rounding.
     pub fn is_fused(self) -> bool {
         self != Isa::Baseline || cfg!(target_arch = "aarch64")

@@ -20,48 +20,44 @@ pub trait Lanes {
     /// Past the caches, for what is not read soon.
     ///
     /// # Safety
-    /// As for writing `N` values at a multiple of their size; [`Lanes::fence`] comes before others read them.
+    /// As for writing `N` values at a multiple of their size, with the instructions of the processor;
+    /// [`Isa::fence`](super::isa::Isa::fence) comes before others read them.
     unsafe fn stream(to: *mut f32, v: Self::V);
-    /// After the last [`Lanes::stream`].
-    ///
-    /// # Safety
-    /// The processor has the instructions; so for all below.
-    unsafe fn fence();
     /// Asks for a line that is used soon; any address will do.
     fn prefetch(from: *const f32);
     /// That is used later: for the second-level cache.
     fn prefetch_far(from: *const f32);
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// The processor has the instructions; so for all below.
     unsafe fn splat(value: f32) -> Self::V;
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// See [`Lanes::splat`].
     unsafe fn add(x: Self::V, y: Self::V) -> Self::V;
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// See [`Lanes::splat`].
     unsafe fn sub(x: Self::V, y: Self::V) -> Self::V;
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// See [`Lanes::splat`].
     unsafe fn mul(x: Self::V, y: Self::V) -> Self::V;
     /// `x y + z`.
     ///
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// See [`Lanes::splat`].
     unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
     /// `z - x y`.
     ///
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// See [`Lanes::splat`].
     unsafe fn fnma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
     /// The values `K` (0 to 4) before those of `at`, which follow those of `before`.
     ///
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// See [`Lanes::splat`].
     unsafe fn earlier<const K: usize>(before: Self::V, at: Self::V) -> Self::V;
     /// The values `K` (0 to 4) after those of `at`, which `after` follows.
     ///
     /// # Safety
-    /// See [`Lanes::fence`].
+    /// See [`Lanes::splat`].
     unsafe fn later<const K: usize>(at: Self::V, after: Self::V) -> Self::V;
 }
 
@@ -101,8 +97,6 @@ impl Lanes for Plain {
         // SAFETY: by the caller's promise.
         unsafe { Self::store(to, v) }
     }
-    #[inline(always)]
-    unsafe fn fence() {}
     #[inline(always)]
     fn prefetch(_: *const f32) {}
     #[inline(always)]

@@ -34,11 +34,6 @@ macro_rules! x86 {
                 unsafe { $stream(to, v) }
             }
             #[inline(always)]
-            unsafe fn fence() {
-                // SAFETY: by the caller's promise.
-                unsafe { _mm_sfence() }
-            }
-            #[inline(always)]
             fn prefetch(from: *const f32) {
                 // SAFETY: asks for a line only, and any address will do.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }

@@ -31,9 +31,6 @@ use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::isa::Isa;
-use crate::fd::vector::lanes::Plain;
-#[cfg(target_arch = "x86_64")]
-use crate::fd::vector::x86::{Avx2, Avx512};
 
 /// Cells of the source below its own, and factors.
 const MONOPOLE: [(usize, f32); 1] = [(0, 1.0)];
@@ -154,7 +151,7 @@ impl CpuSteps for TwoStages<'_> {
             let sweep = TtiSweep::new(tile_step, active, scratch);
             // SAFETY: each tile is taken once a step.
             unsafe {
-                self.isa.sweep(&sweep, active.tile.sides.each_ref().map(|side| side.pml));
+                sweep.run_with(self.isa);
                 activity.swept(active, self.fields.p[1 - from]);
                 activity.swept(active, self.fields.q[1 - from]);
             }
@@ -190,54 +187,5 @@ impl CpuSteps for TwoStages<'_> {
 
     fn fields(&self) -> Vec<Rows<'_>> {
         self.fields.all()
-    }
-}
-
-impl Isa {
-    /// `pml`: whether the tile has PML zones of x and y.
-    ///
-    /// # Safety
-    /// As for [`TtiSweep::run`]; and the processor has the instructions.
-    unsafe fn sweep(self, sweep: &TtiSweep<'_>, pml: [bool; 2]) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match pml {
-                [false, false] => self.sweep_of::<false, false>(sweep),
-                [false, true] => self.sweep_of::<false, true>(sweep),
-                [true, false] => self.sweep_of::<true, false>(sweep),
-                [true, true] => self.sweep_of::<true, true>(sweep),
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn sweep_of<const X_PML: bool, const Y_PML: bool>(self, sweep: &TtiSweep<'_>) {
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2<const X_PML: bool, const Y_PML: bool>(sweep: &TtiSweep<'_>) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep.run::<Avx2, X_PML, Y_PML>() }
-        }
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512vl,fma")]
-        unsafe fn avx512<const X_PML: bool, const Y_PML: bool>(sweep: &TtiSweep<'_>) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep.run::<Avx512, X_PML, Y_PML>() }
-        }
-        #[inline(never)]
-        unsafe fn plain<const X_PML: bool, const Y_PML: bool>(sweep: &TtiSweep<'_>) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep.run::<Plain, X_PML, Y_PML>() }
-        }
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match self {
-                Isa::Baseline => plain::<X_PML, Y_PML>(sweep),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::<X_PML, Y_PML>(sweep),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::<X_PML, Y_PML>(sweep),
-            }
-        }
     }
 }

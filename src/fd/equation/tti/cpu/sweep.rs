@@ -35,6 +35,7 @@ use crate::fd::one_pass::rows::TAPS;
 use crate::fd::one_pass::source::SourceInjector;
 use crate::fd::one_pass::tiles::Tile;
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::vector::isa::{Isa, Kernel};
 use crate::fd::vector::lanes::Lanes;
 
 /// Arguments that the tiles of a step share.
@@ -58,6 +59,7 @@ pub struct TileStep<'a> {
 /// The methods that are unsafe take for granted: the fields have the layout of the coefficients, and the scratch has room
 /// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
 /// the processor has the instructions.
+#[derive(Clone, Copy)]
 pub struct TtiSweep<'a> {
     step: TileStep<'a>,
     tile: &'a Tile,
@@ -65,6 +67,18 @@ pub struct TtiSweep<'a> {
     /// First index along z, and values of a row.
     first: usize,
     len: usize,
+}
+
+/// A whole sweep as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Kernels of single rows
+/// take 4 % longer.
+struct ZonedSweep<'a, const X_PML: bool, const Y_PML: bool>(TtiSweep<'a>);
+
+impl<const X_PML: bool, const Y_PML: bool> Kernel for ZonedSweep<'_, X_PML, Y_PML> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.0.run::<L, X_PML, Y_PML>() }
+    }
 }
 
 fn position(field: Rows<'_>, at: usize) -> *const f32 {
@@ -77,10 +91,27 @@ impl<'a> TtiSweep<'a> {
         TtiSweep { step, tile: &part.tile, queue: scratch.queue(), first, len: part.len }
     }
 
+    /// Runs the sweep.
+    ///
     /// # Safety
     /// See [`TtiSweep`]; so for all below.
+    pub unsafe fn run_with(self, isa: Isa) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self.tile.sides.each_ref().map(|side| side.pml) {
+                [false, false] => isa.run(&ZonedSweep::<false, false>(self)),
+                [false, true] => isa.run(&ZonedSweep::<false, true>(self)),
+                [true, false] => isa.run(&ZonedSweep::<true, false>(self)),
+                [true, true] => isa.run(&ZonedSweep::<true, true>(self)),
+            }
+        }
+        if self.step.stream {
+            isa.fence();
+        }
+    }
+
     #[inline(always)]
-    pub unsafe fn run<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
+    unsafe fn run<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
         let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
         // SAFETY: by the caller's promise.
         unsafe {
@@ -98,9 +129,6 @@ impl<'a> TtiSweep<'a> {
                 for x in columns.clone() {
                     self.divergence::<L, X_PML, Y_PML>([x, y]);
                 }
-            }
-            if self.step.stream {
-                L::fence();
             }
         }
     }
