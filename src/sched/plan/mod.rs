@@ -6,21 +6,16 @@
 //! | `record.rs` | records of tasks, attempts and devices |
 //! | `task_state.rs` | the states of a task, the transitions between them, the tasks that have not ended |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
-//! | `observed.rs` | counters and the trace that the planner writes |
-//! | `effects.rs` | the actions that a step leaves to the driver |
 //! | `submission.rs` | checks and takes tasks |
-//! | `planner.rs` | readiness, cancellation, ends, retirement of devices |
-//! | `schedule.rs` | lays ready tasks out on the devices |
+//! | `planner.rs` | readiness, cancellation, ends, retirement of devices; the effects of a step |
+//! | `schedule.rs` | lays ready tasks out on the devices: how long they take, whether they fit |
 //! | `placement.rs` | assigns a task to a free slot |
-//! | `fit_check.rs`, `durations.rs` | whether a task fits a device, and how long it should take |
 //! | `speculation.rs` | second copies of slow tasks |
-//! | `completion.rs` | what follows the end of an attempt |
-//! | `device_health.rs` | fault counts of devices and tasks |
+//! | `completion.rs` | what follows the end of an attempt; fault counts of devices and tasks |
 //! | `timers.rs` | deadlines, pauses and time-outs |
-//! | `peer_load.rs` | load that other processes put on a device |
-//! | `access.rs` | values that the runtime reads, and small changes that it makes |
+//! | `access.rs` | values that the runtime reads, and small changes that it makes; load of other processes |
 //! | `invariants.rs` | checks that the parts of the planner agree |
-//! | `report.rs` | what callers may read |
+//! | `report.rs` | what callers may read; the trace |
 
 pub mod access;
 pub mod completion;
