@@ -17,8 +17,10 @@ fn main() {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-z,defs");
         }
     }
-    pack("acoustic1_one_pass.ptx");
-    pack("acoustic1_one_pass_80.ptx");
+    for equation in ["acoustic1", "vti"] {
+        pack(&format!("{equation}_one_pass.ptx"));
+        pack(&format!("{equation}_one_pass_80.ptx"));
+    }
 }
 
 /// Packs a file of `kernels/ptx`, to a fifth of its size, into the folder for what is built.

@@ -31,9 +31,11 @@ TEXTS = {
     "field": ("field", 35, "6.0"),
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
     "acoustic1_one_pass_80": ("acoustic1_one_pass", 80, "7.0"),
+    "vti_one_pass": ("vti_one_pass", 35, "6.0"),
+    "vti_one_pass_80": ("vti_one_pass", 80, "7.0"),
 }
 OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
-HEADERS = ["acoustic1.cuh", "copies.cuh", "one_pass_march.cuh"]
+HEADERS = ["grid.cuh", "copies.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"]
 
 COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
 WHEELS = {  # what: (sha256, files wanted)
@@ -66,9 +68,13 @@ REGISTERS = {
     "acoustic1_one_pass_4x4": 255,
     "acoustic1_one_pass_4x2_16_bit": 176,
     "acoustic1_one_pass_4x2_async": 168,
+    "vti_one_pass_4x2": 192,
+    "vti_one_pass_4x4": 255,
+    "vti_one_pass_4x2_16_bit": 176,
+    "vti_one_pass_4x2_async": 168,
 }
 SMALL = 32
-SHARED = dict.fromkeys(REGISTERS, 32 << 10)
+SHARED = dict.fromkeys(REGISTERS, 32 << 10) | {"vti_one_pass_4x4": 33 << 10}
 
 
 def main() -> None:
@@ -134,7 +140,7 @@ def compiled(name: str) -> str:
         getattr(nvrtc, get)(program, buffer)
         return buffer.value.decode()
 
-    wanted = [header for header in HEADERS if f'#include "{header}"'.encode() in source]
+    wanted = HEADERS if f'#include "{HEADERS[2]}"'.encode() in source else []
     texts = [(KERNELS / header).read_bytes() for header in wanted]
     headers = (ctypes.c_char_p * len(wanted))(*texts)
     names = (ctypes.c_char_p * len(wanted))(*map(str.encode, wanted))

@@ -1,93 +1,14 @@
-// The march of a block through its tile, of acoustic1_one_pass.cu.
+// The march of a block through its tile, for one_pass.cuh.
+#pragma once
 
-// Position of a cell in a field.
-__device__ __forceinline__ unsigned position(const OnePass &k, int x, int y, int z)
+template <class Equation, class Shape, class Pair, int KIND>
+__device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const Source &source,
+                                      Plane<Equation, Shape, Pair> &s)
 {
-    return y * k.plane + x * k.pitch + z;
-}
-
-// Two values, or zeros if they are not there.
-template <class Pair = float2> __device__ __forceinline__ Pair fetch(const void *from, unsigned at, bool there)
-{
-    return there ? __ldg(static_cast<const Pair *>(from) + at / 2) : Pair();
-}
-
-// Two coefficients, as they are kept.
-__device__ __forceinline__ float2 values(const Scale &, float2 stored)
-{
-    return stored;
-}
-
-__device__ __forceinline__ float2 values(const Scale &scale, ushort2 stored)
-{
-    return make_float2(fmaf(float(stored.x), scale.step, scale.low), fmaf(float(stored.y), scale.step, scale.low));
-}
-
-__device__ __forceinline__ float2 &pair(float &first)
-{
-    return reinterpret_cast<float2 &>(first);
-}
-
-// The derivative between the fourth and the fifth of eight values of a line.
-template <int N> __device__ __forceinline__ float derivative_from(const OnePass &k, const float (&line)[N], int begin)
-{
-    float f[8];
-#pragma unroll
-    for (int m = 0; m < 8; m++)
-        f[m] = line[begin + m];
-    return derivative(k, f);
-}
-
-// A pressure with a pole of the source in it.
-__device__ __forceinline__ float with_source(float p, int pole, float value)
-{
-    return p + (pole ? value : -value);
-}
-
-// Returns the slot of a PML velocity of an axis; negative if none is stored.
-__device__ __forceinline__ int slot(const OnePass &k, int axis, int index)
-{
-    const Zone &zone = k.zone[axis];
-    if (index < HALF_WIDTH || index >= k.axis[axis].n - HALF_WIDTH)
-        return -1;
-    return index < zone.near_end     ? index - HALF_WIDTH
-           : index >= zone.far_begin ? zone.near_end - HALF_WIDTH + index - zone.far_begin
-                                     : -1;
-}
-
-__device__ __forceinline__ bool in_middle(const OnePass &k, int axis, int index)
-{
-    return index >= k.zone[axis].middle && index < k.zone[axis].middle_end;
-}
-
-// A PML velocity after a step, from the one before it and the flux.
-__device__ __forceinline__ float moved(const Axis &axis, int index, float old, float q)
-{
-    return fmaf(-__ldg(axis.velocity_rate + index), q, __ldg(axis.keep + index) * old);
-}
-
-__device__ __forceinline__ float2 moved(const Axis &axis, int index, float2 old, float2 q)
-{
-    return make_float2(moved(axis, index, old.x, q.x), moved(axis, index, old.y, q.y));
-}
-
-// The increment from the derivative of PML velocities. `split`: the split pressure, null outside the layers.
-__device__ __forceinline__ float increment(const Axis &axis, int index, float kappa, float derivative, float *split)
-{
-    float c = -((kappa * __ldg(axis.pressure_rate + index)) * derivative);
-    if (split != nullptr) {
-        const float old = *split;
-        c = fmaf(__ldg(axis.loss + index), old, c);
-        *split = old + c;
-    }
-    return c;
-}
-
-template <class S, class Pair, int KIND>
-__device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const Source &source, Plane<S, Pair> &s)
-{
-    enum { ROWS = S::ROWS };
-    const bool late = KIND != 0, ahead = S::PREFETCH_DISTANCE > 0 && !late;
+    enum { ROWS = Shape::ROWS, N = Equation::PRESSURES, LAST = N - 1, MARGIN = Plane<Equation, Shape, Pair>::MARGIN };
+    const bool late = KIND != 0, ahead = Shape::PREFETCH_DISTANCE > 0 && !late;
+    // Registers do not suffice for the data of the update of more rows while fluxes are computed.
+    const bool own_late = late || (!ahead && ROWS * N > 4);
     const bool pml_x = KIND & X_PML, pml_y = KIND & Y_PML, pml_z = KIND & Z_PML;
     const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
     const int nx = k.axis[0].n, ny = k.axis[1].n, nz = k.axis[2].n;
@@ -99,42 +20,48 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     const float square_x = k.axis[0].rate * k.axis[0].rate, square_y = k.axis[1].rate * k.axis[1].rate;
     const float square_z = k.axis[2].rate * k.axis[2].rate;
 
-    // Rows before the tile and after it, one a warp; and cells before and after its rows, four rows a warp.
+    // Rows before the tile and after it, one a warp; and cells before and after its rows, four rows
+    // a warp.
     const int beside_cell = (lane & 7) < 4 ? 2 * (lane & 7) - 8 : Z + 2 * (lane & 7) - 8;
     const int beside_its = 4 * warp + (lane >> 3);
-    // Whether a thread has so many rows of fluxes along x.
+    // Returns true if a thread has so many rows of fluxes along x.
     const auto in_flux = [&](int i) {
-        return (S::WARPS - 1) * S::FLUX + i < S::X + 7 || warp * S::FLUX + i < S::X + 7;
+        return (Shape::WARPS - 1) * Shape::FLUX + i < Shape::X + 7 || warp * Shape::FLUX + i < Shape::X + 7;
     };
     // Fluxes along z beside the tile: the first of a pair.
     const int beside_row = thread >> 2, beside = (thread & 3) < 2 ? 2 * (thread & 3) - 4 : Z + 2 * (thread & 3) - 4;
-    const bool has_beside = thread < 4 * S::X;
+    const bool has_beside = thread < 4 * Shape::X;
 
-    // Positions in the planes that the march is at, of this thread's first row.
+    // Places in the coefficients.
     const auto column = [&](int x) { return unsigned(pml_x ? nearest(k, 0, x) : x - k.pml); };
     const auto depth = [&](int y) { return unsigned(pml_y ? nearest(k, 1, y) : y - k.pml); };
-    const auto fetch_b = [&](int y, int x, int z, bool there) {
-        return fetch<Pair>(k.b, depth(y) * k.b_step[1] + column(x) * k.b_step[0] + z, there && in_row);
+    const auto place = [&](int number, int y, int x, int z) {
+        return depth(y) * k.steps[number][1] + column(x) * k.steps[number][0] + z;
+    };
+    const auto load_b = [&](int y, int x, int z, bool there) {
+        return fetch<Pair>(k.coefficients[B], place(B, y, x, z), there && in_row);
     };
 
-    float p[ROWS][2][8], q[ROWS][2][8]; // of the planes from this one on; along y, from four before it on
+    // The first pressure, of the planes from this one on; fluxes along y, of those from four before
+    // it on.
+    float p[ROWS][2][8], fluxes[ROWS][2][8];
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
 #pragma unroll
         for (int m = 0; m < 8; m++)
-            p[r][0][m] = p[r][1][m] = q[r][0][m] = q[r][1][m] = 0.0f;
-    const auto ask_p = [&](float2 (&coming)[ROWS], int y) {
+            p[r][0][m] = p[r][1][m] = fluxes[r][0][m] = fluxes[r][1][m] = 0.0f;
+    const auto load_p = [&](float2 (&coming)[ROWS], int y) {
         const bool there = !pml_y || unsigned(y) < unsigned(ny);
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            coming[r] = fetch(k.p, position(k, x + r, y, z), there && in_row && (!pml_x || x + r < nx));
+            coming[r] = fetch(k.p[0], position(k, x + r, y, z), there && in_row && (!pml_x || x + r < nx));
     };
-    const auto ask_b = [&](Pair (&b)[ROWS], int y) {
+    const auto load_b_rows = [&](Pair (&b)[ROWS], int y) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            b[r] = fetch_b(y, x + r, z, true);
+            b[r] = load_b(y, x + r, z, true);
     };
-    // Moves on by a plane of the pressure, whose last is then seven planes after this one.
+    // Moves on by a plane of the first pressure, whose last is then seven planes after this one.
     const auto enter = [&](const float2 (&coming)[ROWS]) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -144,11 +71,11 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
             p[r][0][7] = coming[r].x, p[r][1][7] = coming[r].y;
         }
     };
-    // And by one of b times the derivative along y, or of the velocity, of index `y`.
+    // Moves on by a plane of b times the derivative along y, or of the velocity, of index `y`.
     const auto flux_y = [&](int y, const Pair (&b_pairs)[ROWS]) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const float2 b = values(k.b_scale, b_pairs[r]);
+            const float2 b = values(k.scales[B], b_pairs[r]);
             const float2 flux = make_float2(b.x * derivative(k, p[r][0]), b.y * derivative(k, p[r][1]));
             float2 v = flux;
             if (pml_y) {
@@ -163,114 +90,139 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
             }
 #pragma unroll
             for (int m = 0; m < 7; m++)
-                q[r][0][m] = q[r][0][m + 1], q[r][1][m] = q[r][1][m + 1];
-            q[r][0][7] = v.x, q[r][1][7] = v.y;
+                fluxes[r][0][m] = fluxes[r][0][m + 1], fluxes[r][1][m] = fluxes[r][1][m + 1];
+            fluxes[r][0][7] = v.x, fluxes[r][1][7] = v.y;
         }
     };
 
-    // What the next plane needs is on its way while one is computed.
-    float2 coming[ROWS], rows[2][S::HALO], cells;
+    // The data of the next plane are on their way while one is computed.
+    float2 coming[ROWS], coming_q[ROWS], rows[2][Shape::HALO], cells;
     Pair coming_b[ROWS];
-    const auto ask_around = [&](int y) {
+    const auto load_around = [&](int y) {
 #pragma unroll
-        for (int i = 0; i < S::HALO; i++) {
+        for (int i = 0; i < Shape::HALO; i++) {
 #pragma unroll
             for (int side = 0; side < 2; side++) {
-                const int row = tile_x + side * (S::X + 7) - 7 + warp + i * S::WARPS;
-                const bool there = warp + i * S::WARPS < 7 && in_row && (!pml_x || unsigned(row) < unsigned(nx));
-                rows[side][i] = fetch(k.p, position(k, row, y, z), there);
+                const int row = tile_x + side * (Shape::X + 7) - 7 + warp + i * Shape::WARPS;
+                const bool there = warp + i * Shape::WARPS < 7 && in_row && (!pml_x || unsigned(row) < unsigned(nx));
+                rows[side][i] = fetch(k.p[0], position(k, row, y, z), there);
             }
         }
         const bool there = (!pml_x || tile_x + beside_its < nx) && (!pml_z || unsigned(tile_z + beside_cell) < k.pitch);
-        cells = fetch(k.p, position(k, tile_x + beside_its, y, tile_z + beside_cell), warp < S::X / 4 && there);
+        const unsigned at = position(k, tile_x + beside_its, y, tile_z + beside_cell);
+        cells = fetch(k.p[LAST], at, warp < Shape::X / 4 && there);
+        if (N == 2 && !ahead) {
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+                coming_q[r] = fetch(k.p[LAST], position(k, x + r, y, z), in_row && (!pml_x || x + r < nx));
+        }
     };
-    // Or some planes are: each thread copies for itself what it alone needs, so it has nobody to wait for. The copies of
-    // a plane are a group, empty beyond the tile, so that the count of groups that may be on their way stays the same.
-    const auto own = [&](int y) -> Own<S, Pair> & { return s.coming[unsigned(y) % S::PLACES]; };
+    // Or some planes are: each thread copies the data that it alone uses, so it waits for no other.
+    // The copies of a plane are a group, empty beyond the tile, so that the count of groups that may
+    // be on their way stays the same.
+    const auto own = [&](int y) -> Own<Equation, Shape, Pair> & { return s.coming[unsigned(y) % Shape::PLACES]; };
     const auto begin_copies = [&](int y) {
         if (y < tile.end) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                const unsigned b = depth(y + 3) * k.b_step[1] + column(x + r) * k.b_step[0] + z;
-                const unsigned kappa = depth(y) * k.kappa_step[1] + column(x + r) * k.kappa_step[0] + z;
-                begin_copy(own(y).p[r][thread], reinterpret_cast<const float2 *>(k.p + position(k, x + r, y + 7, z)));
-                begin_copy(own(y).b[r][thread], static_cast<const Pair *>(k.b) + b / 2);
-                begin_copy(own(y).kappa[r][thread], static_cast<const Pair *>(k.kappa) + kappa / 2);
-                begin_copy(own(y).d[r][thread], reinterpret_cast<const float2 *>(k.d + position(k, x + r, y, z)));
+#pragma unroll
+                for (int number = 0; number < 2 * N; number++) {
+                    const unsigned at = place(number, number == B ? y + 3 : y, x + r, z);
+                    begin_copy(own(y).coefficients[number][r][thread],
+                               static_cast<const Pair *>(k.coefficients[number]) + at / 2);
+                }
+#pragma unroll
+                for (int number = 0; number < N; number++) {
+                    const float *from = k.p[number] + position(k, x + r, number ? y : y + 7, z);
+                    begin_copy(own(y).p[number][r][thread], reinterpret_cast<const float2 *>(from));
+                    from = k.d[number] + position(k, x + r, y, z);
+                    begin_copy(own(y).d[number][r][thread], reinterpret_cast<const float2 *>(from));
+                }
             }
         }
         end_group();
     };
     if (ahead) {
 #pragma unroll
-        for (int i = 0; i < S::PREFETCH_DISTANCE; i++)
+        for (int i = 0; i < Shape::PREFETCH_DISTANCE; i++)
             begin_copies(tile.y + i);
     }
     // The first fluxes, from fourteen planes.
-    ask_p(coming, tile.y - 7);
+    load_p(coming, tile.y - 7);
 #pragma unroll 1
     for (int y = tile.y - 7; y < tile.y + 7; y++) {
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
         enter(coming);
-        ask_p(coming, y + 1);
-        ask_b(coming_b, max(y, tile.y) - 4);
+        load_p(coming, y + 1);
+        load_b_rows(coming_b, max(y, tile.y) - 4);
         if (y >= tile.y)
             flux_y(y - 4, coming_b);
     }
-    ask_b(coming_b, tile.y + 3);
-    ask_around(tile.y);
+    load_b_rows(coming_b, tile.y + 3);
+    load_around(tile.y);
 #pragma unroll 1
     for (int y = tile.y; y < tile.end; y++) {
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
-        Pair b[ROWS], b_x[S::FLUX], b_beside, kappa[ROWS];
-        float2 d[ROWS];
+        // `others`: the coefficients of the update.
+        Pair b[ROWS], b_x[Shape::FLUX], b_beside, others[ROWS][2 * N - 1];
+        float2 d[ROWS][N];
         if (ahead) {
             // Read at once, so that the place is free for a later plane.
-            wait_for_copies<S::PLACES - 1>();
+            wait_for_copies<Shape::PLACES - 1>();
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                coming[r] = own(y).p[r][thread], coming_b[r] = own(y).b[r][thread];
-                kappa[r] = own(y).kappa[r][thread], d[r] = own(y).d[r][thread];
+                coming[r] = own(y).p[0][r][thread], coming_q[r] = own(y).p[LAST][r][thread];
+                coming_b[r] = own(y).coefficients[B][r][thread];
+#pragma unroll
+                for (int number = KAPPA; number < 2 * N; number++)
+                    others[r][number - KAPPA] = own(y).coefficients[number][r][thread];
+#pragma unroll
+                for (int number = 0; number < N; number++)
+                    d[r][number] = own(y).d[number][r][thread];
             }
-            begin_copies(y + S::PREFETCH_DISTANCE);
+            begin_copies(y + Shape::PREFETCH_DISTANCE);
         }
         enter(coming);
 #pragma unroll
-        for (int r = 0; r < ROWS; r++)
-            pair(s.p[first_row + r + 7][2 * lane + 8]) = make_float2(p[r][0][0], p[r][1][0]);
+        for (int r = 0; r < ROWS; r++) {
+            pair(s.p[first_row + r + 7][2 * lane + MARGIN]) = make_float2(p[r][0][0], p[r][1][0]);
+            if (N == 2)
+                pair(s.along_z(first_row + r)[2 * lane + 8]) = coming_q[r];
+        }
 #pragma unroll
-        for (int i = 0; i < S::HALO; i++)
-            if (warp + i * S::WARPS < 7) {
-                pair(s.p[warp + i * S::WARPS][2 * lane + 8]) = rows[0][i];
-                pair(s.p[warp + i * S::WARPS + S::X + 7][2 * lane + 8]) = rows[1][i];
+        for (int i = 0; i < Shape::HALO; i++)
+            if (warp + i * Shape::WARPS < 7) {
+                pair(s.p[warp + i * Shape::WARPS][2 * lane + MARGIN]) = rows[0][i];
+                pair(s.p[warp + i * Shape::WARPS + Shape::X + 7][2 * lane + MARGIN]) = rows[1][i];
             }
-        if (warp < S::X / 4)
-            pair(s.p[beside_its + 7][beside_cell + 8]) = cells;
+        if (warp < Shape::X / 4)
+            pair(s.along_z(beside_its)[beside_cell + 8]) = cells;
         flux_y(y + 3, coming_b);
-        ask_b(b, y);
+        load_b_rows(b, y);
 #pragma unroll
-        for (int i = 0; i < S::FLUX; i++)
-            b_x[i] = fetch_b(y, tile_x - HALF_WIDTH + S::FLUX * warp + i, z, in_flux(i));
-        b_beside = fetch_b(y, tile_x + beside_row, tile_z + beside, has_beside && (!pml_z || unsigned(tile_z + beside) < k.pitch));
+        for (int i = 0; i < Shape::FLUX; i++)
+            b_x[i] = load_b(y, tile_x - HALF_WIDTH + Shape::FLUX * warp + i, z, in_flux(i));
+        const bool beside_there = has_beside && (!pml_z || unsigned(tile_z + beside) < k.pitch);
+        b_beside = load_b(y, tile_x + beside_row, tile_z + beside, beside_there);
         __syncthreads();
 
         // Fluxes along x, of neighbouring rows.
-        float2 line[S::FLUX + 7];
+        float2 line[Shape::FLUX + 7];
 #pragma unroll
-        for (int i = 0; i < S::FLUX + 7; i++)
+        for (int i = 0; i < Shape::FLUX + 7; i++)
             if (i < 7 || in_flux(i - 7))
-                line[i] = pair(s.p[S::FLUX * warp + i][2 * lane + 8]);
+                line[i] = pair(s.p[Shape::FLUX * warp + i][2 * lane + MARGIN]);
 #pragma unroll
-        for (int i = 0; i < S::FLUX; i++) {
+        for (int i = 0; i < Shape::FLUX; i++) {
             if (!in_flux(i))
                 continue;
             float first[8], second[8];
 #pragma unroll
             for (int m = 0; m < 8; m++)
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
-            const float2 b_here = values(k.b_scale, b_x[i]);
+            const float2 b_here = values(k.scales[B], b_x[i]);
             const float2 flux = make_float2(b_here.x * derivative(k, first), b_here.y * derivative(k, second));
-            const int row = S::FLUX * warp + i, j = tile_x - HALF_WIDTH + row;
+            const int row = Shape::FLUX * warp + i, j = tile_x - HALF_WIDTH + row;
             pair(s.flux_x[row][2 * lane]) = flux;
             if (pml_x) {
                 const int nth = slot(k, 0, j);
@@ -278,36 +230,41 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
                 if (nth >= 0 && z < nz - HALF_WIDTH) {
                     const unsigned to = (y * k.slots[0] + nth) * k.pitch + z;
                     v = moved(k.axis[0], j, fetch(k.velocity_old[0], to, true), flux);
-                    if (j >= tile_x && j < tile_x + S::X)
+                    if (j >= tile_x && j < tile_x + Shape::X)
                         pair(k.velocity_new[0][to]) = v;
                 }
                 pair(s.velocity.x[row][2 * lane]) = v;
             }
         }
 
-        // What is needed after the next barrier, and for the next plane.
+        // The data that are used after the next barrier, and for the next plane.
         if (!late && !ahead) {
-            ask_p(coming, y + 8);
-            ask_b(coming_b, y + 4);
+            load_p(coming, y + 8);
+            load_b_rows(coming_b, y + 4);
         }
-        const auto ask_own = [&](int r) {
-            const unsigned of = depth(y) * k.kappa_step[1] + column(x + r) * k.kappa_step[0] + z;
-            kappa[r] = fetch<Pair>(k.kappa, of, in_row);
-            d[r] = in_row && (!pml_x || x + r < nx) ? pair(k.d[position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
+        const auto load_own = [&](int r) {
+#pragma unroll
+            for (int number = KAPPA; number < 2 * N; number++)
+                others[r][number - KAPPA] =
+                    fetch<Pair>(k.coefficients[number], place(number, y, x + r, z), in_row);
+            const bool there = in_row && (!pml_x || x + r < nx);
+#pragma unroll
+            for (int number = 0; number < N; number++)
+                d[r][number] = there ? pair(k.d[number][position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
         };
-        if (!late && !ahead) {
+        if (!own_late && !ahead) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
-                ask_own(r);
+                load_own(r);
         }
 
         // Fluxes along z, of neighbours from `cell` on.
         const auto flux_z = [&](int row, int cell, Pair b_pair, bool mine) {
-            const float2 b = values(k.b_scale, b_pair);
+            const float2 b = values(k.scales[B], b_pair);
             float f[10];
 #pragma unroll
             for (int m = 0; m < 5; m++) {
-                const float2 taps = pair(s.p[row + 7][cell + 4 + 2 * m]);
+                const float2 taps = pair(s.along_z(row)[cell + 4 + 2 * m]);
                 f[2 * m] = taps.x, f[2 * m + 1] = taps.y;
             }
             const float flux[2] = {b.x * derivative_from(k, f, 1), b.y * derivative_from(k, f, 2)};
@@ -333,18 +290,18 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         if (has_beside)
             flux_z(beside_row, beside, b_beside, false);
         if (!late)
-            ask_around(y + 1);
+            load_around(y + 1);
         __syncthreads();
 
-        // The pressure.
+        // The pressures.
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             if (pml_x && x + r >= nx - HALF_WIDTH)
                 continue;
             if (pml_z && z >= nz - HALF_WIDTH)
                 continue;
-            if (late)
-                ask_own(r);
+            if (own_late)
+                load_own(r);
             const bool middle_x = !pml_x || in_middle(k, 0, x + r);
             float x_taps[2][8], z_taps[10];
 #pragma unroll
@@ -358,34 +315,50 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
                 const float2 taps = pair(s.flux_z[first_row + r][2 * lane + 2 * m]);
                 z_taps[2 * m] = taps.x, z_taps[2 * m + 1] = taps.y;
             }
-            const float2 now = pair(s.p[first_row + r + 7][2 * lane + 8]);
-            const float2 both_kappas = values(k.kappa_scale, kappa[r]);
-            float after[2], undamped[2];
+            float2 now[N], mixing[2];
+            now[LAST] = pair(s.along_z(first_row + r)[2 * lane + 8]);
+            now[0] = pair(s.p[first_row + r + 7][2 * lane + MARGIN]);
+            const float2 both_kappas = values(k.scales[KAPPA], others[r][0]);
+            if (N == 2) {
+                mixing[0] = values(k.scales[E], others[r][LAST]);
+                mixing[1] = values(k.scales[S], others[r][2 * LAST]);
+            }
+            float after[N][2], undamped[N][2];
 #pragma unroll
             for (int c = 0; c < 2; c++) {
-                after[c] = c ? now.y : now.x, undamped[c] = c ? d[r].y : d[r].x;
+#pragma unroll
+                for (int number = 0; number < N; number++) {
+                    after[number][c] = c ? now[number].y : now[number].x;
+                    undamped[number][c] = c ? d[r][number].y : d[r][number].x;
+                }
                 if (pml_z && z + c >= nz - HALF_WIDTH)
                     continue;
-                const float kappa_here = c ? both_kappas.y : both_kappas.x;
+                const float kappa = c ? both_kappas.y : both_kappas.x;
                 const bool middle_z = !pml_z || in_middle(k, 2, z + c);
-                const float derivative_y = derivative(k, q[r][c]), derivative_x = derivative(k, x_taps[c]);
+                const float derivative_y = derivative(k, fluxes[r][c]), derivative_x = derivative(k, x_taps[c]);
                 float a = pml_y ? 0.0f : square_y * derivative_y;
                 if (middle_x)
                     a = fmaf(square_x, derivative_x, a);
-                if (middle_z)
+                if (N == 1 && middle_z)
                     a = fmaf(square_z, derivative_from(k, z_taps, c), a);
-                undamped[c] = fmaf(kappa_here, a, undamped[c]);
-                float all = undamped[c];
+                undamped[0][c] = fmaf(kappa, a, undamped[0][c]);
+                if (N == 2 && middle_z)
+                    undamped[LAST][c] = fmaf(kappa, square_z * derivative_from(k, z_taps, c), undamped[LAST][c]);
+                // Of all axes; or of x and y, and of z.
+                float increments[N];
+#pragma unroll
+                for (int number = 0; number < N; number++)
+                    increments[number] = undamped[number][c];
                 const unsigned both = 2 * (k.pml - HALF_WIDTH);
                 if (pml_y) {
                     const int layer = in_layer(k, 1, y);
                     float *split = k.split[1] + (layer * k.plane + (x + r) * k.pitch + z + c);
-                    all += increment(k.axis[1], y, kappa_here, derivative_y, layer < 0 ? nullptr : split);
+                    increments[0] += increment(k.axis[1], y, kappa, derivative_y, layer < 0 ? nullptr : split);
                 }
                 if (!middle_x) {
                     const int layer = in_layer(k, 0, x + r);
                     float *split = k.split[0] + ((y * both + layer) * k.pitch + z + c);
-                    all += increment(k.axis[0], x + r, kappa_here, derivative_x, layer < 0 ? nullptr : split);
+                    increments[0] += increment(k.axis[0], x + r, kappa, derivative_x, layer < 0 ? nullptr : split);
                 }
                 if (!middle_z) {
                     const int layer = in_layer(k, 2, z + c);
@@ -394,25 +367,48 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
                     for (int m = 0; m < 8; m++)
                         taps[m] = s.velocity.z[first_row + r][2 * lane + c + m];
                     float *split = k.split[2] + ((y * nx + x + r) * both + layer);
-                    all += increment(k.axis[2], z + c, kappa_here, derivative(k, taps), layer < 0 ? nullptr : split);
+                    increments[LAST] +=
+                        increment(k.axis[2], z + c, kappa, derivative(k, taps), layer < 0 ? nullptr : split);
                 }
-                const int pole = z + c == source.z ? 0 : z + c == source.z + APART ? 1 : -1;
-                const bool has_source = pml_x && pole >= 0 && x + r == source.x && y == source.y;
-                if (has_source && source.there)
-                    after[c] = source.clean[pole];
-                after[c] += all;
+                float pressures[N], mixing_here[2] = {};
+#pragma unroll
+                for (int number = 0; number < N; number++)
+                    pressures[number] = after[number][c];
+                if (N == 2) {
+                    mixing_here[0] = c ? mixing[0].y : mixing[0].x, mixing_here[1] = c ? mixing[1].y : mixing[1].x;
+                    if (pml_x && pml_z)
+                        adapt(k.cube, x + r, y, z + c, mixing_here);
+                }
+                const int point = z + c == source.z ? 0 : z + c == source.z + Equation::APART ? 1 : -1;
+                const bool has_source = pml_x && point >= 0 && x + r == source.x && y == source.y;
+                if (has_source && source.there) {
+#pragma unroll
+                    for (int number = 0; number < N; number++)
+                        pressures[number] = source.clean[number * Equation::POINTS + point];
+                }
+                Equation::advance(pressures, increments, mixing_here);
                 if (has_source && source.put) {
-                    source.next_clean[pole] = after[c];
-                    after[c] = with_source(after[c], pole, *source.value);
+#pragma unroll
+                    for (int number = 0; number < N; number++) {
+                        source.next_clean[number * Equation::POINTS + point] = pressures[number];
+                        pressures[number] = Equation::with_source(pressures[number], point, *source.value);
+                    }
                 }
+#pragma unroll
+                for (int number = 0; number < N; number++)
+                    after[number][c] = pressures[number];
             }
-            pair(k.d[position(k, x + r, y, z)]) = make_float2(undamped[0], undamped[1]);
-            pair(k.next[position(k, x + r, y, z)]) = make_float2(after[0], after[1]);
+#pragma unroll
+            for (int number = 0; number < N; number++) {
+                const unsigned at = position(k, x + r, y, z);
+                pair(k.d[number][at]) = make_float2(undamped[number][0], undamped[number][1]);
+                pair(k.next[number][at]) = make_float2(after[number][0], after[number][1]);
+            }
         }
         if (late) {
-            ask_p(coming, y + 8);
-            ask_b(coming_b, y + 4);
-            ask_around(y + 1);
+            load_p(coming, y + 8);
+            load_b_rows(coming_b, y + 4);
+            load_around(y + 1);
         }
     }
 }

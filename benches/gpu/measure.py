@@ -215,7 +215,7 @@ def all_kernels(here, ordinals):
 
 def threads(kernel):
     """Of a block of a kernel that computes steps; 0 of the small ones."""
-    shape = re.fullmatch(r"acoustic1_one_pass_(\d+)x\d+(_async|_16_bit)?", kernel)
+    shape = re.fullmatch(r"\w+_one_pass_(\d+)x\d+(_async|_16_bit)?", kernel)
     return 32 * int(shape[1]) if shape else 0
 
 

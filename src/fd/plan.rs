@@ -81,7 +81,8 @@ impl Options {
         self.equation.material(model, self.absorbing_layer()?, self.storage)
     }
 
-    fn scheme(&self) -> Scheme {
+    /// Returns the choices of the discretization.
+    pub fn scheme(&self) -> Scheme {
         let Options { stencil, isotropic_source, old_spacing, .. } = *self;
         Scheme { stencil, isotropic_source, old_spacing }
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::cuda::kernel::kernel_of;
+use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
+use gpusched::fd::one_pass::cuda::policy::CudaPolicy;
 use gpusched::fd::plan::{BlockShape, Options, Plan, SHAPES};
 use gpusched::fd::{shot, survey::Receivers};
 use gpusched::io::kept::Kept;
@@ -23,8 +24,11 @@ fn offered() -> &'static [BlockShape] {
 
 /// Runs of their kernels on it.
 fn runs() -> Vec<u64> {
-    let report = report();
-    offered().iter().map(|shape| report["gpus"][0]["runs"][kernel_of(*shape)].as_u64().unwrap_or(0)).collect()
+    let (report, kernels) = (report(), Acoustic1Propagator::kernels());
+    offered()
+        .iter()
+        .map(|shape| report["gpus"][0]["runs"][kernels.kernel(*shape)].as_u64().unwrap_or(0))
+        .collect()
 }
 
 fn world(nt: usize, shape: Option<BlockShape>) -> World {

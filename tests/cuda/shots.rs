@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::Error;
+use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::{control::Silent, shot};
@@ -34,18 +35,20 @@ pub fn shots_have_the_bits_of_the_cpu() {
         ([9, 6, 3], 8, 40, 5, Some(16)),
         ([3, 4, 5], 8, 70, 40, None),
     ];
-    for (number, (n, pml, nt, record_every, snapshot_every)) in cases.into_iter().enumerate() {
-        let receivers = match number {
+    let kernels = EQUATIONS.into_iter().filter(|equation| equation.runs_on_gpus());
+    let cases = kernels.flat_map(|equation| cases.map(|case| (equation, case))).enumerate();
+    for (number, (equation, (n, pml, nt, record_every, snapshot_every))) in cases {
+        let receivers = match number % 5 {
             0 => Receivers::List(vec![[0; 3]; 3]),
             4 => Receivers::List((0..7).map(|_| random.cell(n)).collect()),
             _ => Receivers::Plane { iz: n[2] / 2, every: [1, 2] },
         };
-        let mut world = World::rough(n, nt, receivers, &mut random);
+        let mut world = World::rough_for(equation, n, nt, receivers, &mut random);
         world.shot = Shot { record_every, snapshot_every, ..world.shot };
         let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
         let storage = Storage::ALL[number / 2 % 2];
-        world.options = Options { pml, stencil, exact_time: number == 3, storage, ..Options::default() };
-        same(&world.fire_on(&scheduler).unwrap(), &world.fire(), &format!("{n:?}"));
+        world.options = Options { pml, stencil, exact_time: number % 5 == 3, storage, ..world.options };
+        same(&world.fire_on(&scheduler).unwrap(), &world.fire(), &format!("{equation:?}, {n:?}"));
     }
     let without_receivers = World::rough([3; 3], 20, Receivers::List(Vec::new()), &mut random);
     assert!(without_receivers.fire_on(&scheduler).unwrap().record.is_empty());
@@ -78,7 +81,12 @@ pub fn a_shot_that_blows_up_is_found() {
 
 /// A shot of two steps in a cube, and its plan.
 fn cube(n: usize) -> (Arc<Plan>, Shot) {
-    let world = one_trace([n; 3], 2, 23);
+    cube_for(EQUATIONS[0], n)
+}
+
+fn cube_for(equation: &'static dyn Equation, n: usize) -> (Arc<Plan>, Shot) {
+    let receivers = Receivers::List(vec![[0; 3]]);
+    let world = World::rough_for(equation, [n; 3], 2, receivers, &mut Random::new(23));
     (world.plan(), world.shot)
 }
 
@@ -98,13 +106,15 @@ fn advised(error: &Error) -> usize {
 /// A shot of the advised size runs, and one cell more is refused.
 pub fn what_would_fit_does() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let error = submit(cube(200), &scheduler).unwrap_err();
-    assert!(matches!(error, Error::NoMemory { there, .. } if there == 30 << 20), "{error}");
-    let n = advised(&error);
-    assert!(n > 30, "{error}");
-    let id = submit(cube(n), &scheduler).unwrap();
-    wait(&scheduler, id).unwrap();
-    assert_eq!(advised(&submit(cube(n + 1), &scheduler).unwrap_err()), n);
+    for equation in EQUATIONS.into_iter().filter(|equation| equation.runs_on_gpus()) {
+        let error = submit(cube_for(equation, 200), &scheduler).unwrap_err();
+        assert!(matches!(error, Error::NoMemory { there, .. } if there == 30 << 20), "{error}");
+        let n = advised(&error);
+        assert!(n > 30, "{error}");
+        let id = submit(cube_for(equation, n), &scheduler).unwrap();
+        wait(&scheduler, id).unwrap();
+        assert_eq!(advised(&submit(cube_for(equation, n + 1), &scheduler).unwrap_err()), n);
+    }
 }
 
 /// Another process takes memory while a shot allocates its own. The message counts the whole shot.
@@ -169,8 +179,9 @@ pub fn a_shot_goes_on_after_a_pause() {
     }
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(29);
-    for snapshot_every in [Some(9), None] {
-        let mut world = World::rough([5, 4, 17], 90, Receivers::Plane { iz: 2, every: [1, 2] }, &mut random);
+    for (equation, snapshot_every) in [("acoustic1", Some(9)), ("acoustic1", None), ("vti", Some(9))] {
+        let (equation, receivers) = (by_name(equation).unwrap(), Receivers::Plane { iz: 2, every: [1, 2] });
+        let mut world = World::rough_for(equation, [5, 4, 17], 90, receivers, &mut random);
         world.shot = Shot { record_every: 3, snapshot_every, ..world.shot };
         let (plan, shot) = (world.plan(), world.shot.clone());
         let parts = on_device(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));

@@ -12,12 +12,12 @@ use std::time::Instant;
 
 use gpusched::Result;
 use gpusched::backend::Lane;
-use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Ptx, Stream};
-use gpusched::fd::equation::acoustic1::Acoustic1Material;
-use gpusched::fd::equation::acoustic1::cuda::kernel::{
-    CudaSource, FieldAddresses, GpuTile, PlanAddresses, SampleParams, StepParams, TilePlan, alone, kernel_of,
-};
-use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
+use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Stream};
+use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
+use gpusched::fd::one_pass::cuda::params::{CubeParams, CudaSource, GpuTile, SampleParams, StepParams};
+use gpusched::fd::one_pass::cuda::policy::CudaPolicy;
+use gpusched::fd::one_pass::cuda::tables::Tables;
+use gpusched::fd::one_pass::cuda::tile_plan::{FieldAddresses, PlanAddresses, TilePlan};
 use gpusched::fd::plan::{Plan, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS};
@@ -64,8 +64,9 @@ fn offered(stream: &Stream) -> &'static [BlockShape] {
     BlockShape::on(stream.device().info().compute_capability)
 }
 
-fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
-    stream.function(Ptx { name: kernel, text: alone(kernel) }, kernel)
+fn function(stream: &Stream, shape: BlockShape) -> Result<Kernel> {
+    let kernels = Acoustic1Propagator::kernels();
+    kernels.load(stream, kernels.kernel(shape))
 }
 
 fn compile(gpu: &str) -> Value {
@@ -73,7 +74,7 @@ fn compile(gpu: &str) -> Value {
         let mut found = json!({});
         for shape in offered(stream).iter().chain([&OF_16_BITS]) {
             let begin = Instant::now();
-            function(stream, kernel_of(*shape))?;
+            function(stream, *shape)?;
             found[format!("{}_s", shape.name)] = begin.elapsed().as_secs_f64().into();
         }
         Ok(found)
@@ -95,32 +96,29 @@ impl<'a> Rig<'a> {
     fn new(stream: &'a Stream, n: [usize; 3], shape: BlockShape) -> Result<Rig<'a>> {
         let model = homogeneous(n, [10.0; 3], 2000.0, 1500.0);
         let c = Acoustic1Material::new(&model, layer(), Storage::Float32)?.coefficients(time_step(&model));
-        let tables = Tables::new(&c);
-        let function = function(stream, kernel_of(shape))?;
+        let policy = Acoustic1Propagator(c.into());
+        let tables = Tables::new(&policy);
+        let function = function(stream, shape)?;
         let at_once = function.blocks_at_once(shape.threads() as u32)?;
         let tile_plan = TilePlan::new(&tables, shape, at_once as usize)?;
-        let zeros = tile_plan.lens().all().chain([4]).map(|len| stream.zeroed::<f32>(len, "a field"));
+        let zeros = tile_plan.lens().all().map(|len| stream.zeroed::<f32>(len, "a field"));
         let mut arrays = zeros.collect::<Result<Vec<_>>>()?;
-        for values in [&tables.b(&c)?, &tables.kappa(&c)?, &tables.profiles] {
-            arrays.push(stream.uploaded(values, "the model")?);
+        for field in policy.fields() {
+            let values = field.copied(&policy.0.layout, &tables.layout)?;
+            arrays.push(stream.uploaded(&values, "the model")?);
         }
+        arrays.push(stream.uploaded(&tables.profiles, "the model")?);
         let at: Vec<u64> = arrays.iter().map(DeviceBuffer::address).collect();
-        let fields = FieldAddresses {
-            p: [at[0], at[1]],
-            d: at[2],
-            velocity: [[at[3], at[4]], [at[5], at[6]], [at[7], at[8]]],
-            split: [at[9], at[10], at[11]],
-            clean: at[12],
-        };
-        let plan = PlanAddresses { b: at[13], kappa: at[14], profiles: at[15], tiles: 0 };
-        let params = tile_plan.params(&tables, &plan, &fields);
+        let fields = FieldAddresses::new(tables.pressures, &at);
+        let plan = PlanAddresses { coefficients: [at[13], at[14], 0, 0], profiles: at[15], tiles: 0 };
+        let params = tile_plan.params(&tables, &plan, &fields, CubeParams::default());
         let shot = shot(n, 1, Vec::new());
         Ok(Rig {
             stream,
             function,
             at_once,
             params,
-            injector: CudaSource::new(&c, &shot, at[12]),
+            injector: CudaSource::new(&tables.layout, &shot, at[12]),
             tile_plan,
             _arrays: arrays,
         })
@@ -129,9 +127,9 @@ impl<'a> Rig<'a> {
     /// A launch of step number `step` over a table of boxes.
     fn arguments(&self, step: usize, tiles: &DeviceBuffer<GpuTile>) -> Arguments {
         let params = StepParams { tiles: tiles.address(), ..self.params[step % 2] };
-        let (poles, none) =
-            (self.injector.poles(step, false, None), SampleParams { first: 0, at: 0, trace: 0, to: 0 });
-        Arguments::new().with(params).with(poles).with(none)
+        let (points, none) =
+            (self.injector.points(step, false, None), SampleParams { first: 0, at: 0, trace: 0, to: 0 });
+        Arguments::new().with(params).with(points).with(none)
     }
 
     fn block(&self) -> [u32; 3] {

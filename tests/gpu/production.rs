@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::Acoustic1Material;
-use gpusched::fd::equation::acoustic1::cuda::kernel::TilePlan;
-use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
+use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
+use gpusched::fd::equation::by_name;
+use gpusched::fd::one_pass::cuda::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::plan::{BlockShape, Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::time_loop::block_shape::OF_16_BITS;
@@ -30,11 +30,12 @@ const BESIDE: usize = 3;
 pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
     let mut results = Vec::new();
     for text in grids {
-        let world = world(grid(text));
-        for (storage, stencil) in [
-            (Storage::Float32, Stencil::Taylor),
-            (Storage::Float32, Stencil::Optimised),
-            (Storage::Bits16, Stencil::Taylor),
+        let [acoustic1, vti] = ["acoustic1", "vti"].map(|equation| world(equation, grid(text)));
+        for (world, storage, stencil) in [
+            (&acoustic1, Storage::Float32, Stencil::Taylor),
+            (&acoustic1, Storage::Float32, Stencil::Optimised),
+            (&acoustic1, Storage::Bits16, Stencil::Taylor),
+            (&vti, Storage::Float32, Stencil::Taylor),
         ] {
             let options = Options { storage, stencil, ..world.options };
             let dt = (STABLE * options.dt_max(&world.model)) as f32;
@@ -44,17 +45,18 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
                 results.extend(on_gpu(gpu, text, &world, &expected));
             }
         }
-        results.extend(gpus.iter().map(|gpu| exact_time(gpu, text, &world)));
+        results.extend(gpus.iter().map(|gpu| exact_time(gpu, text, &acoustic1)));
     }
     results
 }
 
 /// A model in which no two cells are alike, a source in the middle, receivers in each cell of a plane; long enough for
 /// the pressure to be other than zero in every cell: it runs ahead of the wave by as many cells as numbers are normal.
-fn world(n: [usize; 3]) -> World {
+fn world(equation: &str, n: [usize; 3]) -> World {
     let mut random = Random::new(n.iter().sum::<usize>() as u64);
     let nt = steps().unwrap_or(n.iter().max().unwrap() / 2 + layer() + 60);
-    let mut world = World::rough(n, nt, Receivers::Plane { iz: n[2] / 2 + 3, every: [1, 1] }, &mut random);
+    let receivers = Receivers::Plane { iz: n[2] / 2 + 3, every: [1, 1] };
+    let mut world = World::rough_for(by_name(equation).unwrap(), n, nt, receivers, &mut random);
     world.options.pml = layer();
     world.dt *= STABLE as f32;
     world.shot.source = n.map(|n| n / 2);
@@ -81,7 +83,7 @@ fn shapes(gpu: &str, storage: Storage) -> Vec<Option<BlockShape>> {
 fn kinds(world: &World, shape: BlockShape) -> BTreeMap<String, usize> {
     let Options { pml, storage, .. } = world.options;
     let c = Acoustic1Material::new(&world.model, pml, storage).unwrap().coefficients(world.dt);
-    let tile_plan = TilePlan::new(&Tables::new(&c), shape, AT_ONCE).unwrap();
+    let tile_plan = TilePlan::new(&Tables::new(&Acoustic1Propagator(c.into())), shape, AT_ONCE).unwrap();
     let mut kinds = BTreeMap::new();
     tile_plan.table.tiles.iter().for_each(|tile| *kinds.entry(tile.kind.to_string()).or_default() += 1);
     kinds
@@ -90,11 +92,11 @@ fn kinds(world: &World, shape: BlockShape) -> BTreeMap<String, usize> {
 /// Each shape: a whole shot, one in three parts, and three at a time.
 fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> Vec<bool> {
     let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
-    let Options { storage, stencil, .. } = world.options;
+    let Options { equation, storage, stencil, .. } = world.options;
     let run = |shape: Option<BlockShape>| {
         let name = shape.unwrap_or(OF_16_BITS).name;
         let what = json!({
-            "case": format!("{grid}, {name}, {}, {}", storage.name(), stencil.name()),
+            "case": format!("{equation:?}, {grid}, {name}, {}, {}", storage.name(), stencil.name()),
             "device": gpu,
         });
         told(what, || {

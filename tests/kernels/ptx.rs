@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use gpusched::fd::equation::acoustic1::cuda::kernel::{alone, kernel_of, texts};
+use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, vti::VtiShot};
+use gpusched::fd::one_pass::cuda::policy::CudaPolicy;
 use gpusched::fd::time_loop::block_shape::{OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
 use testkit::c;
@@ -26,13 +27,16 @@ fn sum(source: &str, headers: &[&str]) -> String {
 
 #[test]
 fn the_ptx_is_of_the_source_beside_it() {
-    let headers = ["acoustic1.cuh", "copies.cuh", "one_pass_march.cuh"];
-    let [all, newer] = texts();
+    let headers = ["grid.cuh", "copies.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"];
+    let sets = [Acoustic1Propagator::kernels(), VtiShot::kernels()];
+    let [acoustic1, vti] = sets.map(|set| set.texts());
     // What drivers from 470 on take, for GPUs from Kepler on; and for those from Ampere on.
     for (source, headers, text, [version, target]) in [
         ("field.cu", &headers[..0], PTX, [".version 6.0", ".target sm_35"]),
-        ("acoustic1_one_pass.cu", &headers[..], &all, [".version 6.0", ".target sm_35"]),
-        ("acoustic1_one_pass.cu", &headers[..], &newer, [".version 7.0", ".target sm_80"]),
+        ("acoustic1_one_pass.cu", &headers[..], &acoustic1[0], [".version 6.0", ".target sm_35"]),
+        ("acoustic1_one_pass.cu", &headers[..], &acoustic1[1], [".version 7.0", ".target sm_80"]),
+        ("vti_one_pass.cu", &headers[..], &vti[0], [".version 6.0", ".target sm_35"]),
+        ("vti_one_pass.cu", &headers[..], &vti[1], [".version 7.0", ".target sm_80"]),
     ] {
         let sum = sum(source, headers);
         let recorded = text.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
@@ -49,11 +53,11 @@ fn the_ptx_is_of_the_source_beside_it() {
     for launch in ["snapshot", "peak"] {
         assert!(PTX.contains(&format!(".visible .entry field_{launch}(")), "{launch}");
     }
-    let both = [all, newer].concat();
-    for shape in SHAPES.into_iter().chain([OF_16_BITS]) {
-        let named = format!(".visible .entry {}(", kernel_of(shape));
-        let alone = alone(kernel_of(shape));
-        assert!(both.contains(&named) && alone.contains(&named), "{shape:?}");
+    let shapes = SHAPES.into_iter().chain([OF_16_BITS]);
+    for (set, shape) in sets.into_iter().flat_map(|set| shapes.clone().map(move |shape| (set, shape))) {
+        let named = format!(".visible .entry {}_one_pass_{}(", set.equation, shape.name);
+        let alone = set.text(set.kernel(shape));
+        assert!(alone.contains(&named), "{shape:?}");
         assert_eq!((alone.matches(".entry").count(), alone.matches(".version").count()), (1, 1), "{shape:?}");
         // For no newer GPU than it is said to need.
         let (major, minor) = shape.since;

@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::cuda::kernel::{TilePlan, texts};
-use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
-use gpusched::fd::model::{Model, Property};
+use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
+use gpusched::fd::equation::vti::VtiShot;
+use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
+use gpusched::fd::model::{Model, Property, Values};
+use gpusched::fd::one_pass::cuda::{kernel_set::KernelSet, policy::CudaPolicy};
+use gpusched::fd::one_pass::cuda::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::plan::Options;
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
@@ -16,7 +19,7 @@ use gpusched::fd::{one_pass::coefficients::Coefficients, survey::Receivers};
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::kernels::{Engine, Host, Interpreted, Memory, Order, Ordered, bytes, fire, storage};
-use testmodels::shots::{FAINT, Shots, World, rough};
+use testmodels::shots::{FAINT, Shots, World, rough, time_step};
 
 /// Compiles kernels for the host.
 fn compiled(kernels: &str, options: &[&str]) -> Host {
@@ -26,16 +29,18 @@ fn compiled(kernels: &str, options: &[&str]) -> Host {
 }
 
 static FIELD: LazyLock<Host> = LazyLock::new(|| compiled("kernels/field.cu", &["-DASKED=\"field.h\""]));
-static ONE_PASS: LazyLock<Host> =
+static ACOUSTIC1: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/acoustic1_one_pass.cu", &["-DASKED=\"acoustic1_one_pass.h\""]));
+static VTI: LazyLock<Host> =
+    LazyLock::new(|| compiled("kernels/vti_one_pass.cu", &["-DASKED=\"vti_one_pass.h\""]));
 static SCALED_SUM: LazyLock<Host> = LazyLock::new(|| compiled("ctests/doubles/hostcuda/scaled_sum.cu", &[]));
-static HOSTS: [&LazyLock<Host>; 2] = [&FIELD, &ONE_PASS];
+static HOSTS: [&LazyLock<Host>; 3] = [&FIELD, &ACOUSTIC1, &VTI];
 static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to_owned));
 
 /// All kernels, of texts that are changed in some way.
 fn interpreted(change: impl Fn(&str) -> String) -> Interpreted {
-    let [all, newer] = texts();
-    let changed = [PTX, &all, &newer].map(change);
+    let [acoustic1, vti] = [Acoustic1Propagator::kernels(), VtiShot::kernels()].map(KernelSet::texts);
+    let changed = [PTX, &acoustic1[0], &acoustic1[1], &vti[0], &vti[1]].map(change);
     Interpreted::of(&changed.each_ref().map(String::as_str))
 }
 
@@ -59,9 +64,20 @@ impl Kernels {
 
     fn compare(self, order: Order, world: &World) {
         let (n, pml, source) = (world.model.grid.n, world.options.pml, world.shot.source);
-        let what = format!("{n:?}, layer {pml}, {self:?}, source {source:?}, {order:?}");
+        let name = world.options.equation.name();
+        let what = format!("{name}, {n:?}, layer {pml}, {self:?}, source {source:?}, {order:?}");
         same(&self.by_host(order, world), &self.by_rust(world), &what);
     }
+}
+
+/// The equations that have kernels.
+fn equations() -> impl Iterator<Item = &'static dyn Equation> {
+    EQUATIONS.into_iter().filter(|equation| equation.runs_on_gpus())
+}
+
+/// The tables of a model of `acoustic1`.
+fn tables(model: &Model, pml: usize) -> Tables {
+    Tables::new(&Acoustic1Propagator(Coefficients::new(model, 1e-4, pml).unwrap().into()))
 }
 
 fn shapes() -> impl Iterator<Item = BlockShape> {
@@ -86,8 +102,9 @@ fn shots_of_odd_sizes_come_out_bit_for_bit() {
         ([30, 12, 91], 20),
     ];
     let orders = [Order::Ascending, Order::Descending, Order::Shuffled(7)];
-    for (number, (n, pml)) in sizes.into_iter().enumerate() {
-        let mut world = World::rough(n, 20, Receivers::List(Vec::new()), &mut random);
+    let cases = equations().flat_map(|equation| sizes.map(|size| (equation, size)));
+    for (number, (equation, (n, pml))) in cases.enumerate() {
+        let mut world = World::rough_for(equation, n, 20, Receivers::List(Vec::new()), &mut random);
         (world.options.pml, world.shot.record_every, world.shot.snapshot_every) =
             (pml, 1 + number % 3, Some(7));
         let last = n.map(|n| n - 1);
@@ -116,7 +133,7 @@ fn dipole_across_two_tiles_comes_out_bit_for_bit() {
     }
     let mut world = World::rough([9, 6, 80], 15, Receivers::List(Vec::new()), &mut Random::new(12));
     world.shot.snapshot_every = Some(5);
-    let tables = Tables::new(&Coefficients::new(&world.model, 1e-4, 8).unwrap());
+    let tables = tables(&world.model, 8);
     for z in [58, 59] {
         let poles = [[4, 3, z], [4, 3, z + 2]];
         world.shot.source = poles[0];
@@ -134,7 +151,7 @@ fn dipole_across_two_tiles_comes_out_bit_for_bit() {
 #[test]
 fn every_kind_of_box_is_among_them() {
     let model = rough([41, 13, 150], [10.0; 3], &mut Random::new(3));
-    let tables = Tables::new(&Coefficients::new(&model, 1e-4, 9).unwrap());
+    let tables = tables(&model, 9);
     for shape in SHAPES {
         let tiles = TilePlan::new(&tables, shape, 264).unwrap().table.tiles;
         let kinds: BTreeSet<_> = tiles.iter().map(|tile| tile.kind).collect();
@@ -151,10 +168,20 @@ fn models_without_density_and_of_one_velocity_come_out_bit_for_bit() {
     }
     let mut world = World::rough([29, 9, 100], 25, Receivers::List(Vec::new()), &mut Random::new(5));
     let vp = (Property::Vp, world.model.vp().clone());
+    let constant = |property, value: f32| (property, Values::from(value));
+    let anisotropy = [constant(Property::Epsilon, 0.2), constant(Property::Delta, 0.1)];
     world.shot.receivers = Receivers::Plane { iz: world.shot.source[2], every: [1, 1] };
     world.options.pml = 10;
-    for vp in [vp, (Property::Vp, 2000.0.into())] {
-        world.model = Arc::new(Model::of(world.model.grid, [vp]).unwrap());
+    let cases = [
+        ("acoustic1", vec![vp.clone()]),
+        ("acoustic1", vec![constant(Property::Vp, 2000.0)]),
+        ("vti", [vec![vp], anisotropy.into()].concat()),
+    ];
+    for (equation, properties) in cases {
+        world.options.equation = by_name(equation).unwrap();
+        world.options.isotropic_source = false;
+        world.model = Arc::new(Model::of(world.model.grid, properties).unwrap());
+        world.dt = time_step(&world.model);
         for shape in shapes() {
             Kernels(shape, 8).compare(Order::Ascending, &world);
         }
@@ -168,15 +195,16 @@ fn the_committed_ptx_computes_the_same_bits() {
         return;
     }
     let mut random = Random::new(9);
-    for (number, (n, pml)) in [([1, 1, 1], 8), ([41, 13, 150], 9), ([9, 6, 7], 10)].into_iter().enumerate() {
-        let nt = [16, 5, 16][number];
-        let mut world = World::rough(n, nt, Receivers::List(Vec::new()), &mut random);
+    let sizes = [([1, 1, 1], 8, 16), ([41, 13, 150], 9, 5), ([9, 6, 7], 10, 16)];
+    let cases = equations().flat_map(|equation| sizes.map(|size| (equation, size)));
+    for (number, (equation, (n, pml, nt))) in cases.enumerate() {
+        let mut world = World::rough_for(equation, n, nt, Receivers::List(Vec::new()), &mut random);
         world.shot.receivers = Receivers::Plane { iz: world.shot.source[2], every: [1, 1] };
         (world.options.pml, world.shot.record_every, world.shot.snapshot_every) =
             (pml, 1 + number % 2, Some(4));
         for kernels in shapes().map(|shape| Kernels(shape, 264)) {
             let found = kernels.fire(&*INTERPRETED, &world);
-            same(&found, &kernels.by_rust(&world), &format!("{n:?}, {kernels:?}"));
+            same(&found, &kernels.by_rust(&world), &format!("{equation:?}, {n:?}, {kernels:?}"));
         }
     }
 }

@@ -1,7 +1,7 @@
-// What is asked of kernels/acoustic1_one_pass.cu, and what of it may be launched.
-// src/fd/equation/acoustic1/cuda/kernel.rs says the same.
-static_assert(offsetof(OnePass, axis) == 112 && offsetof(OnePass, tiles) == 304, "");
-static_assert(offsetof(OnePass, slots) == 336 && offsetof(OnePass, stencil) == 352 && offsetof(OnePass, b_scale) == 368 && offsetof(Source, put) == 40, "");
+// The kernels of kernels/acoustic1_one_pass.cu, and places of parameters as in src/fd/one_pass/cuda/params.rs.
+static_assert(offsetof(OnePass, axis) == 152 && offsetof(OnePass, tiles) == 344, "");
+static_assert(offsetof(OnePass, slots) == 392 && offsetof(OnePass, stencil) == 408, "");
+static_assert(offsetof(OnePass, cube) == 456 && offsetof(Source, put) == 40, "");
 
 #define ALL_KERNELS(KERNEL)                                                                                            \
     KERNEL(acoustic1_one_pass_4x2)                                                                                     \

@@ -63,7 +63,7 @@ impl Kernel {
 /// The parameters of a launch, in the kernel's layout.
 #[derive(Clone, Copy)]
 pub struct Params {
-    bytes: [std::mem::MaybeUninit<c_char>; 512],
+    bytes: [std::mem::MaybeUninit<c_char>; Params::BYTES],
     len: usize,
     fits: bool,
 }
@@ -75,8 +75,10 @@ impl Default for Params {
 }
 
 impl Params {
+    const BYTES: usize = 640;
+
     pub fn new() -> Self {
-        Params { bytes: [std::mem::MaybeUninit::uninit(); 512], len: 0, fits: true }
+        Params { bytes: [std::mem::MaybeUninit::uninit(); Params::BYTES], len: 0, fits: true }
     }
 
     /// Appends a parameter by value: a number, an address, or a plain `repr(C)` struct of them.

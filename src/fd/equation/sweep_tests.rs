@@ -4,6 +4,7 @@
 use testkit::Random;
 
 use super::acoustic1::{Acoustic1Material, Acoustic1Propagator};
+use super::traits::Scheme;
 use super::vti::VtiMaterial;
 use crate::backend::cpu::{Rows, Team, TeamMember};
 use crate::fd::grid::Grid;
@@ -76,7 +77,7 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
     let anisotropy =
         [(Property::Epsilon, values(0.1, 0.3).into()), (Property::Delta, values(-0.1, 0.1).into())];
     let model = Model::of(grid, properties.into_iter().chain(anisotropy)).unwrap();
-    let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3);
+    let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3, Scheme::default());
     check.run(&vti.shot(source), source);
 }
 

@@ -1,4 +1,4 @@
-//! The CPU's step of equations with a split PML, in one pass over the grid. An equation adds a [`Policy`].
+//! The step of equations with a split PML, in one pass over the grid. An equation adds a [`Policy`].
 //!
 //! The velocities are eliminated where nothing is damped; `pass.rs` has the order of operations. A file imports from
 //! its own row and from rows above it:
@@ -21,9 +21,11 @@
 //! | `update` | the pressures after a step |
 //! | `pass` | a sweep through a tile |
 //! | `steps` | the steps of a shot |
+//! | `cuda` | the step on a GPU |
 
 pub mod activity;
 pub mod coefficients;
+pub mod cuda;
 pub mod fields;
 mod flux_xy;
 pub(crate) mod flux_z;

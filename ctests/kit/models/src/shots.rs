@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpusched::backend::{Lane, cpu::Team};
-use gpusched::fd::equation::{Equation, acoustic1::dt_max};
+use gpusched::fd::equation::{EQUATIONS, Equation, acoustic1::dt_max};
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Output};
@@ -44,10 +44,7 @@ pub fn homogeneous(n: [usize; 3], h: [f32; 3], vp: f32, rho: f32) -> Arc<Model> 
 
 /// Returns a model in which every cell has its own velocity, 1500 to 4500 m/s, and density, 1000 to 2500 kg/m³.
 pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
-    let grid = Grid::new(n, h).unwrap();
-    let vp = (0..grid.cells()).map(|_| random.between(1500.0, 4500.0)).collect();
-    let rho = (0..grid.cells()).map(|_| random.between(1000.0, 2500.0)).collect();
-    Arc::new(Model::new(grid, vp, Some(rho)).unwrap())
+    rough_for(EQUATIONS[0], n, h, random)
 }
 
 /// Returns a model in which every cell has its own value of each property of an equation.
@@ -110,8 +107,19 @@ pub struct World {
 impl World {
     /// Returns a [`random_shot`] in a [`rough`] model with layers of 8 cells.
     pub fn rough(n: [usize; 3], nt: usize, receivers: Receivers, random: &mut Random) -> World {
-        let model = rough(n, [10.0, 12.5, 8.0], random);
-        let (dt, options) = (time_step(&model), Options { pml: 8, ..Options::default() });
+        World::rough_for(EQUATIONS[0], n, nt, receivers, random)
+    }
+
+    /// Returns the same for an equation.
+    pub fn rough_for(
+        equation: &'static dyn Equation,
+        n: [usize; 3],
+        nt: usize,
+        receivers: Receivers,
+        random: &mut Random,
+    ) -> World {
+        let model = rough_for(equation, n, [10.0, 12.5, 8.0], random);
+        let (dt, options) = (time_step(&model), Options { equation, pml: 8, ..Options::default() });
         World { dt, options, shot: random_shot(random, n, nt, receivers), model }
     }
 

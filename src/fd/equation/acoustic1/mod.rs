@@ -10,7 +10,7 @@
 //! whole everywhere; a layer also stores the split pressure that it damps along its axis.
 
 mod cpu;
-pub mod cuda;
+mod cuda;
 mod describe;
 mod stability;
 #[cfg(test)]
@@ -89,7 +89,7 @@ impl Equation for Acoustic1 {
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        cuda::bytes_of_cells(n, pml, storage)
+        one_pass::cuda::bytes_of_cells::<Acoustic1Propagator>(n, pml, storage)
     }
 }
 
@@ -133,15 +133,15 @@ impl Propagator for Acoustic1Propagator {
     }
 
     fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        cuda::bytes(&self.0, shot)
+        one_pass::cuda::bytes(self, shot)
     }
 
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
-        cuda::shared_bytes(&self.0, stream)
+        one_pass::cuda::shared_bytes(&self.0, stream)
     }
 
     fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        cuda::shape(&self.0, stream)
+        one_pass::cuda::shape(&self.0, stream)
     }
 
     fn tuning_steps(&self) -> usize {
@@ -159,6 +159,6 @@ impl Propagator for Acoustic1Propagator {
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<(Gather, Effort)> {
-        cuda::run(&self.0, shot, shape, stream, control)
+        one_pass::cuda::run(self, shot, shape, stream, control)
     }
 }

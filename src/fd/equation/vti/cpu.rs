@@ -24,7 +24,7 @@ impl Policy for VtiShot<'_> {
     }
 
     fn describe_cell(&self, padded: [usize; 3]) -> String {
-        let Coefficients { layout, .. } = &self.propagator.bulk;
+        let Coefficients { layout, .. } = &*self.propagator.bulk;
         let nearest = std::array::from_fn(|axis| layout.nearest(axis, padded[axis]) + layout.pml);
         let mut room = Vec::new();
         let [e, s] =

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
+use crate::fd::one_pass::cuda::policy::MixingCube;
 
 /// Cells from the source within which the medium is isotropic, and from which on it is that of the model.
 const ISOTROPIC: f32 = 4.0;
@@ -73,6 +74,11 @@ impl IsotropicBall {
             if factor == 1.0 { s } else { (1.0 + 2.0 * parameter(s * s - 1.0, factor)).sqrt() }
         });
         IsotropicBall { cells, values: [e, s] }
+    }
+
+    /// Returns all values, for a GPU.
+    pub fn cube(&self) -> MixingCube<'_> {
+        MixingCube { cells: self.cells.clone(), values: self.values.each_ref().map(Vec::as_slice) }
     }
 
     /// Returns a row of E (0) or S (1), if the cube has cells in it.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::fd::edge_field::EdgeField;
-use crate::fd::grid::Grid;
+use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Property, Values};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
-use crate::fd::one_pass::fields::Fields;
 use crate::fd::storage::Storage;
 
 /// The coefficients of the equation `vti` without a time step.
@@ -20,7 +19,7 @@ pub struct VtiMaterial {
 
 /// The coefficients with a time step.
 pub struct VtiPropagator {
-    pub bulk: Coefficients,
+    pub bulk: Arc<Coefficients>,
     /// 1 + 2 epsilon.
     pub e: Arc<EdgeField>,
     /// sqrt(1 + 2 delta), at most sqrt(E): waves grow without limit where it is larger.
@@ -69,15 +68,9 @@ impl VtiMaterial {
     }
 
     /// Returns the propagator for steps of `dt` seconds.
-    pub fn coefficients(&self, dt: f32) -> VtiPropagator {
+    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> VtiPropagator {
         let (e, s) = (Arc::clone(&self.e), Arc::clone(&self.s));
-        VtiPropagator { bulk: self.bulk.coefficients(dt), e, s, isotropic_source: true }
+        let bulk = Arc::new(self.bulk.coefficients(dt).with(scheme.stencil));
+        VtiPropagator { bulk, e, s, isotropic_source: scheme.isotropic_source }
     }
-}
-
-/// Returns the bytes of fields and coefficients of so many cells.
-pub fn bytes_of_cells(n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-    let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml);
-    let coefficients = 4 * EdgeField::bytes_of(&layout, storage, n[0] * n[1]);
-    Fields::bytes(&layout, 2).saturating_add(coefficients)
 }

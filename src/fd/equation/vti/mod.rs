@@ -17,6 +17,7 @@
 //! `q`, with epsilon and delta reduced around it ([`isotropic`]).
 
 mod cpu;
+mod cuda;
 pub mod isotropic;
 mod material;
 mod propagator;
@@ -30,6 +31,7 @@ use super::acoustic1;
 use super::traits::{AbsorbingLayer, Equation, Material, Properties};
 use crate::error::Result;
 use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
+use crate::fd::one_pass;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -59,7 +61,7 @@ impl Equation for Vti {
     }
 
     fn runs_on_gpus(&self) -> bool {
-        false
+        true
     }
 
     /// That of `acoustic1` with the fastest velocity of any direction.
@@ -81,8 +83,7 @@ impl Equation for Vti {
         Ok(Box::new(VtiMaterial::new(model, pml, storage)?))
     }
 
-    /// The bytes on the CPU, which alone runs its shots.
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        material::bytes_of_cells(n, pml, storage)
+        one_pass::cuda::bytes_of_cells::<VtiShot<'_>>(n, pml, storage)
     }
 }

@@ -8,7 +8,7 @@ use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
-use crate::fd::equation::traits::{Equation, Material, Propagator, Scheme, needs_cpu};
+use crate::fd::equation::traits::{Equation, Material, Propagator, Scheme};
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::Outline;
 use crate::fd::one_pass;
@@ -34,8 +34,7 @@ impl Material for VtiMaterial {
     }
 
     fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator> {
-        let (all, isotropic_source) = (self.coefficients(dt), scheme.isotropic_source);
-        Box::new(VtiPropagator { bulk: all.bulk.with(scheme.stencil), isotropic_source, ..all })
+        Box::new(self.coefficients(dt, scheme))
     }
 }
 
@@ -65,16 +64,16 @@ impl Propagator for VtiPropagator {
         one_pass::thread_bytes::<VtiShot<'_>>(&self.bulk, threads)
     }
 
-    fn gpu_bytes(&self, _shot: &Shot) -> u64 {
-        0
+    fn gpu_bytes(&self, shot: &Shot) -> u64 {
+        one_pass::cuda::bytes(&VtiShot { propagator: self, ball: None }, shot)
     }
 
-    fn gpu_shared_bytes(&self, _stream: &Stream) -> u64 {
-        0
+    fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
+        one_pass::cuda::shared_bytes(&self.bulk, stream)
     }
 
-    fn shape(&self, _stream: &Stream) -> Option<BlockShape> {
-        None
+    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
+        one_pass::cuda::shape(&self.bulk, stream)
     }
 
     fn tuning_steps(&self) -> usize {
@@ -87,11 +86,11 @@ impl Propagator for VtiPropagator {
 
     fn run_on_gpu(
         &self,
-        _shot: &Shot,
-        _shape: Option<BlockShape>,
-        _stream: &Stream,
-        _control: &dyn Control,
+        shot: &Shot,
+        shape: Option<BlockShape>,
+        stream: &Stream,
+        control: &dyn Control,
     ) -> Result<(Gather, Effort)> {
-        Err(needs_cpu(&Vti, "the device is a GPU"))
+        one_pass::cuda::run(&self.shot(shot.source), shot, shape, stream, control)
     }
 }

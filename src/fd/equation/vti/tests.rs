@@ -1,11 +1,11 @@
 //! Whole shots on the CPU against `acoustic1` in media that it can describe, and at the certain time step.
 
-use super::{Vti, VtiMaterial, VtiPropagator};
+use super::{Vti, VtiMaterial};
 use crate::backend::cpu::{Team, TeamMember};
 use crate::fd::control::Silent;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use crate::fd::equation::traits::{Equation, Propagator};
+use crate::fd::equation::traits::{Equation, Propagator, Scheme};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Property, Values};
 use crate::fd::one_pass;
@@ -96,7 +96,8 @@ fn without_anisotropy_records_are_those_of_acoustic1() {
     let team = Team::new(2).unwrap();
     for source in [[11, 8, 14], [0, 16, 28]] {
         let shot = shot(source, 1e-3, 120);
-        let vti = VtiMaterial::new(&model, 9, Storage::Float32).unwrap().coefficients(1e-3);
+        let vti = VtiMaterial::new(&model, 9, Storage::Float32).unwrap();
+        let vti = vti.coefficients(1e-3, Scheme::default());
         let found = vti.run_on_cpu(&shot, &team, &Silent).unwrap().0;
         let acoustic1 = Acoustic1Material::new(&model, 9, Storage::Float32).unwrap().coefficients(1e-3);
         let expected = Monopole(Acoustic1Propagator(acoustic1.into()));
@@ -150,8 +151,8 @@ fn elliptical_waves_are_those_of_a_stretched_grid() {
         Model::of(Grid { n, h }, properties.map(|(property, value)| (property, value.into()))).unwrap()
     };
     let vti = model([13.0, 13.0, 10.0], 0.5 * (s * s - 1.0));
-    let vti = VtiMaterial::new(&vti, 8, Storage::Float32).unwrap().coefficients(dt);
-    let vti = VtiPropagator { isotropic_source: false, ..vti };
+    let vti = VtiMaterial::new(&vti, 8, Storage::Float32).unwrap();
+    let vti = vti.coefficients(dt, Scheme { isotropic_source: false, ..Scheme::default() });
     let found = after(&vti.shot([0; 3]), [s, 1.0], nt);
     let acoustic1 = Model::new(Grid { n, h: [10.0; 3] }, vec![2000.0; 60 * 60 * 60], None).unwrap();
     let acoustic1 = Acoustic1Material::new(&acoustic1, 8, Storage::Float32).unwrap().coefficients(dt);
@@ -168,8 +169,8 @@ fn certain_time_step_is_stable() {
         for stencil in Stencil::ALL {
             let dt = (Vti.dt_sure(&model, stencil) * storage.stable()) as f32;
             assert!(f64::from(dt) < 0.999 * Vti.dt_max(&model, stencil), "densities jump");
-            let all = VtiMaterial::new(&model, 8, storage).unwrap().coefficients(dt);
-            let vti = VtiPropagator { bulk: all.bulk.with(stencil), ..all };
+            let vti = VtiMaterial::new(&model, 8, storage).unwrap();
+            let vti = vti.coefficients(dt, Scheme { stencil, ..Scheme::default() });
             let gather = vti.run_on_cpu(&shot([8, 7, 9], dt, 1500), &team, &Silent).unwrap().0;
             let largest = |from: usize| {
                 let traces = gather.data.chunks(gather.samples);

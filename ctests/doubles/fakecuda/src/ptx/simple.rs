@@ -66,7 +66,7 @@ operations! {
     Shl32 "nnn": "shl.b32";
     ShrS32 "nnn": "shr.s32";
     ShrU32 "nnn": "shr.u32";
-    Sel32 "nnnp": "selp.b32" | "selp.f32" | "selp.u32";
+    Sel32 "nnnp": "selp.b32" | "selp.f32" | "selp.u32" | "selp.s32" | "selp.u16";
     Add64 "www": "add.s64";
     Sub64 "www": "sub.s64";
     Mul64 "www": "mul.lo.s64";
@@ -99,6 +99,8 @@ fn compare(name: &str) -> Option<(Op, &'static str)> {
         "s32" => (Op::CmpS32(cmp), "pnn"),
         "u32" => (Op::CmpU32(cmp), "pnn"),
         "s64" => (Op::CmpS64(cmp), "pww"),
+        // Registers hold 16 bits without a sign.
+        "s16" if matches!(cmp, Cmp::Eq | Cmp::Ne) => (Op::CmpU32(cmp), "pnn"),
         _ => return None,
     })
 }

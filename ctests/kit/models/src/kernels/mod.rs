@@ -6,7 +6,7 @@ mod one_pass;
 use std::alloc::{Layout, alloc, dealloc};
 
 use fakecuda::ptx::{self, Fault, Module, Region};
-use gpusched::fd::equation::acoustic1::cuda::tables::Tables;
+use gpusched::fd::one_pass::cuda::tables::Tables;
 use gpusched::fd::survey::Shot;
 use gpusched::fd::time_loop::launch::Launch;
 

@@ -3,23 +3,23 @@
 
 enum { HALF_WIDTH = 4 };
 
-// What depends on the index along one axis only; `n` values in each array.
+// The properties of an axis. Arrays have a value for each of the `n` indices along it.
 struct Axis {
-    const float *keep, *velocity_rate; // of the velocity: what stays of it, a dt/h
-    const float *loss, *pressure_rate; // of the pressure: what is lost of its split pressure, a dt/h
+    const float *keep, *velocity_rate; // of the velocity: the factor that keeps it, a dt/h
+    const float *loss, *pressure_rate; // of the split pressure: the factor of its loss, a dt/h
     float rate;                        // dt/h, where nothing is damped
     int n;                             // all cells
     int inner;                         // the user's cells
     int unused;
 };
 
-// The user's index that goes on outside the user's grid.
+// Returns the user's index whose medium an index has.
 template <class K> __device__ __forceinline__ int nearest(const K &k, int axis, int index)
 {
     return min(max(index - k.pml, 0), k.axis[axis].inner - 1);
 }
 
-// Where an index lies in a field kept in an axis's two layers only; negative between them.
+// Returns the place of an index in a field stored in an axis's two layers; negative between them.
 template <class K> __device__ __forceinline__ int in_layer(const K &k, int axis, int index)
 {
     const int far = k.pml + k.axis[axis].inner;

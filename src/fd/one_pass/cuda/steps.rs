@@ -1,17 +1,15 @@
-//! A step in one pass, as a shot has it.
+//! The steps of a shot on a GPU.
 
 use std::cell::Cell;
 
-use super::kernel::{
-    self, CudaSource, FieldAddresses, GpuTile, Lens, PlanAddresses, SampleParams, StepParams, TilePlan,
-    kernel_of,
-};
-use super::kernels::{PlanKernels, function};
 use super::medium::Medium;
+use super::params::{CubeParams, CudaSource, GpuTile, SampleParams, StepParams};
+use super::plan_kernels::PlanKernels;
+use super::policy::CudaPolicy;
+use super::tile_plan::{FieldAddresses, Lens, PlanAddresses, TilePlan};
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
 use crate::fd::control::Control;
-use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, StepKind};
 use crate::fd::time_loop::launch::Launch;
@@ -30,51 +28,53 @@ struct Candidate<'a> {
     batches: Cell<u32>,
 }
 
-pub struct CudaOnePass<'a> {
-    c: &'a Coefficients,
+pub struct CudaOnePass<'a, P> {
+    policy: &'a P,
     pass: &'a PlanKernels,
     candidates: Vec<Option<Candidate<'a>>>,
     injector: CudaSource,
     source: Kernel,
     traces: u64,
     fields: Vec<DeviceBuffer<f32>>,
+    _cube: Option<DeviceBuffer<f32>>,
 }
 
-impl<'a> CudaOnePass<'a> {
-    pub fn new(c: &'a Coefficients, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
+impl<'a, P: CudaPolicy> CudaOnePass<'a, P> {
+    pub fn new(policy: &'a P, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
         let Medium { tables, pass, .. } = medium;
-        let named =
-            |number: usize| if number < 3 { "a field of a shot" } else { "the absorbing layer of a shot" };
-        let blocks = Lens::new(&tables.layout).all().chain([4]).enumerate();
-        let blocks: Result<Vec<_>> =
-            blocks.map(|(number, len)| stream.zeroed::<f32>(len, named(number))).collect();
-        let blocks = blocks?;
-        let at = |number: usize| blocks[number].address();
-        let fields = FieldAddresses {
-            p: [at(0), at(1)],
-            d: at(2),
-            velocity: [[at(3), at(4)], [at(5), at(6)], [at(7), at(8)]],
-            split: [at(9), at(10), at(11)],
-            clean: at(12),
+        let lens = Lens::new(&tables.layout, tables.pressures);
+        let named = |number: usize| {
+            if number < lens.fields() { "a field of a shot" } else { "the absorbing layer of a shot" }
         };
+        let blocks = lens.all().enumerate().map(|(number, len)| stream.zeroed::<f32>(len, named(number)));
+        let blocks = blocks.collect::<Result<Vec<_>>>()?;
+        let addresses: Vec<_> = blocks.iter().map(DeviceBuffer::address).collect();
+        let fields = FieldAddresses::new(tables.pressures, &addresses);
+        let cube = policy.cube();
+        let values =
+            cube.as_ref().map(|cube| stream.uploaded(&cube.values.concat(), "epsilon and delta of a shot"));
+        let values = values.transpose()?;
+        let cube = cube.zip(values.as_ref()).map(|(cube, values)| CubeParams::new(&cube, values.address()));
         let mut candidates: Vec<_> = pass.shapes.iter().map(|_| None).collect();
         for candidate in pass.tuner.candidates() {
             if let Some(tile_plan) = &pass.tile_plans[candidate] {
-                candidates[candidate] = Some(Candidate::new(medium, tile_plan, &fields, shot, stream)?);
+                let cube = cube.unwrap_or_default();
+                candidates[candidate] = Some(Candidate::new(medium, tile_plan, &fields, cube, shot, stream)?);
             }
         }
         Ok(CudaOnePass {
-            c,
+            policy,
             pass,
             candidates,
-            injector: CudaSource::new(c, shot, fields.clean),
-            source: function(stream, "acoustic1_one_pass_source")?,
+            injector: CudaSource::new(&tables.layout, shot, fields.clean),
+            source: tables.kernels.load(stream, tables.kernels.source)?,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
+            _cube: values,
         })
     }
 
-    /// A candidate that may be taken: the plan has it since it was made, and the shot since it began.
+    /// Returns a candidate that may be taken: the plan has it since it was made, and the shot since it began.
     fn candidate(&self, candidate: usize) -> Option<&Candidate<'a>> {
         self.candidates[candidate].as_ref().or_else(|| self.candidates.iter().flatten().next())
     }
@@ -85,12 +85,13 @@ impl<'a> Candidate<'a> {
         medium: &Medium,
         (tile_plan, tiles): &'a (TilePlan, DeviceBuffer<GpuTile>),
         fields: &FieldAddresses,
+        cube: CubeParams,
         shot: &Shot,
         stream: &Stream,
     ) -> Result<Self> {
+        let tables = &medium.tables;
         let plan = PlanAddresses {
-            b: medium.b.address(),
-            kappa: medium.kappa.address(),
+            coefficients: medium.addresses(),
             profiles: medium.profiles.address(),
             tiles: tiles.address(),
         };
@@ -104,8 +105,8 @@ impl<'a> Candidate<'a> {
         let (first, at, trace) = (held.0.address(), held.1.address(), held.2.address());
         Ok(Candidate {
             tile_plan,
-            params: tile_plan.params(&medium.tables, &plan, fields),
-            function: function(stream, kernel_of(tile_plan.shape))?,
+            params: tile_plan.params(tables, &plan, fields, cube),
+            function: tables.kernels.load(stream, tables.kernels.kernel(tile_plan.shape))?,
             samples: SampleParams { first, at, trace, to: 0 },
             _receivers: held,
             batches: Cell::new(0),
@@ -113,7 +114,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-impl CudaSteps for CudaOnePass<'_> {
+impl<P: CudaPolicy> CudaSteps for CudaOnePass<'_, P> {
     fn next(&self) -> (usize, bool) {
         let (candidate, timed) = self.pass.tuner.next();
         let batches = self.candidates[candidate]
@@ -138,18 +139,18 @@ impl CudaSteps for CudaOnePass<'_> {
         let mut row = at.samples;
         for (number, step) in steps.iter().enumerate() {
             let now = usize::from(step.odd);
-            // The batch before doesn't know of this one's amplitudes.
+            // The batch before has not this one's amplitudes.
             if let Some(value) = amplitude(number).filter(|_| number == 0) {
-                let poles = self.injector.poles(1 - now, false, Some(value));
+                let points = self.injector.points(1 - now, false, Some(value));
                 put(
                     &self.source,
-                    kernel::source(),
-                    Arguments::new().with(candidate.params[1 - now]).with(poles),
+                    candidate.tile_plan.source(),
+                    Arguments::new().with(candidate.params[1 - now]).with(points),
                 );
             }
-            let poles = self.injector.poles(now, step.has_source, amplitude(number + 1));
+            let points = self.injector.points(now, step.has_source, amplitude(number + 1));
             let samples = SampleParams { to: if step.records { row } else { 0 }, ..candidate.samples };
-            let all = Arguments::new().with(candidate.params[now]).with(poles).with(samples);
+            let all = Arguments::new().with(candidate.params[now]).with(points).with(samples);
             put(&candidate.function, candidate.tile_plan.step(), all);
             row += if step.records { 4 * self.traces } else { 0 };
         }
@@ -160,7 +161,7 @@ impl CudaSteps for CudaOnePass<'_> {
     }
 
     fn describe_cell(&self, cell: [usize; 3]) -> String {
-        self.c.describe_cell(cell, 1.0, "")
+        self.policy.describe_cell(cell)
     }
 
     fn fields(&self) -> &[DeviceBuffer<f32>] {

@@ -1,0 +1,91 @@
+// Cells of the march: positions, coefficients, derivatives, PML velocities.
+#pragma once
+
+// Returns the position of a cell in a field.
+__device__ __forceinline__ unsigned position(const OnePass &k, int x, int y, int z)
+{
+    return y * k.plane + x * k.pitch + z;
+}
+
+// Returns two values, or zeros if they do not exist.
+template <class Pair = float2> __device__ __forceinline__ Pair fetch(const void *from, unsigned at, bool there)
+{
+    return there ? __ldg(static_cast<const Pair *>(from) + at / 2) : Pair();
+}
+
+// Returns the values of two coefficients.
+__device__ __forceinline__ float2 values(const Scale &, float2 stored)
+{
+    return stored;
+}
+
+__device__ __forceinline__ float2 values(const Scale &scale, ushort2 stored)
+{
+    return make_float2(fmaf(float(stored.x), scale.step, scale.low), fmaf(float(stored.y), scale.step, scale.low));
+}
+
+__device__ __forceinline__ float2 &pair(float &first)
+{
+    return reinterpret_cast<float2 &>(first);
+}
+
+// Returns the derivative between the fourth and the fifth of eight values of a line.
+template <int N> __device__ __forceinline__ float derivative_from(const OnePass &k, const float (&line)[N], int begin)
+{
+    float f[8];
+#pragma unroll
+    for (int m = 0; m < 8; m++)
+        f[m] = line[begin + m];
+    return derivative(k, f);
+}
+
+// Returns the slot of a PML velocity of an axis; negative if none is stored.
+__device__ __forceinline__ int slot(const OnePass &k, int axis, int index)
+{
+    const Zone &zone = k.zone[axis];
+    if (index < HALF_WIDTH || index >= k.axis[axis].n - HALF_WIDTH)
+        return -1;
+    return index < zone.near_end     ? index - HALF_WIDTH
+           : index >= zone.far_begin ? zone.near_end - HALF_WIDTH + index - zone.far_begin
+                                     : -1;
+}
+
+__device__ __forceinline__ bool in_middle(const OnePass &k, int axis, int index)
+{
+    return index >= k.zone[axis].middle && index < k.zone[axis].middle_end;
+}
+
+// Returns a PML velocity after a step, from the one before it and the flux.
+__device__ __forceinline__ float moved(const Axis &axis, int index, float old, float q)
+{
+    return fmaf(-__ldg(axis.velocity_rate + index), q, __ldg(axis.keep + index) * old);
+}
+
+__device__ __forceinline__ float2 moved(const Axis &axis, int index, float2 old, float2 q)
+{
+    return make_float2(moved(axis, index, old.x, q.x), moved(axis, index, old.y, q.y));
+}
+
+// Returns the increment from the derivative of PML velocities. `split`: the split pressure, null
+// outside the layers.
+__device__ __forceinline__ float increment(const Axis &axis, int index, float kappa, float derivative, float *split)
+{
+    float c = -((kappa * __ldg(axis.pressure_rate + index)) * derivative);
+    if (split != nullptr) {
+        const float old = *split;
+        c = fmaf(__ldg(axis.loss + index), old, c);
+        *split = old + c;
+    }
+    return c;
+}
+
+// Replaces E and S in a cell of a shot's cube.
+__device__ __forceinline__ void adapt(const Cube &cube, int x, int y, int z, float (&mixing)[2])
+{
+    const unsigned ix = x - cube.begin[0], iy = y - cube.begin[1], iz = z - cube.begin[2];
+    const unsigned nx = cube.size[0], ny = cube.size[1], nz = cube.size[2];
+    if (ix >= nx || iy >= ny || iz >= nz)
+        return;
+    const unsigned at = (iy * nx + ix) * nz + iz;
+    mixing[0] = __ldg(cube.values + at), mixing[1] = __ldg(cube.values + ny * nx * nz + at);
+}

@@ -1,0 +1,28 @@
+//! The policy of the step on a GPU.
+
+use std::sync::Arc;
+
+use super::cpu::VtiShot;
+use super::isotropic::IsotropicBall;
+use crate::fd::one_pass::coefficients::Coefficients;
+use crate::fd::one_pass::cuda::kernel_set::{KernelSet, kernel_set};
+use crate::fd::one_pass::cuda::policy::{CudaPolicy, MixingCube};
+
+/// The kernels of `kernels/vti_one_pass.cu`.
+static KERNELS: KernelSet = kernel_set!("vti");
+
+impl CudaPolicy for VtiShot<'_> {
+    const CUBE_BYTES: u64 = IsotropicBall::BYTES;
+
+    fn kernels() -> &'static KernelSet {
+        &KERNELS
+    }
+
+    fn shared(&self) -> &Arc<Coefficients> {
+        &self.propagator.bulk
+    }
+
+    fn cube(&self) -> Option<MixingCube<'_>> {
+        self.ball.as_ref().map(IsotropicBall::cube)
+    }
+}

@@ -1,0 +1,100 @@
+//! The data that all shots of a plan share on a GPU.
+
+use std::sync::Arc;
+
+use super::plan_kernels::PlanKernels;
+use super::policy::CudaPolicy;
+use super::tables::{COEFFICIENTS, Tables};
+use crate::backend::cuda::{DeviceBuffer, Stream};
+use crate::error::{Error, Result};
+use crate::fd::control::Control;
+use crate::fd::edge_field::EdgeField;
+use crate::fd::one_pass::coefficients::Coefficients;
+use crate::fd::storage::Storage;
+use crate::fd::time_loop::block_shape::BlockShape;
+use crate::fd::time_loop::launch::Address;
+
+/// A field of coefficients as the kernels read it.
+pub enum DeviceField {
+    Values(DeviceBuffer<f32>),
+    Numbers(DeviceBuffer<u16>),
+}
+
+impl DeviceField {
+    pub fn address(&self) -> Address {
+        match self {
+            DeviceField::Values(block) => block.address(),
+            DeviceField::Numbers(block) => block.address(),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        match self {
+            DeviceField::Values(block) => block.bytes(),
+            DeviceField::Numbers(block) => block.bytes(),
+        }
+    }
+}
+
+/// Names of the coefficients in messages.
+const NAMES: [&str; COEFFICIENTS] =
+    ["1/rho of the model", "rho vp² of the model", "epsilon of the model", "delta of the model"];
+
+/// The data that all shots of a plan share on a GPU.
+pub struct Medium {
+    pub tables: Tables,
+    pub coefficients: Vec<DeviceField>,
+    pub profiles: DeviceBuffer<f32>,
+    pub pass: PlanKernels,
+}
+
+impl Medium {
+    /// `control`: that of the first shot.
+    pub fn new(
+        policy: &impl CudaPolicy,
+        shape: Option<BlockShape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<Medium> {
+        let tables = Tables::new(policy);
+        let c = policy.coefficients();
+        // One after the other: each is on the host twice meanwhile.
+        let upload = |(field, what): (&EdgeField, &str)| match c.storage {
+            Storage::Bits16 => {
+                stream.uploaded(&field.numbers(&c.layout, &tables.layout)?, what).map(DeviceField::Numbers)
+            }
+            Storage::Float32 => {
+                stream.uploaded(&field.copied(&c.layout, &tables.layout)?, what).map(DeviceField::Values)
+            }
+        };
+        let coefficients = policy.fields().into_iter().zip(NAMES).map(upload).collect::<Result<_>>()?;
+        let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
+        let pass = PlanKernels::new(&tables, shape, stream, control)?;
+        Ok(Medium { tables, coefficients, profiles, pass })
+    }
+
+    /// Returns the addresses of the coefficients.
+    pub fn addresses(&self) -> [Address; COEFFICIENTS] {
+        std::array::from_fn(|number| self.coefficients.get(number).map_or(0, DeviceField::address))
+    }
+
+    fn bytes(&self) -> u64 {
+        let coefficients = self.coefficients.iter().map(DeviceField::bytes).sum::<u64>();
+        coefficients + self.profiles.bytes() + self.pass.bytes()
+    }
+}
+
+/// Returns the data that the plan's shots share there, if they are there already.
+pub fn medium(c: &Arc<Coefficients>, stream: &Stream) -> Result<Arc<Medium>> {
+    stream.shared(c, || Err(Error::Internal("the plan has no data on this GPU".into())))
+}
+
+/// Returns the bytes of the GPU that the plan's shots share there and that are there already.
+pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
+    medium(c, stream).map_or(0, |medium| medium.bytes())
+}
+
+/// Returns the shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run.
+pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<BlockShape> {
+    Some(medium(c, stream).ok()?.pass.shape())
+}
