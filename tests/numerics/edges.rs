@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::dt_max;
+use gpusched::fd::equation::by_name;
 use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::{Options, Stencil};
 use gpusched::fd::wavelet::{Shape, Wavelet};
@@ -104,6 +105,33 @@ fn grids_that_fit_no_vector_and_no_tile() {
         }
     }
     println!("edges, odd sizes: at most {worst:.2} of the bound");
+}
+
+/// Rounding, of the scheme without increments, and of its weights.
+const SECOND_ORDER: f64 = 3e-6;
+
+/// The equation of second order. Its reference records the field before an update, so the shot begins a step late.
+#[test]
+fn second_order_in_grids_of_any_size() {
+    let mut random = Random::new(14);
+    let options = Options { equation: by_name("acoustic2").unwrap(), pml: 54, ..Options::default() };
+    for n in [[23, 17, 29], [1, 1, 1], [3, 25, 21], [10, 9, 131]] {
+        let h = [0; 3].map(|_| random.between(5.0, 20.0));
+        let model = rough_for(options.equation, n, h, &mut random);
+        let (dt, nt) = (0.9 * options.dt_max(&model) as f32, 90);
+        let wavelet = Wavelet::new(Shape::Ricker, 0.04 / dt, dt, nt).unwrap().samples;
+        let source = random.cell(n);
+        let is_pole =
+            |cell: &[usize; 3]| cell[..2] == source[..2] && [0, 2].contains(&cell[2].abs_diff(source[2]));
+        let receivers: Vec<_> = (0..40).map(|_| random.cell(n)).filter(|cell| !is_pole(cell)).collect();
+        let shot = |samples| plain_shot(source, samples, nt, receivers.clone());
+        let medium = Medium::from(&*model);
+        let truth = Reference::new(Equation::Acoustic2, &medium, dt).run::<f64>(&shot(wavelet.clone()));
+        let found = fire_with(&model, dt, &shot([vec![0.0], wavelet].concat()), options, 2);
+        let error = relative_l2(&found.record, &truth.record);
+        println!("random, second order, {n:?} from {source:?}: {error:.1e}");
+        assert!(error <= SECOND_ORDER || receivers.is_empty(), "{n:?}: {error:e}");
+    }
 }
 
 /// Neighbours may differ fifteen times in velocity and twenty times in density. No `rho vp²` is above the least density

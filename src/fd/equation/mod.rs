@@ -1,6 +1,7 @@
 //! The equations. An equation is a folder here and one entry of [`EQUATIONS`]; all else reaches it through these traits.
 
 pub mod acoustic1;
+pub mod acoustic2;
 #[cfg(test)]
 mod advection_tests;
 mod describe;
@@ -13,7 +14,8 @@ pub mod vti;
 pub use traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme, needs_cpu};
 
 /// All equations. The first is the default.
-pub static EQUATIONS: [&dyn Equation; 3] = [&acoustic1::Acoustic1, &vti::Vti, &tti::Tti];
+pub static EQUATIONS: [&dyn Equation; 4] =
+    [&acoustic1::Acoustic1, &acoustic2::Acoustic2, &vti::Vti, &tti::Tti];
 
 /// Returns the equation of a name.
 pub fn by_name(name: &str) -> Option<&'static dyn Equation> {

@@ -57,6 +57,12 @@ impl Zones {
         Zones { middle, near, far, layers }
     }
 
+    /// Returns the zones of an axis without velocities: all its cells are updated alike.
+    pub fn uniform(layout: &Layout, axis: usize) -> Zones {
+        let Range { start, end } = layout.active(axis);
+        Zones { middle: start..end, near: start..start, far: end..end, layers: [start..start, end..end] }
+    }
+
     pub fn term(&self, index: usize) -> Term {
         if self.middle.contains(&index) {
             Term::Middle
@@ -110,6 +116,12 @@ impl Ends {
             pml: [up(zones.near.len()), from(zones.far.start)],
             damped: [up(near.len()), from(far.start)],
         }
+    }
+
+    /// Returns the ends of a row without velocities.
+    pub fn uniform(layout: &Layout) -> Ends {
+        let len = layout.active(2).len().next_multiple_of(WIDEST);
+        Ends { len, pml: [0, 0], damped: [0, 0] }
     }
 
     /// The values of an end in a row.

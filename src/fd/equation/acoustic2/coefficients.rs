@@ -1,0 +1,66 @@
+//! Medium and coefficients: the values that a step multiplies with.
+
+use std::sync::Arc;
+
+use super::{sponge, stencil};
+use crate::error::Result;
+use crate::fd::edge_field::EdgeField;
+use crate::fd::grid::layout::Layout;
+use crate::fd::model::{Model, Outline};
+use crate::fd::stencil::{HALF_WIDTH, Stencil};
+use crate::fd::storage::Storage;
+
+/// The medium, for any time step.
+pub struct Medium {
+    pub model: Outline,
+    pub storage: Storage,
+    pub layout: Layout,
+    v: Arc<EdgeField>,
+}
+
+/// Coefficients for one time step. All shots of a plan share them.
+pub struct Coefficients {
+    pub layout: Layout,
+    /// vp².
+    pub v: Arc<EdgeField>,
+    pub weights: Weights,
+    /// The sponge's factor of each padded index of x, y, z.
+    pub sponge: [Vec<f32>; 3],
+    /// Metres between cells.
+    pub spacing: [f32; 3],
+    pub storage: Storage,
+}
+
+/// The coefficients of the second derivatives times `(dt/h)²`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// `c_0`, summed over the axes.
+    pub centre: f32,
+    /// `c_1` to `c_4` of x, y, z.
+    pub axes: [[f32; HALF_WIDTH]; 3],
+}
+
+impl Medium {
+    /// # Errors
+    /// No memory; values that 16 bits are not enough for.
+    pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Medium> {
+        let layout = Layout::new(&model.grid, pml);
+        let vp = model.vp();
+        let square = |i| vp.at(i) * vp.at(i);
+        let v = EdgeField::from_properties(&layout, storage, "vp² of the model", &[vp], square)?;
+        Ok(Medium { model: model.outline, storage, layout, v: Arc::new(v) })
+    }
+
+    pub fn coefficients(&self, dt: f32, stencil: Stencil) -> Coefficients {
+        let Medium { layout, storage, model: Outline { grid, .. }, .. } = *self;
+        let c = stencil::coefficients(stencil);
+        let rates = grid.h.map(|h| (f64::from(dt) / f64::from(h)).powi(2));
+        let axes: [[f32; HALF_WIDTH]; 3] =
+            rates.map(|rate| std::array::from_fn(|m| (c[m + 1] * rate) as f32));
+        // Of the rounded ones: a constant pressure stays constant as exactly as float32 can say it.
+        let centre = axes.iter().flatten().map(|weight| -2.0 * f64::from(*weight)).sum::<f64>() as f32;
+        let weights = Weights { centre, axes };
+        let sponge = [0, 1, 2].map(|axis| sponge::factors(&layout, axis));
+        Coefficients { layout, v: Arc::clone(&self.v), weights, sponge, spacing: grid.h, storage }
+    }
+}

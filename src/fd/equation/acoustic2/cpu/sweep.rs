@@ -1,0 +1,172 @@
+//! The step of a tile, row after row along z. `mod.rs` of the equation has the order of operations.
+//!
+//! A row needs nine rows along y, which lie in the second-level cache while the tile is narrow, nine along x and its
+//! neighbours along z, which lie in the first. It reads and writes 16 bytes of memory a cell: P, P-, V, and P+ over P-.
+
+use super::super::coefficients::{Coefficients, Weights};
+use crate::backend::cpu::Rows;
+use crate::fd::edge_field::EdgeRow;
+use crate::fd::one_pass::activity::ActiveTile;
+use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::storage::Scale;
+use crate::fd::vector::lanes::Lanes;
+
+/// The fields and coefficients of a step.
+#[derive(Clone, Copy)]
+pub struct Step<'a> {
+    pub c: &'a Coefficients,
+    /// The sponge's factors along z from the first updated cell on, in whole vectors; 0 beyond the updated cells.
+    pub sponge_z: &'a [f32],
+    pub p: Rows<'a>,
+    /// The pressure of the step before, which the next one replaces.
+    pub other: Rows<'a>,
+}
+
+/// A row. Pointers are to its first updated cell.
+struct Line<V> {
+    len: usize,
+    p: *const f32,
+    other: *mut f32,
+    v: V,
+    /// Values from row to row along x and y.
+    strides: [usize; 2],
+    /// The sponge's factors.
+    sponge_xy: f32,
+    sponge_z: *const f32,
+}
+
+/// The values of vp² of a row, as they are stored.
+trait Speeds: Copy {
+    /// # Safety
+    /// As for reading `L::N` values from the `i`th on; the processor has the instructions.
+    unsafe fn load<L: Lanes>(self, i: usize) -> L::V;
+    /// Requests the line of the `i`th value, which may lie beyond the field.
+    fn prefetch<L: Lanes>(self, i: usize);
+}
+
+impl Speeds for *const f32 {
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(self, i: usize) -> L::V {
+        // SAFETY: by the caller's promise.
+        unsafe { L::load(self.add(i)) }
+    }
+
+    #[inline(always)]
+    fn prefetch<L: Lanes>(self, i: usize) {
+        L::prefetch(self.wrapping_add(i));
+    }
+}
+
+impl Speeds for (*const u16, Scale) {
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(self, i: usize) -> L::V {
+        // SAFETY: by the caller's promise.
+        unsafe { L::fma(L::widened(self.0.add(i)), L::splat(self.1.step), L::splat(self.1.low)) }
+    }
+
+    #[inline(always)]
+    fn prefetch<L: Lanes>(self, i: usize) {
+        L::prefetch(self.0.wrapping_add(i).cast());
+    }
+}
+
+/// [`Weights`] in each lane.
+struct Splats<L: Lanes> {
+    centre: L::V,
+    axes: [[L::V; HALF_WIDTH]; 3],
+}
+
+impl<L: Lanes> Splats<L> {
+    #[inline(always)]
+    unsafe fn new(weights: &Weights) -> Splats<L> {
+        // SAFETY: by the caller's promise.
+        let splat = |value: f32| unsafe { L::splat(value) };
+        Splats { centre: splat(weights.centre), axes: weights.axes.map(|axis| axis.map(splat)) }
+    }
+}
+
+/// Updates the part of a tile that is not at rest.
+///
+/// # Safety
+/// The fields have the layout of the coefficients. Meanwhile no other thread uses these cells of `other` or writes `p`. The
+/// processor has the instructions.
+#[inline(always)]
+pub unsafe fn sweep<L: Lanes>(step: &Step<'_>, tile: &ActiveTile) {
+    let Step { c, sponge_z, p, other } = step;
+    let layout = &c.layout;
+    let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
+    let z = layout.active(2).start;
+    // SAFETY: by the caller's promise; a row's taps are within the field.
+    unsafe {
+        let weights = Splats::<L>::new(&c.weights);
+        for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
+            let at = layout.at([x, y, z]);
+            let line = Line {
+                len: tile.len,
+                p: p.as_ptr().add(at).cast_const(),
+                other: other.as_ptr().add(at),
+                v: (),
+                strides: [layout.stride(0), layout.stride(1)],
+                sponge_xy: c.sponge[1][y] * c.sponge[0][x],
+                sponge_z: sponge_z.as_ptr(),
+            };
+            match c.v.row(layout, [x, y, z], tile.len) {
+                EdgeRow::Values(values) => row::<L, _>(&weights, &line.with(values.as_ptr())),
+                EdgeRow::Numbers(numbers, scale) => {
+                    row::<L, _>(&weights, &line.with((numbers.as_ptr(), scale)))
+                }
+            }
+        }
+    }
+}
+
+impl Line<()> {
+    #[inline(always)]
+    fn with<V>(&self, v: V) -> Line<V> {
+        let Line { len, p, other, strides, sponge_xy, sponge_z, .. } = *self;
+        Line { len, p, other, v, strides, sponge_xy, sponge_z }
+    }
+}
+
+/// Updates a row.
+///
+/// # Safety
+/// See [`sweep`].
+#[inline(always)]
+unsafe fn row<L: Lanes, V: Speeds>(weights: &Splats<L>, row: &Line<V>) {
+    let [sx, sy] = row.strides;
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let sponge_xy = L::splat(row.sponge_xy);
+        let zero = L::splat(0.0);
+        for i in (0..row.len).step_by(L::N) {
+            let p = row.p.add(i);
+            let other = row.other.add(i);
+            // The next row along x: one more plane of P, P- and V.
+            L::prefetch(p.wrapping_add(HALF_WIDTH * sy + sx));
+            L::prefetch(other.wrapping_add(sx).cast_const());
+            row.v.prefetch::<L>(i + sx);
+            let centre = L::load(p);
+            let x = L::fma(weights.centre, centre, pairs::<L>(&weights.axes[0], p, sx));
+            let y = pairs::<L>(&weights.axes[1], p, sy);
+            let z = pairs::<L>(&weights.axes[2], p, 1);
+            let l = L::add(L::add(x, y), z);
+            let g = L::mul(sponge_xy, L::load(row.sponge_z.add(i)));
+            let before = L::fnma(g, L::load(other.cast_const()), L::add(centre, centre));
+            L::store(other, L::fma(g, L::fma(row.v.load::<L>(i), l, before), zero));
+        }
+    }
+}
+
+/// The weighted sum of the pairs of neighbours along an axis.
+#[inline(always)]
+unsafe fn pairs<L: Lanes>(weights: &[L::V; HALF_WIDTH], p: *const f32, stride: usize) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let pair = |m: usize| L::add(L::load(p.sub(m * stride)), L::load(p.add(m * stride)));
+        let sum = L::mul(weights[0], pair(1));
+        let sum = L::fma(weights[1], pair(2), sum);
+        let sum = L::fma(weights[2], pair(3), sum);
+        L::fma(weights[3], pair(4), sum)
+    }
+}

@@ -1,0 +1,121 @@
+//! The acoustic equation of second order in time at constant density:
+//!
+//! ```text
+//! d²p/dt² = vp² (d²p/dx² + d²p/dy² + d²p/dz²)
+//! ```
+//!
+//! A step computes the next pressure `P+` from this one, `P`, and the one before, `P-`, whose place it takes.
+//! **Order of operations**, `fma(x, y, z) = x y + z` rounded once. `V = vp²`, `c` are the
+//! [weights](stencil) of an axis times `(dt/h)²`, `c0` is the sum of all three axes; `g` are the
+//! [sponge](sponge)'s factors.
+//!
+//! ```text
+//! axis a     l_a = c_1 (P[-1] + P[1]);  l_a = fma(c_m, P[-m] + P[m], l_a) for m = 2, 3, 4
+//! sum        l = (fma(c0, P, l_x) + l_y) + l_z
+//! sponge     g = (g_y g_x) g_z
+//! pressure   P+ = fma(g, fma(V, l, fma(-g, P-, P + P)), 0)
+//! ```
+//!
+//! The last addition turns -0 into 0: cells that are never updated have `g = 0` and keep the bits of 0.
+//!
+//! The source is a vertical dipole in the cells of [`Shot::source`], added to `P` before the step, where it stays.
+
+mod coefficients;
+mod cpu;
+mod describe;
+mod sponge;
+mod stencil;
+
+use std::sync::Arc;
+
+pub use self::coefficients::{Coefficients, Medium};
+use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
+use crate::backend::cpu::Team;
+use crate::error::Result;
+use crate::fd::control::Control;
+use crate::fd::grid::layout::Layout;
+use crate::fd::model::{Model, Outline, Property};
+use crate::fd::stencil::Stencil;
+use crate::fd::storage::Storage;
+use crate::fd::survey::{Effort, Gather, Shot};
+
+/// The acoustic equation of second order.
+pub struct Acoustic2;
+
+impl Equation for Acoustic2 {
+    fn name(&self) -> &'static str {
+        "acoustic2"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { required: &[Property::Vp], optional: &[] }
+    }
+
+    fn absorbing_layer(&self) -> AbsorbingLayer {
+        AbsorbingLayer { default: 54, accepted: 8..=1000 }
+    }
+
+    fn class(&self) -> u32 {
+        0xfd00_0002
+    }
+
+    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
+        stencil::dt_max(model, stencil)
+    }
+
+    fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
+        stencil::dt_max(model, stencil)
+    }
+
+    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
+        Ok(Box::new(Medium::new(model, pml, storage)?))
+    }
+}
+
+impl Material for Medium {
+    fn equation(&self) -> &'static dyn Equation {
+        &Acoustic2
+    }
+
+    fn model(&self) -> &Outline {
+        &self.model
+    }
+
+    fn pml(&self) -> usize {
+        self.layout.pml
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator> {
+        Box::new(Arc::new(self.coefficients(dt, scheme.stencil)))
+    }
+}
+
+impl Propagator for Arc<Coefficients> {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn bytes(&self) -> u64 {
+        self.v.bytes()
+    }
+
+    fn field_bytes(&self) -> u64 {
+        cpu::field_bytes(&self.layout)
+    }
+
+    fn thread_bytes(&self, _threads: usize) -> u64 {
+        0
+    }
+
+    fn tuning_steps(&self) -> usize {
+        cpu::TUNING_STEPS
+    }
+
+    fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
+        cpu::run(self, shot, team, control)
+    }
+}

@@ -1,0 +1,93 @@
+//! The second derivative, `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m (f[i-m] + f[i+m])`, and the time steps
+//! that are stable with it.
+
+use crate::fd::model::Outline;
+use crate::fd::stencil::{HALF_WIDTH, Stencil};
+
+/// Coefficients of a stencil, `c_0` first. `c_0 = -2 (c_1 + .. + c_4)`: the derivative of a constant is zero.
+pub fn coefficients(stencil: Stencil) -> [f64; HALF_WIDTH + 1] {
+    match stencil {
+        Stencil::Taylor => [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 315.0, -1.0 / 560.0],
+        Stencil::Optimised => {
+            let [c1, c2, c3, c4] = OPTIMISED;
+            [-2.0 * (c1 + c2 + c3 + c4), c1, c2, c3, c4]
+        }
+    }
+}
+
+/// `c_1` to `c_4` of the least squares of the relative error over all waves of 3.5 cells and more.
+const OPTIMISED: [f64; HALF_WIDTH] = [1.711_074_15, -0.261_705_94, 0.046_488_81, -0.005_179_34];
+
+/// Returns the largest stable time step in seconds, `2 / (vmax sqrt(s (1/dx² + 1/dy² + 1/dz²)))`, with `s` the sum of
+/// the magnitudes of the coefficients; for the Taylor stencil `0.7844 / (vmax sqrt(1/dx² + 1/dy² + 1/dz²))`.
+// A wave of wavenumber k (radians a cell) has P+ - (2 - w) P + P- = 0, w = -(vp dt)² sum over the axes of D(k_a) / h_a²,
+// which stays bounded if 0 <= w <= 4. The signs of c_0, c_1, .. alternate, so -D(k) = -c_0 - 2 sum c_m cos(m k) is
+// largest at k = pi, where it is |c_0| + 2 sum |c_m| = s. Where vp varies, V L is similar to the symmetric vp L vp, no
+// eigenvalue of which exceeds vmax² times that of L. A sponge of one factor g has P+ - g (2 - w) P + g² P- = 0, whose
+// roots are g times those without it.
+pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
+    let [c0, others @ ..] = coefficients(stencil);
+    let sum = c0.abs() + 2.0 * others.iter().map(|c| c.abs()).sum::<f64>();
+    let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
+    2.0 / (f64::from(model.vp_range[1]) * (sum * inverse).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::PI;
+
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+    use crate::fd::stencil::SHORTEST;
+
+    /// Returns the relative error of the derivative of a wave of so many cells.
+    fn error(stencil: Stencil, cells: f64) -> f64 {
+        let [_, others @ ..] = coefficients(stencil);
+        let k = 2.0 * PI / cells;
+        let term = |(m, c): (usize, &f64)| 2.0 * c * (1.0 - ((m + 1) as f64 * k).cos());
+        others.iter().enumerate().map(term).sum::<f64>() / (k * k) - 1.0
+    }
+
+    /// Returns the integral of the squared error over waves of [`SHORTEST`] cells and more.
+    fn squares([c1, c2, c3, c4]: [f64; HALF_WIDTH]) -> f64 {
+        let points = 2000;
+        let one = |i: i32| {
+            let k = 2.0 * PI / SHORTEST * (f64::from(i) + 0.5) / f64::from(points);
+            let term = |m: f64, c: f64| 2.0 * c * (1.0 - (m * k).cos()) / (k * k);
+            (term(1.0, c1) + term(2.0, c2) + term(3.0, c3) + term(4.0, c4) - 1.0).powi(2)
+        };
+        (0..points).map(one).sum::<f64>() / f64::from(points)
+    }
+
+    #[test]
+    fn optimised_coefficients_have_the_least_squares() {
+        let best = squares(OPTIMISED);
+        for m in 0..HALF_WIDTH {
+            for change in [-1e-4, 1e-4] {
+                let mut other = OPTIMISED;
+                other[m] += change;
+                assert!(squares(other) > best, "c_{} {change:+}", m + 1);
+            }
+        }
+        for (cells, taylor, optimised) in
+            [(3.5, 1.7e-2, 9.2e-4), (4.0, 6.7e-3, 3.7e-4), (8.0, 4.0e-5, 1.1e-4)]
+        {
+            for (stencil, stated) in [(Stencil::Taylor, taylor), (Stencil::Optimised, optimised)] {
+                let found = error(stencil, cells).abs();
+                assert!((found / stated - 1.0).abs() < 0.04, "{stencil:?} at {cells} cells: {found:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn largest_stable_step_is_that_of_the_shortest_wave() {
+        let grid = Grid { n: [1; 3], h: [10.0, 12.5, 8.0] };
+        let model = Model::new(grid, vec![4000.0], None).unwrap().outline;
+        let inverse: f64 = [0.1f64, 0.08, 0.125].iter().map(|h| h * h).sum();
+        for (stencil, courant) in [(Stencil::Taylor, 0.784_369), (Stencil::Optimised, 0.754_301)] {
+            let expected = courant / (4000.0 * inverse.sqrt());
+            assert!((dt_max(&model, stencil) / expected - 1.0).abs() < 2e-6, "{stencil:?}");
+        }
+    }
+}
