@@ -274,6 +274,12 @@
 #define SCHED_FD_SHOT_OPTIMISED_STENCIL 4
 
 /**
+ * Flag of a shot: epsilon and delta keep their values around the source. Without it they are 0 up
+ * to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.
+ */
+#define SCHED_FD_SHOT_ANISOTROPIC_SOURCE 8
+
+/**
  * A medium: properties on a grid. Any number of shots, threads and schedulers may share
  * it.
  */
@@ -780,7 +786,10 @@ typedef struct sched_fd_shot_desc_t {
   uint64_t nt;
   /** SCHED_FD_WAVELET_*; 0: Ricker. */
   int32_t wavelet;
-  /** Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL. */
+  /**
+   * Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL,
+   * SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
+   */
   uint32_t flags;
   /**
    * Custom source function: one sample for each time step, zero after the last. Copied. NULL:

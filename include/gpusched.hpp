@@ -439,8 +439,10 @@ struct shot {
   std::uint32_t record_every = 0;
   /// Time steps between snapshots; 0: no snapshots.
   std::uint64_t snapshot_every = 0;
-  /// SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL.
-  bool mute_direct = false, exact_time = false, optimised_stencil = false;
+  /// SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL,
+  /// SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
+  bool mute_direct = false, exact_time = false, optimised_stencil = false,
+       anisotropic_source = false;
 
   /// Returns the struct of the C API, without buffers. Its pointers belong to this object.
   sched_fd_shot_desc_t native() const noexcept {
@@ -451,7 +453,8 @@ struct shot {
     d.wavelet = wavelet;
     d.flags = (mute_direct ? SCHED_FD_SHOT_MUTE_DIRECT : 0u) |
               (exact_time ? SCHED_FD_SHOT_EXACT_TIME : 0u) |
-              (optimised_stencil ? SCHED_FD_SHOT_OPTIMISED_STENCIL : 0u);
+              (optimised_stencil ? SCHED_FD_SHOT_OPTIMISED_STENCIL : 0u) |
+              (anisotropic_source ? SCHED_FD_SHOT_ANISOTROPIC_SOURCE : 0u);
     d.wavelet_samples = wavelet_samples.empty() ? nullptr : wavelet_samples.data();
     d.wavelet_len = wavelet_samples.size();
     d.amplitude = amplitude;

@@ -141,6 +141,7 @@ module gpusched
     logical :: mute_direct = .false.        !< SCHED_FD_SHOT_MUTE_DIRECT
     logical :: exact_time = .false.         !< SCHED_FD_SHOT_EXACT_TIME
     logical :: optimised_stencil = .false.  !< SCHED_FD_SHOT_OPTIMISED_STENCIL
+    logical :: anisotropic_source = .false. !< SCHED_FD_SHOT_ANISOTROPIC_SOURCE
   end type
 
   abstract interface
@@ -1122,6 +1123,7 @@ contains
     if (shot%mute_direct) desc%flags = SCHED_FD_SHOT_MUTE_DIRECT
     if (shot%exact_time) desc%flags = ior(desc%flags, SCHED_FD_SHOT_EXACT_TIME)
     if (shot%optimised_stencil) desc%flags = ior(desc%flags, SCHED_FD_SHOT_OPTIMISED_STENCIL)
+    if (shot%anisotropic_source) desc%flags = ior(desc%flags, SCHED_FD_SHOT_ANISOTROPIC_SOURCE)
     if (allocated(shot%receivers)) then
       allocate (receivers(size(shot%receivers, 2)))
       if (size(shot%receivers, 1) /= 3 .or. size(receivers) == 0) then

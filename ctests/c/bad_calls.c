@@ -280,7 +280,7 @@ static void shots(void) {
   SHOT("wavelet_samples with NaN", E_ARGUMENT, "wavelet_samples[1] is NaN",
        f.desc.wavelet_samples = samples, f.desc.wavelet_len = 3);
   SHOT("amplitude not a number", E_ARGUMENT, "amplitude is NaN", f.desc.amplitude = NAN);
-  SHOT("unknown flags", E_ARGUMENT, "flags of a shot is 0x8", f.desc.flags = 8);
+  SHOT("unknown flags", E_ARGUMENT, "flags of a shot is 0x10", f.desc.flags = 16);
   SHOT("source outside in x", E_ARGUMENT, "0 to 11", f.desc.source.ix = N);
   SHOT("source beyond 32 bits", E_ARGUMENT, "4294967297", f.desc.source.iy = ((uint64_t)1 << 32) + 1);
   SHOT("exact time with too few samples", E_ARGUMENT, "record_every is 6; accepted: 1 to 5 steps",

@@ -34,8 +34,8 @@ def setUpModule() -> None:
     warnings.filterwarnings("ignore", "(.* cells per shortest wavelength|the centre of the wavelet)")
 
 
-def small_model() -> gpusched.Model:
-    return gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=SPACING)
+def small_model(**more: object) -> gpusched.Model:
+    return gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=SPACING, **more)
 
 
 def small_shot(**changes: object) -> gpusched.Shot:
@@ -581,6 +581,10 @@ class Shots(unittest.TestCase):
         plain = shoot().record
         for option in ({"exact_time": True}, {"stencil": "optimised"}):
             self.assertGreater(float(np.abs(shoot(**option).record - plain).max()), 0.0)
+        with small_model(equation="vti", epsilon=0.2, delta=0.1) as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            shots = (small_shot(anisotropic_source=kept) for kept in (False, True))
+            balanced, kept = (scheduler.submit_shot(model, shot).result().record for shot in shots)
+            self.assertGreater(float(np.abs(kept - balanced).max()), 0.0)
         for bad in ({"stencil": "best"}, {"wavelet": "square"}, {"stencil": True}):
             self.assertRaisesRegex(ValueError, "^(stencil|wavelet) is .*; accepted: (taylor|ricker), ", shoot, **bad)
         self.assertFalse(shoot(mute_direct=True, exact_time=True).record.any())

@@ -36,6 +36,9 @@ pub const SCHED_FD_SHOT_EXACT_TIME: u32 = 2;
 /// of 3.6e-4, instead of eighth order, which is better from six cells on. The largest time step is
 /// 0.9634 of the result of sched_fd_dt_max.
 pub const SCHED_FD_SHOT_OPTIMISED_STENCIL: u32 = 4;
+/// Flag of a shot: epsilon and delta keep their values around the source. Without it they are 0 up
+/// to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.
+pub const SCHED_FD_SHOT_ANISOTROPIC_SOURCE: u32 = 8;
 
 /// The amplitude for 0.
 const DEFAULT_AMPLITUDE: f32 = 10_000.0;
@@ -67,7 +70,8 @@ pub struct sched_fd_shot_desc_t {
     pub nt: u64,
     /// SCHED_FD_WAVELET_*; 0: Ricker.
     pub wavelet: i32,
-    /// Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL.
+    /// Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL,
+    /// SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
     pub flags: u32,
     /// Custom source function: one sample for each time step, zero after the last. Copied. NULL:
     /// `wavelet`.
@@ -194,7 +198,10 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
     check_bits(
         "flags of a shot",
         desc.flags,
-        SCHED_FD_SHOT_MUTE_DIRECT | SCHED_FD_SHOT_EXACT_TIME | SCHED_FD_SHOT_OPTIMISED_STENCIL,
+        SCHED_FD_SHOT_MUTE_DIRECT
+            | SCHED_FD_SHOT_EXACT_TIME
+            | SCHED_FD_SHOT_OPTIMISED_STENCIL
+            | SCHED_FD_SHOT_ANISOTROPIC_SOURCE,
     )?;
     let nt = count("nt", desc.nt)?;
     let snapshot_every = count("snapshot_every", desc.snapshot_every)?;
@@ -221,7 +228,12 @@ unsafe fn plan_shot(medium: &SharedModel, desc: &sched_fd_shot_desc_t) -> Result
     let mut shot = unsafe { shot_of(desc)? };
     let set = |flag| desc.flags & flag != 0;
     let stencil = if set(SCHED_FD_SHOT_OPTIMISED_STENCIL) { Stencil::Optimised } else { Stencil::Taylor };
-    let options = Options { stencil, exact_time: set(SCHED_FD_SHOT_EXACT_TIME), ..Options::default() };
+    let options = Options {
+        stencil,
+        exact_time: set(SCHED_FD_SHOT_EXACT_TIME),
+        isotropic_source: !set(SCHED_FD_SHOT_ANISOTROPIC_SOURCE),
+        ..Options::default()
+    };
     let plan = medium.plan(desc.dt_s, options)?;
     plan.check(&shot)?;
     if desc.flags & SCHED_FD_SHOT_MUTE_DIRECT != 0 {

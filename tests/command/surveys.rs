@@ -88,7 +88,9 @@ fn options_of_accuracy_change_the_record_and_are_listed() {
     let with = |keys: &str| SURVEY.replace("[wavelet]", &format!("[accuracy]\n{keys}\n[wavelet]"));
     let record = |survey: &str, exact_time: bool, stencil: &str, storage: &str| {
         let folder = finished(survey);
-        let options = json!({ "exact_time": exact_time, "stencil": stencil, "storage": storage });
+        let options = json!({
+            "exact_time": exact_time, "stencil": stencil, "storage": storage, "anisotropic_source": false
+        });
         assert_eq!(folder.json("out/survey.json")["accuracy"], options);
         folder.floats("out/shot_0001.bin")
     };
@@ -108,6 +110,12 @@ fn options_of_accuracy_change_the_record_and_are_listed() {
     let halved = record(&three(&halved), false, "taylor", "16-bit");
     let most = whole.iter().fold(0.0f32, |most, v| most.max(v.abs()));
     assert!(halved != whole && whole.iter().zip(&halved).all(|(a, b)| (a - b).abs() < 1e-4 * most));
+    let vti = |keys: &str| {
+        let model = format!("equation = 'vti'\n{}", with(keys))
+            .replace("rho = \"gardner\"", "epsilon = 0.1\ndelta = 0.05");
+        finished(&model).floats("out/shot_0001.bin")
+    };
+    assert!(vti("") != vti("anisotropic_source = true"));
 }
 
 #[test]

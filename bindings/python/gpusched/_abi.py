@@ -87,6 +87,7 @@ SCHED_FD_PROPERTY_PHI = 32
 SCHED_FD_SHOT_MUTE_DIRECT = 1
 SCHED_FD_SHOT_EXACT_TIME = 2
 SCHED_FD_SHOT_OPTIMISED_STENCIL = 4
+SCHED_FD_SHOT_ANISOTROPIC_SOURCE = 8
 
 # void (*sched_log_fn)(int32_t level, const char *message, void *user);
 sched_log_fn = CFUNCTYPE(None, c_int32, c_char_p, c_void_p)

@@ -334,6 +334,9 @@ class Shot:
     stencil : {"taylor", "optimised"}
         Spatial derivatives: of eighth order, or optimised for waves of 3.5 cells and more. With
         "optimised", `dt_s` is at most 0.9634 of `Model.dt_max`.
+    anisotropic_source : bool
+        Keeps epsilon and delta around the source. Otherwise they are 0 up to 4 cells from it and
+        rise to the model's at 15 cells.
     """
 
     nt: int
@@ -351,6 +354,7 @@ class Shot:
     mute_direct: bool = False
     exact_time: bool = False
     stencil: str = "taylor"
+    anisotropic_source: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Shot):
@@ -410,6 +414,8 @@ class Shot:
             desc.flags |= _abi.SCHED_FD_SHOT_MUTE_DIRECT
         if self.exact_time:
             desc.flags |= _abi.SCHED_FD_SHOT_EXACT_TIME
+        if self.anisotropic_source:
+            desc.flags |= _abi.SCHED_FD_SHOT_ANISOTROPIC_SOURCE
         if self.wavelet_samples is not None:
             samples = floats("wavelet_samples", self.wavelet_samples)
             if samples.ndim != 1:

@@ -132,11 +132,12 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
 }
 
 /// Returns the options that are not the default.
-fn accuracy(Accuracy { exact_time, stencil, storage }: Accuracy) -> Option<String> {
+fn accuracy(Accuracy { exact_time, stencil, storage, anisotropic_source }: Accuracy) -> Option<String> {
     let options = [
         (exact_time, "exact time"),
         (matches!(stencil, Stencil::Optimised), "optimised stencil"),
         (matches!(storage, Storage::Bits16), "16-bit storage"),
+        (anisotropic_source, "anisotropic source"),
     ];
     let asked: Vec<_> = options.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
     (!asked.is_empty()).then(|| asked.join(", "))

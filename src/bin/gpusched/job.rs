@@ -318,7 +318,14 @@ fn options(equation: &'static dyn Equation, accuracy: &Accuracy) -> Options {
         Storage::Float32 => plan::Storage::Float32,
         Storage::Bits16 => plan::Storage::Bits16,
     };
-    Options { equation, stencil, exact_time: accuracy.exact_time, storage, ..Options::default() }
+    Options {
+        equation,
+        stencil,
+        exact_time: accuracy.exact_time,
+        storage,
+        isotropic_source: !accuracy.anisotropic_source,
+        ..Options::default()
+    }
 }
 
 fn library_shape(shape: Shape) -> wavelet::Shape {

@@ -123,6 +123,8 @@ pub struct Accuracy {
     pub exact_time: bool,
     pub stencil: Stencil,
     pub storage: Storage,
+    /// Keep epsilon and delta around the source.
+    pub anisotropic_source: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
