@@ -74,7 +74,7 @@ PARTS: dict[str, list[Part]] = {
     "fuzz": [Part(minimum=4)],
     "node": [Part(minimum=30)],
     "scheduler": [Part(minimum=93)],
-    "lib": [Part(minimum=289)],
+    "lib": [Part(minimum=286)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }
 

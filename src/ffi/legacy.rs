@@ -1,14 +1,23 @@
-//! The old package's entry point, under its old name.
+//! The old packages' entry points, under their old names.
 
 use std::ffi::{c_char, c_float, c_int};
 
 use super::guard::guard;
 use super::input::path;
 use super::status::clear_last_error;
-use crate::legacy::{Args, acoustic1};
+use crate::error::Result;
+use crate::fd::wavelet::Shape;
+use crate::legacy::{ACOUSTIC1, ACOUSTIC2, Args, Function, TTI, VTI};
 
 /// C's `bool`, as a number: a caller that passes more than 0 or 1 is understood too.
 pub type c_bool = u8;
+
+/// The wavelet of functions without a choice.
+const RICKER: c_int = Shape::Ricker as c_int;
+
+fn run(function: &'static Function, args: &Args) -> Result<()> {
+    function.call(args).inspect_err(|error| log::error!("{}: {error}", function.name))
+}
 
 /// Computes shots of the first-order acoustic equation with the interface of acoustic1order.so:
 /// argument list, numerics and files are those of the old library, see docs/legacy.md. `device` is
@@ -50,40 +59,295 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
 ) {
     guard(|| {
         clear_last_error();
-        // SAFETY: texts that end with NUL, as the old function wants them; NULL is looked for.
-        let (vel, rho, snap, shot) =
-            unsafe { (path("vel", vel)?, path("rho", rho)?, path("snap", snap)?, path("shot", shot)?) };
-        let args = Args {
-            vel,
-            rho,
-            snap,
-            shot,
-            is,
-            ns,
-            nx,
-            ny,
-            nz,
-            dx,
-            dy,
-            dz,
-            sxbeg,
-            sybeg,
-            szbeg,
-            jsx,
-            jsy,
-            jsz,
-            dgx,
-            dgy,
-            dgt,
-            nt,
-            dt,
-            wtype,
-            fm,
-            show_snapshot: show_snapshot != 0,
-            cut_directwave: cut_directwave != 0,
-            snap_interval,
-            device,
-        };
-        acoustic1(&args).inspect_err(|error| log::error!("cuda_3dfd_1order: {error}"))
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        let (models, snap, shot) =
+            unsafe { (vec![path("vel", vel)?, path("rho", rho)?], path("snap", snap)?, path("shot", shot)?) };
+        run(
+            &ACOUSTIC1,
+            &Args {
+                models,
+                snap,
+                shot,
+                is,
+                ns,
+                nx,
+                ny,
+                nz,
+                dx,
+                dy,
+                dz,
+                sxbeg,
+                sybeg,
+                szbeg,
+                jsx,
+                jsy,
+                jsz,
+                dgx,
+                dgy,
+                dgt,
+                nt,
+                dt,
+                wtype,
+                fm,
+                show_snapshot: show_snapshot != 0,
+                cut_directwave: cut_directwave != 0,
+                snap_interval,
+                device,
+            },
+        )
     })
+}
+
+/// Computes shot `is` of the second-order acoustic equation with the interface of acoustic2order.so.
+/// `kt`, `cut_directwave` and `snap_interval` are ignored. Everything else as for cuda_3dfd_1order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuda_3dfd(
+    vel: *const c_char,
+    snap: *const c_char,
+    shot: *const c_char,
+    is: c_int,
+    ns: c_int,
+    nx: c_int,
+    ny: c_int,
+    nz: c_int,
+    dx: c_float,
+    dy: c_float,
+    dz: c_float,
+    sxbeg: c_int,
+    sybeg: c_int,
+    szbeg: c_int,
+    jsx: c_int,
+    jsy: c_int,
+    jsz: c_int,
+    dgx: c_float,
+    dgy: c_float,
+    dgt: c_float,
+    nt: c_int,
+    kt: c_int,
+    dt: c_float,
+    fm: c_float,
+    show_snapshot: c_bool,
+    cut_directwave: c_bool,
+    snap_interval: c_int,
+    device: c_int,
+) {
+    guard(|| {
+        clear_last_error();
+        let _ = kt;
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        let (models, snap, shot) =
+            unsafe { (vec![path("vel", vel)?], path("snap", snap)?, path("shot", shot)?) };
+        run(
+            &ACOUSTIC2,
+            &Args {
+                models,
+                snap,
+                shot,
+                is,
+                ns,
+                nx,
+                ny,
+                nz,
+                dx,
+                dy,
+                dz,
+                sxbeg,
+                sybeg,
+                szbeg,
+                jsx,
+                jsy,
+                jsz,
+                dgx,
+                dgy,
+                dgt,
+                nt,
+                dt,
+                wtype: RICKER,
+                fm,
+                show_snapshot: show_snapshot != 0,
+                cut_directwave: cut_directwave != 0,
+                snap_interval,
+                device,
+            },
+        )
+    })
+}
+
+/// Computes shots of the equation of media with a vertical symmetry axis with the interface of
+/// acoustic1vti.so. The wavelet is a Ricker. Everything else as for cuda_3dfd_1order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuda_3dfd_vti(
+    vel: *const c_char,
+    rho: *const c_char,
+    epsilon: *const c_char,
+    delta: *const c_char,
+    snap: *const c_char,
+    shot: *const c_char,
+    is: c_int,
+    ns: c_int,
+    nx: c_int,
+    ny: c_int,
+    nz: c_int,
+    dx: c_float,
+    dy: c_float,
+    dz: c_float,
+    sxbeg: c_int,
+    sybeg: c_int,
+    szbeg: c_int,
+    jsx: c_int,
+    jsy: c_int,
+    jsz: c_int,
+    dgx: c_float,
+    dgy: c_float,
+    dgt: c_float,
+    nt: c_int,
+    dt: c_float,
+    fm: c_float,
+    show_snapshot: c_bool,
+    cut_directwave: c_bool,
+    snap_interval: c_int,
+    device: c_int,
+) {
+    guard(|| {
+        clear_last_error();
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        let (models, snap, shot) = unsafe {
+            (
+                vec![path("vel", vel)?, path("rho", rho)?, path("epsilon", epsilon)?, path("delta", delta)?],
+                path("snap", snap)?,
+                path("shot", shot)?,
+            )
+        };
+        run(
+            &VTI,
+            &Args {
+                models,
+                snap,
+                shot,
+                is,
+                ns,
+                nx,
+                ny,
+                nz,
+                dx,
+                dy,
+                dz,
+                sxbeg,
+                sybeg,
+                szbeg,
+                jsx,
+                jsy,
+                jsz,
+                dgx,
+                dgy,
+                dgt,
+                nt,
+                dt,
+                wtype: RICKER,
+                fm,
+                show_snapshot: show_snapshot != 0,
+                cut_directwave: cut_directwave != 0,
+                snap_interval,
+                device,
+            },
+        )
+    })
+}
+
+/// Computes a shot of the equation of media with a tilted symmetry axis with the interface of
+/// acoustic1tti.so. The wavelet is a Ricker. `rho`, `is`, `ns`, `jsx`, `jsy`, `jsz`,
+/// `show_snapshot` and `snap_interval` are ignored. Everything else as for cuda_3dfd_1order.
+///
+/// Returns 0, or 1 after a failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuda_3dfd_tti(
+    vel: *const c_char,
+    rho: *const c_char,
+    epsilon: *const c_char,
+    delta: *const c_char,
+    theta: *const c_char,
+    psi: *const c_char,
+    snap: *const c_char,
+    shot: *const c_char,
+    is: c_int,
+    ns: c_int,
+    nx: c_int,
+    ny: c_int,
+    nz: c_int,
+    dx: c_float,
+    dy: c_float,
+    dz: c_float,
+    sxbeg: c_int,
+    sybeg: c_int,
+    szbeg: c_int,
+    jsx: c_int,
+    jsy: c_int,
+    jsz: c_int,
+    dgx: c_float,
+    dgy: c_float,
+    dgt: c_float,
+    nt: c_int,
+    dt: c_float,
+    fm: c_float,
+    show_snapshot: c_bool,
+    cut_directwave: c_bool,
+    snap_interval: c_int,
+    device: c_int,
+) -> c_int {
+    guard(|| {
+        clear_last_error();
+        // The old function never opened this file.
+        let _ = rho;
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        let (models, snap, shot) = unsafe {
+            (
+                vec![
+                    path("vel", vel)?,
+                    path("epsilon", epsilon)?,
+                    path("delta", delta)?,
+                    path("theta", theta)?,
+                    path("psi", psi)?,
+                ],
+                path("snap", snap)?,
+                path("shot", shot)?,
+            )
+        };
+        run(
+            &TTI,
+            &Args {
+                models,
+                snap,
+                shot,
+                is,
+                ns,
+                nx,
+                ny,
+                nz,
+                dx,
+                dy,
+                dz,
+                sxbeg,
+                sybeg,
+                szbeg,
+                jsx,
+                jsy,
+                jsz,
+                dgx,
+                dgy,
+                dgt,
+                nt,
+                dt,
+                wtype: RICKER,
+                fm,
+                show_snapshot: show_snapshot != 0,
+                cut_directwave: cut_directwave != 0,
+                snap_interval,
+                device,
+            },
+        )
+        .map(|()| 0)
+    })
+    // The status of a failure is negative; the old function returned 1.
+    .signum()
+    .abs()
 }

@@ -31,13 +31,14 @@ pub fn here() -> Result<&'static Calls> {
     generation.and_then(|generation| GENERATIONS.get(generation)).ok_or(Error::Forked)
 }
 
-/// The scheduler that they use: the process's, and in a child of a process that has one, one of the child's own.
-pub fn scheduler() -> Result<&'static Scheduler> {
+/// Returns the scheduler for calls of a function: the process's, and in a child of a process that has one, one of the
+/// child's own.
+pub fn scheduler(function: &str) -> Result<&'static Scheduler> {
     if cuda::parent_found_gpus()
         && std::env::var_os("GPUSCHED_DEVICES").is_none_or(|devices| devices != "cpu")
     {
         return Err(Error::NoDevice {
-            what: "a call of cuda_3dfd_1order in a forked process".into(),
+            what: format!("a call of {function} in a forked process"),
             why: "its parent had used GPUs when it was forked, and NVIDIA's driver does not survive that; create the \
                   pool before the first call, start its processes by spawn, or set GPUSCHED_DEVICES=cpu"
                 .into(),

@@ -6,21 +6,21 @@ use crate::sched::DeviceMask;
 
 const VARIABLE: &str = "GPUSCHED_LEGACY_DEVICE";
 
-/// Returns the devices that a call with this GPU number may use: all of them, or with
+/// Returns the devices that a call of a function with this GPU number may use: all of them, or with
 /// `GPUSCHED_LEGACY_DEVICE=strict` only the GPU of that number, or the CPU device if there are no GPUs.
-pub fn allowed(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
+pub fn allowed(function: &str, number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     let mode = std::env::var_os(VARIABLE).unwrap_or_default();
     match mode.to_str() {
         Some("" | "dynamic") => {
             log::debug!("device {number} is ignored; {VARIABLE}=strict selects it");
             Ok(DeviceMask::ALL)
         }
-        Some("strict") => only(number, devices),
+        Some("strict") => only(function, number, devices),
         _ => Err(Error::argument(VARIABLE, mode.display(), "dynamic (the default) or strict")),
     }
 }
 
-fn only(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
+fn only(function: &str, number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     let gpus = devices.iter().any(|device| device.backend != BackendKind::Cpu);
     let bits = devices
         .iter()
@@ -32,7 +32,7 @@ fn only(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     if bits == 0 {
         let there: Vec<_> = devices.iter().map(DeviceInfo::label).collect();
         return Err(Error::NoDevice {
-            what: "a call of cuda_3dfd_1order".into(),
+            what: format!("a call of {function}"),
             why: format!(
                 "it asks for device {number} and {VARIABLE} is strict; there are: {}",
                 there.join(", ")
@@ -57,15 +57,15 @@ mod tests {
         use BackendKind::{Cpu, Cuda};
         // In the order in which a selection names them.
         let mixed = devices(&[(Cpu, 0), (Cuda, 1), (Cuda, 0)]);
-        assert_eq!(only(0, &mixed), Ok(DeviceMask(0b100)));
-        assert_eq!(only(1, &mixed), Ok(DeviceMask(0b010)));
+        assert_eq!(only("f", 0, &mixed), Ok(DeviceMask(0b100)));
+        assert_eq!(only("f", 1, &mixed), Ok(DeviceMask(0b010)));
         for number in [2, -1, i32::MIN, i32::MAX] {
-            let refused = only(number, &mixed).unwrap_err().to_string();
+            let refused = only("f", number, &mixed).unwrap_err().to_string();
             assert!(refused.contains(&format!("it asks for device {number} and")), "{refused}");
             assert!(refused.ends_with("there are: cpu:0, cuda:1, cuda:0"), "{refused}");
         }
         let host = devices(&[(Cpu, 0)]);
-        assert_eq!(only(0, &host), Ok(DeviceMask(0b1)));
-        assert!(matches!(only(1, &host), Err(Error::NoDevice { .. })));
+        assert_eq!(only("f", 0, &host), Ok(DeviceMask(0b1)));
+        assert!(matches!(only("f", 1, &host), Err(Error::NoDevice { .. })));
     }
 }

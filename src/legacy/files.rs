@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::calls;
 use super::claims::Claim;
+use super::step_source::StepSource;
 use crate::error::{Error, Result};
 use crate::fd::shot::Output;
 use crate::fd::survey::{Effort, Gather};
@@ -18,7 +19,7 @@ use crate::sched::Exec;
 pub struct Files {
     /// Bytes from one shot to the next in the record file.
     stride: u64,
-    snapshot_prefix: PathBuf,
+    snapshots: Option<SnapshotNames>,
     /// `None` once the call is over.
     written: Mutex<Option<Written>>,
 }
@@ -31,11 +32,27 @@ struct Written {
     snapshots: BTreeMap<(usize, usize), Sealed>,
 }
 
+/// The names of snapshots: `<prefix>ishot_<shot><between>it_<step>.bin`.
+pub struct SnapshotNames {
+    pub prefix: PathBuf,
+    pub between: &'static str,
+    /// Shot and step of the first snapshot.
+    pub first: [usize; 2],
+}
+
+impl SnapshotNames {
+    fn path(&self, shot: usize, step: usize) -> PathBuf {
+        let mut name = self.prefix.as_os_str().to_owned();
+        name.push(format!("ishot_{shot}{}it_{step}.bin", self.between));
+        name.into()
+    }
+}
+
 impl Files {
     /// Makes sure that the outputs can be written, and by no other call of this process at the same time, before
     /// anything is computed.
-    pub fn begin(record: &Path, stride: u64, snapshot_prefix: &Path, snapshots: bool) -> Result<Files> {
-        let snapshot = snapshots.then(|| snapshot_path(snapshot_prefix, 0, 0));
+    pub fn begin(record: &Path, stride: u64, snapshots: Option<SnapshotNames>) -> Result<Files> {
+        let snapshot = snapshots.as_ref().map(|names| names.path(names.first[0], names.first[1]));
         let claim =
             Claim::new(&calls::here()?.names, [Some(record), snapshot.as_deref()].into_iter().flatten())?;
         let record = atomic::Output::create(record)?;
@@ -44,7 +61,7 @@ impl Files {
         }
         Ok(Files {
             stride,
-            snapshot_prefix: snapshot_prefix.to_owned(),
+            snapshots,
             written: Mutex::new(Some(Written { claim, record, snapshots: BTreeMap::new() })),
         })
     }
@@ -83,23 +100,31 @@ fn over() -> Error {
     Error::Cancelled
 }
 
-/// The old name has no underscore between the two numbers.
-fn snapshot_path(prefix: &Path, shot: usize, step: usize) -> PathBuf {
-    let mut name = prefix.as_os_str().to_owned();
-    name.push(format!("ishot_{shot}it_{step}.bin"));
-    name.into()
-}
-
-/// Where one shot's results go.
+/// The files of one shot.
 pub struct ShotFiles {
     pub files: Arc<Files>,
     pub shot: usize,
+    /// Added to what is written.
+    pub source: Option<StepSource>,
 }
 
 impl Output for ShotFiles {
     fn snapshot(&self, _: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
-        let path = snapshot_path(&self.files.snapshot_prefix, self.shot, step);
+        let Some(names) = &self.files.snapshots else { return Ok(()) };
+        if step < names.first[1] {
+            return Ok(());
+        }
+        let path = names.path(self.shot, step);
         let mut output = atomic::Output::create(&path)?;
+        let mut with_source = Vec::new();
+        let field = match &self.source {
+            None => field,
+            Some(source) => {
+                with_source.extend_from_slice(field);
+                source.add_to_snapshot(step, &mut with_source);
+                &with_source
+            }
+        };
         raw::write_to(&mut output, field).map_err(|error| Error::io("write", &path, error))?;
         let sealed = output.seal()?;
         self.files.add(|written| {
@@ -108,7 +133,10 @@ impl Output for ShotFiles {
         })
     }
 
-    fn finish(&self, _: &Exec<'_>, gather: Gather, _: Effort) -> Result<()> {
+    fn finish(&self, _: &Exec<'_>, mut gather: Gather, _: Effort) -> Result<()> {
+        if let Some(source) = &self.source {
+            source.add_to_gather(&mut gather);
+        }
         self.files.add(|written| {
             let record = &mut written.record;
             record
@@ -128,16 +156,17 @@ mod tests {
     fn record_is_not_named_before_every_snapshot_is() {
         let folder = testkit::Folder::new();
         let (record, prefix) = (folder.at("record.bin"), folder.at("snap_"));
-        let files = Files::begin(&record, 4, &prefix, true).unwrap();
+        let names = || SnapshotNames { prefix: prefix.clone(), between: "", first: [0, 0] };
+        let files = Files::begin(&record, 4, Some(names())).unwrap();
         for step in [0, 60] {
-            let output = atomic::Output::create(&snapshot_path(&prefix, 0, step)).unwrap();
+            let output = atomic::Output::create(&names().path(0, step)).unwrap();
             let sealed = output.seal().unwrap();
             files.written.lock().unwrap().as_mut().unwrap().snapshots.insert((0, step), sealed);
         }
         // A folder takes the name of the second snapshot.
-        std::fs::create_dir(snapshot_path(&prefix, 0, 60)).unwrap();
+        std::fs::create_dir(names().path(0, 60)).unwrap();
         assert!(matches!(files.commit(), Err(Error::Io { .. })));
-        assert!(snapshot_path(&prefix, 0, 0).is_file());
+        assert!(names().path(0, 0).is_file());
         assert!(!record.exists(), "a record beside snapshots that are not complete");
     }
 }

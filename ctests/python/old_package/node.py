@@ -24,9 +24,9 @@ class Node:
 
     def __init__(self, library, virtual, pace=0, **variables):
         self.folder = tempfile.mkdtemp(prefix="gpusched-node-")
-        name = os.path.join(self.folder, "lib", "acoustic1order.so")
-        os.mkdir(os.path.dirname(name))
-        os.symlink(os.path.abspath(library), name)
+        os.mkdir(os.path.join(self.folder, "lib"))
+        for name in ("acoustic1order", "acoustic2order", "acoustic1vti", "acoustic1tti"):
+            os.symlink(os.path.abspath(library), os.path.join(self.folder, "lib", name + ".so"))
         for folder in ("out", "leases", "cache"):
             os.mkdir(os.path.join(self.folder, folder), 0o700)
         gpus = ";".join(f"dev=name:GPU of {speed},speed:{speed},mem:{MEMORY},ctx:2M" for speed in SPEEDS)

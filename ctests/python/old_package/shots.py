@@ -1,4 +1,4 @@
-"""Calls of `cuda_3dfd_1order` whose results are known: the recorded ones of tests/golden, cut short.
+"""Calls of the old functions whose results are known: the recorded ones of tests/golden, cut short.
 
 A record of fewer steps is the beginning of one of more, and the kernels of virtual GPUs are interpreted: so three steps.
 """
@@ -27,9 +27,11 @@ class Shot:
         self.folder = os.path.join(GOLDEN, case)
         with open(os.path.join(self.folder, "case.json")) as file:
             known = json.load(file)
+        self.library, self.kernel = f"./lib/{known['library']}", known["kernel"]
         self.args = {name: (kind, value) for name, kind, value in known["args"]}
-        for model in ("FNvel", "FNrho"):
-            self.set(**{model: os.path.join(self.folder, self.value(model))})
+        for name, (kind, file) in self.args.items():
+            if kind == "char*":
+                self.set(**{name: os.path.join(self.folder, file)})
         if number is None:
             self.truth = floats(os.path.join(self.folder, "shot.bin"))
             return
@@ -53,9 +55,9 @@ class Shot:
             self.args[name] = (self.args[name][0], value)
 
     def call(self, library, record, device=0, **changes):
-        """As the old package calls: without argument types, and whatever comes back is nothing. What went wrong."""
+        """As the old package calls: without argument types. Returns what went wrong."""
         self.set(**{"FNshot": record, "FNsnap": record + "_", "cudaDevicei": device} | changes)
-        library.cuda_3dfd_1order(*(TYPES[kind](value) for kind, value in self.args.values()))
+        self.returned = getattr(library, self.kernel)(*(TYPES[kind](value) for kind, value in self.args.values()))
         return error(library)
 
     def wrong(self, record):

@@ -3,7 +3,7 @@
 use std::fs;
 
 use gpusched::io::raw;
-use gpusched::legacy::{Args, acoustic1};
+use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args};
 
 use testkit::Folder;
 
@@ -15,18 +15,18 @@ type Change = fn(&Folder, &mut Args);
 #[rustfmt::skip]
 const TABLE: &[(Change, &[&str])] = &[
     // models
-    (|out, args| args.vel = out.at("none.bin"), &["none.bin", "No such file"]),
-    (|out, args| args.vel = out.at(""), &["not a plain file"]),
-    (|out, args| args.vel = out.at("short.bin"), &["short.bin", "expected 5280 bytes", "found 5276 bytes"]),
-    (|out, args| args.rho = out.at("long.bin"), &["long.bin", "expected 5280 bytes", "found 5284 bytes"]),
-    (|out, args| args.vel = out.at("nan.bin"), &["NaN"]),
-    (|out, args| args.vel = out.at("zero.bin"), &["0"]),
-    (|out, args| args.rho = out.at("negative.bin"), &["-1"]),
+    (|out, args| args.models[0] = out.at("none.bin"), &["none.bin", "No such file"]),
+    (|out, args| args.models[0] = out.at(""), &["not a plain file"]),
+    (|out, args| args.models[0] = out.at("short.bin"), &["short.bin", "expected 5280 bytes", "found 5276 bytes"]),
+    (|out, args| args.models[1] = out.at("long.bin"), &["long.bin", "expected 5280 bytes", "found 5284 bytes"]),
+    (|out, args| args.models[0] = out.at("nan.bin"), &["NaN"]),
+    (|out, args| args.models[0] = out.at("zero.bin"), &["0"]),
+    (|out, args| args.models[1] = out.at("negative.bin"), &["-1"]),
     // outputs
     (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "its folder does not exist"]),
     (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
-    (|_, args| args.shot = args.vel.clone(), &["shot is", "another file than vel and rho"]),
-    (|_, args| args.shot = args.rho.clone(), &["shot is", "another file than vel and rho"]),
+    (|_, args| args.shot = args.models[0].clone(), &["shot is", "another file than vel, rho"]),
+    (|_, args| args.shot = args.models[1].clone(), &["shot is", "another file than vel, rho"]),
     (|out, args| { args.snap = out.at("none/"); (args.show_snapshot, args.snap_interval) = (true, 10); }, &["create", "none/ishot_0it_0.bin", "its folder does not exist"]),
     // sizes
     (|_, args| args.nx = 0, &["nx is 0; accepted: 1 to 100000 cells"]),
@@ -61,7 +61,7 @@ const TABLE: &[(Change, &[&str])] = &[
 fn each_bad_call_is_an_error_with_its_sentence_and_leaves_no_file() {
     let out = Folder::new();
     let args = small_call(&out);
-    let mut model = raw::read(&args.vel, 1320).unwrap();
+    let mut model = raw::read(&args.models[0], 1320).unwrap();
     raw::write(&out.at("short.bin"), &model[1..]).unwrap();
     for (name, value) in [("nan.bin", f32::NAN), ("zero.bin", 0.0), ("negative.bin", -1.0)] {
         model[1319] = value;
@@ -74,7 +74,7 @@ fn each_bad_call_is_an_error_with_its_sentence_and_leaves_no_file() {
     for (row, (change, sentence)) in TABLE.iter().enumerate() {
         let mut args = args.clone();
         change(&out, &mut args);
-        let error = match acoustic1(&args) {
+        let error = match ACOUSTIC1.call(&args) {
             Ok(()) => panic!("row {row} was accepted; it should have said {sentence:?}"),
             Err(error) => error.to_string(),
         };
@@ -84,7 +84,7 @@ fn each_bad_call_is_an_error_with_its_sentence_and_leaves_no_file() {
         assert_eq!(out.names(), before, "row {row} left something: {error}");
     }
 
-    acoustic1(&args).unwrap();
+    ACOUSTIC1.call(&args).unwrap();
 }
 
 #[test]
@@ -92,8 +92,35 @@ fn a_record_of_an_earlier_call_survives_a_bad_one() {
     let out = Folder::new();
     let args = small_call(&out);
     fs::write(&args.shot, "earlier").unwrap();
-    acoustic1(&Args { rho: out.at("none.bin"), ..args.clone() }).unwrap_err();
+    let models = vec![args.models[0].clone(), out.at("none.bin")];
+    ACOUSTIC1.call(&Args { models, ..args.clone() }).unwrap_err();
     assert_eq!(fs::read(&args.shot).unwrap(), b"earlier");
-    acoustic1(&args).unwrap();
+    ACOUSTIC1.call(&args).unwrap();
     assert_eq!(fs::metadata(&args.shot).unwrap().len(), 40 * 12 * 11 * 4);
+}
+
+/// Arguments that the function of second order reads otherwise.
+#[test]
+fn bad_calls_of_the_second_order_function_are_errors() {
+    let out = Folder::new();
+    let mut args = small_call(&out);
+    args.models.truncate(1);
+    let table: [(Change, &str); 6] = [
+        (|_, args| args.is = 1, "is is 1; accepted: 0 to 0 (ns - 1)"),
+        (|_, args| args.nz = 1, "nz is 1; accepted: 2 to 100000 cells"),
+        (|_, args| args.sxbeg = 12, "sxbeg + is jsx is 12; accepted: 0 to nx - 1, which is 11"),
+        (
+            |_, args| (args.ns, args.is, args.jsz) = (4, 3, 3),
+            "szbeg + is jsz is 12; accepted: 0 to nz - 1, which is 9",
+        ),
+        (|_, args| args.fm = 0.0, "frequency is 0 Hz"),
+        (|_, args| args.shot = args.models[0].clone(), "another file than vel"),
+    ];
+    for (change, sentence) in table {
+        let mut args = args.clone();
+        change(&out, &mut args);
+        let error = ACOUSTIC2.call(&args).unwrap_err().to_string();
+        assert!(error.contains(sentence), "{error:?} lacks {sentence:?}");
+        assert_eq!(out.names(), ["rho.bin", "vel.bin"]);
+    }
 }

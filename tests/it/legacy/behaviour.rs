@@ -2,15 +2,17 @@
 
 use std::fs;
 
-use gpusched::legacy::{Args, acoustic1};
+use gpusched::io::raw;
+use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI, VTI};
 
 use testkit::Folder;
+use testmodels::golden::floats;
 
 use super::call::small_call;
 
 /// The record of a call, by its bytes.
 fn record(args: &Args) -> Vec<u8> {
-    acoustic1(args).unwrap();
+    ACOUSTIC1.call(args).unwrap();
     fs::read(&args.shot).unwrap()
 }
 
@@ -44,7 +46,7 @@ fn threads_may_call_at_once_and_again() {
             scope.spawn(move || {
                 for _ in 0..3 {
                     let args = Args { shot: shot.clone(), ..args.clone() };
-                    match acoustic1(&args) {
+                    match ACOUSTIC1.call(&args) {
                         Err(error) if thread >= 2 => {
                             assert!(error.to_string().contains("another call of this process"), "{error}");
                         }
@@ -67,14 +69,63 @@ fn an_unstable_step_is_taken_until_the_result_is_lost() {
     // The limit is 1.87 ms for 2400 m/s in steps of 10 m. A few steps beyond it still give numbers.
     let args =
         Args { dt: 0.003, dgt: 0.003, nt: 10, show_snapshot: true, snap_interval: 5, ..small_call(&out) };
-    acoustic1(&args).unwrap();
+    ACOUSTIC1.call(&args).unwrap();
     let files = ["shot.bin", "snap_ishot_0it_0.bin", "snap_ishot_0it_5.bin"];
     assert_eq!(out.names(), [&["rho.bin"], &files[..], &["vel.bin"]].concat());
     for name in files {
         fs::remove_file(out.at(name)).unwrap();
     }
     // Three shots, of which each has written snapshots by the time that it is lost.
-    let error = acoustic1(&Args { nt: 600, ns: 3, jsx: 1, ..args }).unwrap_err().to_string();
+    let error = ACOUSTIC1.call(&Args { nt: 600, ns: 3, jsx: 1, ..args }).unwrap_err().to_string();
     assert!(error.contains("stable"), "{error}");
     assert_eq!(out.names(), ["rho.bin", "vel.bin"]);
+}
+
+/// The old function of second order records the field before the update of a step, with its source just added.
+#[test]
+fn second_order_record_holds_the_source_of_its_step() {
+    let out = Folder::new();
+    let mut args = Args { szbeg: 1, show_snapshot: true, nt: 8, ..small_call(&out) };
+    args.models.truncate(1);
+    ACOUSTIC2.call(&args).unwrap();
+    let record = floats(&args.shot);
+    let first = |x: i32, y: i32| record[((y * 12 + x) * args.nt) as usize];
+    let t = 1.0 / args.fm;
+    let q = (std::f32::consts::PI * args.fm * t).powi(2);
+    let expected = (1.0 - 2.0 * q) * (-q).exp();
+    // Receivers are at depth 1 and sources are counted from 0.
+    assert!((first(5, 6) / expected - 1.0).abs() < 1e-4, "{} instead of {expected}", first(5, 6));
+    assert_eq!(first(5, 5), 0.0);
+    let snapshot = floats(&out.at("snap_ishot_0_it_0.bin"));
+    let moved: Vec<_> = (0..snapshot.len()).filter(|cell| snapshot[*cell] != 0.0).collect();
+    let source = (6 * 12 + 5) * 10 + 1;
+    assert_eq!(moved, [source, source + 2]);
+    assert_eq!(snapshot[source + 2], -snapshot[source]);
+}
+
+#[test]
+fn functions_of_anisotropic_media_keep_their_oddities() {
+    let out = Folder::new();
+    let mut args = small_call(&out);
+    for (name, value) in [("none.bin", 0.0), ("some.bin", 0.1)] {
+        raw::write(&out.at(name), &[value; 12 * 11 * 10]).unwrap();
+    }
+    let [none, some] = ["none.bin", "some.bin"].map(|name| out.at(name));
+    let inputs = ["none.bin", "rho.bin", "some.bin", "vel.bin"];
+    let [vel, rho] = [args.models[0].clone(), args.models[1].clone()];
+
+    // The tilted one computes a single shot, and writes every 100th field although no snapshots are wanted.
+    args.models = vec![vel.clone(), some.clone(), none.clone(), some.clone(), some.clone()];
+    TTI.call(&Args { nt: 100, ns: -3, is: 7, jsx: 1000, ..args.clone() }).unwrap();
+    fs::remove_file(&args.shot).unwrap();
+    assert_eq!(out.names(), inputs);
+    TTI.call(&Args { nt: 101, ..args.clone() }).unwrap();
+    fs::remove_file(out.at("snap_ishot_0_it_100.bin")).unwrap();
+    fs::remove_file(&args.shot).unwrap();
+    assert_eq!(out.names(), inputs);
+
+    args.models = vec![vel, rho, none, some];
+    let error = VTI.call(&args).unwrap_err().to_string();
+    assert!(error.contains("epsilon of cell (0, 0, 0) is 0; accepted: delta, which is 0.1"), "{error}");
+    assert_eq!(out.names(), inputs);
 }

@@ -1,23 +1,24 @@
 //! Calls of the old entry point, and the folders that they write to.
 
-use gpusched::legacy::Args;
+use gpusched::legacy::{Args, Function};
 use testkit::Folder;
 use testmodels::golden;
 
 /// The call that made a golden case, with its results going to `shot.bin` and `snap/` of a folder.
-pub fn golden_call(case: &str, out: &Folder) -> Args {
+pub fn golden_call(function: &Function, case: &str, out: &Folder) -> Args {
     let inputs = golden::folder().join(case);
     let index = golden::json(&inputs.join("case.json"));
-    let value = |name: &str| {
+    let argument = |name: &str| {
         let mut found = golden::list(&index["args"]).iter().filter(|argument| argument[0] == name);
-        found.next().unwrap_or_else(|| panic!("{case} has no argument {name}"))[2].clone()
+        found.next().map(|argument| argument[2].clone())
     };
+    let value = |name: &str| argument(name).unwrap_or_else(|| panic!("{case} has no argument {name}"));
     let int = |name| i32::try_from(value(name).as_i64().unwrap()).unwrap();
     let float = |name| golden::float(&value(name));
     let flag = |name| value(name).as_bool().unwrap();
-    let input = |name| inputs.join(value(name).as_str().unwrap());
     let mut args = call(out);
-    (args.vel, args.rho) = (input("FNvel"), input("FNrho"));
+    let input = |(name, _): &(&str, _)| inputs.join(value(&format!("FN{name}")).as_str().unwrap());
+    args.models = function.models.iter().map(input).collect();
     args.snap = out.at("snap/");
     (args.is, args.ns, args.nt) = (int("is"), int("ns"), int("nt"));
     (args.nx, args.ny, args.nz) = (int("nx"), int("ny"), int("nz"));
@@ -25,7 +26,8 @@ pub fn golden_call(case: &str, out: &Folder) -> Args {
     (args.sxbeg, args.sybeg, args.szbeg) = (int("sxbeg"), int("sybeg"), int("szbeg"));
     (args.jsx, args.jsy, args.jsz) = (int("jsx"), int("jsy"), int("jsz"));
     (args.dgx, args.dgy, args.dgt) = (float("dgx"), float("dgy"), float("dgt"));
-    (args.dt, args.wtype, args.fm) = (float("dt"), int("wtype"), float("fm"));
+    (args.dt, args.fm) = (float("dt"), float("fm"));
+    args.wtype = argument("wtype").map_or(1, |_| int("wtype"));
     (args.show_snapshot, args.cut_directwave) = (flag("show_snapshot"), flag("cut_directwave"));
     (args.snap_interval, args.device) = (int("snap_interval"), int("cudaDevicei"));
     args
@@ -44,8 +46,7 @@ pub fn small_call(out: &Folder) -> Args {
 #[rustfmt::skip]
 fn call(out: &Folder) -> Args {
     Args {
-        vel: out.at("vel.bin"),
-        rho: out.at("rho.bin"),
+        models: vec![out.at("vel.bin"), out.at("rho.bin")],
         snap: out.at("snap_"),
         shot: out.at("shot.bin"),
         is: 0, ns: 1,

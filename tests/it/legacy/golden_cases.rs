@@ -1,9 +1,10 @@
 //! The files that a call leaves, against those that the old library left.
 
-use gpusched::legacy::acoustic1;
+use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, TTI, VTI};
 
 use testkit::Folder;
 use testmodels::golden::{Case, floats};
+use testmodels::reference::Equation;
 use testmodels::{gate, shots::Shots};
 
 use super::call::golden_call;
@@ -11,9 +12,15 @@ use super::call::golden_call;
 fn check(name: &str) {
     let out = Folder::new();
     out.make("snap");
-    acoustic1(&golden_call(name, &out)).unwrap();
-
     let case = Case::load(name);
+    let (function, between) = match case.equation {
+        Equation::Acoustic1 => (&ACOUSTIC1, ""),
+        Equation::Acoustic2 => (&ACOUSTIC2, "_"),
+        Equation::Vti => (&VTI, "_"),
+        Equation::Tti => (&TTI, "_"),
+    };
+    function.call(&golden_call(function, name, &out)).unwrap();
+
     let mut expected = vec!["shot.bin".to_owned(), "snap".to_owned()];
     let mut runs = Vec::new();
     for (shot, (record, recorded)) in
@@ -21,7 +28,7 @@ fn check(name: &str) {
     {
         let mut snapshots = Vec::new();
         for (step, _) in recorded {
-            let file = format!("snap/ishot_{shot}it_{step}.bin");
+            let file = format!("snap/ishot_{shot}{between}it_{step}.bin");
             snapshots.push((step, floats(&out.at(&file))));
             expected.push(file);
         }
@@ -42,6 +49,9 @@ macro_rules! cases {
 }
 
 cases! {
+    fd2_hetero fd2_homog fd2_is1 fd2_ragged
     iso1_corner iso1_decim5 iso1_hetero iso1_hetero_mute iso1_hetero_w3 iso1_hetero_w3_mute iso1_homog
     iso1_multishot iso1_multishot_mute iso1_wtype1 iso1_wtype2 iso1_wtype3 iso1_wtype4 iso1_wtype5 iso1_wtype6
+    vti_hetero vti_hetero_mute vti_homog vti_multishot
+    tti_hetero tti_hetero_mute tti_homog
 }

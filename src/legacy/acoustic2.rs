@@ -1,0 +1,41 @@
+//! `cuda_3dfd` of `acoustic2order.so`: the acoustic equation of second order.
+
+use super::args::Args;
+use super::function::{Function, Snapshots, Sources};
+use crate::error::Result;
+use crate::fd::model::Property;
+use crate::fd::wavelet::Wavelet;
+
+pub static ACOUSTIC2: Function = Function {
+    name: "cuda_3dfd",
+    equation: "acoustic2",
+    layer: 54,
+    models: &[("vel", Property::Vp)],
+    wavelet,
+    // The pole in the source's cell is the positive one.
+    amplitude: -1.0,
+    first_cell: 0,
+    sources: Sources::One,
+    receivers_z: 1,
+    mute: None,
+    snapshots: Snapshots::Every(500),
+    between: "_",
+    before_update: true,
+};
+
+#[expect(clippy::approx_constant, reason = "the ten digits of the old kernels")]
+const PI: f64 = 3.141592653;
+
+/// Returns a Ricker wavelet over the whole time axis, one step late: the old function records the field before the
+/// update of a step, which is the field after the update of the step before. The roundings are those of the old function.
+fn wavelet(args: &Args, nt: usize) -> Result<Wavelet> {
+    // Checks `fm` and `dt`.
+    Wavelet::new(crate::fd::wavelet::Shape::Ricker, args.fm, args.dt, 1)?;
+    let sample = |it: usize| {
+        let t = (f64::from(it as f32 * args.dt) - 1.0 / f64::from(args.fm)).abs() as f32;
+        let x = (PI * f64::from(args.fm) * f64::from(t)) as f32;
+        let q = x * x;
+        ((1.0 - 2.0 * f64::from(q)) * f64::from((-q).exp())) as f32
+    };
+    Wavelet::from_samples(std::iter::once(0.0).chain((0..nt).map(sample)).collect())
+}

@@ -1,0 +1,170 @@
+//! The arguments of a call in the terms of [`crate::fd`].
+
+use std::ops::Range;
+
+use super::args::Args;
+use super::function::{Function, Snapshots, Sources};
+use crate::error::{Error, Result};
+use crate::fd::grid::{AXES, Grid};
+use crate::fd::model::Outline;
+use crate::fd::survey::{Receivers, Shot};
+use crate::fd::wavelet::Wavelet;
+
+/// Shots of one call.
+const MOST_SHOTS: i32 = 100_000;
+/// Steps of a shot, as a plan takes them.
+const MOST_STEPS: i32 = 10_000_000;
+
+/// The checked arguments of a call.
+pub struct Call {
+    function: &'static Function,
+    pub grid: Grid,
+    /// Numbers of the shots.
+    pub shots: Range<usize>,
+    nt: usize,
+    /// Cell of shot 0, from 0, and cells from one source to the next.
+    source: [i64; 3],
+    source_step: [i64; 3],
+    pub wavelet: Wavelet,
+    receivers_every: [usize; 2],
+    record_every: usize,
+    pub snapshot_every: Option<usize>,
+    /// The peak frequency in Hz, and dt, that the mute is made with.
+    mute: Option<(f32, f32)>,
+    /// Bytes from one shot to the next in the record.
+    pub record_stride: u64,
+}
+
+impl Call {
+    pub fn new(function: &'static Function, args: &Args) -> Result<Call> {
+        let cells = |name, n, least| count(name, n, least..=100_000, "cells");
+        let nz_least = 1 + function.receivers_z as i32;
+        let n = [cells("nx", args.nx, 1)?, cells("ny", args.ny, 1)?, cells("nz", args.nz, nz_least)?];
+        let grid = Grid::new(n, [args.dx, args.dy, args.dz])?;
+        let ns = match function.sources {
+            Sources::First => 1,
+            _ => count("ns", args.ns, 1..=MOST_SHOTS, "shots")?,
+        };
+        let nt = count("nt", args.nt, 1..=MOST_STEPS, "steps")?;
+        let wavelet = (function.wavelet)(args, nt)?;
+        let receivers_every =
+            [every("dgx", args.dgx, "dx", args.dx, n[0])?, every("dgy", args.dgy, "dy", args.dy, n[1])?];
+        let record_every = every("dgt", args.dgt, "dt", args.dt, nt)?;
+        let snapshot_every = match function.snapshots {
+            Snapshots::Always(steps) => (steps < nt).then_some(steps),
+            _ if !args.show_snapshot => None,
+            Snapshots::Interval => {
+                Some(count("snap_interval", args.snap_interval, 1..=i32::MAX, "steps")?.min(nt))
+            }
+            Snapshots::Every(steps) => Some(steps.min(nt)),
+        };
+        let (shots, source_step) = match function.sources {
+            Sources::AlongX => (0..ns, [args.jsx, 0, 0]),
+            Sources::First => (0..1, [0; 3]),
+            Sources::One => {
+                let is = count("is", args.is, 0..=args.ns - 1, "(ns - 1)")?;
+                (is..is + 1, [args.jsx, args.jsy, args.jsz])
+            }
+        };
+        let call = Call {
+            function,
+            grid,
+            nt,
+            source: [args.sxbeg, args.sybeg, args.szbeg]
+                .map(|cell| i64::from(cell) - i64::from(function.first_cell)),
+            source_step: source_step.map(i64::from),
+            wavelet,
+            receivers_every,
+            record_every,
+            snapshot_every,
+            mute: (args.cut_directwave && function.mute.is_some()).then_some((args.fm, args.dt)),
+            record_stride: record_stride(shots.end, [nt, n[0], n[1]])?,
+            shots,
+        };
+        call.check_sources()?;
+        Ok(call)
+    }
+
+    /// Refuses sources outside the grid.
+    fn check_sources(&self) -> Result<()> {
+        let first = i64::from(self.function.first_cell);
+        let ends: &[(&str, usize)] = match self.function.sources {
+            Sources::AlongX => &[("", self.shots.start), ("(ns - 1)", self.shots.end - 1)],
+            Sources::First => &[("", 0)],
+            Sources::One => &[("is", self.shots.start)],
+        };
+        for &(what, number) in ends {
+            for (axis, name) in AXES.iter().enumerate() {
+                let n = self.grid.n[axis] as i64;
+                let place = self.source[axis] + number as i64 * self.source_step[axis];
+                if (0..n).contains(&place) {
+                    continue;
+                }
+                let moved = if what.is_empty() { String::new() } else { format!(" + {what} js{name}") };
+                let limit = if first == 1 { "" } else { " - 1" };
+                return Err(Error::argument(
+                    format!("the source's position s{name}beg{moved}"),
+                    place + first,
+                    format!("{first} to n{name}{limit}, which is {}", n - 1 + first),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn source_of(&self, shot: usize) -> [usize; 3] {
+        // Within the grid, as `check_sources` found of both ends of the line.
+        std::array::from_fn(|axis| (self.source[axis] + shot as i64 * self.source_step[axis]) as usize)
+    }
+
+    /// Returns the shot of a number.
+    pub fn shot(&self, number: usize, model: &Outline) -> Shot {
+        let mut shot = Shot {
+            source: self.source_of(number),
+            wavelet: self.wavelet.clone(),
+            amplitude: self.function.amplitude,
+            nt: self.nt,
+            receivers: Receivers::Plane { iz: self.function.receivers_z, every: self.receivers_every },
+            record_every: self.record_every,
+            snapshot_every: self.snapshot_every,
+            mute: None,
+        };
+        if let (Some((frequency, dt)), Some(mute)) = (self.mute, self.function.mute) {
+            shot.mute = Some(mute(model, &shot, dt, frequency));
+        }
+        shot
+    }
+}
+
+fn count(name: &str, value: i32, accepted: std::ops::RangeInclusive<i32>, unit: &str) -> Result<usize> {
+    if !accepted.contains(&value) {
+        let (least, most) = (accepted.start(), accepted.end());
+        return Err(Error::argument(name, value, format!("{least} to {most} {unit}")));
+    }
+    Ok(value as usize)
+}
+
+/// Every how many of the `n` fine steps a coarse one falls: float32 quotients, cut off as the
+/// old library cut them, so that 0.005 over 0.001 gives 4.
+fn every(coarse_name: &str, coarse: f32, fine_name: &str, fine: f32, n: usize) -> Result<usize> {
+    let quotient = coarse / fine;
+    if !(quotient >= 1.0 && quotient.is_finite()) {
+        let accepted = format!("a finite number, at least {fine_name}, which is {fine}");
+        return Err(Error::argument(coarse_name, coarse, accepted));
+    }
+    Ok((quotient as usize).min(n))
+}
+
+/// Bytes from one shot to the next in the record: as if it were not decimated.
+fn record_stride(shots: usize, [nt, nx, ny]: [usize; 3]) -> Result<u64> {
+    let size = nt as u128 * nx as u128 * ny as u128 * 4;
+    // Files end at 2^63 - 1 bytes.
+    if size * shots as u128 > i64::MAX as u128 {
+        return Err(Error::argument(
+            "the size of the record file, 4 ns nt nx ny,",
+            size * shots as u128,
+            "at most 2^63 - 1 bytes",
+        ));
+    }
+    Ok(size as u64)
+}

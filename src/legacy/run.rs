@@ -1,0 +1,149 @@
+//! A call of an old function, from its checks to its files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::args::Args;
+use super::call::Call;
+use super::files::{Files, ShotFiles, SnapshotNames};
+use super::function::{Function, Snapshots};
+use super::step_source::StepSource;
+use super::{calls, device};
+use crate::error::{Error, Result};
+use crate::fd::equation::by_name;
+use crate::fd::grid::Grid;
+use crate::fd::model::{Model, Outline, Property};
+use crate::fd::plan::{Options, Plan};
+use crate::fd::shot;
+use crate::io::raw;
+use crate::sched::{Scheduler, TaskId, WaitResult};
+
+impl Function {
+    /// Does what the old function did, on the devices of [`Scheduler::process_default`]: computes
+    /// the shots and writes their record, and snapshots if asked for, once all have succeeded. In a child that was
+    /// forked after that one had been made, on those of a scheduler of the child's own; GPUs are an error there.
+    ///
+    /// Everything is checked before anything is computed, the outputs for being writable included.
+    /// After an error none of the call's files exists. May be called from any number of threads; a call is refused
+    /// while another one writes the same files.
+    ///
+    /// A `dt` beyond the stable limit is taken, with a warning in the log, as the old library took it;
+    /// but a result that is not finite is an error.
+    pub fn call(&'static self, args: &Args) -> Result<()> {
+        let call = Call::new(self, args)?;
+        for path in &args.models {
+            raw::check(path, call.grid.cells())?;
+        }
+        self.keep_apart(args)?;
+        let scheduler = calls::scheduler(self.name)?;
+        let devices = device::allowed(self.name, args.device, scheduler.devices())?;
+        let snapshots = call.snapshot_every.map(|_| SnapshotNames {
+            prefix: args.snap.clone(),
+            between: self.between,
+            first: [call.shots.start, self.first_snapshot()],
+        });
+        let files = Arc::new(Files::begin(&args.shot, call.record_stride, snapshots)?);
+
+        let model = Arc::new(self.model(call.grid, &args.models)?);
+        let equation = by_name(self.equation)
+            .ok_or_else(|| Error::argument("equation", self.equation, "one of the library"))?;
+        let options = Options {
+            equation,
+            pml: self.layer,
+            allow_unstable: true,
+            old_spacing: true,
+            ..Options::default()
+        };
+        warn_if_unstable(&options, &model, args.dt);
+        let plan = Arc::new(Plan::new(model, args.dt, options)?);
+
+        // The plan is dropped with the last of its shots, and so is its memory on GPUs.
+        let (shots, written) = (call.shots.clone(), files.clone());
+        let submit = move |number: usize| -> Result<TaskId> {
+            let shot = call.shot(number, &plan.model);
+            let source = self.before_update.then(|| StepSource::new(&shot, plan.model.grid));
+            let output = ShotFiles { files: written.clone(), shot: number, source };
+            let mut task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), output)?;
+            task.label = format!("{}, shot {number}", args.shot.display());
+            task.devices = devices;
+            scheduler.submit(task).map_err(|error| plan.advise(error))
+        };
+        let outcome = run(scheduler, shots.map(submit));
+        match outcome {
+            Ok(()) => files.commit(),
+            Err(error) => {
+                files.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the files of the medium.
+    fn model(&self, grid: Grid, files: &[PathBuf]) -> Result<Model> {
+        let read = |(file, (_, property)): (&PathBuf, &(_, Property))| {
+            raw::read(file, grid.cells()).map(|values| (*property, values.into()))
+        };
+        let properties = files.iter().zip(self.models).map(read);
+        Model::of(grid, properties.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Returns the step of the first snapshot of a call that writes any.
+    fn first_snapshot(&self) -> usize {
+        if let Snapshots::Always(steps) = self.snapshots { steps } else { 0 }
+    }
+
+    /// Refuses a record that would replace a file of the medium.
+    fn keep_apart(&self, args: &Args) -> Result<()> {
+        let Ok(record) = args.shot.canonicalize() else { return Ok(()) };
+        let taken = args.models.iter().any(|model| model.canonicalize().is_ok_and(|m| m == record));
+        if taken {
+            let names: Vec<_> = self.models.iter().map(|(name, _)| *name).collect();
+            let accepted = format!("another file than {}", names.join(", "));
+            return Err(Error::argument("shot", args.shot.display(), accepted));
+        }
+        Ok(())
+    }
+}
+
+fn warn_if_unstable(options: &Options, model: &Outline, dt: f32) {
+    let most = options.dt_max(model);
+    if f64::from(dt) > most {
+        log::warn!("dt is {dt} s, and this model is stable up to {most:e} s: the result may be wrong");
+    }
+}
+
+/// Waits for tasks, which are submitted one after the other. The first failure cancels the rest.
+fn run(scheduler: &Scheduler, submitted: impl Iterator<Item = Result<TaskId>>) -> Result<()> {
+    let mut ids = Vec::new();
+    let mut failure = None;
+    for id in submitted {
+        match id {
+            Ok(id) => ids.push(id),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    let cancel = |ids: &[TaskId]| ids.iter().for_each(|&id| drop(scheduler.cancel(id)));
+    if failure.is_some() {
+        cancel(&ids);
+    }
+    for &id in &ids {
+        let error = match scheduler.wait(id, None) {
+            Ok(WaitResult::Done) => continue,
+            Ok(WaitResult::Cancelled | WaitResult::Pending) => Error::Cancelled,
+            Err(error) => error,
+        };
+        if failure.is_none() {
+            failure = Some(error);
+            cancel(&ids);
+        }
+    }
+    for &id in &ids {
+        if let Err(error) = scheduler.release(id) {
+            log::debug!("release of a shot's task: {error}");
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}

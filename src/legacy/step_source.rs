@@ -1,0 +1,64 @@
+//! Adds the source of a step to the field that the step before has left. The old function of second order records the
+//! sum.
+
+use crate::fd::grid::Grid;
+use crate::fd::inject::DIPOLE;
+use crate::fd::survey::{Gather, Shot};
+
+/// The source of each step of a shot whose wavelet begins one step late.
+pub struct StepSource {
+    poles: Vec<Pole>,
+    /// By step.
+    values: Vec<f32>,
+    record_every: usize,
+}
+
+/// A pole inside the grid.
+struct Pole {
+    sign: f32,
+    /// Position in a snapshot.
+    at: usize,
+    /// Receivers in its cell.
+    traces: Vec<usize>,
+}
+
+impl StepSource {
+    pub fn new(shot: &Shot, grid: Grid) -> StepSource {
+        let [x, y, z] = shot.source;
+        let pole = |(depth, sign): (usize, f32)| {
+            let cell = [x, y, z + depth];
+            let receivers = shot.receivers.cells(grid.n).enumerate();
+            let traces =
+                receivers.filter(|(_, receiver)| *receiver == cell).map(|(trace, _)| trace).collect();
+            grid.contains(cell).then(|| Pole { sign, at: grid.index(cell), traces })
+        };
+        StepSource {
+            poles: DIPOLE.into_iter().filter_map(pole).collect(),
+            values: shot.wavelet.samples.iter().skip(1).map(|sample| shot.amplitude * sample).collect(),
+            record_every: shot.record_every,
+        }
+    }
+
+    /// Adds the source of a step to a snapshot.
+    pub fn add_to_snapshot(&self, step: usize, field: &mut [f32]) {
+        for pole in &self.poles {
+            field[pole.at] += pole.sign * self.value(step);
+        }
+    }
+
+    /// Adds the source of each step to its sample.
+    pub fn add_to_gather(&self, gather: &mut Gather) {
+        for pole in &self.poles {
+            for trace in &pole.traces {
+                let samples = gather.data[trace * gather.samples..][..gather.samples].iter_mut();
+                for (number, sample) in samples.enumerate() {
+                    *sample += pole.sign * self.value(number * self.record_every);
+                }
+            }
+        }
+    }
+
+    fn value(&self, step: usize) -> f32 {
+        self.values.get(step).copied().unwrap_or(0.0)
+    }
+}

@@ -1,0 +1,28 @@
+//! `cuda_3dfd_tti` of `acoustic1tti.so`: media with a tilted axis of symmetry. It has no density: the old function never
+//! opened the file of its argument `rho`.
+
+use super::function::{Function, Snapshots, Sources, pulse};
+use crate::fd::model::Property;
+use crate::fd::verify::direct_wave_mute;
+
+pub static TTI: Function = Function {
+    name: "cuda_3dfd_tti",
+    equation: "tti",
+    layer: 40,
+    models: &[
+        ("vel", Property::Vp),
+        ("epsilon", Property::Epsilon),
+        ("delta", Property::Delta),
+        ("theta", Property::Theta),
+        ("psi", Property::Phi),
+    ],
+    wavelet: pulse,
+    amplitude: 10.0,
+    first_cell: 1,
+    sources: Sources::First,
+    receivers_z: 0,
+    mute: Some(direct_wave_mute),
+    snapshots: Snapshots::Always(100),
+    between: "_",
+    before_update: false,
+};

@@ -1,0 +1,26 @@
+//! `cuda_3dfd_vti` of `acoustic1vti.so`: media with a vertical axis of symmetry.
+
+use super::function::{Function, Snapshots, Sources, pulse};
+use crate::fd::model::Property;
+use crate::fd::verify::direct_wave_mute;
+
+pub static VTI: Function = Function {
+    name: "cuda_3dfd_vti",
+    equation: "vti",
+    layer: 20,
+    models: &[
+        ("vel", Property::Vp),
+        ("rho", Property::Rho),
+        ("epsilon", Property::Epsilon),
+        ("delta", Property::Delta),
+    ],
+    wavelet: pulse,
+    amplitude: 10.0,
+    first_cell: 1,
+    sources: Sources::AlongX,
+    receivers_z: 0,
+    mute: Some(direct_wave_mute),
+    snapshots: Snapshots::Interval,
+    between: "_",
+    before_update: false,
+};
