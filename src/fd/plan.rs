@@ -52,7 +52,12 @@ pub struct Options {
 impl Options {
     /// Largest stable time step in seconds.
     pub fn dt_max(&self, model: &Outline) -> f64 {
-        self.equation.dt_max(model, self.stencil) * self.storage.stable()
+        self.equation.dt_max(model, self.stencil) * self.stable()
+    }
+
+    /// Returns the share of a stable step that the storage leaves.
+    fn stable(&self) -> f64 {
+        self.storage.stable(self.equation.speed_factors())
     }
 
     /// Returns the cells of the absorbing layer on each side.
@@ -94,7 +99,7 @@ impl Options {
 
     /// Returns a time step in seconds that is certainly stable.
     pub fn dt_sure(&self, model: &Model) -> f64 {
-        self.equation.dt_sure(model, self.stencil) * self.storage.stable()
+        self.equation.dt_sure(model, self.stencil) * self.stable()
     }
 
     /// What makes the largest stable step smaller than it would be, and how large it would be, in words. Empty if nothing does.

@@ -33,12 +33,12 @@ impl Storage {
         }
     }
 
-    /// The part of a time step that is stable with exact coefficients that is so with these. The square of a speed is a product of
-    /// two, each at most [`WORST`] too large.
-    pub fn stable(self) -> f64 {
+    /// Returns the share of a time step, stable with exact coefficients, that is stable with these.
+    /// The square of a speed is a product of `factors` coefficients, each at most [`WORST`] too large.
+    pub fn stable(self, factors: i32) -> f64 {
         match self {
             Storage::Float32 => 1.0,
-            Storage::Bits16 => 1.0 - WORST,
+            Storage::Bits16 => 1.0 - 0.5 * f64::from(factors) * WORST,
         }
     }
 }

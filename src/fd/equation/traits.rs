@@ -73,6 +73,11 @@ pub trait Equation: Sync {
     /// Returns the largest stable time step in seconds with exact coefficients.
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64;
 
+    /// Returns the number of stored coefficients whose product is the square of a speed, at most.
+    fn speed_factors(&self) -> i32 {
+        2
+    }
+
     /// Returns a time step in seconds that is certainly stable with exact coefficients.
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64;
 

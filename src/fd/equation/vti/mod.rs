@@ -64,6 +64,11 @@ impl Equation for Vti {
         true
     }
 
+    /// Those of `b`, `kappa` and E.
+    fn speed_factors(&self) -> i32 {
+        3
+    }
+
     /// That of `acoustic1` with the fastest velocity of any direction.
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
         acoustic1::dt_max(model, stencil)
