@@ -803,8 +803,9 @@ typedef struct sched_fd_shot_desc_t {
   /** Number of time steps between samples, from step 0; 0: 1. */
   uint32_t record_every;
   /**
-   * Cell of the source. `acoustic1`: the upper, negative pole of a vertical dipole, whose positive
-   * pole lies two cells deeper, if necessary in the absorbing layer. Others: a monopole.
+   * Cell of the source. `acoustic1`, `acoustic2`: the upper, negative pole of a vertical dipole,
+   * whose positive pole lies two cells deeper, if necessary in the absorbing layer. Others: a
+   * monopole.
    */
   struct sched_fd_cell_t source;
   /** Receiver cells, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`. */

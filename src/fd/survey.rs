@@ -17,7 +17,7 @@ pub enum Receivers {
 /// One shot. Cells are counted from 0 in the model's grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shot {
-    /// Cell of the source; of `acoustic1` the upper, negative pole of a vertical dipole.
+    /// Cell of the source; of `acoustic1` and `acoustic2` the upper, negative pole of a vertical dipole.
     pub source: [usize; 3],
     pub wavelet: Wavelet,
     /// Factor on the wavelet; 10000 in the old kernel.

@@ -82,8 +82,9 @@ pub struct sched_fd_shot_desc_t {
     pub amplitude: f32,
     /// Number of time steps between samples, from step 0; 0: 1.
     pub record_every: u32,
-    /// Cell of the source. `acoustic1`: the upper, negative pole of a vertical dipole, whose positive
-    /// pole lies two cells deeper, if necessary in the absorbing layer. Others: a monopole.
+    /// Cell of the source. `acoustic1`, `acoustic2`: the upper, negative pole of a vertical dipole,
+    /// whose positive pole lies two cells deeper, if necessary in the absorbing layer. Others: a
+    /// monopole.
     pub source: sched_fd_cell_t,
     /// Receiver cells, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
     pub receivers: *const sched_fd_cell_t,
