@@ -69,8 +69,8 @@ pub struct TtiSweep<'a> {
     len: usize,
 }
 
-/// A whole sweep as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Kernels of single rows
-/// take 4 % longer.
+/// A whole sweep as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Its helpers are
+/// `#[inline]`: `Isa::run` is compiled in another unit of the crate, and calls to them take a tenth of the time.
 struct ZonedSweep<'a, const X_PML: bool, const Y_PML: bool>(TtiSweep<'a>);
 
 impl<const X_PML: bool, const Y_PML: bool> Kernel for ZonedSweep<'_, X_PML, Y_PML> {
@@ -81,6 +81,7 @@ impl<const X_PML: bool, const Y_PML: bool> Kernel for ZonedSweep<'_, X_PML, Y_PM
     }
 }
 
+#[inline]
 fn position(field: Rows<'_>, at: usize) -> *const f32 {
     field.as_ptr().wrapping_add(at)
 }
@@ -134,12 +135,14 @@ impl<'a> TtiSweep<'a> {
     }
 
     /// Returns the place of the fluxes of a row of the tile.
+    #[inline]
     fn queued(&self, [x, y]: [usize; 2]) -> *mut f32 {
         let column = x - self.tile.sides[0].cells.start;
         self.queue.planes.wrapping_add(y % TAPS * self.queue.plane + column * self.queue.row)
     }
 
     /// Returns the place of the fluxes of a row beside the tile.
+    #[inline]
     fn beside(&self, x: usize) -> *mut f32 {
         let cells = &self.tile.sides[0].cells;
         let nth = if x < cells.start { x + BEFORE - cells.start } else { BEFORE + x - cells.end };
@@ -164,6 +167,7 @@ impl<'a> TtiSweep<'a> {
     }
 
     /// Position of a row of a field that has some of the rows.
+    #[inline]
     fn nth(&self, row: usize) -> usize {
         self.step.c.layout.row(row) + self.first
     }
@@ -287,6 +291,7 @@ impl<'a> TtiSweep<'a> {
     }
 
     /// Returns the ends of a row with their split pressures.
+    #[inline]
     fn ends(&self, [x, y]: [usize; 2]) -> [SplitEnd; 2] {
         let ends = &self.step.geometry.partition.ends;
         let [near, far] = ends.damped;
@@ -299,6 +304,7 @@ impl<'a> TtiSweep<'a> {
     }
 
     /// Returns copies of a row's E and S in which the isotropic ball is, if the row has cells of it.
+    #[inline]
     unsafe fn in_ball(&self, row: [usize; 2], [e, s]: [*const f32; 2]) -> (*const f32, *const f32) {
         let near = |number| self.step.ball.and_then(|ball| ball.row(number, row));
         let (Some(near_e), Some(near_s)) = (near(0), near(1)) else { return (e, s) };
@@ -310,6 +316,7 @@ impl<'a> TtiSweep<'a> {
     }
 
     /// Returns copies of a row's pressures without the source, if the row has its cell.
+    #[inline]
     unsafe fn without_source(&self, row: [usize; 2], pressures: [*const f32; 2]) -> [*const f32; 2] {
         let Some(source) = self.step.source.filter(|source| source.is_in(row)) else { return pressures };
         // SAFETY: by the caller's promise.
