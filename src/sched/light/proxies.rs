@@ -146,7 +146,10 @@ mod models {
     use crate::device::{BackendKind, DeviceInfo};
     use crate::sched::base::{
         Exec, LIGHT_BIT, Task, TaskStatus, pack,
-        sync::models::{explore, join, start},
+        sync::{
+            self,
+            models::{explore, join, start},
+        },
     };
     use crate::sched::light::LightJob;
     use crate::sched::plan::{AttemptEnd, EndedTask};
