@@ -74,7 +74,7 @@ fn compare(equation: Equation, n: [usize; 3], pml: usize, nt: usize, random: &mu
 fn thin_grids_in_layers_of_any_width() {
     let mut random = Random::new(22);
     let mut worst = 0.0f64;
-    for (turn, pml) in [8, 9, 13, 20, 37].into_iter().enumerate() {
+    for (turn, pml) in [8, 9, 13, 20, 27].into_iter().enumerate() {
         for thin in 1..=9 {
             let mut n = [11 + random.below(9), 20 + random.below(6), 26 + random.below(9)];
             n.rotate_left(random.below(3));
@@ -125,7 +125,7 @@ const SECOND_ORDER: f64 = 3e-6;
 fn second_order_in_grids_of_any_size() {
     let mut random = Random::new(14);
     let options = Options { equation: by_name("acoustic2").unwrap(), pml: 54, ..Options::default() };
-    for n in [[23, 17, 29], [1, 1, 1], [3, 25, 21], [10, 9, 131]] {
+    for n in [[1, 1, 1], [3, 25, 131]] {
         let h = [0; 3].map(|_| random.between(5.0, 20.0));
         let model = rough_for(options.equation, n, h, &mut random);
         let (dt, nt) = (0.9 * options.dt_max(&model) as f32, 90);
