@@ -1,4 +1,4 @@
-//! What is done to rows of cells, a vector at a time. Where several rows lie side by side, they are done together, as
+//! Kernels on rows of cells, a vector at a time. Rows side by side are computed together, because
 //! they share taps.
 
 use crate::fd::stencil::HALF_WIDTH;

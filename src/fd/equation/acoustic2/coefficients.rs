@@ -57,7 +57,8 @@ impl Medium {
         let rates = grid.h.map(|h| (f64::from(dt) / f64::from(h)).powi(2));
         let axes: [[f32; HALF_WIDTH]; 3] =
             rates.map(|rate| std::array::from_fn(|m| (c[m + 1] * rate) as f32));
-        // Of the rounded ones: a constant pressure stays constant as exactly as float32 can say it.
+        // The sum of the rounded weights, so that a constant pressure stays constant as exactly as
+        // float32 allows.
         let centre = axes.iter().flatten().map(|weight| -2.0 * f64::from(*weight)).sum::<f64>() as f32;
         let weights = Weights { centre, axes };
         let sponge = [0, 1, 2].map(|axis| sponge::factors(&layout, axis));

@@ -49,7 +49,7 @@ pub struct Tables {
     pub steps: [[usize; 2]; COEFFICIENTS],
     rates: [f32; 3],
     pub storage: Storage,
-    /// Of the coefficients, if they are stored in 16 bits.
+    /// Scales of coefficients that are stored in 16 bits.
     pub scales: [Scale; COEFFICIENTS],
     pub stencil: [f32; HALF_WIDTH],
 }
