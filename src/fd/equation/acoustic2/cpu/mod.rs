@@ -7,7 +7,7 @@ mod tests;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use self::sweep::{Step, sweep};
+use self::sweep::{Step, TileSweep};
 use super::coefficients::Coefficients;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::backend::float_mode::FloatMode;
@@ -16,7 +16,7 @@ use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::{Ends, Zones};
 use crate::fd::inject::DIPOLE;
-use crate::fd::one_pass::activity::{ActiveTile, Activity};
+use crate::fd::one_pass::activity::Activity;
 use crate::fd::one_pass::partition::Partition;
 use crate::fd::one_pass::source::SourceInjector;
 use crate::fd::one_pass::tiles::Tile;
@@ -25,9 +25,6 @@ use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::isa::Isa;
-use crate::fd::vector::lanes::Plain;
-#[cfg(target_arch = "x86_64")]
-use crate::fd::vector::x86::{Avx2, Avx512};
 
 /// Runs a shot that fits the coefficients' grid.
 pub fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
@@ -147,7 +144,7 @@ impl CpuSteps for Sweeps<'_> {
         while let Some(tile) = activity.active.get(self.begun.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is swept once a step.
             unsafe {
-                self.isa.acoustic2_sweep(&this, tile);
+                self.isa.run(&TileSweep(&this, tile));
                 activity.swept(tile, other);
             }
         }
@@ -182,34 +179,5 @@ impl CpuSteps for Sweeps<'_> {
 
     fn fields(&self) -> Vec<Rows<'_>> {
         self.p.to_vec()
-    }
-}
-
-impl Isa {
-    /// # Safety
-    /// As for [`sweep()`]; and the processor has the instructions.
-    unsafe fn acoustic2_sweep(self, step: &Step<'_>, tile: &ActiveTile) {
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2(step: &Step<'_>, tile: &ActiveTile) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx2>(step, tile) }
-        }
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512vl,fma")]
-        unsafe fn avx512(step: &Step<'_>, tile: &ActiveTile) {
-            // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx512>(step, tile) }
-        }
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match self {
-                Isa::Baseline => sweep::<Plain>(step, tile),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2(step, tile),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512(step, tile),
-            }
-        }
     }
 }

@@ -9,6 +9,7 @@ use crate::fd::edge_field::EdgeRow;
 use crate::fd::one_pass::activity::ActiveTile;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
+use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 
 /// The fields and coefficients of a step.
@@ -85,13 +86,24 @@ impl<L: Lanes> Splats<L> {
     }
 }
 
+/// A sweep of the part of a tile that is not at rest, as a kernel.
+pub struct TileSweep<'a>(pub &'a Step<'a>, pub &'a ActiveTile);
+
+impl Kernel for TileSweep<'_> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { sweep::<L>(self.0, self.1) }
+    }
+}
+
 /// Updates the part of a tile that is not at rest.
 ///
 /// # Safety
 /// The fields have the layout of the coefficients. Meanwhile no other thread uses these cells of `other` or writes `p`. The
 /// processor has the instructions.
 #[inline(always)]
-pub unsafe fn sweep<L: Lanes>(step: &Step<'_>, tile: &ActiveTile) {
+unsafe fn sweep<L: Lanes>(step: &Step<'_>, tile: &ActiveTile) {
     let Step { c, sponge_z, p, other } = step;
     let layout = &c.layout;
     let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
