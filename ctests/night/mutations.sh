@@ -120,7 +120,7 @@ leases: network file systems are accepted; src/node/linux/folder.rs; s/\*number 
 leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/STOPPED_AFTER: u64 = STALL_LIMIT_NS/STOPPED_AFTER: u64 = 2 * STALL_LIMIT_NS/; --test node stopped_waiter
 leases: without inotify nothing is checked; src/node/linux/listener.rs; s|SECOND / 4 }|u64::MAX }|; --test node member_without_inotify
 sampling: the narrowest cells count; src/fd/verify.rs; s/fold(0.0, f32::max)/fold(f32::INFINITY, f32::min)/; --lib widest_cells
-C shots: a shot with a drop function has copies; src/ffi/fd_shot.rs; s/idempotent && (about.drop.is_none() || task.idempotent)/idempotent/; --lib shot_with_a_drop
+C shots: a shot with a drop function has copies; src/ffi/fd_submit.rs; s/idempotent && (about.drop.is_none() || task.idempotent)/idempotent/; --lib shot_with_a_drop
 C shots: shots share the class 0 of the caller; src/ffi/submit.rs; s/if desc.task_class != 0/if true/; --lib shot_keeps_its_class
 C progress: the default interval is a minute; src/ffi/observability.rs; s/INTERVAL: Duration = Duration::from_secs(1)/INTERVAL: Duration = Duration::from_secs(60)/; --lib interval_of_progress
 layers: two files import from each other; src/io/floats.rs; 0,/^use /s//use super::raw as _\x3b\nuse /; --test it layers::

@@ -11,7 +11,7 @@ use testkit::{Folder, assert_committed, root, skip};
 
 /// In the order in which a reader meets them.
 const FILES: &str = "status log_callback scheduler_handle scheduler device run_control task_run device_memory \
-    submit task range observability model_handle fd_model fd_shot";
+    submit task range observability model_handle fd_model fd_shot fd_submit";
 
 fn generate() -> String {
     let mut config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
