@@ -26,7 +26,7 @@ wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < 
 medium: velocity of another cell;           src/fd/one_pass/coefficients.rs; s/rho.at(i) \* vp.at(i) \* vp.at(i)/rho.at(i) * vp.at(i) * vp.at(0)/; --test numerics edges::grids
 vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s/len: self.len, p: p\[1\]/len: self.len, p: p[0]/; --lib elliptical
 vti: the couplings are exchanged;      src/fd/equation/vti/cpu.rs; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --lib elliptical
-vti: the ball around the source is a cell smaller; src/fd/equation/vti/isotropic.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test numerics golden::vti_homog
+vti: the ball around the source is a cell smaller; src/fd/isotropic_ball.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test numerics golden::vti_homog
 one pass: a velocity beside the middle lost; src/fd/one_pass/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test numerics golden::iso1_h
 one pass: the source stays in the pressure; src/fd/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test numerics golden::iso1_h
 one pass: the ends of rows not damped;  src/fd/one_pass/flux_z.rs; s/end.damped.contains(&i)/false/; --test numerics golden::iso1_h

@@ -23,6 +23,7 @@
 //! | `record` | samples at the receivers, snapshots |
 //! | `time_loop` | steps of a shot on a team of threads and on a GPU; knows no equation |
 //! | `one_pass` | the CPU's step of equations with a split PML |
+//! | `isotropic_ball` | epsilon and delta around the source, for `vti` and `tti` |
 //! | `equation` | traits of an equation, the list of all, a folder for each |
 //! | `verify` | sampling, mute of the direct wave |
 //! | `warp` | the spectrum between the frequencies of a Fourier transform |
@@ -42,6 +43,7 @@ pub mod exact_time;
 pub mod grid;
 mod host_memory;
 pub mod inject;
+pub mod isotropic_ball;
 pub mod model;
 pub mod one_pass;
 pub mod pause;

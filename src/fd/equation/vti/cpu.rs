@@ -1,8 +1,8 @@
 //! The policy of the CPU's sweep: two pressures, coupled by E and S.
 
-use super::isotropic::IsotropicBall;
 use super::material::VtiPropagator;
 use crate::fd::edge_field::EdgeField;
+use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
 use crate::fd::vector::lanes::Lanes;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cpu::VtiShot;
-use super::isotropic::IsotropicBall;
+use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::cuda::kernel_set::{KernelSet, kernel_set};
 use crate::fd::one_pass::cuda::policy::{CudaPolicy, MixingCube};

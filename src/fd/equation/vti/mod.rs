@@ -14,11 +14,10 @@
 //! ```
 //!
 //! where the increments `i` are those of `one_pass/pass.rs`. Records and snapshots are of `p`. The source is in `p` and
-//! `q`, with epsilon and delta reduced around it ([`isotropic`]).
+//! `q`, with epsilon and delta reduced around it ([`isotropic_ball`](crate::fd::isotropic_ball)).
 
 mod cpu;
 mod cuda;
-pub mod isotropic;
 mod material;
 mod propagator;
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use super::Vti;
 use super::cpu::VtiShot;
-use super::isotropic::IsotropicBall;
 use super::material::{VtiMaterial, VtiPropagator};
 use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
@@ -10,6 +9,7 @@ use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::equation::traits::{Equation, Material, Propagator, Scheme};
 use crate::fd::grid::layout::Layout;
+use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::model::Outline;
 use crate::fd::one_pass;
 use crate::fd::storage::Storage;

@@ -22,7 +22,7 @@ use crate::backend::cpu::{Rows, TeamMember};
 use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
 use crate::fd::control::Control;
-use crate::fd::equation::vti::isotropic::IsotropicBall;
+use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::one_pass::activity::Activity;
 use crate::fd::one_pass::source::SourceInjector;
 use crate::fd::one_pass::tiles::Tile;

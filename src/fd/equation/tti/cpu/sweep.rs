@@ -29,7 +29,7 @@ use super::queue::{AFTER, BEFORE, FluxQueue, QueueMemory};
 use crate::backend::cpu::Rows;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::equation::tti::coefficients::{RotatedMedium, TtiCoefficients};
-use crate::fd::equation::vti::isotropic::IsotropicBall;
+use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::one_pass::activity::ActiveTile;
 use crate::fd::one_pass::rows::TAPS;
 use crate::fd::one_pass::source::SourceInjector;
