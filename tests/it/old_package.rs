@@ -34,6 +34,7 @@ macro_rules! cases {
 
 cases! {
     a_whole_call_in_every_device_mode "whole.py" [];
+    a_pool_of_the_four_classes "classes.py" [];
     a_pool_by_fork_with_a_shot_that_fails "pool.py" ["fork"];
     a_pool_by_spawn_with_a_shot_that_fails "pool.py" ["spawn"];
     calls_in_children_of_a_process_that_calls "forks.py" [];

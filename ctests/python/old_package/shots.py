@@ -21,9 +21,9 @@ TYPES = {"char*": lambda path: c_char_p(path and path.encode()), "int": c_int, "
 
 
 class Shot:
-    """One shot of a recorded call, cut short; without a number, the whole call."""
+    """One shot of a recorded call with its first `steps`, or with all for None; without a number, the whole call."""
 
-    def __init__(self, case, number=None):
+    def __init__(self, case, number=None, steps=STEPS):
         self.folder = os.path.join(GOLDEN, case)
         with open(os.path.join(self.folder, "case.json")) as file:
             known = json.load(file)
@@ -35,13 +35,14 @@ class Shot:
         if number is None:
             self.truth = floats(os.path.join(self.folder, "shot.bin"))
             return
-        self.set(ns=1, nt=STEPS, show_snapshot=False, sxbeg=self.value("sxbeg") + number * self.value("jsx"))
+        steps = steps or self.value("nt")
+        self.set(ns=1, nt=steps, show_snapshot=False, sxbeg=self.value("sxbeg") + number * self.value("jsx"))
         record = known["record"]
         ny, nx, nt = record["shape_per_shot"]
         every = record["steps_xyt"][2]
-        kept = -(-STEPS // every)
+        kept = -(-steps // every)
         with open(os.path.join(self.folder, "shot.bin"), "rb") as file:
-            file.seek(record["byte_offset_per_shot"][number])
+            file.seek(record["byte_offset_per_shot"][record["shots"].index(number)])
             whole = array.array("f", file.read(4 * ny * nx * nt))
         self.truth = array.array("f")
         for trace in range(ny * nx):

@@ -1,4 +1,4 @@
-"""Recorded calls as a whole, through links of the old names: each function, modes of devices, paths that are NULL.
+"""A recorded call as a whole, through a link of the old name: modes of devices, paths that are NULL.
 
     whole.py LIBRARY VIRTUAL
 
@@ -33,26 +33,8 @@ def child(device):
     shots.check([said] if said else [])
 
 
-def functions():
-    """Calls each function from the library of its name with the argument list of a recorded call."""
-    problems = []
-    for case in ("iso1_multishot", "fd2_is1", "vti_multishot", "tti_homog"):
-        shot, bad = shots.Shot(case), shots.Shot(case)
-        library, record = shots.load(shot.library), f"out/{case}.bin"
-        said = shot.call(library, record) or shot.wrong(record)
-        problems += [f"{shot.kernel}: {said}"] if said else []
-        said = bad.call(library, "out/bad.bin", FNvel=None)
-        problems += [] if "vel is NULL" in said else [f"{shot.kernel} without vel: {said}"]
-        if case.startswith("tti") and (shot.returned, bad.returned) != (0, 1):
-            problems.append(f"{shot.kernel} returns {shot.returned}, and {bad.returned} after a failure")
-    shots.check(problems)
-
-
 def main():
     problems = []
-    with node.Node(*sys.argv[1:], GPUSCHED_DEVICES="cpu") as place:
-        if place.start("whole.py", "functions").wait():
-            sys.exit("a function failed")
     for device, mode, sentence in CASES:
         modes = {"GPUSCHED_LEGACY_DEVICE": mode} if mode else {}
         with node.Node(*sys.argv[1:], GPUSCHED_DEVICES="cpu", **modes) as place:
@@ -64,9 +46,7 @@ def main():
     shots.check(problems)
 
 
-if sys.argv[1] == "functions":
-    functions()
-elif sys.argv[1] == "child":
+if sys.argv[1] == "child":
     child(int(sys.argv[2]))
 else:
     main()
