@@ -40,6 +40,8 @@ static void row(const char *name, int32_t wanted, const char *part, int32_t got)
 #define N 12
 static float vp[N * N * N];
 static float rho[N * N * N];
+static float epsilon[N * N * N];
+static float delta[N * N * N];
 static float record[N * N * 40];
 static float snapshots[4 * N * N * N];
 
@@ -219,6 +221,12 @@ static void models(void) {
   MODEL("velocity zero in a cell", E_ARGUMENT, "(2, 1, 3)", vp[N * N + 2 * N + 3] = 0.0f);
   MODEL("density negative", E_ARGUMENT, "rho of cell (0, 0, 5)", rho[5] = -1.0f);
   MODEL("property that the equation does not have", E_ARGUMENT, "no property of acoustic1", m.desc.epsilon = rho);
+  MODEL("property that the equation lacks", E_ARGUMENT, "epsilon is missing", m.desc.equation = SCHED_FD_EQUATION_VTI);
+  MODEL("density of acoustic2", E_ARGUMENT, "rho is no property of acoustic2; accepted: vp",
+        m.desc.equation = SCHED_FD_EQUATION_ACOUSTIC2);
+  MODEL("epsilon below delta", E_ARGUMENT, "epsilon of cell (0, 0, 7) is 0.1; accepted: delta, which is 0.2",
+        m.desc.equation = SCHED_FD_EQUATION_VTI, m.desc.epsilon = epsilon, m.desc.delta = delta, fill(epsilon, 0.1f),
+        fill(delta, 0.1f), delta[7] = 0.2f);
   MODEL("unknown equation", E_ARGUMENT, "equation is 9; accepted: 0 (acoustic1)", m.desc.equation = 9);
   MODEL("unknown constants", E_ARGUMENT, "constants is 0x40", m.desc.constants = 0x40);
   MODEL("constant without a value", E_ARGUMENT, "delta is NULL", m.desc.constants = SCHED_FD_PROPERTY_DELTA);

@@ -57,6 +57,33 @@ def shoot(**changes: object) -> gpusched.Gather:
         return scheduler.submit_shot(model, small_shot(**changes)).result()
 
 
+def record_in_c(scheduler: gpusched.Scheduler, equation: str, properties: dict[str, Any], kept: bool) -> np.ndarray:
+    """Computes `small_shot` in a `small_model` by the calls and structs of gpusched.h."""
+    lib, record = _library.lib, np.empty((8, 9, 12), np.float32)
+    arrays = {name: np.asarray(values, np.float32) for name, values in {"vp_m_s": 2000.0, **properties}.items()}
+    constant = [name for name, values in arrays.items() if values.ndim == 0]
+    bits = {"vp_m_s": 1, "epsilon": 4, "delta": 8, "theta_rad": 16, "phi_rad": 32}
+    number = {"acoustic2": 1, "vti": 2, "tti": 3}[equation]
+    medium = abi.sched_fd_model_desc_t(
+        size=ctypes.sizeof(abi.sched_fd_model_desc_t), nx=9, ny=8, nz=10, dx_m=10, dy_m=10, dz_m=10, equation=number,
+        constants=sum(bits[name] for name in constant),
+        **{name: values.ctypes.data_as(ctypes.POINTER(ctypes.c_float)) for name, values in arrays.items()},
+    )  # fmt: skip
+    shot = abi.sched_fd_shot_desc_t(
+        size=ctypes.sizeof(abi.sched_fd_shot_desc_t), dt_s=1e-3, frequency_hz=30, nt=12, source=(4, 4, 2), plane_iz=1,
+        flags=8 * kept, record=record.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), record_len=record.size,
+    )  # fmt: skip
+    model, task = ctypes.c_void_p(), ctypes.c_uint64()
+    statuses = [
+        lib.sched_fd_model_create(ctypes.byref(medium), ctypes.byref(model)),
+        lib.sched_fd_submit(scheduler._raw, model, ctypes.byref(shot), None, ctypes.byref(task)),
+        lib.sched_wait(scheduler._raw, task, -1),
+        lib.sched_fd_model_destroy(model),
+    ]
+    assert statuses == [0] * 4, statuses
+    return record
+
+
 def program(code: str) -> str:
     """Runs a program that must succeed and leave standard error empty; returns its output."""
     told = subprocess.run([sys.executable, "-Wignore", "-c", code], capture_output=True, text=True, timeout=60)
@@ -593,6 +620,25 @@ class Shots(unittest.TestCase):
             self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_UNSTABLE", model.shot_size, shot)
             model.shot_size(small_shot(dt_s=0.9634 * model.dt_max, stencil="optimised"))
 
+    def test_each_property_has_its_effect_as_in_c(self) -> None:
+        one, varied = 0.2, np.full((8, 9, 10), 0.1, np.float32)
+        varied[:, :, 4:] = 0.05
+        vti = {"epsilon": one, "delta": varied}
+        before = shoot().record
+        for equation, properties, kept in (
+            ("acoustic2", {}, False),
+            ("vti", vti, False),
+            ("vti", vti, True),
+            ("tti", {**vti, "theta_rad": varied}, True),
+            ("tti", {**vti, "theta_rad": varied, "phi_rad": one}, True),
+        ):
+            shot = small_shot(anisotropic_source=kept)
+            with small_model(equation=equation, **properties) as model, gpusched.Scheduler(devices="cpu") as scheduler:
+                record = scheduler.submit_shot(model, shot).result().record
+                np.testing.assert_array_equal(record, record_in_c(scheduler, equation, properties, kept))
+            self.assertGreater(float(np.abs(record - before).max()), 0.0, (equation, properties.keys(), kept))
+            before = record
+
     def test_16_bit_storage_is_smaller(self) -> None:
         models = [gpusched.Model(np.full((8, 9, 10), 2000.0), SPACING, storage=storage) for storage in ("float32", "16-bit")]
         with models[0], models[1]:
@@ -668,6 +714,10 @@ class Shots(unittest.TestCase):
         for change, part in (
             ({"equation": "elastic"}, "equation is 'elastic'; accepted: acoustic1, "),
             ({"epsilon": 0.1}, "epsilon is no property of acoustic1; accepted: vp, rho"),
+            ({"equation": "vti"}, "epsilon is missing; accepted: a constant or a value for each cell, which vti needs"),
+            ({"equation": "acoustic2", "rho": 1000.0}, "rho is no property of acoustic2; accepted: vp"),
+            ({"equation": "vti", "epsilon": 0.1, "delta": 0.2}, "epsilon is 0.1; accepted: delta, which is 0.2"),
+            ({"equation": "vti", "epsilon": 20.0, "delta": -1.0}, "delta is -1; accepted: "),
             ({"delta": vp[1:]}, "delta has the shape .* accepted: that of vp"),
             ({"theta_rad": 45.0}, "theta_rad is 45; accepted: -2 pi to 2 pi radians"),
             ({"phi_rad": vp}, r"phi_rad of cell \(0, 0, 0\) is 2000; accepted: .*looks like degrees"),
