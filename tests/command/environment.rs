@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
 
-use testkit::command::{Ended, SURVEY, Workspace, executable};
+use testkit::command::{Ended, SURVEY, Workspace, brief, executable};
 use testkit::process::{isolated, output};
 
 fn all_shots_are_there(folder: &Workspace) {
@@ -21,7 +21,7 @@ fn a_survey_goes_on_when_nobody_reads_what_it_says_or_it_can_not_be_written() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let said = "gpusched: standard output could not be written: ";
     for (out, status, error) in [(Stdio::from(writer), 0, ""), (full.into(), 1, said)] {
-        let folder = Workspace::with_survey(SURVEY);
+        let folder = Workspace::with_survey(&SURVEY.replace("pictures = 1", "pictures = 0"));
         let ended = Ended::from(folder.command(&["run", "survey.toml"]).stdout(out).output().unwrap());
         assert_eq!((ended.status, ended.err.is_empty()), (status, error.is_empty()), "{ended:?}");
         assert!(ended.err.starts_with(error), "{ended:?}");
@@ -59,7 +59,7 @@ fn stopping_a_survey_of_many_shots_takes_little_time() {
 
 #[test]
 fn two_runs_do_not_write_into_one_folder() {
-    let folder = Workspace::with_survey(SURVEY);
+    let folder = Workspace::with_survey(&brief());
     fs::create_dir(folder.at("out")).unwrap();
     let other = File::open(folder.at("out")).unwrap();
     other.try_lock().unwrap();

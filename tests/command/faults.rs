@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use testkit::command::{Ended, SURVEY, Workspace, executable};
+use testkit::command::{Ended, Workspace, brief, executable};
 use testkit::process::isolated;
 use testkit::{c, skip};
 
@@ -69,12 +69,11 @@ fn injector() -> &'static Path {
 fn folder() -> Workspace {
     let folder = Workspace::new();
     let out = fs::canonicalize(folder.at(".")).unwrap().join("out");
-    let survey = SURVEY
+    let survey = brief()
         .replace("[24, 8, 16]", "[12, 8, 10]")
         .replace("[4, 1]", &format!("[{SHOTS}, 1]"))
-        .replace("nt = 60", "nt = 4")
-        .replace("every = 30", "every = 4")
-        .replace("pictures = 2", &format!("pictures = 0\nfolder = {out:?}"));
+        .replace("every = 3", "every = 4")
+        .replace("pictures = 0", &format!("pictures = 0\nfolder = {out:?}"));
     fs::write(folder.at("survey.toml"), survey).unwrap();
     folder
 }

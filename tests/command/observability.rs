@@ -4,13 +4,13 @@ use std::fs;
 
 use serde_json::Value;
 
-use testkit::command::{SURVEY, Workspace};
+use testkit::command::{SURVEY, Workspace, brief, one_shot};
 
 use crate::run_well;
 
 #[test]
 fn a_trace_has_a_bar_for_every_shot() {
-    let folder = Workspace::with_survey(&format!("{SURVEY}[run]\nslots = 2\n"));
+    let folder = Workspace::with_survey(&format!("{}[run]\nslots = 2\n", brief()));
     run_well(&folder, &["--trace", "trace.json"]);
     let trace = folder.json("trace.json");
     let events = trace["traceEvents"].as_array().unwrap();
@@ -38,7 +38,7 @@ fn a_trace_that_can_not_be_written_is_refused_before_anything_runs() {
 
 #[test]
 fn quiet_run_prints_warnings_and_errors_alone() {
-    let folder = Workspace::with_survey(&SURVEY.replace("frequency_hz = 20.0", "frequency_hz = 21.0"));
+    let folder = Workspace::with_survey(&brief().replace("frequency_hz = 20.0", "frequency_hz = 21.0"));
     fs::create_dir_all(folder.at("out/shot_0002.paused")).unwrap();
     let ended = folder.gpusched(&["run", "survey.toml", "--quiet"]);
     assert_eq!((ended.status, ended.out.as_str()), (1, ""), "{ended:?}");
@@ -49,7 +49,7 @@ fn quiet_run_prints_warnings_and_errors_alone() {
 
 #[test]
 fn summary_has_each_device_and_the_lower_bound() {
-    let folder = Workspace::with_survey(SURVEY);
+    let folder = Workspace::with_survey(&brief());
     let out = run_well(&folder, &[]).out;
     for part in ["4 shots in ", " on 1 device; no schedule could", "cpu:0", ", 4 shots\n"] {
         assert!(out.contains(part), "{part}: {out}");
@@ -67,7 +67,7 @@ fn summary_has_each_device_and_the_lower_bound() {
 
 #[test]
 fn speeds_are_cached_for_the_next_run_unless_disabled() {
-    let folder = Workspace::with_survey(SURVEY);
+    let folder = Workspace::with_survey(&one_shot(SURVEY));
     run_well(&folder, &["--no-rates-cache"]);
     run_well(&folder, &["--dry-run"]);
     let rates = folder.at("cache/gpusched/rates");

@@ -28,11 +28,11 @@ fn source_and_receiver_may_be_exchanged() {
 }
 
 fn exchanged(equation: &'static dyn Equation, model: &Arc<Model>) {
-    let options = Options { equation, ..Options::default() };
+    let options = Options { equation, pml: 12, ..Options::default() };
     let dt = time_step(model);
     let heard = |from: [usize; 3], at: [usize; 3]| -> Vec<f32> {
         let below = [at[0], at[1], at[2] + 2];
-        let shot = plain_shot(from, ricker(0.04 / dt, dt), 300, vec![at, below]);
+        let shot = plain_shot(from, ricker(0.04 / dt, dt), 200, vec![at, below]);
         let gather = fire_with(model, dt, &shot, options, 2);
         let softness = |cell| {
             let i = model.grid.index(cell);

@@ -35,8 +35,19 @@ every = [2, 4]
 [snapshots]
 every = 30
 [output]
-pictures = 2
+pictures = 1
 "#;
+
+/// Returns `SURVEY` with four time steps and without pictures, for tests of files and events.
+pub fn brief() -> String {
+    let steps = SURVEY.replace("nt = 60", "nt = 4").replace("every = 30", "every = 3");
+    steps.replace("pictures = 1", "pictures = 0")
+}
+
+/// Returns the first shot of a survey alone, without pictures.
+pub fn one_shot(survey: &str) -> String {
+    survey.replace("count = [4, 1]", "count = [1, 1]").replace("pictures = 1", "pictures = 0")
+}
 
 /// Returns the path of the command as it was built for the tests of this package.
 pub fn executable() -> PathBuf {
