@@ -20,14 +20,13 @@ THIS_PYTHON = quote(sys.executable)
 JSON = "--message-format=json-render-diagnostics"
 HOUR = 3600.0
 
-# Targets that cargo builds for the tests of a level, and the test programs that must be among them.
-TESTS = {
-    "quick": "--lib --bin gpusched --test it --test scheduler --test cuda --test numerics",
-    "full": "--workspace --tests",
-    "night": "--workspace --tests",
-}
+# A test program of `quick` has debug assertions; `full` tests the library and the command that users get.
+QUICK = "--lib --bin gpusched --test it --test scheduler --test cuda --test numerics"
 QUICK_PROGRAMS = {"lib", "bin", "it", "scheduler", "cuda", "numerics"}
-PROGRAMS = QUICK_PROGRAMS | {*("command", "fuzz", "kernels", "no_allocation", "node", "kit-lib")}
+PROGRAMS = {*("it", "scheduler", "cuda", "numerics", "command", "fuzz", "kernels", "no_allocation", "node")}
+# Of unit tests, whose dependencies are those of the release build. Options after `--` and not RUSTFLAGS,
+# with which cargo builds all dependencies again.
+CHECKED = "-C debug-assertions=on -C overflow-checks=on -C lto=off -C codegen-units=24"
 
 
 def soname() -> str:
@@ -52,44 +51,51 @@ def install_steps() -> list[Step]:
 
 
 def build_steps(level: str, jobs: int) -> list[Step]:
-    """Compiles the tests; then, beside them, the release library and the model checker."""
-    tests, models = LOGS / "cargo.json", LOGS / "models.json"
-    programs = QUICK_PROGRAMS if level == "quick" else PROGRAMS
-    # Options after `--` and not RUSTFLAGS, with which cargo builds all dependencies again.
-    loom = f"cargo rustc --locked -j{jobs} --lib --profile test {JSON} -- --cfg loom -C opt-level=0"
+    """Compiles the library, the command and the tests."""
+    if level == "quick":
+        messages = LOGS / "cargo.json"
+        return [Step("build", f"cargo test --locked --no-run {JSON} {QUICK}", cores=ALL, limit=HOUR,
+                     output=messages.name, expands=lambda: binaries.steps(messages, level, QUICK_PROGRAMS))]
+    release = f"cargo build --release --locked {JSON} --workspace --lib --bins --test '*'"
+    unit = f"cargo rustc --locked -j{jobs} --profile bench {JSON}"
     return [
-        Step("build", f"cargo test --locked --no-run {JSON} {TESTS[level]}", cores=ALL, limit=HOUR,
-             output=tests.name, exclusive="cargo",
-             expands=lambda: binaries.steps(tests, level, programs)),
-        # With the name and the features that CMake gives it: one build for both.
-        Step("build-release", f"cargo build --release --locked -j{jobs}", FULL, cores=HALF,
-             limit=HOUR, needs=("build",), environment={"GPUSCHED_SONAME": soname()}),
-        Step("build-models", loom, FULL, cores=HALF, needs=("build",), output=models.name,
-             exclusive="cargo", expands=lambda: binaries.model_steps(models)),
+        Step("build", release, cores=ALL, limit=HOUR, output="release.json", exclusive="cargo",
+             expands=lambda: binaries.steps(LOGS / "release.json", level, PROGRAMS)),
+        Step("build-lib", f"{unit} --lib -- {CHECKED} -C opt-level=1", cores=HALF, needs=("build",),
+             output="lib.json", exclusive="cargo",
+             expands=lambda: binaries.steps(LOGS / "lib.json", level, {"lib"})),
+        Step("build-bin", f"{unit} --bin gpusched -- {CHECKED} -C opt-level=1", cores=HALF,
+             needs=("build",), output="bin.json", exclusive="cargo",
+             expands=lambda: binaries.steps(LOGS / "bin.json", level, {"bin"})),
+        Step("build-models", f"{unit} --lib -- {CHECKED} -C opt-level=0 --cfg loom", cores=HALF,
+             needs=("build",), output="models.json", exclusive="cargo",
+             expands=lambda: binaries.model_steps(LOGS / "models.json")),
     ]
 
 
 def cmake_steps(python: str, jobs: int) -> list[Step]:
     """The CMake project: programs in four languages, and consumers of the installed library."""
+    # A test, too: libraries that only tests need change the features of others.
     configure = (
         f"cmake --fresh -S . -B {BUILD} -DPython3_EXECUTABLE={python}"
         f" -DGPUSCHED_CARGO_TARGET_DIR={quote(str(ROOT / 'target'))}"
-        " '-DGPUSCHED_CARGO_FLAGS=--features default'"
+        " '-DGPUSCHED_CARGO_FLAGS=--features default --test no_allocation'"
     )
     ctest = f"ctest --test-dir {BUILD} --output-on-failure -j2"
     return [
         Step("cmake-configure", configure, FULL, needs=("packages", "python-packages")),
         Step("cmake-build", f"cmake --build {BUILD} -j{jobs}", FULL,
-             needs=("cmake-configure", "build-release")),
+             needs=("cmake-configure", "build"), exclusive="cargo"),
         Step("ctest", f"{ctest} -LE gpu", FULL, needs=("cmake-build",), counts="ctest", minimum=45),
         # kernel_python: CuPy needs a real GPU.
         Step("ctest-gpu", f"{ctest} -L gpu", "night", needs=("cmake-build",), counts="ctest"),
     ]
 
 
-def python_steps(python: str) -> list[Step]:
+def python_steps(level: str, python: str) -> list[Step]:
     """The Python package, with the library of the Rust tests."""
-    library = {"GPUSCHED_LIBRARY": str(ROOT / "target/debug/deps/libgpusched.so"),
+    profile = "debug" if level == "quick" else "release"
+    library = {"GPUSCHED_LIBRARY": str(ROOT / "target" / profile / "deps/libgpusched.so"),
                "PYTHONPATH": str(ROOT / "bindings/python")}
     cache = quote(str(TARGET / "mypy"))
     # kernel.py imports CuPy.
@@ -111,7 +117,7 @@ def python_steps(python: str) -> list[Step]:
 def wheel_steps(jobs: int) -> list[Step]:
     """The Python wheel. For an old glibc the library is compiled a second time."""
     test = f"{THIS_PYTHON} ctests/packaging/wheel {quote(str(TARGET / 'wheel'))}"
-    needs = ("packages", "build-release")
+    needs = ("packages", "build")
     return [
         Step("wheel", test, "full", needs=needs,
              environment={"GPUSCHED_BUILT": str(ROOT / "target/release")}),
@@ -134,12 +140,15 @@ def check_steps() -> list[Step]:
 
 
 def night_steps() -> list[Step]:
-    """Further steps of `night`; the test programs read GPUSCHED_TEST_LEVEL themselves."""
+    """Further steps of `night`."""
     needs = ("build",)
     return [
         Step("storms", "cargo test --locked --test scheduler stress", "night", needs=needs,
              exclusive="cargo", counts="libtest", limit=2 * HOUR,
              environment={"GPUSCHED_TEST_STRESS": "1000,5000"}),
+        # Debug assertions, overflow checks, and the planner's invariants after each step.
+        Step("debug", "cargo test --locked --test it --test scheduler --test cuda --test command --test node",
+             "night", needs=needs, exclusive="cargo", counts="libtest", limit=2 * HOUR),
         Step("asan", "ctests/night/asan.sh 50", "night", cores=ALL, needs=needs, limit=2 * HOUR),
         Step("tsan", "ctests/night/tsan.sh", "night", cores=ALL, needs=needs, counts="libtest",
              minimum=91, limit=2 * HOUR),
@@ -154,7 +163,7 @@ def steps(level: str, jobs: int) -> list[Step]:
     python = quote(python_with_modules(str(TARGET / "venv")))
     needs = ("build",)
     drills = f"{THIS_PYTHON} ctests/night/drills --count {1000 if level == 'night' else 20}"
-    clippy = f"cargo clippy --locked -j{jobs} --workspace --all-targets -- -D warnings"
+    clippy = f"cargo clippy --release --locked -j{jobs} --workspace --all-targets -- -D warnings"
     table = [
         *install_steps(),
         *build_steps(level, jobs),
@@ -166,10 +175,10 @@ def steps(level: str, jobs: int) -> list[Step]:
         Step("gpu-script", f"ctests/night/gpu-script {GPU}", FULL, needs=needs, exclusive="cargo"),
         # The quickstart, which README runs, keeps all cores busy.
         Step("pages", f"{python} scripts/pages.py --run", FULL, cores=HALF,
-             needs=("build-release", "python-packages")),
+             needs=("build", "python-packages")),
         Step("site", f"{python} -m sphinx -qE -W --keep-going docs target/site", FULL,
-             needs=("build-release", "python-packages")),
-        *python_steps(python),
+             needs=("build", "python-packages")),
+        *python_steps(level, python),
         *wheel_steps(jobs),
         *night_steps(),
     ]

@@ -13,4 +13,5 @@ mod legacy;
 mod old_package;
 mod random_worlds;
 mod schedules;
+mod skips;
 mod task_stack;

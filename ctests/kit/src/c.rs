@@ -56,7 +56,12 @@ fn compile(compiler: &str, file: &str, options: &[&str]) -> PathBuf {
     if built.contains(&out) {
         return out;
     }
-    let folder = crate::built().display().to_string();
+    let folder = crate::built();
+    if let Some(soname) = option_env!("GPUSCHED_SONAME") {
+        // Another process may have made the link.
+        let _ = std::os::unix::fs::symlink("libgpusched.so", folder.join(soname));
+    }
+    let folder = folder.display().to_string();
     let status = Command::new(compiler)
         .args(["-g", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror", "-pthread", "-o"])
         .arg(&out)

@@ -35,34 +35,3 @@ pub fn skip(reason: &str) {
         std::env::var_os("GPUSCHED_TEST_STRICT").is_some_and(|value| !value.is_empty() && value != "0");
     assert!(!strict, "GPUSCHED_TEST_STRICT is set, and this test is skipped: {reason}");
 }
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-    use crate::Folder;
-
-    /// Runs itself in processes with their own variables; in them it skips.
-    #[test]
-    fn skip_appends_a_line_and_fails_where_skips_are_forbidden() {
-        const INSIDE: &str = "GPUSCHED_TEST_SKIP_INSIDE";
-        if std::env::var_os(INSIDE).is_some() {
-            return skip("no reason");
-        }
-        let name = "skip::tests::skip_appends_a_line_and_fails_where_skips_are_forbidden";
-        let folder = Folder::new();
-        let file = folder.at("skips");
-        let run = |strict: &str| {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", name, "--test-threads=2"]).env(INSIDE, "1");
-            let variables =
-                [("GPUSCHED_TEST_SKIPS", file.as_os_str()), ("GPUSCHED_TEST_STRICT", strict.as_ref())];
-            command.envs(variables).output().unwrap().status.success()
-        };
-        assert!(run("0"));
-        assert!(!run("1"));
-        let line = format!("SKIPPED: {name}: no reason\n");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), line.repeat(2));
-    }
-}
