@@ -17,7 +17,7 @@ fn main() {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-z,defs");
         }
     }
-    for equation in ["acoustic1", "vti"] {
+    for equation in ["acoustic1", "acoustic2", "vti"] {
         pack(&format!("{equation}_one_pass.ptx"));
         pack(&format!("{equation}_one_pass_80.ptx"));
     }

@@ -5,13 +5,9 @@
 
 #include "one_pass.cuh"
 
-// One pressure, to which its increments are added. The source is a vertical dipole.
-struct Acoustic1 {
-    enum { PRESSURES = 1, POINTS = 2, APART = 2 };
-    static __device__ __forceinline__ float with_source(float p, int point, float value)
-    {
-        return p + (point ? value : -value);
-    }
+// One pressure, to which its increments are added.
+struct Acoustic1 : Dipole {
+    enum { PRESSURES = 1 };
     static __device__ __forceinline__ void advance(float (&p)[1], const float (&increments)[1], const float (&)[2])
     {
         p[0] += increments[0];
@@ -23,7 +19,7 @@ struct Acoustic1 {
 ONE_PASS(acoustic1_one_pass_4x2, Acoustic1, float2, 3, 4, 2)
 ONE_PASS(acoustic1_one_pass_4x4, Acoustic1, float2, 2, 4, 4)
 ONE_PASS(acoustic1_one_pass_4x2_16_bit, Acoustic1, ushort2, 3, 4, 2)
-SOURCE(acoustic1_one_pass_source, Acoustic1)
+SOURCE(acoustic1_one_pass_source, Acoustic1, OnePass)
 #endif
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 ONE_PASS(acoustic1_one_pass_4x2_async, Acoustic1, float2, 3, 4, 2, 2)

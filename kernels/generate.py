@@ -31,11 +31,13 @@ TEXTS = {
     "field": ("field", 35, "6.0"),
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
     "acoustic1_one_pass_80": ("acoustic1_one_pass", 80, "7.0"),
+    "acoustic2_one_pass": ("acoustic2_one_pass", 35, "6.0"),
+    "acoustic2_one_pass_80": ("acoustic2_one_pass", 80, "7.0"),
     "vti_one_pass": ("vti_one_pass", 35, "6.0"),
     "vti_one_pass_80": ("vti_one_pass", 80, "7.0"),
 }
 OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
-HEADERS = ["grid.cuh", "copies.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"]
+HEADERS = ["grid.cuh", "copies.cuh", "tile.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"]
 
 COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
 WHEELS = {  # what: (sha256, files wanted)
@@ -68,6 +70,10 @@ REGISTERS = {
     "acoustic1_one_pass_4x4": 255,
     "acoustic1_one_pass_4x2_16_bit": 176,
     "acoustic1_one_pass_4x2_async": 168,
+    "acoustic2_one_pass_4x2": 128,
+    "acoustic2_one_pass_4x4": 184,
+    "acoustic2_one_pass_4x2_16_bit": 128,
+    "acoustic2_one_pass_4x2_async": 128,
     "vti_one_pass_4x2": 192,
     "vti_one_pass_4x4": 255,
     "vti_one_pass_4x2_16_bit": 176,
@@ -140,7 +146,7 @@ def compiled(name: str) -> str:
         getattr(nvrtc, get)(program, buffer)
         return buffer.value.decode()
 
-    wanted = HEADERS if f'#include "{HEADERS[2]}"'.encode() in source else []
+    wanted = headers_of(source)
     texts = [(KERNELS / header).read_bytes() for header in wanted]
     headers = (ctypes.c_char_p * len(wanted))(*texts)
     names = (ctypes.c_char_p * len(wanted))(*map(str.encode, wanted))
@@ -162,6 +168,13 @@ def compiled(name: str) -> str:
         f"// sha256 of the source: {hashlib.sha256(b''.join([source, *texts])).hexdigest()}\n"
         f".version {isa}{rest.rstrip()}\n"
     )
+
+
+def headers_of(text: bytes) -> list[str]:
+    """The headers that a text includes, and those that these include."""
+    direct = [header for header in HEADERS if f'#include "{header}"'.encode() in text]
+    wanted = set(direct).union(*(headers_of((KERNELS / header).read_bytes()) for header in direct))
+    return [header for header in HEADERS if header in wanted]
 
 
 def assembled(name: str, every: bool) -> bool:

@@ -1,12 +1,10 @@
 // The step of equations with a split absorbing layer in one launch. `src/fd/one_pass/pass.rs` has the
 // mathematics and the order of operations, which is the same here, so records agree bit for bit.
 //
-// An equation is a struct with
+// An equation is a struct with the members that tile.cuh names, of 2 / PRESSURES points, and
 //
-//   PRESSURES       1 or 2. Fluxes along x and y are those of the first, along z those of the last
-//   POINTS, APART   points of the source in a row, 2 / PRESSURES of them, and cells from one to the next
-//   with_source     a pressure with a point of the source in it
-//   advance         the pressures after a step
+//   PRESSURES   1 or 2. Fluxes along x and y are those of the first, along z those of the last
+//   advance     the pressures after a step
 //
 // A table names the tile of a block: 64 cells along z by some rows along x, through which the block
 // marches along y. A thread has two neighbours along z in one row or more. It keeps eight planes of
@@ -21,18 +19,14 @@
 // GPUs copy the data of later planes into shared memory in the march through the middle, so that
 // more is on its way at a time.
 //
-// Arrays have rows of `pitch` values, a multiple of 32. Pointers are to index 0 of row 0, and index
-// 4, the first that is updated, is aligned to 128 bytes. Fields are zero in the four outermost
-// layers, which no kernel writes. An array has fewer than 2^32 values: positions are `unsigned`,
-// which takes half the registers and a third of the instructions of 64 bits. Compiled with
-// --fmad=false: only `fmaf` is fused.
+// Fields are zero in the four outermost layers, which no kernel writes. Compiled with --fmad=false:
+// only `fmaf` is fused.
 #pragma once
 
-#include "grid.cuh"
-#include "copies.cuh"
+#include "tile.cuh"
 
-// Cells of a tile along z, and kinds of tiles.
-enum { Z = 64, X_PML = 1, Y_PML = 2, Z_PML = 4 };
+// Kinds of tiles.
+enum { X_PML = 1, Y_PML = 2, Z_PML = 4 };
 
 // Coefficients. E and S are those of an equation with two pressures.
 enum { B, KAPPA, E, S };
@@ -42,19 +36,6 @@ enum { B, KAPPA, E, S };
 struct Zone {
     int middle, middle_end;
     int near_end, far_begin;
-};
-
-// The tile of a block: rows from `x`, cells from `z`, planes from `y` to `end`.
-struct Tile {
-    int x, z, y, end;
-    int kind;           // the axes along which PML velocities are stored, or some cells are not updated
-    int keep, keep_end; // the velocities along y that it stores for the next step
-    int unused;
-};
-
-// A number of 16 bits stands for low + step q.
-struct Scale {
-    float low, step;
 };
 
 // A shot's own E and S in the cells around its source.
@@ -84,41 +65,7 @@ struct OnePass {
     Cube cube;
 };
 
-// The points of the source, in one row.
-struct Source {
-    const float *clean; // the pressures there without the source: [pressure][point]
-    float *next_clean;
-    const float *value; // of the next step's source
-    int x, y, z;        // of the first point
-    int there;          // the source is in the pressures
-    int put;            // and is put into the next
-    int unused;
-};
-
-// Samples of a step: those of block i are first[i] to first[i + 1].
-struct Receivers {
-    const int *first;
-    const unsigned *at;
-    const int *trace;
-    float *to; // null if none are taken
-};
-static_assert(sizeof(Zone) == 16 && sizeof(Tile) == 32 && sizeof(OnePass) == 488, "layout of the parameters");
-static_assert(sizeof(Source) == 48 && sizeof(Receivers) == 32, "layout of the parameters");
-
-// The shape of a block: warps, and rows along x of each. PREFETCH_DISTANCE: planes that the march
-// through the middle copies ahead into shared memory; 0 if it loads the next plane into registers.
-template <int WARPS_, int ROWS_, int PREFETCH_DISTANCE_ = 0> struct Shape {
-    enum {
-        WARPS = WARPS_,
-        ROWS = ROWS_,
-        PREFETCH_DISTANCE = PREFETCH_DISTANCE_,
-        PLACES = PREFETCH_DISTANCE > 0 ? PREFETCH_DISTANCE : 1, // of planes that are on their way
-        X = WARPS * ROWS,
-        FLUX = (X + 7 + WARPS - 1) / WARPS, // fluxes along x of a thread: seven rows more than the tile has
-        HALO = (7 + WARPS - 1) / WARPS      // rows that a warp fetches before the tile, and after it
-    };
-    static_assert(X % 4 == 0 && 4 * X <= 32 * WARPS, "");
-};
+static_assert(sizeof(Zone) == 16 && sizeof(OnePass) == 488, "layout of the parameters");
 
 // The data of a plane that only their thread uses: the first pressure seven planes on and 1/rho
 // three planes on; a second pressure, the other coefficients and the increments of the plane.
@@ -177,25 +124,6 @@ __device__ __forceinline__ bool is_near_source(const OnePass &k, const Tile &til
            (Equation::PRESSURES == 2 && meets(k.cube.begin, k.cube.size));
 }
 
-// Takes the samples of the receivers in a tile, once its pressures are written.
-template <class Equation>
-__device__ __forceinline__ void take(const OnePass &k, const Source &source, const Receivers &receivers, int threads)
-{
-    if (receivers.to == nullptr)
-        return;
-    const int end = receivers.first[blockIdx.x + 1];
-    int i = receivers.first[blockIdx.x];
-    if (i == end)
-        return;
-    __syncthreads();
-    const unsigned point = position(k, source.x, source.y, source.z);
-    for (i += 32 * threadIdx.y + threadIdx.x; i < end; i += threads) {
-        const unsigned at = receivers.at[i];
-        const bool hidden = source.put && (at == point || at == point + Equation::APART);
-        receivers.to[receivers.trace[i]] = hidden ? source.next_clean[at != point] : k.next[0][at];
-    }
-}
-
 // `Pair` is two neighbours of the coefficients.
 template <class Equation, class Shape, class Pair>
 __device__ __forceinline__ void step(const OnePass &k, const Source &source, const Receivers &receivers,
@@ -216,15 +144,6 @@ __device__ __forceinline__ void step(const OnePass &k, const Source &source, con
     take<Equation>(k, source, receivers, 32 * Shape::WARPS);
 }
 
-// Puts the source into pressures that a step has left without it: two threads.
-template <class Equation> __device__ __forceinline__ void put_source(const OnePass &k, const Source &source)
-{
-    const int point = threadIdx.x % Equation::POINTS, pressure = threadIdx.x / Equation::POINTS;
-    float *p = k.next[pressure] + position(k, source.x, source.y, source.z + Equation::APART * point);
-    source.next_clean[threadIdx.x] = *p;
-    *p = Equation::with_source(*p, point, *source.value);
-}
-
 // A kernel of a shape, of which `blocks` blocks are to be on a multiprocessor at once.
 #define ONE_PASS(name, Equation, Pair, blocks, ...)                                                                    \
     extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
@@ -232,10 +151,4 @@ template <class Equation> __device__ __forceinline__ void put_source(const OnePa
     {                                                                                                                  \
         __shared__ Plane<Equation, Shape<__VA_ARGS__>, Pair> plane;                                                    \
         step<Equation, Shape<__VA_ARGS__>, Pair>(k, source, receivers, plane);                                         \
-    }
-
-#define SOURCE(name, Equation)                                                                                         \
-    extern "C" __global__ void name(const OnePass k, const Source source)                                             \
-    {                                                                                                                  \
-        put_source<Equation>(k, source);                                                                               \
     }

@@ -1,34 +1,6 @@
 // Cells of the march: positions, coefficients, derivatives, PML velocities.
 #pragma once
 
-// Returns the position of a cell in a field.
-__device__ __forceinline__ unsigned position(const OnePass &k, int x, int y, int z)
-{
-    return y * k.plane + x * k.pitch + z;
-}
-
-// Returns two values, or zeros if they do not exist.
-template <class Pair = float2> __device__ __forceinline__ Pair fetch(const void *from, unsigned at, bool there)
-{
-    return there ? __ldg(static_cast<const Pair *>(from) + at / 2) : Pair();
-}
-
-// Returns the values of two coefficients.
-__device__ __forceinline__ float2 values(const Scale &, float2 stored)
-{
-    return stored;
-}
-
-__device__ __forceinline__ float2 values(const Scale &scale, ushort2 stored)
-{
-    return make_float2(fmaf(float(stored.x), scale.step, scale.low), fmaf(float(stored.y), scale.step, scale.low));
-}
-
-__device__ __forceinline__ float2 &pair(float &first)
-{
-    return reinterpret_cast<float2 &>(first);
-}
-
 // Returns the derivative between the fourth and the fifth of eight values of a line.
 template <int N> __device__ __forceinline__ float derivative_from(const OnePass &k, const float (&line)[N], int begin)
 {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::one_pass::cuda::policy::MixingCube;
+use crate::fd::one_pass::cuda::params::MixingCube;
 
 /// Cells from the source within which the medium is isotropic, and from which on it is that of the model.
 const ISOTROPIC: f32 = 4.0;

@@ -22,7 +22,8 @@
 //! | `inject` | the source's pressure at each step |
 //! | `record` | samples at the receivers, snapshots |
 //! | `time_loop` | steps of a shot on a team of threads and on a GPU; knows no equation |
-//! | `one_pass` | the CPU's step of equations with a split PML |
+//! | `march` | the step on a GPU as one launch over tiles; knows no equation |
+//! | `one_pass` | the step of equations with a split PML |
 //! | `isotropic_ball` | epsilon and delta around the source, for `vti` and `tti` |
 //! | `equation` | traits of an equation, the list of all, a folder for each |
 //! | `verify` | sampling, mute of the direct wave |
@@ -44,6 +45,7 @@ pub mod grid;
 mod host_memory;
 pub mod inject;
 pub mod isotropic_ball;
+pub mod march;
 pub mod model;
 pub mod one_pass;
 pub mod pause;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::one_pass::cuda::policy::CudaPolicy;
+use gpusched::fd::march::equation::CudaEquation;
 use gpusched::fd::plan::{BlockShape, Options, Plan, SHAPES};
 use gpusched::fd::{shot, survey::Receivers};
 use gpusched::io::kept::Kept;

@@ -179,7 +179,8 @@ pub fn a_shot_goes_on_after_a_pause() {
     }
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(29);
-    for (equation, snapshot_every) in [("acoustic1", Some(9)), ("acoustic1", None), ("vti", Some(9))] {
+    let cases = [("acoustic1", Some(9)), ("acoustic1", None), ("acoustic2", Some(9)), ("vti", Some(9))];
+    for (equation, snapshot_every) in cases {
         let (equation, receivers) = (by_name(equation).unwrap(), Receivers::Plane { iz: 2, every: [1, 2] });
         let mut world = World::rough_for(equation, [5, 4, 17], 90, receivers, &mut random);
         world.shot = Shot { record_every: 3, snapshot_every, ..world.shot };

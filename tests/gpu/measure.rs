@@ -14,10 +14,11 @@ use gpusched::Result;
 use gpusched::backend::Lane;
 use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Stream};
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use gpusched::fd::one_pass::cuda::params::{CubeParams, CudaSource, GpuTile, SampleParams, StepParams};
-use gpusched::fd::one_pass::cuda::policy::CudaPolicy;
-use gpusched::fd::one_pass::cuda::tables::Tables;
-use gpusched::fd::one_pass::cuda::tile_plan::{FieldAddresses, PlanAddresses, TilePlan};
+use gpusched::fd::grid::tile_table::GpuTile;
+use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
+use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
+use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
+use gpusched::fd::one_pass::cuda::params::StepParams;
 use gpusched::fd::plan::{Plan, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS};
@@ -101,7 +102,9 @@ impl<'a> Rig<'a> {
         let function = function(stream, shape)?;
         let at_once = function.blocks_at_once(shape.threads() as u32)?;
         let tile_plan = TilePlan::new(&tables, shape, at_once as usize)?;
-        let zeros = tile_plan.lens().all().map(|len| stream.zeroed::<f32>(len, "a field"));
+        let lens = Acoustic1Propagator::lens(&tables.layout);
+        let count = lens.len();
+        let zeros = lens.into_iter().chain([CLEAN]).map(|len| stream.zeroed::<f32>(len, "a field"));
         let mut arrays = zeros.collect::<Result<Vec<_>>>()?;
         for field in policy.fields() {
             let values = field.copied(&policy.0.layout, &tables.layout)?;
@@ -109,16 +112,17 @@ impl<'a> Rig<'a> {
         }
         arrays.push(stream.uploaded(&tables.profiles, "the model")?);
         let at: Vec<u64> = arrays.iter().map(DeviceBuffer::address).collect();
-        let fields = FieldAddresses::new(tables.pressures, &at);
-        let plan = PlanAddresses { coefficients: [at[13], at[14], 0, 0], profiles: at[15], tiles: 0 };
-        let params = tile_plan.params(&tables, &plan, &fields, CubeParams::default());
+        let (of_shot, of_plan) = at.split_at(count);
+        let plan =
+            PlanAddresses { coefficients: [of_plan[1], of_plan[2], 0, 0], profiles: of_plan[3], tiles: 0 };
+        let params = policy.params(&tables, &plan, &ShotAddresses { arrays: of_shot.into(), own: 0 });
         let shot = shot(n, 1, Vec::new());
         Ok(Rig {
             stream,
             function,
             at_once,
             params,
-            injector: CudaSource::new(&tables.layout, &shot, at[12]),
+            injector: CudaSource::new(&tables.layout, &shot, at[count]),
             tile_plan,
             _arrays: arrays,
         })

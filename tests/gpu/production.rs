@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use gpusched::fd::equation::by_name;
-use gpusched::fd::one_pass::cuda::{tables::Tables, tile_plan::TilePlan};
+use gpusched::fd::equation::{acoustic2, by_name};
+use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::plan::{BlockShape, Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::time_loop::block_shape::OF_16_BITS;
@@ -30,12 +30,16 @@ const BESIDE: usize = 3;
 pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
     let mut results = Vec::new();
     for text in grids {
-        let [acoustic1, vti] = ["acoustic1", "vti"].map(|equation| world(equation, grid(text)));
+        let worlds = ["acoustic1", "acoustic2", "vti"].map(|equation| world(equation, grid(text)));
+        let [acoustic1, acoustic2, vti] = &worlds;
         for (world, storage, stencil) in [
-            (&acoustic1, Storage::Float32, Stencil::Taylor),
-            (&acoustic1, Storage::Float32, Stencil::Optimised),
-            (&acoustic1, Storage::Bits16, Stencil::Taylor),
-            (&vti, Storage::Float32, Stencil::Taylor),
+            (acoustic1, Storage::Float32, Stencil::Taylor),
+            (acoustic1, Storage::Float32, Stencil::Optimised),
+            (acoustic1, Storage::Bits16, Stencil::Taylor),
+            (acoustic2, Storage::Float32, Stencil::Optimised),
+            (acoustic2, Storage::Bits16, Stencil::Taylor),
+            (vti, Storage::Float32, Stencil::Taylor),
+            (vti, Storage::Bits16, Stencil::Taylor),
         ] {
             let options = Options { storage, stencil, ..world.options };
             let dt = (STABLE * options.dt_max(&world.model)) as f32;
@@ -45,7 +49,8 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
                 results.extend(on_gpu(gpu, text, &world, &expected));
             }
         }
-        results.extend(gpus.iter().map(|gpu| exact_time(gpu, text, &acoustic1)));
+        let cases = worlds.iter().flat_map(|world| gpus.iter().map(move |gpu| (gpu, world)));
+        results.extend(cases.map(|(gpu, world)| exact_time(gpu, text, world)));
     }
     results
 }
@@ -79,11 +84,17 @@ fn shapes(gpu: &str, storage: Storage) -> Vec<Option<BlockShape>> {
     }
 }
 
-/// How many tiles there are of each kind; 0 is a tile without absorbing layers.
+/// How many tiles there are of each kind; 0 is a tile without absorbing layers, and any of `acoustic2`.
 fn kinds(world: &World, shape: BlockShape) -> BTreeMap<String, usize> {
-    let Options { pml, storage, .. } = world.options;
-    let c = Acoustic1Material::new(&world.model, pml, storage).unwrap().coefficients(world.dt);
-    let tile_plan = TilePlan::new(&Tables::new(&Acoustic1Propagator(c.into())), shape, AT_ONCE).unwrap();
+    let Options { equation, pml, storage, stencil, .. } = world.options;
+    let tables = if equation.name() == "acoustic2" {
+        let medium = acoustic2::Medium::new(&world.model, pml, storage).unwrap();
+        Tables::new(&Arc::new(medium.coefficients(world.dt, stencil)))
+    } else {
+        let material = Acoustic1Material::new(&world.model, pml, storage).unwrap();
+        Tables::new(&Acoustic1Propagator(material.coefficients(world.dt).into()))
+    };
+    let tile_plan = TilePlan::new(&tables, shape, AT_ONCE).unwrap();
     let mut kinds = BTreeMap::new();
     tile_plan.table.tiles.iter().for_each(|tile| *kinds.entry(tile.kind.to_string()).or_default() += 1);
     kinds
@@ -135,9 +146,12 @@ fn beside(scheduler: &Scheduler, plan: &Arc<Plan>, world: &World, expected: &Sho
 fn exact_time(gpu: &str, grid: &str, world: &World) -> bool {
     let options = Options { exact_time: true, ..world.options };
     let world = World { options, ..world.clone() };
-    told(json!({ "case": format!("{grid}, exact time"), "device": gpu }), || -> Value {
-        let found = fire_on(&scheduler(gpu, 1).unwrap(), world.plan(), world.shot.clone()).unwrap();
-        agree(&found, &on_cpu(&world), "exact time");
-        json!({ "shots": 1, "bits": fused() })
-    })
+    told(
+        json!({ "case": format!("{:?}, {grid}, exact time", options.equation), "device": gpu }),
+        || -> Value {
+            let found = fire_on(&scheduler(gpu, 1).unwrap(), world.plan(), world.shot.clone()).unwrap();
+            agree(&found, &on_cpu(&world), "exact time");
+            json!({ "shots": 1, "bits": fused() })
+        },
+    )
 }

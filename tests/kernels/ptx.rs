@@ -1,9 +1,10 @@
 //! The committed PTX belongs to the source beside it and uses no instruction that may compute other numbers.
 
 use std::process::Command;
+use std::sync::Arc;
 
-use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, vti::VtiShot};
-use gpusched::fd::one_pass::cuda::policy::CudaPolicy;
+use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, acoustic2, vti::VtiShot};
+use gpusched::fd::march::equation::CudaEquation;
 use gpusched::fd::time_loop::block_shape::{OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
 use testkit::c;
@@ -27,14 +28,18 @@ fn sum(source: &str, headers: &[&str]) -> String {
 
 #[test]
 fn the_ptx_is_of_the_source_beside_it() {
-    let headers = ["grid.cuh", "copies.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"];
-    let sets = [Acoustic1Propagator::kernels(), VtiShot::kernels()];
-    let [acoustic1, vti] = sets.map(|set| set.texts());
+    let headers =
+        ["grid.cuh", "copies.cuh", "tile.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"];
+    let sets =
+        [Acoustic1Propagator::kernels(), <Arc<acoustic2::Coefficients>>::kernels(), VtiShot::kernels()];
+    let [acoustic1, acoustic2, vti] = sets.map(|set| set.texts());
     // What drivers from 470 on take, for GPUs from Kepler on; and for those from Ampere on.
     for (source, headers, text, [version, target]) in [
         ("field.cu", &headers[..0], PTX, [".version 6.0", ".target sm_35"]),
         ("acoustic1_one_pass.cu", &headers[..], &acoustic1[0], [".version 6.0", ".target sm_35"]),
         ("acoustic1_one_pass.cu", &headers[..], &acoustic1[1], [".version 7.0", ".target sm_80"]),
+        ("acoustic2_one_pass.cu", &headers[..3], &acoustic2[0], [".version 6.0", ".target sm_35"]),
+        ("acoustic2_one_pass.cu", &headers[..3], &acoustic2[1], [".version 7.0", ".target sm_80"]),
         ("vti_one_pass.cu", &headers[..], &vti[0], [".version 6.0", ".target sm_35"]),
         ("vti_one_pass.cu", &headers[..], &vti[1], [".version 7.0", ".target sm_80"]),
     ] {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::vti::VtiShot;
 use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
+use gpusched::fd::equation::{acoustic2, vti::VtiShot};
+use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
+use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::model::{Model, Property, Values};
-use gpusched::fd::one_pass::cuda::{kernel_set::KernelSet, policy::CudaPolicy};
-use gpusched::fd::one_pass::cuda::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::plan::Options;
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
@@ -31,17 +31,22 @@ fn compiled(kernels: &str, options: &[&str]) -> Host {
 static FIELD: LazyLock<Host> = LazyLock::new(|| compiled("kernels/field.cu", &["-DASKED=\"field.h\""]));
 static ACOUSTIC1: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/acoustic1_one_pass.cu", &["-DASKED=\"acoustic1_one_pass.h\""]));
+static ACOUSTIC2: LazyLock<Host> =
+    LazyLock::new(|| compiled("kernels/acoustic2_one_pass.cu", &["-DASKED=\"acoustic2_one_pass.h\""]));
 static VTI: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/vti_one_pass.cu", &["-DASKED=\"vti_one_pass.h\""]));
 static SCALED_SUM: LazyLock<Host> = LazyLock::new(|| compiled("ctests/doubles/hostcuda/scaled_sum.cu", &[]));
-static HOSTS: [&LazyLock<Host>; 3] = [&FIELD, &ACOUSTIC1, &VTI];
+static HOSTS: [&LazyLock<Host>; 4] = [&FIELD, &ACOUSTIC1, &ACOUSTIC2, &VTI];
 static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to_owned));
 
 /// All kernels, of texts that are changed in some way.
 fn interpreted(change: impl Fn(&str) -> String) -> Interpreted {
-    let [acoustic1, vti] = [Acoustic1Propagator::kernels(), VtiShot::kernels()].map(KernelSet::texts);
-    let changed = [PTX, &acoustic1[0], &acoustic1[1], &vti[0], &vti[1]].map(change);
-    Interpreted::of(&changed.each_ref().map(String::as_str))
+    let sets =
+        [Acoustic1Propagator::kernels(), <Arc<acoustic2::Coefficients>>::kernels(), VtiShot::kernels()];
+    let texts = sets.map(KernelSet::texts).concat();
+    let changed: Vec<String> =
+        std::iter::once(PTX).chain(texts.iter().map(String::as_str)).map(change).collect();
+    Interpreted::of(&changed.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The kernels of a shape on a GPU that runs so many blocks at the same time.

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::Acoustic1Propagator;
+use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::one_pass::coefficients::Coefficients;
-use crate::fd::one_pass::cuda::kernel_set::{KernelSet, kernel_set};
 use crate::fd::one_pass::cuda::policy::CudaPolicy;
 
 /// The kernels of `kernels/acoustic1_one_pass.cu`.
 static KERNELS: KernelSet = kernel_set!("acoustic1");
 
 impl CudaPolicy for Acoustic1Propagator {
-    fn kernels() -> &'static KernelSet {
+    fn kernel_set() -> &'static KernelSet {
         &KERNELS
     }
 
-    fn shared(&self) -> &Arc<Coefficients> {
+    fn plan(&self) -> &Arc<Coefficients> {
         &self.0
     }
 }

@@ -26,6 +26,7 @@ use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
+use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::one_pass;
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
@@ -89,7 +90,7 @@ impl Equation for Acoustic1 {
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        one_pass::cuda::bytes_of_cells::<Acoustic1Propagator>(n, pml, storage)
+        march::bytes_of_cells::<Acoustic1Propagator>(n, pml, storage)
     }
 }
 
@@ -133,15 +134,15 @@ impl Propagator for Acoustic1Propagator {
     }
 
     fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        one_pass::cuda::bytes(self, shot)
+        march::bytes(self, shot)
     }
 
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
-        one_pass::cuda::shared_bytes(&self.0, stream)
+        march::shared_bytes(&self.0, stream)
     }
 
     fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        one_pass::cuda::shape(&self.0, stream)
+        march::shape(&self.0, stream)
     }
 
     fn tuning_steps(&self) -> usize {
@@ -159,6 +160,6 @@ impl Propagator for Acoustic1Propagator {
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<(Gather, Effort)> {
-        one_pass::cuda::run(self, shot, shape, stream, control)
+        march::run(self, shot, shape, stream, control)
     }
 }

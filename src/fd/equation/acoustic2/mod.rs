@@ -22,6 +22,7 @@
 
 mod coefficients;
 mod cpu;
+mod cuda;
 mod describe;
 mod sponge;
 mod stencil;
@@ -31,13 +32,16 @@ use std::sync::Arc;
 pub use self::coefficients::{Coefficients, Medium};
 use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
 use crate::backend::cpu::Team;
+use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
+use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
+use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The acoustic equation of second order.
 pub struct Acoustic2;
@@ -59,6 +63,10 @@ impl Equation for Acoustic2 {
         0xfd00_0002
     }
 
+    fn runs_on_gpus(&self) -> bool {
+        true
+    }
+
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
         stencil::dt_max(model, stencil)
     }
@@ -69,6 +77,10 @@ impl Equation for Acoustic2 {
 
     fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
         Ok(Box::new(Medium::new(model, pml, storage)?))
+    }
+
+    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
+        march::bytes_of_cells::<Arc<Coefficients>>(n, pml, storage)
     }
 }
 
@@ -111,11 +123,33 @@ impl Propagator for Arc<Coefficients> {
         0
     }
 
+    fn gpu_bytes(&self, shot: &Shot) -> u64 {
+        march::bytes(self, shot)
+    }
+
+    fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
+        march::shared_bytes(self, stream)
+    }
+
+    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
+        march::shape(self, stream)
+    }
+
     fn tuning_steps(&self) -> usize {
         cpu::TUNING_STEPS
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
         cpu::run(self, shot, team, control)
+    }
+
+    fn run_on_gpu(
+        &self,
+        shot: &Shot,
+        shape: Option<BlockShape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<(Gather, Effort)> {
+        march::run(self, shot, shape, stream, control)
     }
 }

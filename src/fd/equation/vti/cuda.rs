@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::cpu::VtiShot;
 use crate::fd::isotropic_ball::IsotropicBall;
+use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::one_pass::coefficients::Coefficients;
-use crate::fd::one_pass::cuda::kernel_set::{KernelSet, kernel_set};
-use crate::fd::one_pass::cuda::policy::{CudaPolicy, MixingCube};
+use crate::fd::one_pass::cuda::params::MixingCube;
+use crate::fd::one_pass::cuda::policy::CudaPolicy;
 
 /// The kernels of `kernels/vti_one_pass.cu`.
 static KERNELS: KernelSet = kernel_set!("vti");
@@ -14,11 +15,11 @@ static KERNELS: KernelSet = kernel_set!("vti");
 impl CudaPolicy for VtiShot<'_> {
     const CUBE_BYTES: u64 = IsotropicBall::BYTES;
 
-    fn kernels() -> &'static KernelSet {
+    fn kernel_set() -> &'static KernelSet {
         &KERNELS
     }
 
-    fn shared(&self) -> &Arc<Coefficients> {
+    fn plan(&self) -> &Arc<Coefficients> {
         &self.propagator.bulk
     }
 

@@ -29,8 +29,8 @@ pub use material::{VtiMaterial, VtiPropagator};
 use super::acoustic1;
 use super::traits::{AbsorbingLayer, Equation, Material, Properties};
 use crate::error::Result;
+use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
-use crate::fd::one_pass;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -88,6 +88,6 @@ impl Equation for Vti {
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        one_pass::cuda::bytes_of_cells::<VtiShot<'_>>(n, pml, storage)
+        march::bytes_of_cells::<VtiShot<'_>>(n, pml, storage)
     }
 }

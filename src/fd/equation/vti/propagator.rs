@@ -10,6 +10,7 @@ use crate::fd::control::Control;
 use crate::fd::equation::traits::{Equation, Material, Propagator, Scheme};
 use crate::fd::grid::layout::Layout;
 use crate::fd::isotropic_ball::IsotropicBall;
+use crate::fd::march;
 use crate::fd::model::Outline;
 use crate::fd::one_pass;
 use crate::fd::storage::Storage;
@@ -65,15 +66,15 @@ impl Propagator for VtiPropagator {
     }
 
     fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        one_pass::cuda::bytes(&VtiShot { propagator: self, ball: None }, shot)
+        march::bytes(&VtiShot { propagator: self, ball: None }, shot)
     }
 
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
-        one_pass::cuda::shared_bytes(&self.bulk, stream)
+        march::shared_bytes(&self.bulk, stream)
     }
 
     fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        one_pass::cuda::shape(&self.bulk, stream)
+        march::shape(&self.bulk, stream)
     }
 
     fn tuning_steps(&self) -> usize {
@@ -91,6 +92,6 @@ impl Propagator for VtiPropagator {
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<(Gather, Effort)> {
-        one_pass::cuda::run(&self.shot(shot.source), shot, shape, stream, control)
+        march::run(&self.shot(shot.source), shot, shape, stream, control)
     }
 }

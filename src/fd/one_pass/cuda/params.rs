@@ -1,16 +1,30 @@
-//! The parameters of the kernels of a step.
+//! The first parameter of the kernels of a step.
 
 use std::mem::offset_of;
 use std::ops::Range;
 
-use super::policy::MixingCube;
-use super::tables::{AxisParams, COEFFICIENTS};
-use crate::fd::grid::layout::Layout;
-pub use crate::fd::grid::tile_table::GpuTile;
+use crate::fd::grid::tile_table::GpuTile;
+use crate::fd::march::tables::COEFFICIENTS;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
-use crate::fd::survey::Shot;
 use crate::fd::time_loop::launch::Address;
+
+/// The properties of an axis, as `struct Axis` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AxisParams {
+    pub keep: Address,
+    pub velocity_rate: Address,
+    pub loss: Address,
+    pub pressure_rate: Address,
+    /// dt / h.
+    pub rate: f32,
+    /// All cells.
+    pub n: i32,
+    /// The user's cells.
+    pub inner: i32,
+    pub unused: i32,
+}
 
 /// The zones of an axis, as `struct Zone` of the kernels.
 #[repr(C)]
@@ -19,6 +33,14 @@ pub struct Zone {
     pub middle: [i32; 2],
     pub near_end: i32,
     pub far_begin: i32,
+}
+
+/// Mixing coefficients in the cells around the source of a shot.
+pub struct MixingCube<'a> {
+    /// Padded indices along x, y and z.
+    pub cells: [Range<usize>; 3],
+    /// Of each coefficient, `[iy][ix][iz]`.
+    pub values: [&'a [f32]; 2],
 }
 
 /// A shot's own mixing coefficients around its source, as `struct Cube`. The default has no cells.
@@ -58,75 +80,41 @@ pub struct StepParams {
     pub cube: CubeParams,
 }
 
-/// The second parameter, as `struct Source`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SourceParams {
-    pub clean: Address,
-    pub next_clean: Address,
-    pub value: Address,
-    pub cell: [i32; 3],
-    pub there: i32,
-    pub put: i32,
-    pub unused: i32,
-}
-
-/// The last parameter, as `struct Receivers`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SampleParams {
-    pub first: Address,
-    pub at: Address,
-    pub trace: Address,
-    /// 0 if none are taken.
-    pub to: Address,
-}
-
 // As the kernels assert them.
 const _: () = {
     assert!(size_of::<Zone>() == 16 && size_of::<GpuTile>() == 32 && size_of::<StepParams>() == 488);
-    assert!(size_of::<SourceParams>() == 48 && size_of::<SampleParams>() == 32);
+    assert!(size_of::<AxisParams>() == 48 && offset_of!(AxisParams, rate) == 32);
+    assert!(offset_of!(AxisParams, inner) == 40);
     assert!(offset_of!(StepParams, axis) == 152 && offset_of!(StepParams, tiles) == 344);
     assert!(
         offset_of!(StepParams, slots) == 392
             && offset_of!(StepParams, stencil) == 408
             && offset_of!(StepParams, cube) == 456
-            && offset_of!(SourceParams, put) == 40
     );
 };
+
+impl AxisParams {
+    /// For an axis of `n` cells, `inner` of them the user's, whose four profiles are at an address.
+    pub fn new(n: usize, inner: usize, rate: f32, profiles: Address) -> AxisParams {
+        let [keep, velocity_rate, loss, pressure_rate] =
+            [0, 1, 2, 3].map(|number| profiles + 4 * number * n as u64);
+        AxisParams {
+            keep,
+            velocity_rate,
+            loss,
+            pressure_rate,
+            rate,
+            n: n as i32,
+            inner: inner as i32,
+            unused: 0,
+        }
+    }
+}
 
 impl CubeParams {
     /// `values`: the address of the values of both coefficients.
     pub fn new(cube: &MixingCube<'_>, values: Address) -> CubeParams {
         let of = |value: fn(&Range<usize>) -> usize| cube.cells.each_ref().map(|range| value(range) as i32);
         CubeParams { values, begin: of(|range| range.start), size: of(|range| range.len()) }
-    }
-}
-
-/// The source of a shot. A step puts the next one's into the pressures that it writes, unless the
-/// host reads these.
-pub struct CudaSource {
-    cell: [i32; 3],
-    clean: Address,
-}
-
-impl CudaSource {
-    /// `clean`: the address of four values.
-    pub fn new(layout: &Layout, shot: &Shot, clean: Address) -> CudaSource {
-        CudaSource { cell: shot.source.map(|i| (i + layout.pml) as i32), clean }
-    }
-
-    /// Returns the parameter of a step that reads the first or the second set of pressures. `there`: its
-    /// source is in them; `put`: the address of the next step's amplitude, if the step puts that.
-    pub fn points(&self, from: usize, there: bool, put: Option<Address>) -> SourceParams {
-        SourceParams {
-            clean: self.clean + 8 * (from % 2) as u64,
-            next_clean: self.clean + 8 * (1 - from % 2) as u64,
-            value: put.unwrap_or(0),
-            cell: self.cell,
-            there: i32::from(there),
-            put: i32::from(put.is_some()),
-            unused: 0,
-        }
     }
 }

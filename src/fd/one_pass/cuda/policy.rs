@@ -1,12 +1,19 @@
 //! The part of an equation in the step on a GPU.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::kernel_set::KernelSet;
+use super::arrays::{self, FieldAddresses, slots};
+use super::params::{AxisParams, CubeParams, MixingCube, StepParams, Zone};
 use crate::fd::edge_field::EdgeField;
+use crate::fd::grid::layout::Layout;
+use crate::fd::grid::zones::Zones;
+use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
+use crate::fd::march::kernel_set::KernelSet;
+use crate::fd::march::tables::Tables;
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
+use crate::fd::storage::Storage;
+use crate::fd::time_loop::launch::Address;
 
 /// An equation in a medium, for one shot on a GPU.
 pub trait CudaPolicy: Policy {
@@ -14,28 +21,120 @@ pub trait CudaPolicy: Policy {
     const CUBE_BYTES: u64 = 0;
 
     /// Returns the kernels of the equation.
-    fn kernels() -> &'static KernelSet;
+    fn kernel_set() -> &'static KernelSet;
 
     /// Returns the coefficients that identify a plan, whose shots share memory on a GPU.
-    fn shared(&self) -> &Arc<Coefficients>;
+    fn plan(&self) -> &Arc<Coefficients>;
 
     /// Returns the shot's own mixing coefficients.
     fn cube(&self) -> Option<MixingCube<'_>> {
         None
     }
-
-    /// Returns all coefficients of a step: 1/rho, rho vp², and those of the mixing.
-    fn fields(&self) -> Vec<&EdgeField> {
-        let c = self.coefficients();
-        let mixing = (0..Self::MIXING).map(|number| self.mixing(number));
-        [&*c.b, &*c.kappa].into_iter().chain(mixing).collect()
-    }
 }
 
-/// Mixing coefficients in the cells around the source of a shot.
-pub struct MixingCube<'a> {
-    /// Padded indices along x, y and z.
-    pub cells: [Range<usize>; 3],
-    /// Of each coefficient, `[iy][ix][iz]`.
-    pub values: [&'a [f32]; 2],
+/// Names of the coefficients in messages.
+const NAMES: [&str; 4] =
+    ["1/rho of the model", "rho vp² of the model", "epsilon of the model", "delta of the model"];
+
+impl<P: CudaPolicy> CudaEquation for P {
+    type Params = StepParams;
+    type Shared = Coefficients;
+
+    const COEFFICIENTS: &'static [&'static str] = NAMES.split_at(2 + P::MIXING).0;
+    const PROFILES: usize = 4;
+    const FIELDS: usize = 3 * P::PRESSURES;
+    const OWN_BYTES: u64 = P::CUBE_BYTES;
+
+    fn kernels() -> &'static KernelSet {
+        P::kernel_set()
+    }
+
+    fn zones(layout: &Layout) -> [Zones; 3] {
+        [0, 1, 2].map(|axis| Zones::new(layout, axis))
+    }
+
+    fn lens(layout: &Layout) -> Vec<usize> {
+        arrays::lens(layout, P::PRESSURES)
+    }
+
+    fn shared(&self) -> &Arc<Coefficients> {
+        self.plan()
+    }
+
+    fn cpu_layout(&self) -> &Layout {
+        &self.coefficients().layout
+    }
+
+    fn storage(&self) -> Storage {
+        self.coefficients().storage
+    }
+
+    /// 1/rho, rho vp², and those of the mixing.
+    fn fields(&self) -> Vec<&EdgeField> {
+        let c = self.coefficients();
+        let mixing = (0..P::MIXING).map(|number| self.mixing(number));
+        [&*c.b, &*c.kappa].into_iter().chain(mixing).collect()
+    }
+
+    /// Of an axis: keep, velocity rate, loss, pressure rate.
+    fn profiles(&self) -> Vec<f32> {
+        let profiles = self
+            .coefficients()
+            .axes
+            .iter()
+            .flat_map(|axis| [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate]);
+        profiles.flatten().copied().collect()
+    }
+
+    fn own(&self) -> Option<Vec<f32>> {
+        self.cube().map(|cube| cube.values.concat())
+    }
+
+    fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [StepParams; 2] {
+        let (c, layout) = (self.coefficients(), &tables.layout);
+        let fields = FieldAddresses::new(P::PRESSURES, &shot.arrays);
+        let first = |array: Address| tables.first(array);
+        let [x, y, z] = fields.split;
+        let zone = |axis: usize| {
+            let Zones { middle, near, far, .. } = &tables.zones[axis];
+            let middle = [middle.start, middle.end].map(|i| i as i32);
+            Zone { middle, near_end: near.end as i32, far_begin: far.start as i32 }
+        };
+        let profiles = tables.profiles(Self::PROFILES, plan.profiles);
+        let axis = |axis: usize| {
+            let (n, inner) = (layout.padded[axis], layout.inner[axis]);
+            AxisParams::new(n, inner, c.axes[axis].rate, profiles[axis])
+        };
+        [0, 1].map(|from: usize| {
+            let velocity = |from: usize| {
+                let [x, y, z] = fields.velocity.map(|both| both[from]);
+                [first(x), first(y), z]
+            };
+            StepParams {
+                p: fields.p.map(|both| first(both[from])),
+                next: fields.p.map(|both| first(both[1 - from])),
+                d: fields.d.map(first),
+                velocity_old: velocity(from),
+                velocity_new: velocity(1 - from),
+                split: [first(x), first(y), z],
+                coefficients: plan.coefficients.map(|array| tables.first_coefficient(array)),
+                axis: [axis(0), axis(1), axis(2)],
+                zone: [zone(0), zone(1), zone(2)],
+                tiles: plan.tiles,
+                steps: tables.steps.map(|both| both.map(|step| step as u32)),
+                pitch: layout.pitch as u32,
+                plane: layout.stride(1) as u32,
+                slots: [tables.zones[0].velocities() as u32, slots(&tables.zones[2]) as u32],
+                pml: layout.pml as i32,
+                unused: 0,
+                stencil: c.stencil,
+                scales: tables.scales,
+                cube: self.cube().map_or_else(CubeParams::default, |cube| CubeParams::new(&cube, shot.own)),
+            }
+        })
+    }
+
+    fn words(&self, cell: [usize; 3]) -> String {
+        self.describe_cell(cell)
+    }
 }

@@ -1,17 +1,17 @@
 //! The CUDA kernels without a GPU: memory, and two engines that execute launches.
 
 mod host;
-mod one_pass;
+mod march;
 
 use std::alloc::{Layout, alloc, dealloc};
 
 use fakecuda::ptx::{self, Fault, Module, Region};
-use gpusched::fd::one_pass::cuda::tables::Tables;
+use gpusched::fd::march::tables::Tables;
 use gpusched::fd::survey::Shot;
 use gpusched::fd::time_loop::launch::Launch;
 
 pub use host::{Host, Order, Ordered};
-pub use one_pass::{fire, storage};
+pub use march::{fire, storage};
 
 /// Arrays that kernels may touch. They begin at multiples of 128 bytes, as on a GPU, and end with their last byte.
 #[derive(Default)]

@@ -2,14 +2,15 @@
 
 use std::cell::Cell;
 
+use super::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use super::medium::Medium;
-use super::params::{CubeParams, CudaSource, GpuTile, SampleParams, StepParams};
 use super::plan_kernels::PlanKernels;
-use super::policy::CudaPolicy;
-use super::tile_plan::{FieldAddresses, Lens, PlanAddresses, TilePlan};
+use super::source::{CLEAN, CudaSource, SampleParams};
+use super::tile_plan::TilePlan;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
 use crate::fd::control::Control;
+use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, StepKind};
 use crate::fd::time_loop::launch::Launch;
@@ -18,9 +19,9 @@ use crate::fd::time_loop::launch::Launch;
 const NEW: u32 = 2;
 
 /// A shape as a shot has it.
-struct Candidate<'a> {
+struct Candidate<'a, P> {
     tile_plan: &'a TilePlan,
-    params: [StepParams; 2],
+    params: [P; 2],
     function: Kernel,
     samples: SampleParams,
     _receivers: (DeviceBuffer<i32>, DeviceBuffer<u32>, DeviceBuffer<i32>),
@@ -28,64 +29,62 @@ struct Candidate<'a> {
     batches: Cell<u32>,
 }
 
-pub struct CudaOnePass<'a, P> {
-    policy: &'a P,
+pub struct MarchSteps<'a, E: CudaEquation> {
+    equation: &'a E,
     pass: &'a PlanKernels,
-    candidates: Vec<Option<Candidate<'a>>>,
+    candidates: Vec<Option<Candidate<'a, E::Params>>>,
     injector: CudaSource,
     source: Kernel,
     traces: u64,
     fields: Vec<DeviceBuffer<f32>>,
-    _cube: Option<DeviceBuffer<f32>>,
+    _own: Option<DeviceBuffer<f32>>,
 }
 
-impl<'a, P: CudaPolicy> CudaOnePass<'a, P> {
-    pub fn new(policy: &'a P, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
+impl<'a, E: CudaEquation> MarchSteps<'a, E> {
+    pub fn new(equation: &'a E, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
         let Medium { tables, pass, .. } = medium;
-        let lens = Lens::new(&tables.layout, tables.pressures);
         let named = |number: usize| {
-            if number < lens.fields() { "a field of a shot" } else { "the absorbing layer of a shot" }
+            if number < E::FIELDS { "a field of a shot" } else { "the absorbing layer of a shot" }
         };
-        let blocks = lens.all().enumerate().map(|(number, len)| stream.zeroed::<f32>(len, named(number)));
+        let lens = E::lens(&tables.layout).into_iter().chain([CLEAN]).enumerate();
+        let blocks = lens.map(|(number, len)| stream.zeroed::<f32>(len, named(number)));
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
-        let addresses: Vec<_> = blocks.iter().map(DeviceBuffer::address).collect();
-        let fields = FieldAddresses::new(tables.pressures, &addresses);
-        let cube = policy.cube();
-        let values =
-            cube.as_ref().map(|cube| stream.uploaded(&cube.values.concat(), "epsilon and delta of a shot"));
-        let values = values.transpose()?;
-        let cube = cube.zip(values.as_ref()).map(|(cube, values)| CubeParams::new(&cube, values.address()));
+        let own =
+            equation.own().map(|own| stream.uploaded(&own, "the coefficients of a shot")).transpose()?;
+        let mut arrays: Vec<_> = blocks.iter().map(DeviceBuffer::address).collect();
+        let clean = arrays.pop().unwrap_or_default();
+        let addresses = ShotAddresses { arrays, own: own.as_ref().map_or(0, DeviceBuffer::address) };
         let mut candidates: Vec<_> = pass.shapes.iter().map(|_| None).collect();
         for candidate in pass.tuner.candidates() {
             if let Some(tile_plan) = &pass.tile_plans[candidate] {
-                let cube = cube.unwrap_or_default();
-                candidates[candidate] = Some(Candidate::new(medium, tile_plan, &fields, cube, shot, stream)?);
+                let new = Candidate::new(equation, medium, tile_plan, &addresses, shot, stream)?;
+                candidates[candidate] = Some(new);
             }
         }
-        Ok(CudaOnePass {
-            policy,
+        Ok(MarchSteps {
+            equation,
             pass,
             candidates,
-            injector: CudaSource::new(&tables.layout, shot, fields.clean),
+            injector: CudaSource::new(&tables.layout, shot, clean),
             source: tables.kernels.load(stream, tables.kernels.source)?,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
-            _cube: values,
+            _own: own,
         })
     }
 
     /// Returns a candidate that may be taken: the plan has it since it was made, and the shot since it began.
-    fn candidate(&self, candidate: usize) -> Option<&Candidate<'a>> {
+    fn candidate(&self, candidate: usize) -> Option<&Candidate<'a, E::Params>> {
         self.candidates[candidate].as_ref().or_else(|| self.candidates.iter().flatten().next())
     }
 }
 
-impl<'a> Candidate<'a> {
+impl<'a, P: Copy> Candidate<'a, P> {
     fn new(
+        equation: &impl CudaEquation<Params = P>,
         medium: &Medium,
         (tile_plan, tiles): &'a (TilePlan, DeviceBuffer<GpuTile>),
-        fields: &FieldAddresses,
-        cube: CubeParams,
+        addresses: &ShotAddresses,
         shot: &Shot,
         stream: &Stream,
     ) -> Result<Self> {
@@ -105,7 +104,7 @@ impl<'a> Candidate<'a> {
         let (first, at, trace) = (held.0.address(), held.1.address(), held.2.address());
         Ok(Candidate {
             tile_plan,
-            params: tile_plan.params(tables, &plan, fields, cube),
+            params: equation.params(tables, &plan, addresses),
             function: tables.kernels.load(stream, tables.kernels.kernel(tile_plan.shape))?,
             samples: SampleParams { first, at, trace, to: 0 },
             _receivers: held,
@@ -114,7 +113,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-impl<P: CudaPolicy> CudaSteps for CudaOnePass<'_, P> {
+impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
     fn next(&self) -> (usize, bool) {
         let (candidate, timed) = self.pass.tuner.next();
         let batches = self.candidates[candidate]
@@ -161,7 +160,7 @@ impl<P: CudaPolicy> CudaSteps for CudaOnePass<'_, P> {
     }
 
     fn describe_cell(&self, cell: [usize; 3]) -> String {
-        self.policy.describe_cell(cell)
+        self.equation.words(cell)
     }
 
     fn fields(&self) -> &[DeviceBuffer<f32>] {

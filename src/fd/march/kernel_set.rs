@@ -27,7 +27,7 @@ pub struct KernelSet {
 /// Makes the kernel set of an equation from its name.
 macro_rules! kernel_set {
     ($equation:literal) => {
-        $crate::fd::one_pass::cuda::kernel_set::KernelSet {
+        $crate::fd::march::kernel_set::KernelSet {
             equation: $equation,
             source: concat!($equation, "_one_pass_source"),
             shapes: [

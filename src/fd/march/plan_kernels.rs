@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use super::params::GpuTile;
 use super::tables::Tables;
 use super::tile_plan::{TilePlan, most_tiles};
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
+use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::storage::Storage;
 use crate::fd::time_loop::autotuner::Autotuner;
 use crate::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
@@ -17,7 +17,7 @@ use crate::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 /// Names all that the best shape may depend on, except the GPU and the library's version.
 fn subject(tables: &Tables, stream: &Stream) -> String {
     let Layout { inner: [nx, ny, nz], pml, .. } = tables.layout;
-    let steps: Vec<_> = tables.steps[..2 * tables.pressures].iter().flatten().map(usize::to_string).collect();
+    let steps: Vec<_> = tables.steps[..tables.coefficients].iter().flatten().map(usize::to_string).collect();
     let (steps, equation) = (steps.join(" "), tables.kernels.equation);
     let (driver, kernels) = (stream.driver(), tables.kernels.number());
     format!("{equation} one-pass, {nx}x{ny}x{nz}+{pml}, {steps}, driver {driver}, kernels {kernels:016x}")

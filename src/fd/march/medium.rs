@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use super::equation::CudaEquation;
 use super::plan_kernels::PlanKernels;
-use super::policy::CudaPolicy;
 use super::tables::{COEFFICIENTS, Tables};
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::edge_field::EdgeField;
-use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::storage::Storage;
 use crate::fd::time_loop::block_shape::BlockShape;
 use crate::fd::time_loop::launch::Address;
@@ -36,10 +35,6 @@ impl DeviceField {
     }
 }
 
-/// Names of the coefficients in messages.
-const NAMES: [&str; COEFFICIENTS] =
-    ["1/rho of the model", "rho vp² of the model", "epsilon of the model", "delta of the model"];
-
 /// The data that all shots of a plan share on a GPU.
 pub struct Medium {
     pub tables: Tables,
@@ -50,24 +45,25 @@ pub struct Medium {
 
 impl Medium {
     /// `control`: that of the first shot.
-    pub fn new(
-        policy: &impl CudaPolicy,
+    pub fn new<E: CudaEquation>(
+        equation: &E,
         shape: Option<BlockShape>,
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<Medium> {
-        let tables = Tables::new(policy);
-        let c = policy.coefficients();
+        let tables = Tables::new(equation);
+        let layout = equation.cpu_layout();
         // One after the other: each is on the host twice meanwhile.
-        let upload = |(field, what): (&EdgeField, &str)| match c.storage {
+        let upload = |(field, what): (&EdgeField, &&str)| match tables.storage {
             Storage::Bits16 => {
-                stream.uploaded(&field.numbers(&c.layout, &tables.layout)?, what).map(DeviceField::Numbers)
+                stream.uploaded(&field.numbers(layout, &tables.layout)?, what).map(DeviceField::Numbers)
             }
             Storage::Float32 => {
-                stream.uploaded(&field.copied(&c.layout, &tables.layout)?, what).map(DeviceField::Values)
+                stream.uploaded(&field.copied(layout, &tables.layout)?, what).map(DeviceField::Values)
             }
         };
-        let coefficients = policy.fields().into_iter().zip(NAMES).map(upload).collect::<Result<_>>()?;
+        let fields = equation.fields().into_iter().zip(E::COEFFICIENTS);
+        let coefficients = fields.map(upload).collect::<Result<_>>()?;
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
         let pass = PlanKernels::new(&tables, shape, stream, control)?;
         Ok(Medium { tables, coefficients, profiles, pass })
@@ -85,16 +81,16 @@ impl Medium {
 }
 
 /// Returns the data that the plan's shots share there, if they are there already.
-pub fn medium(c: &Arc<Coefficients>, stream: &Stream) -> Result<Arc<Medium>> {
+pub fn medium<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> Result<Arc<Medium>> {
     stream.shared(c, || Err(Error::Internal("the plan has no data on this GPU".into())))
 }
 
 /// Returns the bytes of the GPU that the plan's shots share there and that are there already.
-pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
+pub fn shared_bytes<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> u64 {
     medium(c, stream).map_or(0, |medium| medium.bytes())
 }
 
 /// Returns the shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run.
-pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<BlockShape> {
+pub fn shape<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> Option<BlockShape> {
     Some(medium(c, stream).ok()?.pass.shape())
 }

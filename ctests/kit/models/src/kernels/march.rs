@@ -1,12 +1,13 @@
-//! Whole shots by the kernels that compute a step in one pass, as the CUDA backend drives a GPU.
+//! Whole shots by the kernels that compute a step in one launch, as the CUDA backend drives a GPU.
+
+use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use gpusched::fd::equation::vti::VtiMaterial;
+use gpusched::fd::equation::{acoustic2, vti::VtiMaterial};
 use gpusched::fd::inject::source_pressures;
-use gpusched::fd::one_pass::cuda::params::{CubeParams, CudaSource, SampleParams};
-use gpusched::fd::one_pass::cuda::policy::CudaPolicy;
-use gpusched::fd::one_pass::cuda::tables::Tables;
-use gpusched::fd::one_pass::cuda::tile_plan::{FieldAddresses, PlanAddresses, TilePlan};
+use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
+use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
+use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::plan::Storage;
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS};
 use gpusched::fd::time_loop::field_kernels::Field;
@@ -28,6 +29,11 @@ pub fn fire(engine: &dyn Engine, world: &World, shape: BlockShape, at_once: usiz
             let c = c.with(options.stencil);
             fire_with(engine, &Acoustic1Propagator(c.into()), world, shape, at_once)
         }
+        "acoustic2" => {
+            let medium = acoustic2::Medium::new(model, options.pml, storage(shape)).unwrap();
+            let c = Arc::new(medium.coefficients(*dt, options.stencil));
+            fire_with(engine, &c, world, shape, at_once)
+        }
         "vti" => {
             let material = VtiMaterial::new(model, options.pml, storage(shape)).unwrap();
             let propagator = material.coefficients(*dt, options.scheme());
@@ -37,33 +43,33 @@ pub fn fire(engine: &dyn Engine, world: &World, shape: BlockShape, at_once: usiz
     }
 }
 
-fn fire_with(
+fn fire_with<E: CudaEquation>(
     engine: &dyn Engine,
-    policy: &impl CudaPolicy,
+    equation: &E,
     world: &World,
     shape: BlockShape,
     at_once: usize,
 ) -> Shots {
     let World { model, shot, .. } = world;
-    let c = policy.coefficients();
-    let tables = Tables::new(policy);
+    let tables = Tables::new(equation);
     let tile_plan = TilePlan::new(&tables, shape, at_once).unwrap();
     let mut memory = Memory::default();
-    let lens = tile_plan.lens();
-    let mut at: Vec<u64> = lens.all().map(|len| memory.put(&vec![0.0f32; len])).collect();
-    *at.last_mut().unwrap() = memory.put(&[f32::NAN; 4]);
-    let fields = FieldAddresses::new(tables.pressures, &at);
+    let lens = E::lens(&tables.layout).into_iter();
+    let arrays: Vec<u64> = lens.map(|len| memory.put(&vec![0.0f32; len])).collect();
+    let clean = memory.put(&[f32::NAN; CLEAN]);
     let mut coefficients = [0; 4];
-    for (field, to) in policy.fields().into_iter().zip(&mut coefficients) {
+    for (field, to) in equation.fields().into_iter().zip(&mut coefficients) {
         *to = match storage(shape) {
-            Storage::Float32 => memory.show(&field.copied(&c.layout, &tables.layout).unwrap()),
-            Storage::Bits16 => memory.show(&field.numbers(&c.layout, &tables.layout).unwrap()),
+            Storage::Float32 => memory.show(&field.copied(equation.cpu_layout(), &tables.layout).unwrap()),
+            Storage::Bits16 => memory.show(&field.numbers(equation.cpu_layout(), &tables.layout).unwrap()),
         };
     }
     let profiles = memory.show(&tables.profiles);
     let plan = PlanAddresses { coefficients, profiles, tiles: memory.show(&tile_plan.table.tiles) };
-    let cube = policy.cube().map(|cube| CubeParams::new(&cube, memory.show(&cube.values.concat())));
-    let params = tile_plan.params(&tables, &plan, &fields, cube.unwrap_or_default());
+    let own = equation.own().map_or(0, |own| memory.show(&own));
+    let addresses = ShotAddresses { arrays, own };
+    let params = equation.params(&tables, &plan, &addresses);
+    let fields = &addresses.arrays[..E::FIELDS];
     let (first, places, traces) = tile_plan.receivers(&shot.receivers);
     let mut record = Record::new(&mut memory, places.len(), shot);
     let [first, trace] = [first, traces].map(|values| memory.show(&values));
@@ -76,7 +82,7 @@ fn fire_with(
     let is_read = |step: usize| {
         step + 1 == shot.nt || shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every))
     };
-    let injector = CudaSource::new(&tables.layout, shot, fields.clean);
+    let injector = CudaSource::new(&tables.layout, shot, clean);
     let amplitude = |step: usize| (step < wavelet.len()).then_some(wavelet_at + 4 * step as u64);
 
     let mut snapshots = Vec::new();
@@ -95,17 +101,17 @@ fn fire_with(
             record.read(&memory, step);
         }
         if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
-            let field = Field::new(&tables.layout, fields.p[0][1 - step % 2]);
+            let field = Field::new(&tables.layout, fields[1 - step % 2]);
             engine.launch(&memory, field.snapshot(), &[bytes(&field), bytes(&picture)]);
             snapshots.push((step, memory.get(picture)));
         }
     }
-    let last = fields.p[0][shot.nt % 2];
+    let last = fields[shot.nt % 2];
     let field = Field::new(&tables.layout, last);
     engine.launch(&memory, field.peak(), &[bytes(&field), bytes(&peak)]);
     check_peak(&memory, peak, &memory.get(last));
-    for field in &at[..lens.fields()] {
-        check_border(&tables, &memory.get::<f32>(*field)[..lens.field]);
+    for field in fields {
+        check_border(&tables, &memory.get::<f32>(*field));
     }
     Shots { record: record.values, samples: record.samples, snapshots }
 }

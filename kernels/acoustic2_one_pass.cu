@@ -1,0 +1,264 @@
+// The acoustic equation of second order on a GPU: src/fd/equation/acoustic2 has the mathematics and
+// the order of operations, which is the same here, so records agree bit for bit. A launch is a step:
+//
+//   acoustic2_one_pass_...   reads P P- V   writes P+ over P-   16 bytes a cell
+//   with the next step's source, and samples at the receivers
+//
+// A block marches along y through its tile. A thread keeps nine planes of the pressure of its own
+// columns in registers; the current plane is in shared memory with four cells around the tile. Two
+// planes of shared memory take turns, so a plane needs one barrier. Compiled with --fmad=false: only
+// `fmaf` is fused.
+
+#include "tile.cuh"
+
+enum { QUEUE = 2 * HALF_WIDTH + 1 };
+
+// The properties of an axis.
+struct SpongeAxis {
+    const float *factors;      // of the sponge, for each index
+    float weights[HALF_WIDTH]; // of the second derivative, times (dt/h)²
+    int n;                     // all cells
+    int inner;                 // the user's cells
+};
+
+struct SecondOrder {
+    const float *p[1]; // this pressure
+    float *next[1];    // that of the step before, which the next one replaces
+    const void *v;     // vp²: float32, or numbers of 16 bits
+    const Tile *tiles;
+    SpongeAxis axis[3];
+    unsigned steps[2]; // of vp², from column to column along x and y
+    unsigned pitch, plane;
+    int pml;
+    float centre; // the weight of the cell itself, summed over the axes
+    Scale scale;  // of vp²
+};
+static_assert(sizeof(SpongeAxis) == 32 && sizeof(SecondOrder) == 160, "layout of the parameters");
+
+// The data of a plane that only their thread uses: the pressure four planes on; the pressure before
+// and vp² of the plane.
+template <class Shape, class Pair> struct Own {
+    enum { ROWS = Shape::ROWS, THREADS = Shape::PREFETCH_DISTANCE > 0 ? 32 * Shape::WARPS : 1 };
+    float2 p[ROWS][THREADS], before[ROWS][THREADS];
+    Pair v[ROWS][THREADS];
+};
+
+// The data that the threads of a block share: the pressures of two planes, from four rows and four
+// cells before the tile on; and the planes that are on their way.
+template <class Shape, class Pair> struct __align__(16) Planes {
+    float p[2][Shape::X + 2 * HALF_WIDTH][Z + 2 * HALF_WIDTH];
+    Own<Shape, Pair> coming[Shape::PLACES];
+};
+
+// Returns the weighted sum of the pairs around the middle of nine values.
+__device__ __forceinline__ float pairs(const float (&weights)[HALF_WIDTH], const float (&f)[QUEUE])
+{
+    float sum = weights[0] * (f[3] + f[5]);
+    sum = fmaf(weights[1], f[2] + f[6], sum);
+    sum = fmaf(weights[2], f[1] + f[7], sum);
+    return fmaf(weights[3], f[0] + f[8], sum);
+}
+
+// Returns the next pressure. `x`, `y`, `z`: the pressures around the cell; `g`: the sponge's factor.
+__device__ __forceinline__ float advance(const SecondOrder &k, const float (&x)[QUEUE], const float (&y)[QUEUE],
+                                         const float (&z)[QUEUE], float g, float v, float before)
+{
+    const float p = y[HALF_WIDTH];
+    const float l = (fmaf(k.centre, p, pairs(k.axis[0].weights, x)) + pairs(k.axis[1].weights, y)) +
+                    pairs(k.axis[2].weights, z);
+    return fmaf(g, fmaf(v, l, fmaf(-g, before, p + p)), 0.0f);
+}
+
+// The march of a block through its tile. `Pair` is two neighbours of vp².
+template <class Shape, class Pair>
+__device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Planes<Shape, Pair> &s)
+{
+    enum { ROWS = Shape::ROWS };
+    const bool ahead = Shape::PREFETCH_DISTANCE > 0;
+    static_assert(int(Shape::WARPS) == int(HALF_WIDTH), "a warp fetches a row before the tile and one after it");
+    const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
+    const int nx = k.axis[0].n, nz = k.axis[2].n;
+    const int first_row = ROWS * warp, x = tile.x + first_row, z = tile.z + 2 * lane;
+    const bool in_row = z < int(k.pitch);
+    const auto there = [&](int r) { return in_row && x + r < nx; };
+
+    // The rows before and after the tile, one a warp each; and four cells before and after its rows.
+    const int end_row = thread / 4, end_cell = 2 * (thread % 4) + (thread % 4 < 2 ? 0 : Z);
+    const bool has_end = thread < 4 * Shape::X;
+    const bool end_there = has_end && tile.x + end_row < nx && tile.z - HALF_WIDTH + end_cell < int(k.pitch);
+    float2 sides[2], end;
+    const auto load_around = [&](int y) {
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+            const int row = tile.x - HALF_WIDTH + warp + side * (Shape::X + HALF_WIDTH);
+            sides[side] = fetch(k.p[0], position(k, row, y, z), in_row && row < nx);
+        }
+        end = fetch(k.p[0], position(k, tile.x + end_row, y, tile.z - HALF_WIDTH + end_cell), end_there);
+    };
+
+    unsigned columns[ROWS];
+    float sponge_x[ROWS], sponge_z[2];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        columns[r] = nearest(k, 0, x + r) * k.steps[0] + z;
+        sponge_x[r] = x + r < nx ? __ldg(k.axis[0].factors + x + r) : 0.0f;
+    }
+#pragma unroll
+    for (int c = 0; c < 2; c++)
+        sponge_z[c] = z + c < nz ? __ldg(k.axis[2].factors + z + c) : 0.0f;
+
+    // The pressure of nine planes, four before the current one and four after it.
+    float queue[ROWS][2][QUEUE];
+    float2 coming[ROWS], before[ROWS];
+    Pair v[ROWS];
+    const auto load_p = [&](int y) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            coming[r] = fetch(k.p[0], position(k, x + r, y, z), there(r));
+    };
+    const auto enter = [&]() {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int m = 0; m < QUEUE - 1; m++)
+                queue[r][0][m] = queue[r][0][m + 1], queue[r][1][m] = queue[r][1][m + 1];
+            queue[r][0][QUEUE - 1] = coming[r].x, queue[r][1][QUEUE - 1] = coming[r].y;
+        }
+    };
+#pragma unroll
+    for (int y = -HALF_WIDTH; y < HALF_WIDTH; y++) {
+        load_p(tile.y + y);
+        enter();
+    }
+    const auto position_v = [&](int y, int r) { return (nearest(k, 1, y) * k.steps[1] + columns[r]) / 2; };
+    // The data of the next plane are on their way while one is computed. Or some planes are: the copies
+    // of a plane are a group, empty beyond the tile, so that the count of groups stays the same.
+    const auto own = [&](int y) -> Own<Shape, Pair> & { return s.coming[unsigned(y) % Shape::PLACES]; };
+    const auto begin_copies = [&](int y) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            if (y >= tile.end || !there(r))
+                continue;
+            const unsigned at = position(k, x + r, y, z);
+            const float *from = k.p[0] + at + HALF_WIDTH * k.plane;
+            begin_copy(own(y).p[r][thread], reinterpret_cast<const float2 *>(from));
+            begin_copy(own(y).before[r][thread], reinterpret_cast<const float2 *>(k.next[0] + at));
+            begin_copy(own(y).v[r][thread], static_cast<const Pair *>(k.v) + position_v(y, r));
+        }
+        end_group();
+    };
+    if (ahead) {
+#pragma unroll
+        for (int i = 0; i < Shape::PREFETCH_DISTANCE; i++)
+            begin_copies(tile.y + i);
+    } else {
+        load_p(tile.y + HALF_WIDTH);
+    }
+    load_around(tile.y);
+#pragma unroll 1
+    for (int y = tile.y; y < tile.end; y++) {
+        if (ahead)
+            wait_for_copies<Shape::PLACES - 1>();
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            before[r] = make_float2(0.0f, 0.0f), v[r] = Pair();
+            if (!there(r))
+                continue;
+            if (ahead)
+                coming[r] = own(y).p[r][thread];
+            before[r] = ahead ? own(y).before[r][thread] : pair(k.next[0][position(k, x + r, y, z)]);
+            v[r] = ahead ? own(y).v[r][thread] : __ldg(static_cast<const Pair *>(k.v) + position_v(y, r));
+        }
+        if (ahead)
+            begin_copies(y + Shape::PREFETCH_DISTANCE);
+        enter();
+        auto &plane = s.p[y & 1];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            pair(plane[HALF_WIDTH + first_row + r][HALF_WIDTH + 2 * lane]) =
+                make_float2(queue[r][0][HALF_WIDTH], queue[r][1][HALF_WIDTH]);
+#pragma unroll
+        for (int side = 0; side < 2; side++)
+            pair(plane[warp + side * (Shape::X + HALF_WIDTH)][HALF_WIDTH + 2 * lane]) = sides[side];
+        if (has_end)
+            pair(plane[HALF_WIDTH + end_row][end_cell]) = end;
+        __syncthreads();
+        if (y + 1 < tile.end) {
+            if (!ahead)
+                load_p(y + 1 + HALF_WIDTH);
+            load_around(y + 1);
+        }
+        const float sponge_y = __ldg(k.axis[1].factors + y);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            if (x + r >= nx - HALF_WIDTH || z >= nz - HALF_WIDTH)
+                continue;
+            float x_taps[2][QUEUE], z_taps[QUEUE + 1];
+#pragma unroll
+            for (int m = 0; m < QUEUE; m++) {
+                const float2 taps = pair(plane[first_row + r + m][HALF_WIDTH + 2 * lane]);
+                x_taps[0][m] = taps.x, x_taps[1][m] = taps.y;
+            }
+#pragma unroll
+            for (int m = 0; m < QUEUE + 1; m += 2) {
+                const float2 taps = pair(plane[HALF_WIDTH + first_row + r][2 * lane + m]);
+                z_taps[m] = taps.x, z_taps[m + 1] = taps.y;
+            }
+            const float2 speeds = values(k.scale, v[r]);
+            const float g = sponge_y * sponge_x[r];
+            float after[2];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                float taps[QUEUE];
+#pragma unroll
+                for (int m = 0; m < QUEUE; m++)
+                    taps[m] = z_taps[m + c];
+                after[c] = advance(k, x_taps[c], queue[r][c], taps, g * sponge_z[c], c ? speeds.y : speeds.x,
+                                   c ? before[r].y : before[r].x);
+            }
+            float &to = k.next[0][position(k, x + r, y, z)];
+            if (z + 1 < nz - HALF_WIDTH)
+                pair(to) = make_float2(after[0], after[1]);
+            else
+                to = after[0];
+        }
+    }
+}
+
+// Each thread puts the points of the source into cells that it has written itself.
+template <class Shape>
+__device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile &tile, const Source &source)
+{
+    const int row = source.x - tile.x - Shape::ROWS * int(threadIdx.y);
+    if (!source.put || source.y < tile.y || source.y >= tile.end || row < 0 || row >= Shape::ROWS)
+        return;
+#pragma unroll
+    for (int point = 0; point < Dipole::POINTS; point++) {
+        const int cell = source.z + Dipole::APART * point - tile.z - 2 * int(threadIdx.x);
+        if (cell == 0 || cell == 1)
+            put_source<Dipole>(k, source, point);
+    }
+}
+
+// A kernel of a shape, of which `blocks` blocks are to be on a multiprocessor at once.
+#define STEP(name, Pair, blocks, ...)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
+        name(const SecondOrder k, const Source source, const Receivers receivers)                                     \
+    {                                                                                                                  \
+        __shared__ Planes<Shape<__VA_ARGS__>, Pair> planes;                                                            \
+        const Tile tile = k.tiles[blockIdx.x];                                                                         \
+        march<Shape<__VA_ARGS__>, Pair>(k, tile, planes);                                                              \
+        put_own_points<Shape<__VA_ARGS__>>(k, tile, source);                                                           \
+        take<Dipole>(k, source, receivers, 32 * Shape<__VA_ARGS__>::WARPS);                                            \
+    }
+
+// A text of PTX has the kernels of its architecture, the host's build all.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+STEP(acoustic2_one_pass_4x2, float2, 4, 4, 2)
+STEP(acoustic2_one_pass_4x4, float2, 3, 4, 4)
+STEP(acoustic2_one_pass_4x2_16_bit, ushort2, 4, 4, 2)
+SOURCE(acoustic2_one_pass_source, Dipole, SecondOrder)
+#endif
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+STEP(acoustic2_one_pass_4x2_async, float2, 4, 4, 2, 2)
+#endif

@@ -1,0 +1,68 @@
+//! The parameters of a step that have its source and its samples.
+
+use std::mem::offset_of;
+
+use crate::fd::grid::layout::Layout;
+use crate::fd::survey::Shot;
+use crate::fd::time_loop::launch::Address;
+
+/// The second parameter of a step, as `struct Source` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SourceParams {
+    pub clean: Address,
+    pub next_clean: Address,
+    pub value: Address,
+    pub cell: [i32; 3],
+    pub there: i32,
+    pub put: i32,
+    pub unused: i32,
+}
+
+/// The last parameter, as `struct Receivers`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SampleParams {
+    pub first: Address,
+    pub at: Address,
+    pub trace: Address,
+    /// 0 if none are taken.
+    pub to: Address,
+}
+
+// As the kernels assert them.
+const _: () = {
+    assert!(size_of::<SourceParams>() == 48 && size_of::<SampleParams>() == 32);
+    assert!(offset_of!(SourceParams, put) == 40);
+};
+
+/// Values of pressures at the source's points without the source, for [`CudaSource`].
+pub const CLEAN: usize = 4;
+
+/// The source of a shot. A step puts the next one's into the pressures that it writes, unless the
+/// host reads these.
+pub struct CudaSource {
+    cell: [i32; 3],
+    clean: Address,
+}
+
+impl CudaSource {
+    /// `clean`: the address of [`CLEAN`] values.
+    pub fn new(layout: &Layout, shot: &Shot, clean: Address) -> CudaSource {
+        CudaSource { cell: shot.source.map(|i| (i + layout.pml) as i32), clean }
+    }
+
+    /// Returns the parameter of a step that reads the first or the second set of pressures. `there`: its
+    /// source is in them; `put`: the address of the next step's amplitude, if the step puts that.
+    pub fn points(&self, from: usize, there: bool, put: Option<Address>) -> SourceParams {
+        SourceParams {
+            clean: self.clean + 8 * (from % 2) as u64,
+            next_clean: self.clean + 8 * (1 - from % 2) as u64,
+            value: put.unwrap_or(0),
+            cell: self.cell,
+            there: i32::from(there),
+            put: i32::from(put.is_some()),
+            unused: 0,
+        }
+    }
+}

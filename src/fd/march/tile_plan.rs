@@ -1,0 +1,72 @@
+//! The tiles of a plan's grid, and the launches over them.
+//!
+//! Nothing here knows a GPU. Each step is one launch of [`TilePlan::step`]; before a step whose
+//! source is not yet in the pressures comes [`TilePlan::source`]. Steps read and write two sets of
+//! fields in turns.
+
+use super::kernel_set::KernelSet;
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::fd::grid::layout::Layout;
+use crate::fd::grid::tile_table::{self, TileTable};
+use crate::fd::survey::Receivers;
+use crate::fd::time_loop::block_shape::BlockShape;
+use crate::fd::time_loop::launch::Launch;
+
+/// The data that all shots of a plan on a kind of GPU share.
+#[derive(Clone)]
+pub struct TilePlan {
+    pub kernels: &'static KernelSet,
+    pub shape: BlockShape,
+    pub table: TileTable,
+    layout: Layout,
+}
+
+/// Returns the most tiles of a shape's table.
+pub fn most_tiles(layout: &Layout, shape: BlockShape) -> usize {
+    tile_table::most(layout, shape.warps * shape.rows)
+}
+
+impl TilePlan {
+    /// For a GPU that runs `at_once` blocks of the shape at a time.
+    ///
+    /// # Errors
+    /// A field of more values than positions of 32 bits tell apart.
+    pub fn new(tables: &Tables, shape: BlockShape, at_once: usize) -> Result<TilePlan> {
+        let layout = tables.layout;
+        if u32::try_from(layout.field_len()).is_err() {
+            let accepted = format!("at most {} on a GPU", u32::MAX);
+            return Err(Error::argument("the number of cells, layers included", layout.cells(), accepted));
+        }
+        let table = TileTable::new(&layout, &tables.zones, shape.warps * shape.rows, at_once);
+        Ok(TilePlan { kernels: tables.kernels, shape, table, layout })
+    }
+
+    /// Returns the receivers tile by tile: the first of each tile, positions after index 0 of row 0, and
+    /// numbers of traces.
+    pub fn receivers(&self, receivers: &Receivers) -> (Vec<i32>, Vec<u32>, Vec<i32>) {
+        let layout = &self.layout;
+        let place = |(trace, cell): (usize, [usize; 3])| {
+            let cell = cell.map(|i| i + layout.pml);
+            let at = (layout.at(cell) - layout.lead) as u32;
+            (self.table.of(cell).unwrap_or(0), at, trace as i32)
+        };
+        let mut all: Vec<_> = receivers.cells(layout.inner).enumerate().map(place).collect();
+        all.sort_unstable_by_key(|(tile, _, trace)| (*tile, *trace));
+        let before = |number: usize| all.partition_point(|(tile, ..)| *tile < number) as i32;
+        let first = (0..=self.table.tiles.len()).map(before).collect();
+        (first, all.iter().map(|(_, at, _)| *at).collect(), all.iter().map(|(.., trace)| *trace).collect())
+    }
+
+    /// Arguments: the parameters of the step, its source, its samples.
+    pub fn step(&self) -> Launch {
+        let block = [32, self.shape.warps as u32, 1];
+        let kernel = self.kernels.kernel(self.shape);
+        Launch { kernel, grid: [self.table.tiles.len() as u32, 1, 1], block }
+    }
+
+    /// Arguments: the parameters of the step before, and its source.
+    pub fn source(&self) -> Launch {
+        Launch { kernel: self.kernels.source, grid: [1, 1, 1], block: [2, 1, 1] }
+    }
+}
