@@ -48,6 +48,8 @@ SMOKE = ("c_programs::the_wrapper_works_in_cpp17", "c_programs::callbacks_may_ca
 FEW_GOLDEN_CASES = ("golden::iso1_homog", "golden::iso1_hetero", "golden::iso1_wtype1")
 # Tests of `it` that compute for long.
 SLOW = ("threads_may_call_at_once", "without_hints_ours_is")
+# Recorded calls that `numerics` has with the same functions' other calls in `it`.
+NIGHT_IT = ("golden_cases::tti_homog", "golden_cases::vti_homog", "iso1_hetero_w3_mute", "iso1_multishot_mute")
 # Long tests that have shorter siblings, or that test another test.
 NIGHT_NUMERICS = (
     *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
@@ -57,7 +59,7 @@ NIGHT_NUMERICS = (
 
 # The longest first. A program that is built and not listed runs whole.
 PARTS: dict[str, list[Part]] = {
-    "cuda": [Part(minimum=111, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
+    "cuda": [Part(minimum=110, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
         Part(minimum=59, levels=FULL),
         Part("-golden", FEW_GOLDEN_CASES, minimum=6, levels="quick"),
@@ -70,7 +72,8 @@ PARTS: dict[str, list[Part]] = {
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=9, levels=FULL),
         Part("-slow", SLOW, minimum=2, levels=FULL),
-        Part(minimum=71),
+        Part(minimum=67),
+        Part("-night", NIGHT_IT, minimum=4, levels="night"),
     ],
     "fuzz": [Part(minimum=4)],
     "node": [Part(minimum=30)],

@@ -6,7 +6,7 @@ use gpusched::fd::{check, survey::Receivers};
 
 use crate::fixtures::*;
 use testkit::Random;
-use testkit::command::{Ended, SURVEY, Workspace};
+use testkit::command::{Ended, Workspace, brief};
 use testkit::process::output;
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::{World, fire_all};
@@ -84,7 +84,7 @@ fn check_devices(folder: &Workspace, options: &[&str]) -> Ended {
 }
 
 pub fn a_survey_leaves_it_out() {
-    let folder = Workspace::with_survey(SURVEY);
+    let folder = Workspace::with_survey(&brief());
     let ended = check_devices(&folder, &["--json"]);
     assert_eq!(ended.status, 0, "{ended:?}");
     let lines: Vec<&str> = ended.out.lines().collect();
@@ -102,7 +102,7 @@ pub fn a_survey_leaves_it_out() {
 }
 
 pub fn no_gpu_is_left() {
-    let folder = Workspace::with_survey(SURVEY);
+    let folder = Workspace::with_survey(&brief());
     let ended = check_devices(&folder, &[]);
     assert_eq!(ended.status, 1, "{ended:?}");
     assert_eq!(ended.err.matches(" is not used: ").count(), 2, "{ended:?}");
