@@ -365,8 +365,8 @@ void shots() {
   } mistakes[] = {
       {&gpusched::fd::medium::epsilon, {0.1f}, "epsilon is no property of acoustic1"},
       {&gpusched::fd::medium::delta, std::vector<float>(5), "delta has 5 values"},
-      {&gpusched::fd::medium::theta_rad, {45.0f}, "45 looks like degrees"},
-      {&gpusched::fd::medium::phi_rad, {-45.0f}, "-45 looks like degrees"},
+      {&gpusched::fd::medium::theta_rad, {45.0f}, "theta_rad is 45; "},
+      {&gpusched::fd::medium::phi_rad, {-45.0f}, "phi_rad is -45; "},
       {&gpusched::fd::medium::vp_m_s, {}, "vp_m_s is NULL"},
   };
   for (const auto &mistake : mistakes) {
@@ -384,6 +384,41 @@ void shots() {
   CHECK(gpusched::fd::model(grid, vp, {}, false, true).dt_max() > 1);
 }
 
+// Each property and the option has its effect on the record.
+void equations() {
+  gpusched::scheduler s = small();
+  const gpusched::fd::grid grid = {9, 8, 7, 10, 10, 10};
+  gpusched::fd::medium medium;
+  medium.vp_m_s.assign(9 * 8 * 7, 2000.0f);
+  gpusched::fd::shot shot;
+  shot.nt = 12, shot.dt_s = 1e-3f, shot.frequency_hz = 30, shot.source = {4, 4, 2}, shot.plane_iz = 1;
+  std::vector<float> before;
+  auto check = [&](std::int32_t equation) {
+    medium.equation = equation;
+    const gpusched::fd::model model(grid, medium);
+    shot.anisotropic_source = false;
+    const std::vector<float> record = s.submit_shot(model, shot).get().record;
+    shot.anisotropic_source = true;
+    const bool same = s.submit_shot(model, shot).get().record == record;
+    CHECK(same == (equation == SCHED_FD_EQUATION_ACOUSTIC2));
+    CHECK(record != before);
+    before = record;
+  };
+  auto create = [&] { gpusched::fd::model(grid, medium); };
+
+  check(SCHED_FD_EQUATION_ACOUSTIC2);
+  medium.equation = SCHED_FD_EQUATION_VTI;
+  CHECK(thrown<gpusched::error>(create).find("epsilon is missing; accepted: ") == 0);
+  medium.epsilon = {0.2f}, medium.delta.assign(9 * 8 * 7, 0.1f), medium.delta[200] = 0.3f;
+  CHECK(thrown<gpusched::error>(create).find("accepted: delta, which is 0.3 there") != std::string::npos);
+  medium.delta[200] = 0.05f;
+  check(SCHED_FD_EQUATION_VTI);
+  medium.theta_rad.assign(9 * 8 * 7, 0.4f);
+  check(SCHED_FD_EQUATION_TTI);
+  medium.phi_rad = {0.7f};
+  check(SCHED_FD_EQUATION_TTI);
+}
+
 }  // namespace
 
 int main() {
@@ -397,5 +432,6 @@ int main() {
   progress();
   devices_and_log();
   shots();
+  equations();
   return failures != 0;
 }

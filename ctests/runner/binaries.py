@@ -68,7 +68,7 @@ PARTS: dict[str, list[Part]] = {
     "kernels": [Part(minimum=9, levels=FULL)],
     "command": [Part(minimum=74)],
     "it": [
-        Part("-c-programs", C_PROGRAMS, minimum=16, levels=FULL),
+        Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=9, levels=FULL),
         Part("-slow", SLOW, minimum=2, levels=FULL),

@@ -78,15 +78,6 @@ fn the_wrapper_works_in_cpp17() {
     c::run(&c::cpp_program("wrapper", "c++17"));
 }
 
-/// Without valgrind, which takes minutes for shots.
-#[test]
-fn each_equation_gives_in_cpp_what_it_gives_in_c() {
-    if !c::has(&c::cpp_compiler()) {
-        return skip("there is no C++ compiler");
-    }
-    c::run_plain(&c::cpp_program("equations", "c++11"), &[]);
-}
-
 /// Programs, the exit status of their cases, and the cases: rows of `docs/embedding.md`.
 const MANNERS: [(&str, i32, &str); 3] = [
     (
