@@ -109,7 +109,10 @@ fn shots_of_odd_sizes_come_out_bit_for_bit() {
     let orders = [Order::Ascending, Order::Descending, Order::Shuffled(7)];
     let cases = equations().flat_map(|equation| sizes.map(|size| (equation, size)));
     for (number, (equation, (n, pml))) in cases.enumerate() {
-        let mut world = World::rough_for(equation, n, 20, Receivers::List(Vec::new()), &mut random);
+        // Others share the tiles of the first equation: one source each, at the centre of the largest.
+        let others = number >= sizes.len();
+        let nt = if others { 8 } else { 20 };
+        let mut world = World::rough_for(equation, n, nt, Receivers::List(Vec::new()), &mut random);
         (world.options.pml, world.shot.record_every, world.shot.snapshot_every) =
             (pml, 1 + number % 3, Some(7));
         let last = n.map(|n| n - 1);
@@ -122,8 +125,6 @@ fn shots_of_odd_sizes_come_out_bit_for_bit() {
             (last, Receivers::Plane { iz: last[2], every: [2, 3] }),
             (centre, Receivers::List(lists)),
         ];
-        // Others share the march of the first equation: one source each, at the centre of the largest.
-        let others = number >= sizes.len();
         for (turn, (source, receivers)) in sources.into_iter().enumerate() {
             if others && turn != (number + 1) % 3 {
                 continue;
