@@ -126,7 +126,8 @@ fn shots_of_odd_sizes_come_out_bit_for_bit() {
             (centre, Receivers::List(lists)),
         ];
         for (turn, (source, receivers)) in sources.into_iter().enumerate() {
-            if others && turn != (number + 1) % 3 {
+            // A layer of 20 cells has the corners of thinner ones.
+            if (others || pml == 20) && turn != (number + 1) % 3 {
                 continue;
             }
             (world.shot.source, world.shot.receivers) = (source, receivers);
@@ -178,7 +179,7 @@ fn models_without_density_and_of_one_velocity_come_out_bit_for_bit() {
     if !fused_or_skip() {
         return;
     }
-    let mut world = World::rough([29, 9, 100], 25, Receivers::List(Vec::new()), &mut Random::new(5));
+    let mut world = World::rough([29, 9, 100], 12, Receivers::List(Vec::new()), &mut Random::new(5));
     let vp = (Property::Vp, world.model.vp().clone());
     let constant = |property, value: f32| (property, Values::from(value));
     let anisotropy = [constant(Property::Epsilon, 0.2), constant(Property::Delta, 0.1)];

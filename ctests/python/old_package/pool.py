@@ -14,7 +14,7 @@ import time
 import node
 import shots
 
-SHOTS = 16
+SHOTS = 12
 BAD = 7
 
 
