@@ -17,8 +17,6 @@ static unsigned read_mode(void) { return (unsigned)__builtin_aarch64_get_fpcr();
 static void set_flush(void) { __builtin_aarch64_set_fpcr(read_mode() | FLUSHES); }
 #endif
 
-/* --- modes --- */
-
 /* What a thread's mode is, and what it makes of three results. */
 struct seen {
   unsigned mode;
@@ -78,8 +76,6 @@ static struct seen expected(enum mode mode) {
 }
 
 #define HAS_MODE(mode) CHECK(same(see(), expected(mode)))
-
-/* --- tasks that note their mode --- */
 
 enum { TASKS = 16 };
 
@@ -310,8 +306,6 @@ static void drops(void) {
       set(STANDARD);
     }
 }
-
-/* --- other callbacks, and the library's own arithmetic --- */
 
 static void note(struct body *body) {
   body->run = see();

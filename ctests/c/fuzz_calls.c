@@ -34,8 +34,6 @@ static void fail(const char *call, const char *why, int64_t number) {
   __atomic_fetch_add(&failures, 1, __ATOMIC_SEQ_CST);
 }
 
-/* --- chance --- */
-
 typedef struct {
   uint64_t state;
   int inside; /* a task: no waits without end, and nothing is ended but its own scheduler */
@@ -73,8 +71,6 @@ static int64_t wait_time(chance_t *c) {
   static const int64_t times[] = {0, 0, 1, 1000, 1000000, 3000000};
   return times[below(c, sizeof times / sizeof *times)];
 }
-
-/* --- what all threads share --- */
 
 static void *schedulers[SCHEDULERS], *models[MODELS];
 static struct {
@@ -135,8 +131,6 @@ static int32_t told(chance_t *c, const char *call, int32_t status) {
 #define CALL(function, ...) \
   ((void)(c->thread >= 0 ? (last_call[c->thread] = #function) : ""), told(c, #function, function(__VA_ARGS__)))
 
-/* --- structs of odd sizes, with what must stay untouched behind them --- */
-
 typedef union {
   size_t size;
   sched_config_t config;
@@ -175,8 +169,6 @@ static int odd_size(chance_t *c, struct_t *s, size_t right) {
         break; \
       } \
   } while (0)
-
-/* --- tasks --- */
 
 /* What a task is lent; gone once it is dropped, so that a late use is seen by whoever watches memory. */
 typedef struct {
@@ -313,8 +305,6 @@ static void submit_range(chance_t *c, int depth) {
   if (CALL(sched_submit_range, of, &s.range, &id) == SCHED_OK) keep(c, of, id);
 }
 
-/* --- shots --- */
-
 static float field[1000];
 
 static void make_model(chance_t *c) {
@@ -379,8 +369,6 @@ static void submit_shot(chance_t *c, int depth) {
   s.shot.snapshots = lent->snapshots;
   if (CALL(sched_fd_submit, of, of_model, &s.shot, &t.task, &id) == SCHED_OK && id != 0) keep(c, of, id);
 }
-
-/* --- everything else --- */
 
 static void create(chance_t *c) {
   struct_t s;

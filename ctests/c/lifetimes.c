@@ -49,8 +49,6 @@ static void open_library(void) {
   FUNCTIONS(FIND)
 }
 
-/* --- what a process has --- */
-
 static long entries(const char *folder) {
   long count = 0;
   DIR *open = opendir(folder);
@@ -130,8 +128,6 @@ static void same(struct has before, struct has after, int rounds) {
   check(after.used <= before.used + heap, "memory is left, bytes", after.used - before.used);
   check(after.resident <= before.resident + pages, "the process has grown, bytes", after.resident - before.resident);
 }
-
-/* --- schedulers --- */
 
 static long ran;
 
@@ -218,8 +214,6 @@ static void schedulers(int count) {
   /* Of 10,000 schedulers, the limit of the heap is 26 bytes each: less than the smallest block. */
   same(before, now(before.threads), count);
 }
-
-/* --- loading and unloading --- */
 
 static void until_ran(long wanted) {
   while (__atomic_load_n(&ran, __ATOMIC_SEQ_CST) < wanted) usleep(100);

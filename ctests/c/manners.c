@@ -7,8 +7,6 @@
 
 static int ran;
 
-/* --- forks --- */
-
 /* Runs `code` in a child; returns true if the child ends in time, and with 0. */
 static int child_ends(void (*code)(sched_t *), sched_t *s) {
   int status = -1;
@@ -125,8 +123,6 @@ static void fork_in_task(void) {
   CHECK(dropped.children == 2 && dropped.bad == 0);
 }
 
-/* --- signals and cancellations --- */
-
 static int here, elsewhere;
 static pthread_t host;
 
@@ -194,8 +190,6 @@ static void pthread_cancel_in_a_call(void) {
   CHECK(rmdir(folder) == 0);
 }
 
-/* --- several users --- */
-
 /* Two libraries in one process, each with a handle to the default scheduler. */
 static void two_libraries(void) {
   sched_t *first = NULL, *second = NULL;
@@ -258,8 +252,6 @@ static void waits_across_schedulers(void) {
   EXPECT(SCHED_E_STALE, wait_for(both[1], first));
   OK(sched_destroy(both[0]));
 }
-
-/* --- stacks --- */
 
 static void *works(void *nothing) {
   sched_t *s = scheduler(2);

@@ -84,8 +84,6 @@ static void used_in_a_destructor(void) {
   in_destructor = 1;
 }
 
-/* --- thread-specific data --- */
-
 static void end_of_thread(void *data) {
   (void)data;
   at_the_end();

@@ -32,13 +32,11 @@ fn refused(devices: &str) -> String {
     }
 }
 
-/// Runs a kernel on one of these devices.
 fn compute(devices: &str) {
     let scheduler = scheduler(devices, 1).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
 }
 
-/// Returns the labels of the devices that a scheduler takes.
 fn labels(devices: &str) -> Vec<String> {
     scheduler(devices, 1).unwrap().devices().iter().map(DeviceInfo::label).collect()
 }

@@ -12,7 +12,6 @@ use gpusched::{Error, Result};
 
 use crate::fixtures::*;
 
-/// On one GPU only.
 fn on(gpu: usize, task: Task) -> Task {
     Task { devices: DeviceMask::only(gpu), ..task }
 }
@@ -34,7 +33,6 @@ fn attempts(scheduler: &Scheduler, change: impl FnOnce(Task) -> Task) -> Vec<usi
     devices.clone()
 }
 
-/// A kernel that writes where it must not.
 fn wild(stream: &Stream) -> Result<()> {
     let block = stream.zeroed::<f32>(64, "a test's values")?;
     let kernel = stream.function(SMALL, "out_of_bounds")?;
@@ -220,7 +218,6 @@ pub fn a_context_that_can_not_be_ended() {
     run(&scheduler, good()).unwrap();
 }
 
-/// A task that at its first attempt calls its context poisoned.
 fn wrong_at_first() -> Task {
     let said = AtomicU32::new(0);
     task(move |stream| match said.fetch_add(1, Ordering::SeqCst) {

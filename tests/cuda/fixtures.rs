@@ -38,7 +38,6 @@ pub fn stream<'a>(exec: &'a Exec<'_>) -> &'a Stream {
     }
 }
 
-/// A task for a stream.
 pub fn task(code: impl Fn(&Stream) -> Result<()> + Send + Sync + 'static) -> Task {
     Task::new(move |exec: &Exec<'_>| code(stream(exec)))
 }
@@ -49,7 +48,6 @@ pub fn wait(scheduler: &Scheduler, id: TaskId) -> Result<WaitResult> {
     waited
 }
 
-/// Runs a task to its end.
 pub fn run(scheduler: &Scheduler, task: Task) -> Result<()> {
     let id = scheduler.submit(task)?;
     wait(scheduler, id).map(|_| ())
@@ -59,7 +57,6 @@ pub fn health(scheduler: &Scheduler) -> Vec<Health> {
     scheduler.stats().unwrap().devices.into_iter().map(|device| device.device.health).collect()
 }
 
-/// Submits tasks and waits until all are done.
 pub fn run_all(scheduler: &Scheduler, tasks: impl IntoIterator<Item = Task>) {
     let ids: Vec<_> = tasks.into_iter().map(|task| scheduler.submit(task).unwrap()).collect();
     ids.into_iter().for_each(|id| assert_eq!(wait(scheduler, id), Ok(WaitResult::Done)));
@@ -79,7 +76,6 @@ pub fn run_together(
     run_all(scheduler, (0..count).map(|_| task(begin.clone())));
 }
 
-/// Launches a kernel that fills a block.
 pub fn fill(stream: &Stream, block: &DeviceBuffer<f32>, value: f32) -> Result<()> {
     let kernel = stream.function(SMALL, "fill")?;
     let params = Params::new().with(block.address()).with(value).with(block.len() as i32);
@@ -113,7 +109,6 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
-/// Returns the report of the virtual driver.
 pub fn report() -> Value {
     let mut text = vec![0_u8; 1 << 16];
     let length = cu!(fakecuda_report(text.as_mut_ptr() => *mut u8, text.len() => usize));

@@ -16,7 +16,6 @@ use std::process::ExitCode;
 use testkit::case;
 use testkit::virtual_gpus::{self, Case};
 
-/// A GPU of the size of a test.
 const ONE: &str = "dev=mem:1G";
 /// One that runs all shapes.
 const AMPERE: &str = "dev=cc:8.0,mem:1G";

@@ -18,7 +18,6 @@ use testkit::{Folder, Random};
 const SCRIPTS: u64 = 100;
 /// Scripts at a time: most of their time is waiting before another attempt.
 const AT_ONCE: usize = 24;
-/// Tasks of a script.
 const TASKS: usize = 12;
 /// Memory and resources that stay short are asked for again for minutes.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
@@ -33,7 +32,6 @@ fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len())]
 }
 
-/// GPUs, and what goes wrong on them.
 fn script(seed: u64) -> (String, String) {
     let mut random = Random::new(seed);
     let gpus = 1 + random.below(4);
@@ -96,7 +94,6 @@ pub fn nothing_is_lost_whatever_fails() {
     assert!(2 * done > all, "{done} of {all} tasks are done");
 }
 
-/// Counts how often it is dropped.
 struct Once(Arc<AtomicU32>);
 
 impl Drop for Once {
@@ -112,7 +109,6 @@ fn work(stream: &Stream, value: f32, size: usize) -> Result<()> {
 
 /// How tasks of a script may end.
 struct Expected {
-    /// A GPU on which nothing fails.
     has_good_gpu: bool,
     has_faults: bool,
     /// Contexts that one task could lose.

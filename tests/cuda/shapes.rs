@@ -17,12 +17,10 @@ use testkit::{Folder, Random};
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::{NOWHERE, World, fire_on, on_device};
 
-/// Those that the GPU runs.
 fn offered() -> &'static [BlockShape] {
     BlockShape::on(found().0[0].compute_capability)
 }
 
-/// Runs of their kernels on it.
 fn runs() -> Vec<u64> {
     let (report, kernels) = (report(), Acoustic1Propagator::kernels());
     offered()

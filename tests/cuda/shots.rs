@@ -16,7 +16,6 @@ use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::{NOWHERE, Survey, World, fire_all, in_parts, on_device, try_fire};
 
-/// A shot with one receiver in a corner.
 fn one_trace(n: [usize; 3], nt: usize, seed: u64) -> World {
     World::rough(n, nt, Receivers::List(vec![[0; 3]]), &mut Random::new(seed))
 }
@@ -90,7 +89,6 @@ fn cube_for(equation: &'static dyn Equation, n: usize) -> (Arc<Plan>, Shot) {
     (world.plan(), world.shot)
 }
 
-/// Submits it as any client does.
 fn submit((plan, shot): (Arc<Plan>, Shot), scheduler: &Scheduler) -> gpusched::Result<TaskId> {
     let task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), NOWHERE)?;
     scheduler.submit(task).map_err(|error| plan.advise(error))

@@ -29,7 +29,6 @@ pub fn memory_is_used_again() {
     assert_eq!((told(0, "allocations_made"), report()["pinned"].as_u64()), (1, Some(1)));
 }
 
-/// Downloads so many values.
 fn downloading(values: usize) -> Task {
     task(move |stream| {
         let block = stream.zeroed::<f32>(values, "a test's values")?;

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Texts of source files by their paths below src.
 pub type Files = BTreeMap<String, String>;
-/// For each file, the files that it imports from.
 pub type Imports = BTreeMap<String, BTreeSet<String>>;
 type Names = Vec<String>;
 
@@ -15,7 +13,6 @@ struct Module {
     file: String,
     /// Paths; the names that `use` gives them, "" elsewhere; whether it is a `pub use`.
     paths: Vec<(Names, String, bool)>,
-    /// The names outside of `use`.
     words: BTreeSet<String>,
 }
 

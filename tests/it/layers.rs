@@ -15,7 +15,6 @@ const OPENS: &str = "File::open File::create fs::read( fs::read_to_string( fs::w
     UdpSocket:: io::pipe( libc::open libc::creat libc::fopen libc::dup libc::pipe libc::socket libc::eventfd \
     libc::inotify_init libc::memfd_create";
 
-/// Returns every source file.
 fn all() -> Files {
     let src = root().join("src");
     let names = names_below(&src).into_iter().filter(|name| name.ends_with(".rs"));

@@ -9,7 +9,6 @@ use gpusched::{Error, Result};
 
 use crate::scripted::*;
 
-/// Time to return after a stop request.
 const GRACE: Duration = Duration::from_millis(100);
 
 fn has_missed_its_deadline(ended: Result<WaitResult>, words: &str) {

@@ -15,7 +15,6 @@ use gpusched::{Error, Result};
 /// Longer than any test may take on a busy machine: a wait that reaches it has hung.
 pub const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
-/// Calls that a device answers before it fails.
 pub struct Fate {
     pub open: AtomicI64,
     pub enter: AtomicI64,
@@ -213,7 +212,6 @@ impl Gate {
         Box::leak(Box::default())
     }
 
-    /// A gate that only counts.
     pub fn opened() -> &'static Self {
         let gate = Gate::new();
         gate.open();
@@ -233,7 +231,6 @@ impl Gate {
         let _ = self.changed.wait_timeout_while(state, LONG.unwrap(), |state| !state.0).unwrap();
     }
 
-    /// Waits until `count` have come.
     pub fn came(&self, count: u32) {
         let state = self.state.lock().unwrap();
         let waited = self.changed.wait_timeout_while(state, LONG.unwrap(), |state| state.1 < count);
@@ -245,7 +242,6 @@ pub fn code(run: impl Fn(&Exec<'_>) -> Result<()> + Send + Sync + 'static) -> Ta
     Task::new(run)
 }
 
-/// A task that calls `run` and succeeds.
 pub fn effect(run: impl Fn() + Send + Sync + 'static) -> Task {
     code(move |_| {
         run();
@@ -253,7 +249,6 @@ pub fn effect(run: impl Fn() + Send + Sync + 'static) -> Task {
     })
 }
 
-/// A task whose code calls its scheduler.
 pub fn nested(
     scheduler: &Arc<Scheduler>,
     run: impl Fn(&Arc<Scheduler>, &Exec<'_>) -> Result<()> + Send + Sync + 'static,
@@ -262,7 +257,6 @@ pub fn nested(
     code(move |exec| run(&weak.upgrade().ok_or(Error::Cancelled)?, exec))
 }
 
-/// A task whose first attempt poisons its context.
 pub fn poisons_once() -> Task {
     code(|exec| match exec.attempt {
         1 => Err(device_fault(exec.device.label(), DeviceFault::Poisoned)),
@@ -270,17 +264,14 @@ pub fn poisons_once() -> Task {
     })
 }
 
-/// A task that waits at a gate.
 pub fn gated(gate: &'static Gate) -> Task {
     effect(|| gate.pass())
 }
 
-/// A task that is done at once.
 pub fn quick() -> Task {
     effect(|| ())
 }
 
-/// A task that is done at once and counts its calls.
 pub fn counting(count: &Arc<AtomicU64>) -> Task {
     let count = Arc::clone(count);
     effect(move || _ = count.fetch_add(1, Ordering::Relaxed))
@@ -345,7 +336,6 @@ pub fn wait_all(scheduler: &Scheduler) {
     assert_eq!(scheduler.wait_all(LONG), Ok(WaitResult::Done));
 }
 
-/// Submits a task and waits for its end.
 pub fn run(scheduler: &Scheduler, task: Task) -> Result<WaitResult> {
     wait(scheduler, scheduler.submit(task)?)
 }
@@ -368,7 +358,6 @@ pub fn until_asleep(id: &AtomicI32) {
     });
 }
 
-/// Waits until it is so.
 pub fn until(mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {

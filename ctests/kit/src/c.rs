@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use crate::process::{isolated, output};
 use crate::{built, root};
 
-/// Returns true if `program --version` can be run.
 pub fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
 }
@@ -21,12 +20,10 @@ pub fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Returns the C compiler.
 pub fn compiler() -> String {
     std::env::var("CC").unwrap_or_else(|_| "gcc".into())
 }
 
-/// Returns the C++ compiler.
 pub fn cpp_compiler() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "g++".into())
 }
@@ -36,12 +33,10 @@ pub fn program(name: &str) -> PathBuf {
     program_with(name, &[])
 }
 
-/// Compiles `ctests/c/NAME.c` with more options of the compiler.
 pub fn program_with(name: &str, options: &[&str]) -> PathBuf {
     compile(&compiler(), &format!("c/{name}.c"), &[&["-std=c11"], options].concat())
 }
 
-/// Compiles `ctests/cpp/NAME.cpp` as `standard`.
 pub fn cpp_program(name: &str, standard: &str) -> PathBuf {
     compile(&cpp_compiler(), &format!("cpp/{name}.cpp"), &[&format!("-std={standard}")])
 }
@@ -98,7 +93,6 @@ pub fn run(program: &Path) -> String {
     run_with(program, &[])
 }
 
-/// The same, with arguments.
 pub fn run_with(program: &Path, args: &[&str]) -> String {
     let mut command = if has("valgrind") {
         let mut valgrind = isolated("valgrind");
@@ -115,7 +109,6 @@ pub fn run_with(program: &Path, args: &[&str]) -> String {
     said(command, program)
 }
 
-/// Runs a program as it is.
 pub fn run_plain(program: &Path, args: &[&str]) -> String {
     let mut command = isolated(program);
     command.args(args);

@@ -56,7 +56,6 @@ pub fn executable() -> PathBuf {
     path
 }
 
-/// A temporary folder in which the command runs.
 pub struct Workspace {
     folder: Folder,
 }
@@ -75,7 +74,6 @@ impl Workspace {
         Workspace { folder: Folder::new() }
     }
 
-    /// Creates a folder with the file `survey.toml`.
     pub fn with_survey(text: &str) -> Workspace {
         let workspace = Workspace::new();
         fs::write(workspace.at("survey.toml"), text).unwrap();

@@ -31,19 +31,16 @@ impl Folder {
         &self.path
     }
 
-    /// Returns the path of `name` in this folder.
     pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Creates a folder in this folder and returns its path.
     pub fn make(&self, name: impl AsRef<Path>) -> PathBuf {
         let path = self.at(name);
         fs::create_dir(&path).expect("a folder in a temporary folder");
         path
     }
 
-    /// Returns what [`names_below`] this folder.
     pub fn names(&self) -> Vec<String> {
         names_below(&self.path)
     }

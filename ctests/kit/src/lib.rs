@@ -16,7 +16,6 @@ pub use folder::{Folder, names_below};
 pub use random::Random;
 pub use skip::skip;
 
-/// Returns the root folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A program that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(600);
 /// The children of a program that has ended get so long to end, too.
 const LEFT: Duration = Duration::from_secs(20);
@@ -43,7 +42,6 @@ pub fn output(command: &mut Command) -> std::io::Result<Output> {
     output_within(command, LONGEST)
 }
 
-/// The same with another limit.
 pub fn output_within(command: &mut Command, longest: Duration) -> std::io::Result<Output> {
     // A group of its own, as whoever is left of it could keep the pipes open for ever.
     command.process_group(0).stdin(Stdio::null());

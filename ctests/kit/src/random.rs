@@ -1,6 +1,5 @@
 //! Random numbers that are the same on every run.
 
-/// The generator xorshift64*.
 pub struct Random(u64);
 
 impl Random {
@@ -30,12 +29,10 @@ impl Random {
         low + (high - low) * self.unit() as f32
     }
 
-    /// Returns one element of a list that is not empty.
     pub fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
 
-    /// Returns an index of each of three axes.
     pub fn cell(&mut self, n: [usize; 3]) -> [usize; 3] {
         n.map(|n| self.below(n))
     }
@@ -45,7 +42,6 @@ impl Random {
     }
 }
 
-/// Returns `n` numbers between -1 and 1.
 pub fn noise(n: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed);
     (0..n).map(|_| random.between(-1.0, 1.0)).collect()

@@ -14,7 +14,6 @@ const AT_ONCE: usize = 3;
 
 pub struct Case {
     pub name: &'static str,
-    /// `FAKECUDA`.
     pub machine: &'static str,
     /// Further variables. `CASE_NVML`: which libraries there are: `both` (if not said), `none` (of NVML), `nothing`.
     pub variables: &'static [(&'static str, &'static str)],
@@ -94,11 +93,8 @@ pub fn main(cases: &[Case]) -> ExitCode {
 /// Which libraries of NVIDIA's driver a program finds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Driver {
-    /// libcuda and NVML.
     Both,
-    /// libcuda without NVML.
     NoNvml,
-    /// Neither.
     Nothing,
 }
 

@@ -12,7 +12,6 @@ use gpusched::{Error, Result};
 use crate::scripted::{device_fault, no_memory};
 use testkit::Random;
 
-/// How an attempt fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]
@@ -40,7 +39,6 @@ pub struct Job {
     /// `None`: all.
     pub mask: Option<DeviceMask>,
     pub deadline: Option<Duration>,
-    /// How many tasks it comes after.
     pub after: usize,
     /// How long it takes, and whether it sleeps or computes; whether it looks at the signs to stop.
     pub takes: Duration,
@@ -130,7 +128,6 @@ impl Job {
         }
     }
 
-    /// Returns the fields that differ from those of a light task.
     pub fn describe(&self) -> String {
         let (own, usual) = (format!("{self:#?}"), format!("{:#?}", Job::default()));
         let own = own.lines().map(str::trim).filter(|line| !usual.contains(line));
@@ -162,7 +159,6 @@ impl Job {
         self.stranger || !self.children.is_empty()
     }
 
-    /// Takes its time.
     pub fn pass(&self, exec: &Exec<'_>) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < self.takes {
@@ -178,7 +174,6 @@ impl Job {
         if self.commits { exec.commit() } else { Ok(()) }
     }
 
-    /// Ends an attempt that is to fail.
     pub fn blow(&self, exec: &Exec<'_>) -> Result<()> {
         let device = exec.device.label();
         Err(match self.fault {

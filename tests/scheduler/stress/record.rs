@@ -23,7 +23,6 @@ pub struct Record {
     inside: AtomicU32,
     well: AtomicU32,
     pub drops: AtomicU32,
-    /// How often each element of a range has ended well.
     times: Vec<AtomicU32>,
     outcome: Mutex<Option<Result<WaitResult>>>,
 }
@@ -80,7 +79,6 @@ impl Record {
         began
     }
 
-    /// Its code is about to return.
     pub fn end(&self, well: bool) {
         self.well.fetch_add(u32::from(well), SeqCst);
         self.inside.fetch_sub(1, SeqCst);
@@ -138,7 +136,6 @@ impl Record {
         }
     }
 
-    /// When all is over.
     pub fn conclude(&self, world: &World) {
         let check = |right: bool, what: &str| world.check(right, self, what);
         check(self.drops.load(SeqCst) == 1, "is not dropped once");

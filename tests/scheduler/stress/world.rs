@@ -17,7 +17,6 @@ use super::record::Record;
 use crate::scripted::{Fate, LONG, OnDrop, Scripted, builder};
 use testkit::Random;
 
-/// How a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Calm,

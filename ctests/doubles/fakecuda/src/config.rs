@@ -17,7 +17,6 @@
 
 use std::str::FromStr;
 
-/// A GPU of the machine.
 #[derive(Clone, Default)]
 pub struct GpuSpec {
     pub name: String,
@@ -25,7 +24,6 @@ pub struct GpuSpec {
     pub memory: u64,
     pub speed: f64,
     pub uuid: [u8; 16],
-    /// Domain, bus, device.
     pub pci: (u32, u32, u32),
     pub mode: i32,
     /// MIG instances; 0: MIG is off.
@@ -38,7 +36,6 @@ pub struct GpuSpec {
     pub integrated: bool,
 }
 
-/// Compute modes.
 pub const PROHIBITED: i32 = 2;
 pub const EXCLUSIVE: i32 = 3;
 
@@ -46,13 +43,11 @@ pub const EXCLUSIVE: i32 = 3;
 pub struct Config {
     pub driver: i32,
     pub pace: f64,
-    /// Result of `nvmlInit`.
     pub nvml: u32,
     /// NVML has all functions of a driver of 2023.
     pub nvml_new: bool,
     pub nvml_ms: u64,
     pub jit_ms: u64,
-    /// Result of `cuInit`.
     pub init: i32,
     pub root: bool,
     pub gpus: Vec<GpuSpec>,

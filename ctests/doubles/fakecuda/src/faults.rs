@@ -17,7 +17,6 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// The kinds of calls.
 #[rustfmt::skip]
 pub const OPERATIONS: [&str; 18] = [
     "ctx", "release", "reset", "alloc", "free", "host", "copy", "module", "function", "stream",
@@ -115,7 +114,6 @@ impl Faults {
         Ok(Faults { rules, calls: Mutex::default() })
     }
 
-    /// Counts a call and returns what happens to it.
     pub fn count(&self, gpu: usize, operation: &'static str) -> Vec<Effect> {
         if !self.rules.iter().any(|rule| rule.gpu == gpu && rule.operation == operation) {
             return Vec::new();

@@ -61,7 +61,6 @@ impl Node {
         });
     }
 
-    /// Logs an event of a GPU that changes no memory.
     pub fn event(&self, gpu: usize, event: &str, kernel: &str) {
         self.locked(|log| {
             let used = log.in_use(gpu);
@@ -69,7 +68,6 @@ impl Node {
         });
     }
 
-    /// Returns the bytes of a GPU that all processes have.
     pub fn in_use(&self, gpu: usize) -> u64 {
         self.locked(|log| log.in_use(gpu))
     }

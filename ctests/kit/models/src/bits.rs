@@ -2,7 +2,6 @@
 
 use crate::shots::Shots;
 
-/// Returns true if this processor fuses products and sums, as a GPU does.
 pub fn fused() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -19,7 +18,6 @@ pub fn fused_or_skip() -> bool {
     fused()
 }
 
-/// Panics at the first value that differs.
 pub fn same(found: &Shots, expected: &Shots, what: &str) {
     assert!(expected.record.is_empty() || expected.record.iter().any(|v| *v != 0.0), "{what}: nothing heard");
     let compare = |found: &[f32], expected: &[f32], part: &str| {

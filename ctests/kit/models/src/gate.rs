@@ -14,7 +14,6 @@ const STRONG_TRACE: f64 = 2e-4;
 /// A snapshot's largest difference over the largest value in all of a case's snapshots.
 const SNAPSHOT: f64 = 2e-5;
 
-/// The shots of a case, muted as the old kernels muted them.
 pub fn shots(case: &Case) -> Vec<Shot> {
     let muted = |mut shot: Shot| {
         if case.muted {

@@ -20,7 +20,6 @@ pub struct Case {
     /// That of `medium`.
     pub model: Arc<Model>,
     pub dt: f32,
-    /// Whether the direct wave was muted.
     pub muted: bool,
 }
 
@@ -53,7 +52,6 @@ impl Case {
         Options { equation, old_spacing: true, ..Options::default() }
     }
 
-    /// The shots of the call.
     pub fn shots(&self) -> Vec<Shot> {
         let (case, equation) = (Argument(&self.index), self.equation);
         let (frequency, nt) = (self.frequency(), case.count("nt"));
@@ -99,7 +97,6 @@ impl Case {
         sources.into_iter().map(shot).collect()
     }
 
-    /// Peak frequency in Hz.
     pub fn frequency(&self) -> f32 {
         Argument(&self.index).float("fm")
     }
@@ -135,7 +132,6 @@ impl Case {
         records
     }
 
-    /// Returns the number of samples of a trace.
     pub fn samples(&self) -> usize {
         count(&list(&self.index["record"]["shape_per_shot"])[2])
     }
@@ -163,7 +159,6 @@ impl Case {
     }
 }
 
-/// The arguments of a case by name.
 struct Argument<'a>(&'a Value);
 
 impl Argument<'_> {
@@ -187,7 +182,6 @@ pub fn folder() -> PathBuf {
     elsewhere.unwrap_or_else(|| testkit::root().join("tests/golden"))
 }
 
-/// The names of an equation's cases, sorted.
 pub fn names(of: Equation) -> Vec<String> {
     let entries = std::fs::read_dir(folder()).unwrap_or_else(|why| panic!("{}: {why}", folder().display()));
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

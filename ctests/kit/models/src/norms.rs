@@ -1,11 +1,9 @@
 //! How far two fields are apart.
 
-/// Euclidean norm, summed in double.
 pub fn l2(values: &[f32]) -> f64 {
     values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt()
 }
 
-/// Euclidean norm of the difference.
 pub fn l2_between(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len(), "fields of different sizes");
     a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>().sqrt()
@@ -17,7 +15,6 @@ pub fn relative_l2(found: &[f32], truth: &[f32]) -> f64 {
     if error.is_nan() { f64::INFINITY } else { error }
 }
 
-/// Largest absolute value.
 pub fn peak(values: &[f32]) -> f64 {
     values.iter().fold(0.0, |most, &v| f64::from(v.abs()).max(most))
 }

@@ -19,12 +19,10 @@ use testkit::Random;
 /// Longer than a shot of a test may take on a busy machine.
 const LONG: Option<Duration> = Some(Duration::from_secs(300));
 
-/// The result of a shot.
 #[derive(PartialEq)]
 pub struct Shots {
     /// `[trace][sample]`.
     pub record: Vec<f32>,
-    /// Samples of a trace.
     pub samples: usize,
     /// Step, and the pressure over the model's grid.
     pub snapshots: Vec<(usize, Vec<f32>)>,
@@ -36,7 +34,6 @@ impl Shots {
     }
 }
 
-/// Returns a model of one velocity and one density.
 pub fn homogeneous(n: [usize; 3], h: [f32; 3], vp: f32, rho: f32) -> Arc<Model> {
     let grid = Grid::new(n, h).unwrap();
     Arc::new(Model::new(grid, vec![vp; grid.cells()], Some(vec![rho; grid.cells()])).unwrap())
@@ -47,7 +44,6 @@ pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
     rough_for(EQUATIONS[0], n, h, random)
 }
 
-/// Returns a model in which every cell has its own value of each property of an equation.
 pub fn rough_for(equation: &dyn Equation, n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
     let grid = Grid::new(n, h).unwrap();
     let mut values = |property| {
@@ -65,7 +61,6 @@ pub fn rough_for(equation: &dyn Equation, n: [usize; 3], h: [f32; 3], random: &m
     Arc::new(Model::of(grid, equation.properties().all().map(&mut values).collect::<Vec<_>>()).unwrap())
 }
 
-/// Returns nine tenths of the largest stable time step.
 pub fn time_step(model: &Model) -> f32 {
     (0.9 * dt_max(model, Stencil::Taylor)) as f32
 }
@@ -95,7 +90,6 @@ pub fn random_shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Rec
     Shot { receivers, amplitude: 10_000.0, ..plain_shot(source, samples, nt, Vec::new()) }
 }
 
-/// A shot in a model, with all that its result depends on.
 #[derive(Clone)]
 pub struct World {
     pub model: Arc<Model>,
@@ -110,7 +104,6 @@ impl World {
         World::rough_for(EQUATIONS[0], n, nt, receivers, random)
     }
 
-    /// Returns the same for an equation.
     pub fn rough_for(
         equation: &'static dyn Equation,
         n: [usize; 3],
@@ -127,12 +120,10 @@ impl World {
         Arc::new(Plan::new(self.model.clone(), self.dt, self.options).unwrap())
     }
 
-    /// Runs the shot on the CPU.
     pub fn fire(&self) -> Shots {
         fire_with(&self.model, self.dt, &self.shot, self.options, 2)
     }
 
-    /// Runs the shot on a device of the scheduler.
     pub fn fire_on(&self, scheduler: &Scheduler) -> Result<Shots> {
         fire_on(scheduler, self.plan(), self.shot.clone())
     }
@@ -246,7 +237,6 @@ pub fn in_parts<'a>(
     }
 }
 
-/// Runs `code` as a task of the scheduler and returns its result.
 pub fn on_device<T: Send + 'static>(
     scheduler: &Scheduler,
     code: impl Fn(&Exec<'_>) -> Result<T> + Send + Sync + 'static,
@@ -261,18 +251,15 @@ pub fn on_device<T: Send + 'static>(
     Ok(place.lock().unwrap().take().expect("the task ran"))
 }
 
-/// Runs a shot with its snapshots on a device of the scheduler.
 pub fn fire_on(scheduler: &Scheduler, plan: Arc<Plan>, shot: Shot) -> Result<Shots> {
     on_device(scheduler, move |exec| in_parts(&plan, &shot, &[], |_| exec.lane).map(|(shots, _)| shots))
 }
 
-/// The gathers of a survey.
 type Place = Arc<Mutex<Vec<Option<Gather>>>>;
 
 /// Keeps the gather of one shot of a survey, which must come once. Without a place the gather is dropped.
 pub struct Gathers(Option<(Place, usize)>);
 
-/// Drops a gather.
 pub const NOWHERE: Gathers = Gathers(None);
 
 impl Output for Gathers {
@@ -289,7 +276,6 @@ impl Output for Gathers {
     }
 }
 
-/// Plan and shot.
 pub type Survey = Vec<(Arc<Plan>, Shot)>;
 
 /// Returns the gathers of shots on all devices of the scheduler, in the order of the shots.

@@ -20,14 +20,12 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Characters of a sentence that somebody will read.
 const LONGEST_SENTENCE: usize = 4000;
 
-/// What is fuzzed.
 pub struct Target {
     pub name: &'static str,
     /// What its texts are made of.
     pub words: &'static [&'static str],
     /// Inputs, unless `FUZZ_RUNS` says otherwise.
     pub runs: usize,
-    /// Bytes of an input.
     pub most: usize,
     /// Bytes of memory that an input of such a length may take.
     pub memory: fn(usize) -> usize,
@@ -115,7 +113,6 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     all
 }
 
-/// What is wrong with a sentence for people.
 fn unfit(sentence: &str) -> Option<String> {
     let what = if sentence.trim().is_empty() {
         "is empty"

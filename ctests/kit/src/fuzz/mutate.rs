@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use crate::Random;
 
-/// Numbers at the edge of something.
 #[rustfmt::skip]
 const NUMBERS: &[&str] = &[
     "0", "1", "2", "3", "-1", "-0.0", "0.5", "7", "16", "24", "63", "64", "65", "100", "255", "256", "1000", "65535", "65536",

@@ -36,7 +36,6 @@ pub(crate) fn status(answer: Answer) -> c_int {
     }
 }
 
-/// Counts a call.
 pub(crate) fn called() {
     Driver::get().calls.fetch_add(1, Ordering::Relaxed);
 }

@@ -49,7 +49,6 @@ fn touch(device: Device) -> Result<usize, c_int> {
     if gpu.lost() { Err(gpu.spec.gone) } else { Ok(index) }
 }
 
-/// Returns total and used bytes.
 fn memory(device: Device) -> Result<(u64, u64), c_int> {
     let index = touch(device)?;
     let gpu = &Driver::get().gpus[index];

@@ -11,7 +11,6 @@ use crate::node::Node;
 
 pub struct Context {
     pub handle: usize,
-    /// The GPU's place in `FAKECUDA`.
     pub gpu: usize,
     poison: AtomicI32,
     dead: AtomicBool,

@@ -35,7 +35,6 @@ pub struct State {
     next: u64,
     pub used: u64,
     pub peak: u64,
-    /// What another process has.
     pub other: u64,
     pub retained: u32,
     pub flags: u32,
@@ -44,7 +43,6 @@ pub struct State {
     pub loads: u64,
     pub launches: u64,
     pub graph_launches: u64,
-    /// Kernels in them.
     pub graph_nodes: u64,
     /// How often each kernel has run, in graphs or not.
     pub runs: BTreeMap<String, u64>,
@@ -111,7 +109,6 @@ impl Gpu {
         }
     }
 
-    /// Bytes in use by all.
     fn in_use(&self, state: &State) -> u64 {
         Node::get().map_or(state.used, |node| node.in_use(self.index)) + state.other
     }
@@ -180,7 +177,6 @@ impl Gpu {
         Ok(unsafe { region.host.add((address - region.lo) as usize) })
     }
 
-    /// Free and total bytes.
     pub fn info(&self) -> (u64, u64) {
         let state = lock(&self.state);
         let total = self.spec.usable();

@@ -20,7 +20,6 @@ pub use stream::{Event, Stream, wait_all};
 use crate::config::Config;
 use crate::faults::{Effect, Faults};
 
-/// A `CUresult` that is not 0.
 pub type Code = i32;
 pub type Answer<T = ()> = Result<T, Code>;
 
@@ -81,7 +80,6 @@ pub struct Driver {
     visible: OnceLock<Vec<usize>>,
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
-    /// Calls of all functions.
     pub calls: AtomicU64,
     /// Pinned host memory, by where it begins.
     pub pinned: Mutex<BTreeMap<usize, Pinned>>,
@@ -125,7 +123,6 @@ impl Driver {
         })
     }
 
-    /// `cuInit`.
     pub fn init(&self) -> Answer {
         if FORKED.load(Ordering::Relaxed) {
             return Err(code::NOT_INITIALIZED);
@@ -143,7 +140,6 @@ impl Driver {
         if visible.is_empty() { Err(code::NO_DEVICE) } else { Ok(()) }
     }
 
-    /// The GPUs by ordinal, once initialised.
     pub fn visible(&self) -> Answer<&[usize]> {
         if FORKED.load(Ordering::Relaxed) {
             return Err(code::NOT_INITIALIZED);

@@ -26,13 +26,11 @@ impl Function {
         &self.module.program.kernels[self.index]
     }
 
-    /// Most threads of a block.
     pub fn most_threads(&self) -> u32 {
         self.kernel().max_threads.unwrap_or(1024).min(1024)
     }
 }
 
-/// The newest PTX version that a driver takes.
 pub fn newest_ptx(driver: i32) -> (u32, u32) {
     let (major, minor) = (driver as u32 / 1000, driver as u32 % 1000 / 10);
     match (major, minor) {
@@ -103,7 +101,6 @@ impl Driver {
     }
 }
 
-/// Grid, block and dynamic shared memory of a launch.
 #[derive(Clone, Copy)]
 pub struct Dims {
     pub grid: [u32; 3],

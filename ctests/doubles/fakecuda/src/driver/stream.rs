@@ -90,7 +90,6 @@ impl Stream {
         }
     }
 
-    /// Waits for all that was given before the call.
     pub fn synchronize(&self) -> Answer {
         if self.captured.load(Ordering::Relaxed) {
             return Err(code::STREAM_CAPTURE_UNSUPPORTED);
@@ -107,7 +106,6 @@ impl Stream {
     }
 }
 
-/// Waits for every stream given.
 pub fn wait_all(streams: &[Arc<Stream>]) {
     for stream in streams {
         let (given, _) = stream.given();
@@ -161,7 +159,6 @@ impl Event {
         });
     }
 
-    /// The last recording.
     fn current(&self) -> Option<Arc<Record>> {
         lock(&self.last).clone()
     }
@@ -173,7 +170,6 @@ impl Event {
         self.context.check()
     }
 
-    /// Milliseconds from this event to the other.
     pub fn elapsed(&self, end: &Event) -> Answer<f32> {
         self.context.check()?;
         if !self.timing || !end.timing {

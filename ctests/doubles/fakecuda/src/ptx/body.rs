@@ -29,7 +29,6 @@ pub(super) struct Body<'a> {
     /// `%r<59>`: prefix, first register of the range, how many.
     ranges: Vec<(&'a str, Reg, u16)>,
     constants: HashMap<(bool, Source), u16>,
-    /// Branches: instruction, label, line.
     branches: Vec<(usize, &'a str, u32)>,
     labels: HashMap<&'a str, usize>,
     line: u32,
@@ -49,7 +48,6 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// From behind the opening brace to behind the closing one.
     pub fn decode(mut self, cursor: &mut Cursor<'_, 'a>) -> Result<Kernel> {
         while !cursor.take('}') {
             self.line = cursor.line();
@@ -161,7 +159,6 @@ impl<'a> Body<'a> {
         })
     }
 
-    /// The number of a register that must be of this file.
     fn register(&self, name: &str, file: char) -> Result<u16> {
         match (self.lookup(name), file) {
             (Some(Symbol::Reg(Reg::Narrow(r))), 'n')
@@ -192,7 +189,6 @@ impl<'a> Body<'a> {
         Ok(number)
     }
 
-    /// The register that has an operand's value.
     fn read(&mut self, arg: &Arg<'a>, file: char) -> Result<u16> {
         match arg {
             Arg::Number(text, negative) if file != 'p' => {
@@ -348,7 +344,6 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Whether an opcode stores, and how it touches memory.
 fn access(opcode: &str) -> Option<(bool, Access)> {
     let (verb, rest) = opcode.split_once('.')?;
     let (rest, ty) = rest.rsplit_once('.')?;

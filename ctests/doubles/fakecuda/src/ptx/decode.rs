@@ -6,7 +6,6 @@ use super::program::{Kernel, Module, Param, Refused};
 
 pub(super) type Result<T> = std::result::Result<T, Refused>;
 
-/// Walks over tokens.
 pub(super) struct Cursor<'t, 'a> {
     tokens: &'t [Token<'a>],
     at: usize,
@@ -73,7 +72,6 @@ impl<'a> Cursor<'_, 'a> {
         text.parse().map_err(|_| Refused { line, why: format!("'{text}' is no integer") })
     }
 
-    /// To behind the next `;`.
     pub fn skip_statement(&mut self) {
         while self.at < self.tokens.len() && !self.take(';') {
             self.at += 1;
@@ -105,7 +103,6 @@ impl<'a> Cursor<'_, 'a> {
     }
 }
 
-/// Bytes of a type.
 pub(super) fn width(name: &str) -> Option<usize> {
     Some(match name {
         "b8" => 1,
@@ -116,7 +113,6 @@ pub(super) fn width(name: &str) -> Option<usize> {
     })
 }
 
-/// Decodes a whole text.
 pub fn parse(text: &str) -> Result<Module> {
     let list = tokens(text).map_err(|(line, why)| Refused { line, why })?;
     let mut cursor = Cursor { tokens: &list, at: 0 };

@@ -6,7 +6,6 @@
 /// Exact results below this magnitude are flushed: half a unit in the last of 24 bits below 2^-126.
 const TINY: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 0.5 / (1 << 24) as f64);
 
-/// Replaces a denormal number by the zero of its sign.
 #[inline(always)]
 pub(super) fn operand(x: f32) -> f32 {
     let bits = x.to_bits();
@@ -31,7 +30,6 @@ pub(super) fn mul(a: f32, b: f32) -> f32 {
     if exact.abs() < TINY { 0f32.copysign(exact as f32) } else { a * b }
 }
 
-/// `a b + c`, rounded once.
 #[inline(always)]
 pub(super) fn fma(a: f32, b: f32, c: f32) -> f32 {
     let (a, b, c) = (operand(a), operand(b), operand(c));

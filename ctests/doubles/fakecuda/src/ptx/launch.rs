@@ -3,7 +3,6 @@
 use super::program::Kernel;
 use super::warp::{Fault, FaultKind, LANES, Memory, Shared, Stop, Warp};
 
-/// A kernel with all its inputs.
 pub struct Launch<'a> {
     pub kernel: &'a Kernel,
     pub grid: [u32; 3],

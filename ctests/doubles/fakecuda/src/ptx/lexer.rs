@@ -1,6 +1,5 @@
 //! PTX text into tokens, each with its line.
 
-/// One token; `line` counts from one.
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
     pub kind: Kind<'a>,

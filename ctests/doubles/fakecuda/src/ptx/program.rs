@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::simple::Op;
 
-/// A text that the assembler refuses: the line and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
     pub line: u32,
@@ -19,7 +18,6 @@ impl fmt::Display for Refused {
 
 #[derive(Debug, Default)]
 pub struct Module {
-    /// `.version`, as (major, minor).
     pub version: (u32, u32),
     /// The number of `.target sm_NN`.
     pub target: u32,
@@ -32,7 +30,6 @@ impl Module {
     }
 }
 
-/// Where a parameter lies in the parameter block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Param {
     pub offset: usize,
@@ -44,7 +41,6 @@ pub struct Kernel {
     pub name: String,
     pub params: Vec<Param>,
     pub param_bytes: usize,
-    /// Most threads of a block by `.maxntid`.
     pub max_threads: Option<u32>,
     pub shared_bytes: usize,
     pub(super) code: Vec<Ins>,
@@ -61,7 +57,6 @@ impl Kernel {
     }
 }
 
-/// A register: its number in its file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reg {
     Narrow(u16),
@@ -69,7 +64,6 @@ pub(super) enum Reg {
     Pred(u16),
 }
 
-/// What a register holds before the first instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     Constant(u64),
@@ -85,7 +79,6 @@ pub(super) enum Special {
     Nctaid,
 }
 
-/// No guard, no register.
 pub(super) const NONE: u16 = u16::MAX;
 
 /// An instruction. It writes `d` and reads `a`, `b`, `c`; `op` determines the register file of each.
@@ -98,7 +91,6 @@ pub(super) struct Ins {
     pub a: u16,
     pub b: u16,
     pub c: u16,
-    /// Offset of an address, target of a branch.
     pub imm: i64,
 }
 
@@ -123,18 +115,15 @@ pub(super) enum Space {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Access {
     pub space: Space,
-    /// Bytes of one element: 2, 4 or 8.
     pub width: u8,
     pub pair: bool,
 }
 
 impl Access {
-    /// One element of 32 bits.
     pub fn word(space: Space) -> Self {
         Access { space, width: 4, pair: false }
     }
 
-    /// Whether its registers are of the 64-bit file.
     pub fn wide(self) -> bool {
         self.width == 8
     }

@@ -16,7 +16,6 @@ macro_rules! operations {
             Copy,
             /// Ends a group: the copies of a thread since its last one.
             EndGroup,
-            /// Waits for all groups but the last `imm`.
             WaitCopies,
             /// `d` gets the value in global memory at `a`, which becomes the greater of it and `b`, unsigned.
             AtomicMax,

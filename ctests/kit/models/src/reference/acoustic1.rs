@@ -54,7 +54,6 @@ impl<R: Real> Scheme<R> for Acoustic1<R> {
     }
 }
 
-/// Density over the padded grid.
 pub struct Density<R> {
     pub rho: Vec<R>,
     half_point: HalfPoint,

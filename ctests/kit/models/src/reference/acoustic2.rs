@@ -3,7 +3,6 @@
 use super::grid::{Padded, Real};
 use super::{Reference, Scheme, inject};
 
-/// Second derivative of 8th order.
 const STENCIL: [f64; 5] = [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 315.0, -1.0 / 560.0];
 
 pub struct Acoustic2<R> {

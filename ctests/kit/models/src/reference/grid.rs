@@ -2,7 +2,6 @@
 
 use std::ops::{Add, Div, Mul, Sub};
 
-/// float32 or double.
 pub trait Real:
     Copy
     + Default
@@ -50,10 +49,8 @@ const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 /// Outermost layers of the padded grid, which stay at rest.
 const RIM: usize = 4;
 
-/// A model's grid with a margin around it.
 #[derive(Clone, Copy)]
 pub struct Padded {
-    /// Cells of the model.
     pub n: [usize; 3],
     pub margin: usize,
     pub size: [usize; 3],
@@ -82,14 +79,12 @@ impl Padded {
             .collect()
     }
 
-    /// Returns the values over the model's grid.
     pub fn crop<'a, R: Real>(&'a self, field: &'a [R]) -> impl Iterator<Item = R> + 'a {
         let inside =
             |cell: [usize; 3]| (0..3).all(|a| (self.margin..self.margin + self.n[a]).contains(&cell[a]));
         self.cells().zip(field).filter(move |(cell, _)| inside(*cell)).map(|(_, value)| *value)
     }
 
-    /// Returns the place of a cell of the model in a field.
     pub fn inside(&self, cell: [usize; 3]) -> usize {
         (0..3).map(|a| (cell[a] + self.margin) * self.stride[a]).sum()
     }
@@ -100,7 +95,6 @@ impl Padded {
         (0..nx * ny * nz).map(move |at| [at / nz % nx, at / nz / nx, at % nz])
     }
 
-    /// Calls `work` with indices and place of every cell that moves.
     pub fn each(&self, mut work: impl FnMut([usize; 3], usize)) {
         for iy in RIM..self.size[1] - RIM {
             for ix in RIM..self.size[0] - RIM {

@@ -70,7 +70,6 @@ impl From<&Model> for Medium {
 }
 
 impl Equation {
-    /// Returns the library's equation, if it has it.
     pub fn in_library(self) -> Option<&'static dyn gpusched::fd::equation::Equation> {
         let name = match self {
             Equation::Acoustic1 => "acoustic1",
@@ -83,7 +82,6 @@ impl Equation {
 }
 
 impl Medium {
-    /// Returns the model with the properties that are not empty.
     pub fn model(&self) -> Arc<Model> {
         let all = [
             (Property::Vp, &self.vp),
@@ -99,12 +97,10 @@ impl Medium {
     }
 }
 
-/// Density at a half point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HalfPoint {
     /// That of the cell with the same index.
     Cell,
-    /// Mean of the two cells beside it.
     Mean,
 }
 
@@ -121,9 +117,7 @@ pub struct Reference<'a> {
     pub medium: &'a Medium,
     /// s.
     pub dt: f32,
-    /// Cells of the absorbing layer.
     pub layer: usize,
-    /// For `Acoustic1` and `Vti`.
     pub half_point: HalfPoint,
     /// Whether `Vti` and `Tti` have an isotropic ball around the source.
     pub taper: bool,
@@ -142,7 +136,6 @@ impl<'a> Reference<'a> {
         Reference { equation, medium, dt, layer, half_point: HalfPoint::Cell, taper: true, source }
     }
 
-    /// Runs a shot with fields of type `R`.
     pub fn run<R: Precision>(&self, shot: &Shot) -> Shots {
         R::run(self, shot)
     }

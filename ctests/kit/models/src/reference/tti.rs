@@ -12,7 +12,6 @@ pub struct Tti<R> {
     pml: Pml<R>,
     vp: Vec<R>,
     thomsen: Thomsen<R>,
-    /// Rows of a rotation.
     rotation: Vec<[[R; 3]; 3]>,
     p: Vec<R>,
     q: Vec<R>,
@@ -48,7 +47,6 @@ fn rotation<R: Real>(theta: R, phi: R) -> [[R; 3]; 3] {
     [[ct * cp, zero - ct * sp, zero - st], [sp, cp, zero], [st * cp, zero - st * sp, ct]]
 }
 
-/// Product of a row and a gradient.
 fn along<R: Real>(row: [R; 3], gradient: [R; 3]) -> R {
     row[0] * gradient[0] + row[1] * gradient[1] + row[2] * gradient[2]
 }

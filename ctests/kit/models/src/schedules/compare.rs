@@ -32,7 +32,6 @@ pub const POLICIES: [Policy; 5] = [
     ours("ours, exact", 3, |world| run(&clairvoyant(world))),
 ];
 
-/// Infinite unless every task has ended well.
 fn run(world: &Scenario) -> f64 {
     let report = simulation::run(world);
     if report.done == world.tasks.len() as u64 { report.makespan } else { f64::INFINITY }
@@ -58,7 +57,6 @@ pub struct Ratios {
     pub p95: f64,
 }
 
-/// Makespan over bound, over so many seeds.
 pub fn ratios(case: &Case, policy: &Policy, seeds: u64) -> Ratios {
     let next = AtomicU64::new(0);
     let all = Mutex::new(Vec::new());

@@ -10,7 +10,6 @@ pub fn greedy(world: &Scenario) -> f64 {
     from_one_queue(world, order)
 }
 
-/// Each idle GPU takes the next shot of `order`.
 pub fn from_one_queue(world: &Scenario, order: Vec<usize>) -> f64 {
     let mut queue = VecDeque::from(order);
     play(world, |_| queue.pop_front())

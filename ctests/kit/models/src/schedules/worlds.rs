@@ -8,7 +8,6 @@ pub struct Node {
     pub name: &'static str,
     /// A shot of a second's work takes `1 / speed` seconds. Fastest first, as CUDA counts GPUs.
     pub speeds: &'static [f64],
-    /// GB of memory of each.
     pub memory: &'static [f64],
 }
 
@@ -54,13 +53,11 @@ impl Shots {
     }
 }
 
-/// Box and Muller's.
 fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.unit()).cos()
 }
 
-/// What happens beside the work.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mishap {
     None,
@@ -117,7 +114,6 @@ pub fn world(node: &Node, count: usize, shots: Shots, mishap: Mishap, seed: u64)
     world
 }
 
-/// Device memory of a shot.
 pub const SHOT_BYTES: u64 = 1_200_000_000;
 
 fn within_a_fifth(random: &mut Random) -> f64 {
@@ -135,7 +131,6 @@ pub fn untold(world: &Scenario, hints: bool, priors: bool) -> Scenario {
     world
 }
 
-/// The truth is told.
 pub fn clairvoyant(world: &Scenario) -> Scenario {
     let mut world = world.clone();
     for task in &mut world.tasks {

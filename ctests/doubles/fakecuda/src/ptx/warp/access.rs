@@ -43,7 +43,6 @@ impl Warp {
         (lo, hi.saturating_add(4), false, low_bits & 3 == 0)
     }
 
-    /// Loads and stores of 32 bits of global memory.
     #[inline(always)]
     pub(super) fn global32(
         &mut self,
@@ -165,7 +164,6 @@ impl Warp {
         self.fault(shared, kind, 1 << lane, format!("byte {at} of shared memory {detail}"))
     }
 
-    /// Any load or store, lane by lane.
     pub(super) fn touch(
         &mut self,
         shared: &mut Shared,

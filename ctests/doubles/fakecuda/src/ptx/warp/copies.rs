@@ -14,7 +14,6 @@ pub(super) struct Copies {
 #[derive(Clone, Copy)]
 struct Copy {
     lane: usize,
-    /// Where in shared memory.
     to: usize,
     from: u64,
     bytes: usize,

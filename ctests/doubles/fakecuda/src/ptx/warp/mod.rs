@@ -30,16 +30,13 @@ impl Region {
     const NONE: Region = Region { lo: u64::MAX, hi: 0, host: std::ptr::null_mut(), writable: false };
 }
 
-/// Finds the memory of an address.
 pub trait Memory {
     fn find(&self, address: u64) -> Option<Region>;
 }
 
-/// Why a launch failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// Line of the PTX text.
     pub line: u32,
     pub block: [u32; 3],
     pub thread: [u32; 3],
@@ -57,7 +54,6 @@ pub enum FaultKind {
     Copying,
     /// Two threads touch a word of shared memory without a barrier in between, and not both only read it.
     Race,
-    /// The kernel has executed `trap`.
     Trapped,
 }
 
@@ -79,7 +75,6 @@ struct Group {
     waits: bool,
 }
 
-/// What a warp stopped for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::ptx) enum Stop {
     Done,
@@ -527,7 +522,6 @@ impl Warp {
     }
 }
 
-/// The lanes of a mask.
 #[inline(always)]
 fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

@@ -15,7 +15,6 @@ struct Word {
     reader: u32,
 }
 
-/// What is wrong about an access.
 pub(super) enum Wrong {
     Unwritten,
     /// This thread has begun a copy into it, and has not waited for that.
@@ -30,7 +29,6 @@ pub(super) enum Wrong {
 pub(in crate::ptx) struct Watch {
     words: Vec<Word>,
     phase: u32,
-    /// The phase in which the block began.
     begin: u32,
     /// Words into which copies are on their way.
     copying: usize,
