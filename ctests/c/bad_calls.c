@@ -390,7 +390,6 @@ static void defaults(void) {
   sched_destroy(mine);
 }
 
-/* Ignores its cancellation. */
 static int hung, go_on;
 static int32_t hangs(const sched_exec_t *exec, void *user) {
   (void)exec, (void)user;

@@ -117,12 +117,10 @@ static sched_task_desc_t noting(sched_run_fn code, struct body *body, int labell
   return desc;
 }
 
-/* Submits a task for each body, every other one with a label. */
 static void submit_bodies(sched_t *s, sched_run_fn code, struct body *bodies, int count) {
   for (int i = 0; i < count; i++) submit(s, noting(code, &bodies[i], i % 2));
 }
 
-/* Checks what `count` bodies saw. */
 static void check_bodies(enum mode mode, const struct body *bodies, int count) {
   struct seen wanted = expected(mode);
   for (int i = 0; i < count; i++) {

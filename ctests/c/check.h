@@ -18,7 +18,6 @@ static inline int add(int *number) { return __atomic_add_fetch(number, 1, __ATOM
 
 static inline int get(const int *number) { return __atomic_load_n(number, __ATOMIC_SEQ_CST); }
 
-/* Waits until a number is at least `least`. */
 static inline void until(const int *number, int least) {
   while (get(number) < least) usleep(500);
 }
@@ -77,7 +76,6 @@ static inline int run_case(char **argv, const struct test_case *cases) {
   return 2;
 }
 
-/* Increments the number `user`. */
 static inline int32_t counts(const sched_exec_t *exec, void *user) {
   (void)exec;
   add((int *)user);
@@ -96,7 +94,6 @@ static inline int32_t fails(const sched_exec_t *exec, void *user) {
   return 77;
 }
 
-/* Creates a scheduler of the CPU. */
 static inline sched_t *scheduler(uint32_t slots) {
   sched_config_t config;
   sched_t *s = NULL;

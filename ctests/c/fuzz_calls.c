@@ -117,7 +117,6 @@ static void keep(chance_t *c, sched_t *of, uint64_t id) {
   __atomic_store_n(&tasks[at].id, id, __ATOMIC_SEQ_CST);
 }
 
-/* Every answer passes here. */
 static int32_t told(chance_t *c, const char *call, int32_t status) {
   count(&calls);
   if (status < 0) count(&errors);
@@ -141,7 +140,6 @@ typedef union {
   char bytes[ROOM];
 } struct_t;
 
-/* 1 if the size is not the right one. */
 static int odd_size(chance_t *c, struct_t *s, size_t right) {
   s->size = right;
   if (!one_in(c, 8)) return 0;

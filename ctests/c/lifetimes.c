@@ -26,7 +26,6 @@ static void check(int right, const char *what, long number) {
   failures += !right;
 }
 
-/* The library's functions, each under its own name. */
 #define FUNCTIONS(F)                                                                    \
   F(sched_create) F(sched_submit) F(sched_wait) F(sched_release) F(sched_destroy)       \
   F(sched_progress_callback) F(sched_fd_model_create) F(sched_fd_model_destroy)         \
@@ -67,7 +66,6 @@ static long lines(const char *path) {
   return count;
 }
 
-/* A size from /proc/self/status, in bytes. */
 static long size_of(const char *key) {
   char line[256];
   long kilobytes = -1;

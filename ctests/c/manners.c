@@ -7,7 +7,6 @@
 
 static int ran;
 
-/* Runs `code` in a child; returns true if the child ends in time, and with 0. */
 static int child_ends(void (*code)(sched_t *), sched_t *s) {
   int status = -1;
   pid_t child = fork();

@@ -42,7 +42,6 @@ static void check_refusal(sched_status_t status, const char *message, const char
   printf("%s %d: %s: %s\n", what, i, sched_status_name(status), message);
 }
 
-/* Returns how many of the schedulers were made, and how many tasks ended well. */
 static void crowd(int count, int *made, int *well) {
   struct one *all = calloc((size_t)count, sizeof *all);
   char message[300];

@@ -8,7 +8,6 @@ static sched_t *s;
 static sched_task_t behind;
 static int ran, logged, drops, known;
 
-/* Calls the scheduler that logs. */
 static void on_log(int32_t level, const char *message, void *user) {
   (void)level, (void)message, (void)user;
   sched_stats_t stats = {.size = sizeof stats};

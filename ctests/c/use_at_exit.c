@@ -19,7 +19,6 @@ static int32_t count_piece(const sched_exec_t *exec, uint64_t begin, uint64_t en
   return 0;
 }
 
-/* Calls everything that a scheduler is for. */
 static void use(sched_t *to) {
   sched_task_t ids[2], id = 0;
   size_t index = 9;

@@ -24,7 +24,6 @@ pub fn scheduler(devices: &str, slots: u32) -> Result<Scheduler> {
     builder.build()
 }
 
-/// Returns the GPUs that are found, and the notes, one a line.
 pub fn found() -> (Vec<DeviceInfo>, String) {
     let (devices, notes) = discover_all().unwrap();
     let gpus = devices.into_iter().filter(|device| device.cpu_threads.is_none());
@@ -62,7 +61,6 @@ pub fn run_all(scheduler: &Scheduler, tasks: impl IntoIterator<Item = Task>) {
     ids.into_iter().for_each(|id| assert_eq!(wait(scheduler, id), Ok(WaitResult::Done)));
 }
 
-/// Runs so many tasks with one code, which begin their work together.
 pub fn run_together(
     scheduler: &Scheduler,
     count: usize,
@@ -82,7 +80,6 @@ pub fn fill(stream: &Stream, block: &DeviceBuffer<f32>, value: f32) -> Result<()
     stream.launch(&kernel, [block.len().div_ceil(64) as u32, 1, 1], [64, 1, 1], params)
 }
 
-/// Allocates memory, fills it by a kernel and checks the values on the host.
 pub fn filled(stream: &Stream, value: f32) -> Result<()> {
     let block = stream.zeroed(1000, "a test's values")?;
     fill(stream, &block, value)?;

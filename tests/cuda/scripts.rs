@@ -107,7 +107,6 @@ fn work(stream: &Stream, value: f32, size: usize) -> Result<()> {
     filled(stream, value)
 }
 
-/// How tasks of a script may end.
 struct Expected {
     has_good_gpu: bool,
     has_faults: bool,

@@ -36,7 +36,6 @@ fn world(nt: usize, shape: Option<BlockShape>) -> World {
     world
 }
 
-/// Runs a shot and compares it with the CPU.
 fn fire(scheduler: &Scheduler, plan: &Arc<Plan>, world: &World) {
     let found = fire_on(scheduler, plan.clone(), world.shot.clone()).unwrap();
     if fused_or_skip() {
@@ -57,7 +56,6 @@ pub fn the_one_that_is_wanted_is_taken() {
     }
 }
 
-/// Returns the shape that the plan has found on the GPU.
 fn best(scheduler: &Scheduler, plan: &Arc<Plan>) -> Option<BlockShape> {
     let plan = plan.clone();
     on_device(scheduler, move |exec| Ok(plan.shape(exec.lane))).unwrap()
@@ -85,7 +83,6 @@ pub fn shots_find_the_best() {
     }
 }
 
-/// Where a process keeps what it finds out.
 const KEPT: &str = "CASE_KEPT";
 
 fn that_caches_in(file: &Path) -> Scheduler {

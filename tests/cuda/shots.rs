@@ -78,7 +78,6 @@ pub fn a_shot_that_blows_up_is_found() {
     }
 }
 
-/// A shot of two steps in a cube, and its plan.
 fn cube(n: usize) -> (Arc<Plan>, Shot) {
     cube_for(EQUATIONS[0], n)
 }
@@ -94,7 +93,6 @@ fn submit((plan, shot): (Arc<Plan>, Shot), scheduler: &Scheduler) -> gpusched::R
     scheduler.submit(task).map_err(|error| plan.advise(error))
 }
 
-/// Returns the size of the cube that is said to fit.
 fn advised(error: &Error) -> usize {
     let words = error.to_string();
     let number = words.split("a cube of up to ").nth(1).and_then(|rest| rest.split(' ').next());

@@ -94,7 +94,6 @@ const MANNERS: [(&str, i32, &str); 3] = [
     ("leaving", 42, "while_running after_giving_up destroy_in_handler destroy_in_drop"),
 ];
 
-/// Runs a case of a program in a folder of its own; returns what is wrong.
 fn wrong(program: &str, args: &[&str], status: i32) -> Option<String> {
     let folder = Folder::new();
     let is_cpp = program == "unwinding";

@@ -149,7 +149,6 @@ fn layout_is_as_promised_and_without_holes() {
     compiles(&compiler(), "c", "c11", &folder.at("layout.c"));
 }
 
-/// The statuses of the header, as `(name, number)`.
 fn statuses(header: &str) -> Vec<(String, i32)> {
     let defines = header.lines().filter_map(|line| line.strip_prefix("#define "));
     let pairs = defines.filter_map(|define| define.split_once(' '));

@@ -4,7 +4,6 @@ use testkit::{names_below, root};
 
 use crate::imports::{Files, circle, imports};
 
-/// Files and folders whose subject can't be written without it.
 const UNSAFE: &str = "fork.rs node/linux/sys.rs backend/cpu backend/cuda backend/callback_mode.rs \
     backend/float_mode.rs backend/thread.rs fd/bench.rs fd/equation fd/one_pass fd/record.rs fd/time_loop/cpu.rs \
     fd/vector io/space.rs ffi";

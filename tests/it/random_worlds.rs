@@ -109,7 +109,6 @@ impl Simulated {
     }
 }
 
-/// What runs on a device, by slot.
 type Slots = BTreeMap<u32, (usize, u32)>;
 
 /// Reads the diary of a run, and keeps book of it.
@@ -235,7 +234,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the devices that a task fits and allows.
     fn places(&self, task: usize) -> impl Iterator<Item = usize> {
         let (told, devices) = (&self.world.tasks[task], &self.world.devices);
         let fits = |&index: &usize| told.device_bytes <= devices[index].memory_bytes;

@@ -21,13 +21,11 @@ pub fn leases(folder: &Folder) -> PathBuf {
     folder.at("leases")
 }
 
-/// Joins with so many devices of so many slots.
 pub fn join(folder: &Path, devices: usize, slots: u32) -> gpusched::Result<Membership> {
     let devices: Vec<_> = UUIDS[..devices].iter().map(|uuid| Some(SharedDevice { uuid, slots })).collect();
     Membership::join(Some(folder), &devices).map(|node| node.expect("leases"))
 }
 
-/// Begins on a device if that is allowed.
 pub fn begin(
     node: &Membership,
     device: usize,
@@ -125,7 +123,6 @@ impl Member {
         Member::with(folder, |_| ())
     }
 
-    /// Starts a member whose command `change` has changed.
     pub fn with(folder: &Path, change: impl FnOnce(&mut Command)) -> Member {
         let this = std::env::current_exe().expect("this program");
         let mut command = isolated(this);
@@ -147,7 +144,6 @@ impl Member {
         line.trim_end().to_owned()
     }
 
-    /// Returns true if an answer comes within that time.
     pub fn answers(&self, within: Duration) -> bool {
         let mut asked =
             libc::pollfd { fd: self.from.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -183,7 +179,6 @@ impl Drop for Member {
     }
 }
 
-/// Whether it comes true.
 pub fn soon(mut what: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !what() {

@@ -11,7 +11,6 @@ use gpusched::ffi::*;
 
 use crate::scripted::until;
 
-/// A scheduler with one slot on the CPU.
 struct OneSlot(*mut sched_t);
 
 // SAFETY: any thread may call.

@@ -80,7 +80,6 @@ fn submit(scheduler: &Scheduler, grain: Option<u64>, range: Range) -> TaskId {
     scheduler.submit_range(Range { grain, ..range }).unwrap()
 }
 
-/// Submits a range and waits for its end.
 fn go(scheduler: &Scheduler, grain: Option<u64>, range: Range) -> Result<WaitResult> {
     wait(scheduler, submit(scheduler, grain, range))
 }

@@ -60,7 +60,6 @@ impl Scripted {
         }
     }
 
-    /// Devices of which those in the mask `which` can't be opened.
     pub fn broken(devices: u32, which: u64) -> Self {
         let scripted = Scripted::new(devices);
         let broken = scripted.fates.iter().enumerate().filter(|(device, _)| which >> device & 1 == 1);
@@ -84,7 +83,6 @@ pub fn builder(backend: Arc<Scripted>, slots: u32) -> Builder {
     builder
 }
 
-/// Devices of one slot, and a scheduler with other tuning numbers.
 pub fn tuned(devices: u32, tune: impl Fn(&mut Policy)) -> Arc<Scheduler> {
     let mut builder = builder(Arc::new(Scripted::new(devices)), 1);
     tune(&mut builder.policy);
@@ -277,7 +275,6 @@ pub fn counting(count: &Arc<AtomicU64>) -> Task {
     effect(move || _ = count.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A task that is done at once, whose code calls `end` when it is dropped.
 pub fn dropping(end: impl Fn() + Send + Sync + 'static) -> Task {
     let held = OnDrop(end);
     effect(move || _ = &held)

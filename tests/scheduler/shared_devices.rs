@@ -8,7 +8,6 @@ use testkit::Folder;
 
 use crate::scripted::*;
 
-/// Two schedulers with so many slots on each of the same devices.
 fn sharing(folder: &Folder, devices: u32, slots: u32) -> [Scheduler; 2] {
     [(); 2].map(|()| {
         let mut builder = builder(Arc::new(Scripted::new(devices)), slots);

@@ -28,7 +28,6 @@ pub fn cpp_compiler() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "g++".into())
 }
 
-/// Compiles `ctests/c/NAME.c` against the header and the library.
 pub fn program(name: &str) -> PathBuf {
     program_with(name, &[])
 }
@@ -41,7 +40,6 @@ pub fn cpp_program(name: &str, standard: &str) -> PathBuf {
     compile(&cpp_compiler(), &format!("cpp/{name}.cpp"), &[&format!("-std={standard}")])
 }
 
-/// Compiles a file of `ctests`, once per process.
 fn compile(compiler: &str, file: &str, options: &[&str]) -> PathBuf {
     static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let source = root().join("ctests").join(file);
@@ -88,7 +86,6 @@ pub fn preload(name: &str, folder: &Path) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.into_raw_fd()).into()
 }
 
-/// Runs a program, under valgrind where that is installed; returns what it printed.
 pub fn run(program: &Path) -> String {
     run_with(program, &[])
 }

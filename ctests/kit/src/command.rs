@@ -44,12 +44,10 @@ pub fn brief() -> String {
     steps.replace("pictures = 1", "pictures = 0")
 }
 
-/// Returns the first shot of a survey alone, without pictures.
 pub fn one_shot(survey: &str) -> String {
     survey.replace("count = [4, 1]", "count = [1, 1]").replace("pictures = 1", "pictures = 0")
 }
 
-/// Returns the path of the command as it was built for the tests of this package.
 pub fn executable() -> PathBuf {
     let path = built().with_file_name("gpusched");
     assert!(path.exists(), "{} does not exist: cargo build", path.display());
@@ -132,7 +130,6 @@ impl Ended {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Numbers of the shots that the events say to be in this state.
     pub fn shots(&self, state: &str) -> Vec<u64> {
         let events = self.events();
         let mut shots: Vec<_> = events

@@ -10,7 +10,6 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Creates a folder below the system's folder for temporary files.
     #[allow(clippy::new_without_default)] // it touches the disk
     pub fn new() -> Folder {
         Folder::below(&std::env::temp_dir())

@@ -39,7 +39,6 @@ pub fn built() -> PathBuf {
     if deps.exists() { deps } else { folder.to_owned() }
 }
 
-/// Returns the path of `libgpusched.so` as it was built for this test.
 pub fn library() -> PathBuf {
     let path = built().join("libgpusched.so");
     assert!(path.exists(), "{} does not exist: cargo build", path.display());

@@ -14,7 +14,6 @@ type Change = fn(&Folder, &mut Args);
 /// What is changed in a call that works, and what the error must say.
 #[rustfmt::skip]
 const TABLE: &[(Change, &[&str])] = &[
-    // models
     (|out, args| args.models[0] = out.at("none.bin"), &["none.bin", "No such file"]),
     (|out, args| args.models[0] = out.at(""), &["not a plain file"]),
     (|out, args| args.models[0] = out.at("short.bin"), &["short.bin", "expected 5280 bytes", "found 5276 bytes"]),
@@ -22,13 +21,11 @@ const TABLE: &[(Change, &[&str])] = &[
     (|out, args| args.models[0] = out.at("nan.bin"), &["NaN"]),
     (|out, args| args.models[0] = out.at("zero.bin"), &["0"]),
     (|out, args| args.models[1] = out.at("negative.bin"), &["-1"]),
-    // outputs
     (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "its folder does not exist"]),
     (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
     (|_, args| args.shot = args.models[0].clone(), &["shot is", "another file than vel, rho"]),
     (|_, args| args.shot = args.models[1].clone(), &["shot is", "another file than vel, rho"]),
     (|out, args| { args.snap = out.at("none/"); (args.show_snapshot, args.snap_interval) = (true, 10); }, &["create", "none/ishot_0it_0.bin", "its folder does not exist"]),
-    // sizes
     (|_, args| args.nx = 0, &["nx is 0; accepted: 1 to 100000 cells"]),
     (|_, args| args.ny = -11, &["ny is -11; accepted: 1 to 100000 cells"]),
     (|_, args| args.nz = i32::MIN, &["nz is -2147483648; accepted: 1 to 100000 cells"]),
@@ -37,7 +34,6 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| args.ns = i32::MAX, &["ns is 2147483647; accepted: 1 to 100000 shots"]),
     (|_, args| args.nt = 0, &["nt is 0; accepted: 1 to"]),
     (|_, args| { (args.nt, args.ns) = (10_000_000, 100_000); (args.nx, args.ny) = (100_000, 100_000); }, &["the size of the record file", "at most 2^63 - 1 bytes"]),
-    // spacings and steps
     (|_, args| args.dx = f32::NAN, &["dx is NaN; accepted: a finite number of metres, at least 0.000001"]),
     (|_, args| args.dy = 0.0, &["dy is 0; accepted: a finite number of metres, at least 0.000001"]),
     (|_, args| args.dz = f32::INFINITY, &["dz is inf; accepted: a finite number of metres, at least 0.000001"]),
@@ -45,7 +41,6 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| args.dgx = 9.0, &["dgx is 9; accepted: a finite number, at least dx, which is 10"]),
     (|_, args| args.dgy = -10.0, &["dgy is -10; accepted: a finite number, at least dy"]),
     (|_, args| args.dgt = 0.0005, &["dgt is 0.0005; accepted: a finite number, at least dt"]),
-    // source
     (|_, args| args.wtype = 9, &["number is 9; accepted: 1 Ricker"]),
     (|_, args| args.fm = 0.0, &["frequency is 0 Hz"]),
     (|_, args| args.sxbeg = 0, &["sxbeg is 0; accepted: 1 to nx, which is 12"]),
@@ -53,7 +48,6 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| args.szbeg = -7, &["szbeg is -7; accepted: 1 to nz, which is 10"]),
     (|_, args| (args.ns, args.jsx) = (3, 4), &["sxbeg + (ns - 1) jsx is 13; accepted: 1 to nx, which is 12"]),
     (|_, args| (args.ns, args.jsx) = (2, i32::MIN), &["sxbeg + (ns - 1) jsx is -2147483643"]),
-    // snapshots
     (|_, args| args.show_snapshot = true, &["snap_interval is 0; accepted: 1 to"]),
 ];
 
@@ -125,7 +119,6 @@ fn bad_calls_of_the_second_order_function_are_errors() {
     }
 }
 
-/// The files of a medium in which one is bad, and the error.
 #[test]
 fn bad_anisotropic_media_are_errors() {
     let out = Folder::new();

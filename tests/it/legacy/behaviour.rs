@@ -10,7 +10,6 @@ use testmodels::golden::floats;
 
 use super::call::small_call;
 
-/// The record of a call, by its bytes.
 fn record(args: &Args) -> Vec<u8> {
     ACOUSTIC1.call(args).unwrap();
     fs::read(&args.shot).unwrap()

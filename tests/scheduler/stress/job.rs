@@ -26,7 +26,6 @@ pub enum Fault {
 
 #[derive(Debug, Default)]
 pub struct Job {
-    /// Elements and grain, if it is a range.
     pub elements: Option<(u64, Option<u64>)>,
     pub detached: bool,
     pub ordered: bool,
@@ -45,12 +44,10 @@ pub struct Job {
     pub sleeps: bool,
     pub polite: bool,
     pub commits: bool,
-    /// So many attempts fail.
     pub fails: u32,
     pub fault: Fault,
     /// Tasks that it submits, and how long it waits for each.
     pub children: Vec<(Arc<Job>, Option<Duration>)>,
-    /// Waits for a task that any thread has submitted.
     pub stranger: bool,
 }
 
@@ -142,12 +139,10 @@ impl Job {
         self.elements.is_some()
     }
 
-    /// Returns true for a range without elements, whose code is never called.
     pub fn is_empty(&self) -> bool {
         self.elements.is_some_and(|(end, _)| end == 0)
     }
 
-    /// Returns true if nothing in the job can make it fail.
     pub fn is_harmless(&self) -> bool {
         self.fails <= if self.fault == Fault::Cancelled { 0 } else { self.retries }
             && self.deadline.is_none()

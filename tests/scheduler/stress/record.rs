@@ -15,7 +15,6 @@ pub struct Record {
     pub job: Arc<Job>,
     pub after: Vec<Arc<Record>>,
     pub id: OnceLock<TaskId>,
-    /// A cancel was called, or is about to be.
     pub cancelled: AtomicBool,
     pub released: AtomicBool,
     /// Calls of its code, those that run now, those that ended well, and of its drop.
@@ -37,7 +36,6 @@ impl Record {
         self.outcome.lock().unwrap().clone()
     }
 
-    /// Returns true if its id may be stale.
     pub fn is_loose(&self) -> bool {
         self.job.detached || self.released.load(SeqCst)
     }
@@ -90,7 +88,6 @@ impl Record {
         world.check(before == 0 || world.bad, self, &format!("element {element} is done twice"));
     }
 
-    /// A call has returned how it ended.
     pub fn saw(&self, world: &World, seen: Result<WaitResult>) {
         let check = |right: bool, what: &str| world.check(right, self, &format!("{what}: {seen:?}"));
         let stale = matches!(seen, Err(Error::Stale { .. } | Error::Argument { .. }));

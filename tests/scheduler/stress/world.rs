@@ -110,7 +110,6 @@ impl World {
         self.wrong.lock().unwrap().push(what);
     }
 
-    /// Returns how many tasks are known to be done, failed and cancelled.
     fn known(&self) -> [u64; 3] {
         let mut known = [0; 3];
         for outcome in self.records().iter().filter_map(|record| record.outcome()) {
@@ -135,7 +134,6 @@ impl World {
         scheduler.shutdown().unwrap();
     }
 
-    /// Takes the ordered tasks, until no thread submits any more.
     fn take_in_order(&self, scheduler: &Scheduler) {
         let mut last = None;
         loop {
@@ -260,7 +258,6 @@ impl World {
         }
     }
 
-    /// Returns true if the scheduler may refuse a task with this error.
     fn may_refuse(&self, record: &Record, error: &Error) -> bool {
         match error {
             Error::Shutdown { .. } => self.is_stopping() || self.end == End::Drain,
@@ -278,7 +275,6 @@ impl World {
         record
     }
 
-    /// Submits a task, a range, or a list of tasks; returns those that were accepted.
     fn submit(
         self: &Arc<Self>,
         scheduler: &Arc<Scheduler>,
@@ -417,7 +413,6 @@ impl World {
         }
     }
 
-    /// When no thread submits any more.
     fn conclude(&self, scheduler: &Arc<Scheduler>) {
         let waited = match self.end {
             End::Calm => scheduler.wait_all(LONG),

@@ -57,7 +57,6 @@ fn number<T: FromStr>(key: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("'{text}' is no value of {key}"))
 }
 
-/// Returns the number of `11G`.
 fn bytes(text: &str) -> Result<u64, String> {
     let shift = match text.trim().to_ascii_uppercase().chars().last() {
         Some('K') => 10,
@@ -106,7 +105,6 @@ impl Config {
         Ok(config)
     }
 
-    /// Indices of the GPUs as NVML and `CUDA_DEVICE_ORDER=PCI_BUS_ID` order them.
     pub fn pci_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.gpus.len()).collect();
         order.sort_by_key(|gpu| self.gpus[*gpu].pci);

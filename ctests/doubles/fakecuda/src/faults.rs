@@ -41,7 +41,6 @@ pub struct Corruption {
 }
 
 impl Corruption {
-    /// What becomes of a piece of memory that holds float32 numbers.
     pub fn apply(self, piece: &mut [u8]) {
         // SplitMix64.
         let draw = |round: u64| {

@@ -46,7 +46,6 @@ impl Case {
         Case { folder, index, equation, medium, model, dt, muted }
     }
 
-    /// Returns the options that follow the old kernel.
     pub fn options(&self) -> Options {
         let equation = self.equation.in_library().expect("an equation of the library");
         Options { equation, old_spacing: true, ..Options::default() }
@@ -107,7 +106,6 @@ impl Case {
         [count(&steps[0]), count(&steps[1]), count(&steps[2])]
     }
 
-    /// Returns the record of each shot, `[trace][sample]`.
     pub fn records(&self) -> Vec<Vec<f32>> {
         self.records_in(&self.folder.join(self.index["record"]["file"].as_str().unwrap()))
     }
@@ -136,12 +134,10 @@ impl Case {
         count(&list(&self.index["record"]["shape_per_shot"])[2])
     }
 
-    /// Norms of each shot's record before its mute, where there was one.
     pub fn unmuted_norms(&self) -> Vec<f64> {
         list(&self.index["record"]["unmuted_l2_per_shot"]).iter().map(|v| v.as_f64().unwrap()).collect()
     }
 
-    /// Steps of the snapshots that each shot wrote, with the fields.
     pub fn snapshots(&self) -> Vec<Vec<(usize, Vec<f32>)>> {
         let mut shots = vec![Vec::new(); self.shots().len()];
         for entry in list(&self.index["snapshots"]) {

@@ -69,7 +69,6 @@ pub fn time_step(model: &Model) -> f32 {
 /// are kept, the pressure after some steps is a normal number.
 pub const FAINT: f32 = 1e-36;
 
-/// Returns a shot of unit amplitude that records every step.
 pub fn plain_shot(source: [usize; 3], samples: Vec<f32>, nt: usize, receivers: Vec<[usize; 3]>) -> Shot {
     Shot {
         source,
@@ -129,7 +128,6 @@ impl World {
     }
 }
 
-/// Keeps the snapshots of a shot, and its state where it pauses.
 struct Recorder {
     steps: RefCell<Vec<usize>>,
     snapshots: RefCell<Vec<(usize, Vec<f32>)>>,
@@ -278,7 +276,6 @@ impl Output for Gathers {
 
 pub type Survey = Vec<(Arc<Plan>, Shot)>;
 
-/// Returns the gathers of shots on all devices of the scheduler, in the order of the shots.
 pub fn fire_all(scheduler: &Scheduler, survey: &Survey) -> Vec<Shots> {
     let place: Place = Arc::new(Mutex::new(vec![None; survey.len()]));
     let ids = survey.iter().enumerate().map(|(number, (plan, shot))| {

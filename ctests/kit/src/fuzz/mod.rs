@@ -140,7 +140,6 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     format!("panic: {}", text.unwrap_or("of no text"))
 }
 
-/// Ends the process, loudly, when one input takes too long.
 struct Watch(Arc<Mutex<Option<Instant>>>);
 
 impl Watch {

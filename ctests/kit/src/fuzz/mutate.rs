@@ -94,7 +94,6 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// Puts one of `list` where a run of such bytes stands.
 fn replace(random: &mut Random, bytes: &mut Vec<u8>, is: fn(u8) -> bool, list: &[&str]) {
     let begins = |at: usize| is(bytes[at]) && (at == 0 || !is(bytes[at - 1]));
     let runs: Vec<usize> = (0..bytes.len()).filter(|&at| begins(at)).collect();
@@ -106,7 +105,6 @@ fn replace(random: &mut Random, bytes: &mut Vec<u8>, is: fn(u8) -> bool, list: &
     drop(bytes.splice(begin..end, random.of(list).bytes()));
 }
 
-/// A line of it, its end included.
 fn line(random: &mut Random, bytes: &[u8]) -> Range<usize> {
     let at = random.below(bytes.len());
     let begin = bytes[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

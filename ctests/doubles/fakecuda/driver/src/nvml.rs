@@ -35,7 +35,6 @@ fn spec(device: Device) -> Result<&'static GpuSpec, c_int> {
     Ok(&Driver::get().gpus[index(device)?].spec)
 }
 
-/// Returns the index of a GPU that answers. Counts the call.
 fn touch(device: Device) -> Result<usize, c_int> {
     let (driver, index) = (initialised()?, index(device)?);
     for effect in driver.faults.count(index, "nvml") {

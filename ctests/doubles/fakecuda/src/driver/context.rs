@@ -22,7 +22,6 @@ impl Context {
         &Driver::get().gpus[self.gpu]
     }
 
-    /// Whether anything can still run here.
     pub fn check(&self) -> Answer {
         if self.gpu().lost() {
             return Err(code::UNKNOWN);
@@ -152,7 +151,6 @@ thread_local! {
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The calling thread's current context.
 pub struct Current;
 
 impl Current {
@@ -177,7 +175,6 @@ impl Current {
         STACK.with_borrow_mut(Vec::pop).ok_or(code::INVALID_CONTEXT)
     }
 
-    /// The context, if it is fit for a call of that kind.
     pub fn enter(operation: &'static str) -> Answer<(Arc<Context>, bool)> {
         let driver = Driver::get();
         driver.visible()?;

@@ -10,7 +10,6 @@ struct Node {
     function: Arc<Function>,
     dims: Dims,
     params: Arc<Vec<u8>>,
-    /// Nodes that come before it.
     after: Vec<usize>,
 }
 
@@ -69,7 +68,6 @@ impl Driver {
 }
 
 impl GraphExec {
-    /// Queues all of it as one piece of work.
     pub fn launch(self: &Arc<Self>, stream: &Stream, hang: bool) -> Answer {
         if self.context.handle != stream.context.handle {
             return Err(code::INVALID_HANDLE);

@@ -81,7 +81,6 @@ pub struct Driver {
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
     pub calls: AtomicU64,
-    /// Pinned host memory, by where it begins.
     pub pinned: Mutex<BTreeMap<usize, Pinned>>,
 }
 
@@ -223,7 +222,6 @@ impl Driver {
         count
     }
 
-    /// Takes all that belonged to a context that is no more.
     fn bury(&self, context: &Context) {
         lock(&self.objects).retain(|_, object| {
             let handle = match object {
@@ -240,7 +238,6 @@ impl Driver {
         lock(&self.pinned).retain(|_, pinned| pinned.context != context.handle);
     }
 
-    /// A host pointer in pinned memory: all of its `bytes`.
     pub fn is_pinned(&self, host: usize, bytes: usize) -> bool {
         lock(&self.pinned)
             .range(..=host)
@@ -248,7 +245,6 @@ impl Driver {
             .is_some_and(|(begin, pinned)| host + bytes <= begin + pinned.bytes)
     }
 
-    /// The GPU of a device address.
     pub fn gpu_of(&self, address: u64) -> Option<&Gpu> {
         if address & gpu::TAG == 0 {
             return None;

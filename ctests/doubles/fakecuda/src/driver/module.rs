@@ -43,7 +43,6 @@ pub fn newest_ptx(driver: i32) -> (u32, u32) {
     }
 }
 
-/// Texts are decoded once, whichever GPU they are for.
 fn decoded(text: &str) -> Result<Arc<ptx::Module>, ptx::Refused> {
     static CACHE: OnceLock<Mutex<HashMap<u64, Arc<ptx::Module>>>> = OnceLock::new();
     let mut hasher = DefaultHasher::new();

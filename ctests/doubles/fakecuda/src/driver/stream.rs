@@ -76,7 +76,6 @@ impl Stream {
         self.changed.notify_all();
     }
 
-    /// Jobs that were given, and whether all are done.
     pub fn given(&self) -> (u64, bool) {
         let queue = lock(&self.queue);
         (queue.enqueued, queue.enqueued == queue.completed)
@@ -99,7 +98,6 @@ impl Stream {
         self.context.check()
     }
 
-    /// Ends the thread once the queue is empty.
     pub fn close(&self) {
         lock(&self.queue).closing = true;
         self.changed.notify_all();

@@ -176,7 +176,6 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// A register that holds `source` from the start.
     fn constant(&mut self, file: char, source: Source) -> Result<u16> {
         let key = (file == 'w', source);
         if let Some(number) = self.constants.get(&key) {
@@ -327,7 +326,6 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// The wide register that an address begins with, and what is added.
     fn place(&mut self, name: &str, offset: i64, guard: u16, space: Space) -> Result<(u16, i64)> {
         match (self.lookup(name), space) {
             (Some(Symbol::Reg(Reg::Wide(r))), _) => Ok((r, offset)),

@@ -55,7 +55,6 @@ impl<'a> Cursor<'_, 'a> {
         }
     }
 
-    /// Digits, with letters and a point if there are any.
     pub fn digits(&mut self) -> Result<&'a str> {
         match self.peek() {
             Some(Kind::Number(text)) => {

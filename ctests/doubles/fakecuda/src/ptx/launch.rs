@@ -7,7 +7,6 @@ pub struct Launch<'a> {
     pub kernel: &'a Kernel,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// As long as the kernel's `param_bytes`.
     pub params: &'a [u8],
     pub memory: &'a dyn Memory,
 }

@@ -19,7 +19,6 @@ impl fmt::Display for Refused {
 #[derive(Debug, Default)]
 pub struct Module {
     pub version: (u32, u32),
-    /// The number of `.target sm_NN`.
     pub target: u32,
     pub kernels: Vec<Kernel>,
 }

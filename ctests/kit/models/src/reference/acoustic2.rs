@@ -9,9 +9,7 @@ pub struct Acoustic2<R> {
     grid: Padded,
     /// (vp dt)².
     courant: Vec<R>,
-    /// 1 / h² of each axis.
     rate: [R; 3],
-    /// Factor at each index of an axis.
     sponge: [Vec<f64>; 3],
     p: Vec<R>,
     /// One step before `p`; after an update the next one.
@@ -61,7 +59,6 @@ impl<R: Real> Scheme<R> for Acoustic2<R> {
         }
     }
 
-    /// The level before the update, with the source in it.
     fn pressure(&self) -> &[R] {
         &self.p
     }

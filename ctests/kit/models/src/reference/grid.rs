@@ -46,7 +46,6 @@ real!(f64);
 /// Staggered first derivative of 8th order, the digits of the old kernels in float32.
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
-/// Outermost layers of the padded grid, which stay at rest.
 const RIM: usize = 4;
 
 #[derive(Clone, Copy)]

@@ -37,11 +37,9 @@ pub enum Equation {
 #[derive(Debug, Clone, Default)]
 pub struct Medium {
     pub n: [usize; 3],
-    /// Spacings in m.
     pub h: [f32; 3],
     /// m/s, along the symmetry axis.
     pub vp: Vec<f32>,
-    /// kg/m³.
     pub rho: Vec<f32>,
     pub epsilon: Vec<f32>,
     pub delta: Vec<f32>,
@@ -125,7 +123,6 @@ pub struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    /// Returns the reference with the choices of the old kernel.
     pub fn new(equation: Equation, medium: &'a Medium, dt: f32) -> Self {
         let (layer, source) = match equation {
             Equation::Acoustic1 => (20, Source::Dipole),
@@ -201,7 +198,6 @@ trait Scheme<R> {
     /// Computes a step. `source`: cells in the padded grid, and the pressure that is added there.
     fn step(&mut self, source: &[(usize, R)]);
 
-    /// Returns the field that records and snapshots take after a step.
     fn pressure(&self) -> &[R];
 }
 

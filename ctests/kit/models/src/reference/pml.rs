@@ -10,7 +10,6 @@ pub struct Pml<R> {
     /// Of each axis: at half points, at cells.
     pub velocity: [Profile<R>; 3],
     pub pressure: [Profile<R>; 3],
-    /// dt / h of each axis.
     pub rate: [R; 3],
 }
 

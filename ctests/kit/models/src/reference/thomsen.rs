@@ -3,7 +3,6 @@
 use super::grid::{Padded, Real};
 use super::{PI, Reference};
 
-/// Over the padded grid.
 pub struct Thomsen<R> {
     /// `1 + 2 epsilon`.
     pub horizontal: Vec<R>,

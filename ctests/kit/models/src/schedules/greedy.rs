@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use gpusched::sched::simulation::Scenario;
 
-/// Each idle GPU takes the next shot, in the order given.
 pub fn greedy(world: &Scenario) -> f64 {
     let order = (0..world.tasks.len()).collect();
     from_one_queue(world, order)

@@ -81,7 +81,6 @@ impl Warp {
         Ok(())
     }
 
-    /// The host's bytes of one lane's access.
     pub(super) fn locate(
         &mut self,
         shared: &mut Shared,

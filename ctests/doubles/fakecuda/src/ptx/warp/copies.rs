@@ -3,11 +3,9 @@
 
 use super::*;
 
-/// Those of a warp that are on their way.
 #[derive(Default)]
 pub(super) struct Copies {
     waiting: Vec<Copy>,
-    /// Of each thread, groups that have ended.
     groups: [u32; LANES],
 }
 

@@ -48,7 +48,6 @@ pub enum FaultKind {
     OutOfBounds,
     Misaligned,
     DivergentBarrier,
-    /// Shared memory that the block has not written is read.
     Unwritten,
     /// Shared memory is touched into which a copy is on its way that its thread has not waited for.
     Copying,
@@ -102,11 +101,9 @@ pub(in crate::ptx) struct Shared<'a> {
     pub kernel: &'a Kernel,
     pub params: &'a [u8],
     pub memory: &'a dyn Memory,
-    /// The block's shared memory, 16-byte aligned.
     pub shared: Vec<u128>,
     pub shared_bytes: usize,
     pub watch: Watch,
-    /// The last region that each instruction touched.
     pub cache: Vec<Region>,
     pub executed: u64,
 }
@@ -192,7 +189,6 @@ impl Warp {
         [t % self.dim[0], t / self.dim[0] % self.dim[1], t / self.dim[0] / self.dim[1]]
     }
 
-    /// Back to the first instruction, as a warp of another block.
     pub fn start(&mut self, kernel: &Kernel, block: [u32; 3], grid: [u32; 3]) {
         self.live = self.all();
         self.mask = self.live;
@@ -239,7 +235,6 @@ impl Warp {
         if shifted & 1 == 0 { p } else { !p }
     }
 
-    /// Every thread of the warp that the block began with.
     pub fn all(&self) -> u32 {
         let threads = self.dim.iter().product::<u32>() as usize;
         u32::MAX >> (LANES - (threads - self.index * LANES).min(LANES))
@@ -377,11 +372,8 @@ impl Warp {
             match ins.op {
                 Op::Mov32 => op!(n u32, |a| a),
                 Op::Mov64 => op!(w u64, |a| a),
-                Op::AddF32 => op!(n f32, |a, b| a + b),
-                Op::SubF32 => op!(n f32, |a, b| a - b),
                 Op::MulF32 => op!(n f32, |a, b| a * b),
                 Op::FmaF32 => op!(n f32, |a, b, c| a.mul_add(b, c)),
-                Op::NegF32 => op!(n f32, |a| -a),
                 Op::AddFtz => op!(n f32, |a, b| flush::add(a, b)),
                 Op::SubFtz => op!(n f32, |a, b| flush::sub(a, b)),
                 Op::MulFtz => op!(n f32, |a, b| flush::mul(a, b)),

@@ -19,7 +19,6 @@ pub(super) enum Wrong {
     Unwritten,
     /// This thread has begun a copy into it, and has not waited for that.
     Copying(u32),
-    /// This thread has written the word since the last barrier.
     Written(u32),
     /// Another thread, this one if it was only one, has read it since.
     Read(Option<u32>),
@@ -30,7 +29,6 @@ pub(in crate::ptx) struct Watch {
     words: Vec<Word>,
     phase: u32,
     begin: u32,
-    /// Words into which copies are on their way.
     copying: usize,
 }
 
