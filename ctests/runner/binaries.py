@@ -61,7 +61,7 @@ NIGHT_NUMERICS = (
 PARTS: dict[str, list[Part]] = {
     "cuda": [Part(minimum=110, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
-        Part(minimum=59, levels=FULL),
+        Part(minimum=63, levels=FULL),
         Part("-golden", FEW_GOLDEN_CASES, minimum=6, levels="quick"),
         Part("-night", NIGHT_NUMERICS, minimum=7, levels="night"),
     ],
