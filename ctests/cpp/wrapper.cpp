@@ -375,9 +375,6 @@ void shots() {
     auto refused = [&] { gpusched::fd::model(grid, bad); };
     CHECK(thrown<gpusched::error>(refused).find(mistake.part) != std::string::npos);
   }
-  medium.equation = 9;
-  auto unknown = [&] { gpusched::fd::model(grid, medium); };
-  CHECK(thrown<gpusched::error>(unknown).find("equation is 9; accepted: 0 (acoustic1)") == 0);
   std::fill(vp.begin(), vp.end(), 2.0f);
   auto kilometres = [&] { gpusched::fd::model(grid, vp); };
   CHECK(thrown<gpusched::error>(kilometres).find("looks like km/s") != std::string::npos);

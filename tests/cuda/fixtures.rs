@@ -11,7 +11,6 @@ use gpusched::sched::{Exec, Scheduler, Task, TaskId, WaitResult, discover_all};
 use gpusched::{Error, Result};
 use serde_json::Value;
 
-/// Longer than any case may take on a busy machine.
 pub const LONG: Option<Duration> = Some(Duration::from_secs(300));
 
 pub const SMALL: Ptx =

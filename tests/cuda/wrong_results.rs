@@ -75,7 +75,6 @@ pub fn once_is_a_strike() {
     );
 }
 
-/// Runs the survey of `folder` on the virtual GPUs of the calling case.
 fn check_devices(folder: &Workspace, options: &[&str]) -> Ended {
     let mut command = folder.command(&["run", "survey.toml", "--check-devices", "--devices", "cuda"]);
     let machine = std::env::vars().filter(|(name, _)| name.starts_with("FAKECUDA"));

@@ -157,7 +157,6 @@ mod many_schedulers {
         c::succeeds(&mut command, "many_schedulers")
     }
 
-    /// Two virtual GPUs, whose leases nobody shares.
     fn on_gpus(mut command: Command) -> String {
         let (gpus, folder) = ("dev=name:A,mem:2G,speed:2;dev=name:B,mem:2G", Folder::new());
         virtual_gpus::attach(&mut command, gpus, &folder.at("leases"));

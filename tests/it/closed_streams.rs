@@ -4,7 +4,6 @@ use std::process::Command;
 
 use testkit::{Folder, c, root, virtual_gpus};
 
-/// Runs a case with a log, on the CPU or on a virtual GPU.
 fn run(case: &str, log: &str, devices: &str) {
     let out = Folder::new();
     let mut command = Command::new(c::program("closed_streams"));

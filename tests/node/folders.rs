@@ -56,13 +56,11 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
 }
 
-/// Asserts that the folder is refused with these words and the name of what will not do.
 fn refuses(folder: &Path, culprit: &Path, words: &str) {
     let said = refusal(folder);
     assert!(said.contains(words) && said.contains(culprit.to_str().unwrap()), "{said}");
 }
 
-/// The same while another user owns it.
 fn refuses_to_another_owner(folder: &Path, culprit: &Path) {
     if is_root() {
         chown(culprit, Some(NOBODY), None).unwrap();
@@ -192,7 +190,6 @@ pub fn full_disk_is_an_error_and_a_file_with_room_works_on() {
 
 const NO_MOUNT: &str = "mount fails";
 
-/// The process of the test above.
 pub fn fill_disk(folder: &Path) -> ExitCode {
     let small = folder.join("small");
     fs::create_dir(&small).unwrap();

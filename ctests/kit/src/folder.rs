@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An empty folder that is deleted with all its content on drop.
 pub struct Folder {
     path: PathBuf,
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A world that takes longer, however busy the machine is, hangs.
 const LONGEST: Duration = Duration::from_secs(120);
 
 pub trait World: Send + Sync + 'static {

@@ -26,7 +26,6 @@ pub struct GpuSpec {
     pub uuid: [u8; 16],
     pub pci: (u32, u32, u32),
     pub mode: i32,
-    /// MIG instances; 0: MIG is off.
     pub mig: u32,
     pub context_bytes: u64,
     pub other: u64,
@@ -223,7 +222,6 @@ impl GpuSpec {
         format!("MIG-{}", dashed(&self.mig_uuid(instance)))
     }
 
-    /// Bytes that a program on this GPU can have at most.
     pub fn usable(&self) -> u64 {
         self.memory / u64::from(self.mig.max(1))
     }

@@ -28,7 +28,6 @@ pub fn peak_between(a: &[f32], b: &[f32]) -> f64 {
     })
 }
 
-/// Number of float32 values from `a` to `b`, both finite.
 pub fn ulps(a: f32, b: f32) -> u32 {
     let place = |v: f32| {
         let bits = v.to_bits() as i32;

@@ -16,7 +16,6 @@ use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 use testkit::Random;
 
-/// Longer than a shot of a test may take on a busy machine.
 const LONG: Option<Duration> = Some(Duration::from_secs(300));
 
 #[derive(PartialEq)]
@@ -82,7 +81,6 @@ pub fn plain_shot(source: [usize; 3], samples: Vec<f32>, nt: usize, receivers: V
     }
 }
 
-/// Returns a shot from a random cell. Its wavelet of random samples is shorter than the shot.
 pub fn random_shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Receivers) -> Shot {
     let samples = (0..nt * 2 / 3).map(|_| random.between(-1.0, 1.0)).collect();
     let source = random.cell(n);
@@ -197,7 +195,6 @@ impl Control for Recorder {
     }
 }
 
-/// Runs a shot with the old kernel's layer of 20 cells on two threads.
 pub fn fire(model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
     fire_with(model, dt, shot, Options::default(), 2)
 }

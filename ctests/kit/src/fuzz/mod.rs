@@ -15,9 +15,7 @@ use std::time::{Duration, Instant};
 use self::mutate::mutate;
 use crate::{Random, built, root};
 
-/// An input that takes longer hangs, also on a busy machine.
 const LONGEST: Duration = Duration::from_secs(300);
-/// Characters of a sentence that somebody will read.
 const LONGEST_SENTENCE: usize = 4000;
 
 pub struct Target {
@@ -27,7 +25,6 @@ pub struct Target {
     /// Inputs, unless `FUZZ_RUNS` says otherwise.
     pub runs: usize,
     pub most: usize,
-    /// Bytes of memory that an input of such a length may take.
     pub memory: fn(usize) -> usize,
     /// Gives the input, which also is in the file, to the code. The answer: a sentence if it was refused, `None` if it was
     /// taken. A property that does not hold is a panic.

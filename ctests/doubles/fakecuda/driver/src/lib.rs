@@ -40,7 +40,6 @@ pub(crate) fn called() {
     Driver::get().calls.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Exports functions of the driver API; each body is an `Answer`.
 macro_rules! cuda {
     ($( $(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block )*) => { $(
         $(#[$doc])*

@@ -35,7 +35,6 @@ impl Context {
         }
     }
 
-    /// Destroyed, or its GPU is gone: nobody waits here any more.
     pub fn dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed) || self.gpu().lost()
     }

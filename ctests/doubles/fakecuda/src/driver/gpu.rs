@@ -87,7 +87,6 @@ impl Gpu {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Takes `bytes` for a context or an allocation if they are there.
     pub fn take(&self, state: &mut State, bytes: u64) -> Answer {
         let limit = self.spec.usable().saturating_sub(state.other);
         let fits = match Node::get() {

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use super::{Answer, Code, Context, Dims, Driver, Function, Object, Stream, code, lock};
 
-/// A kernel of a graph, with parameters as they were when it was added.
 #[derive(Clone)]
 struct Node {
     function: Arc<Function>,

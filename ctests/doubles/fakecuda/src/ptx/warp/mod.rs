@@ -227,7 +227,6 @@ impl Warp {
         self.run_any(shared)
     }
 
-    /// A predicate with its inversion.
     #[inline(always)]
     fn truth(&self, shifted: u16) -> u32 {
         // SAFETY: the decoder allocated every register it names.
