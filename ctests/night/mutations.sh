@@ -5,6 +5,7 @@
 #
 #   ctests/night/mutations.sh          all edits
 #   ctests/night/mutations.sh WORD     those whose name matches the regular expression WORD
+#   ctests/night/mutations.sh --check  only whether each edit still changes its file
 #
 # The copy and its build are in target/mutations.
 set -eu
@@ -188,6 +189,16 @@ kernels: the PTX waits for one group too few; kernels/ptx/acoustic1_one_pass_80.
 kernels: the PTX loses the end of a group; kernels/ptx/acoustic1_one_pass_80.ptx; s/cp.async.commit_group\x3b//; --test kernels committed_ptx
 '
 
+mutations=$(sed 's/; */;/' <<<"$mutations" | grep .)
+if [ "${1-}" = --check ]; then
+    stale=0
+    while IFS=';' read -r name file edit _; do
+        differs=0
+        sed "$edit" "${file// /}" | cmp -s - "${file// /}" || differs=$?
+        [ $differs = 1 ] || { echo "NOT APPLIED: $name" && stale=1; }
+    done <<<"$mutations"
+    exit $stale
+fi
 mkdir -p "$work/tree"
 git ls-files -z --cached --others --exclude-standard | sort -z >"$work/files"
 # cargo goes by times: a file that differs gets the time of now, an equal one stays untouched.
@@ -211,7 +222,7 @@ run() {
     fi </dev/null >"$work/log" 2>&1
 }
 
-chosen=$(sed 's/; */;/' <<<"$mutations" | awk -F';' -v word="${1-}" 'NF && $1 ~ word')
+chosen=$(awk -F';' -v word="${1-}" '$1 ~ word' <<<"$mutations")
 echo "unchanged: building and testing"
 while read -r tests; do
     run "$tests" || { echo "without any mutation this fails: $tests; see $work/log"; exit 1; }

@@ -135,6 +135,7 @@ def check_steps() -> list[Step]:
         Step("licences-fresh", f"{THIS_PYTHON} scripts/licences.py --check", needs=("build",)),
         Step("pages-fresh", f"{THIS_PYTHON} scripts/pages.py --check"),
         Step("versions-agree", f"{THIS_PYTHON} ctests/python/versions.py"),
+        Step("mutations-apply", "ctests/night/mutations.sh --check", FULL),
         Step("runner", f"{THIS_PYTHON} -m unittest discover -v -s {RUNNER}", counts="unittest", minimum=6),
     ]
 
