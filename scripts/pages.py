@@ -2,7 +2,7 @@
 """Keeps the pages true: README.md, those in docs, and those of the examples.
 
     python3 scripts/pages.py                  # copy files into the pages that show them
-    python3 scripts/pages.py --check          # fail on stale copies, broken links, unknown blocks
+    python3 scripts/pages.py --check          # fail on stale copies and names, broken links, unknown blocks
     python3 scripts/pages.py --run [PAGE...]  # run the commands and the code of the pages
 
 A block is
@@ -106,6 +106,25 @@ def faults(page: Path) -> list[str]:
     return [f"{page.relative_to(ROOT)} {fault}" for fault in wrong]
 
 
+def stale_names(page: Path) -> list[str]:
+    """Returns the files `folder/{a,b}.rs` and the items `Type::name` of a page that src has not."""
+    files = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "src").rglob("*.rs")}
+    wrong = []
+    for name in re.findall(r"`([^`\s]+)`", page.read_text()):
+        if name.endswith(".rs") and "NAME" not in name:
+            head, _, rest = name.partition("{")
+            parts, _, tail = rest.partition("}")
+            paths = [head + part + tail for part in parts.split(",")]
+            found = lambda path: (ROOT / path).is_file() or any(f.endswith(f"/{path}") for f in files)
+            wrong += [f"names {path}, which does not exist" for path in paths if not found(path)]
+        elif item := re.fullmatch(r"(\w+)::(\w+)", name):
+            owner = re.compile(rf"\b(struct|enum|trait) {item[1]}\b|^ *impl\b[^{{]*\b{item[1]}\b", re.M)
+            member = re.compile(rf"\bfn {item[2]}\b|\b{item[2]}:")
+            if not any(owner.search(text) and member.search(text) for text in files.values()):
+                wrong.append(f"names {name}, which does not exist")
+    return [f"{page.relative_to(ROOT)} {fault}" for fault in wrong]
+
+
 def copied(page: Path) -> str:
     """Returns the text of a page with fresh copies of the files that it shows."""
     return COPY.sub(lambda m: m["head"] + part(m["path"], m["part"]) + m["tail"], page.read_text())
@@ -204,6 +223,8 @@ def main() -> None:
             else:
                 page.write_text(copied(page))
         wrong += [fault for page in PAGES for fault in faults(page)]
+        for name in ("architecture.md", "glossary.md"):
+            wrong += stale_names(ROOT / "docs" / name)
     if wrong:
         sys.exit("\n".join(wrong))
 
