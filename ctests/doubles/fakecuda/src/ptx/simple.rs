@@ -38,12 +38,16 @@ macro_rules! operations {
     };
 }
 
-// Those that the shipped kernels, the tests and the examples use.
+// Those that the shipped kernels, the tests and the examples use. Those without `ftz` are of the
+// texts in which tests/kernels has removed it.
 operations! {
     Mov32 "nn": "mov.u16" | "mov.u32" | "mov.b32" | "mov.f32";
     Mov64 "ww": "mov.u64" | "mov.b64" | "cvta.to.global.u64";
+    AddF32 "nnn": "add.rn.f32";
+    SubF32 "nnn": "sub.rn.f32";
     MulF32 "nnn": "mul.rn.f32";
     FmaF32 "nnnn": "fma.rn.f32";
+    NegF32 "nn": "neg.f32";
     AddFtz "nnn": "add.rn.ftz.f32";
     SubFtz "nnn": "sub.rn.ftz.f32";
     MulFtz "nnn": "mul.rn.ftz.f32";

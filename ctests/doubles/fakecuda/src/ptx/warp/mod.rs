@@ -371,8 +371,11 @@ impl Warp {
             match ins.op {
                 Op::Mov32 => op!(n u32, |a| a),
                 Op::Mov64 => op!(w u64, |a| a),
+                Op::AddF32 => op!(n f32, |a, b| a + b),
+                Op::SubF32 => op!(n f32, |a, b| a - b),
                 Op::MulF32 => op!(n f32, |a, b| a * b),
                 Op::FmaF32 => op!(n f32, |a, b, c| a.mul_add(b, c)),
+                Op::NegF32 => op!(n f32, |a| -a),
                 Op::AddFtz => op!(n f32, |a, b| flush::add(a, b)),
                 Op::SubFtz => op!(n f32, |a, b| flush::sub(a, b)),
                 Op::MulFtz => op!(n f32, |a, b| flush::mul(a, b)),
