@@ -76,7 +76,7 @@ impl<P: CudaPolicy> CudaEquation for P {
         [&*c.b, &*c.kappa].into_iter().chain(mixing).collect()
     }
 
-    /// Of an axis: keep, velocity rate, loss, pressure rate.
+    /// Keep, velocity rate, loss and pressure rate of an axis.
     fn profiles(&self) -> Vec<f32> {
         let profiles = self
             .coefficients()
