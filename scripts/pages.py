@@ -125,6 +125,18 @@ def stale_names(page: Path) -> list[str]:
     return [f"{page.relative_to(ROOT)} {fault}" for fault in wrong]
 
 
+def unexplained_atomics(page: Path) -> list[str]:
+    """Returns the atomic fields of the scheduler that the section on atomics of a page does not name."""
+    section = page.read_text().partition("\n## Atomics\n")[2].partition("\n## ")[0]
+    wrong = []
+    for path in sorted((ROOT / "src/sched").rglob("*.rs")):
+        code = re.split(r"#\[cfg\((?:test|loom|all\(loom)|#!\[cfg", path.read_text())[0]
+        fields = re.findall(r"^    (?:pub(?:\(\w+\))? )?(\w+): [\w<\[]*Atomic\w+[>\]]*,$", code, re.M)
+        wrong += [f"{path.relative_to(ROOT)}: {page.name} does not explain the atomic {name}"
+                  for name in fields if not re.search(rf"\b{name}\b", section)]
+    return wrong
+
+
 def copied(page: Path) -> str:
     """Returns the text of a page with fresh copies of the files that it shows."""
     return COPY.sub(lambda m: m["head"] + part(m["path"], m["part"]) + m["tail"], page.read_text())
@@ -225,6 +237,7 @@ def main() -> None:
         wrong += [fault for page in PAGES for fault in faults(page)]
         for name in ("architecture.md", "glossary.md"):
             wrong += stale_names(ROOT / "docs" / name)
+        wrong += unexplained_atomics(ROOT / "docs/architecture.md")
     if wrong:
         sys.exit("\n".join(wrong))
 
