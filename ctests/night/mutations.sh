@@ -15,23 +15,23 @@ export CARGO_TARGET_DIR=$work/build
 
 # name; file; sed expression; arguments of cargo test
 mutations='
-stencil: a coefficient is off by 1e-5;      src/fd/stencil.rs;   s/-0.0797526/-0.0797626/;                  --test numerics golden::iso1_h
-layer: velocity profile not staggered;      src/fd/pml.rs;       s/profile(0.5)/profile(0.0)/;              --test numerics golden::iso1_h
-layer: a tenth less damping;                src/fd/pml.rs;       s/(10.0 \* f64/(9.0 * f64/;                --test numerics golden::iso1_h
-layer: damping from the centre cell;        src/fd/pml.rs;       s|ny \* nx \* nz / 2|(ny / 2 * nx + nx / 2) * nz + nz / 2|; --test numerics golden::iso1_h
-source: poles one cell apart;               src/fd/equation/acoustic1/cpu.rs; s/(2, 1.0)/(1, 1.0)/; --test numerics golden::iso1_w
-source: one cell aside;                     src/fd/one_pass/source.rs; s/layout.at(\[x, y, z + depth\])/layout.at([x + 1, y, z + depth])/; --test numerics golden::iso1_w
+stencil: a coefficient is off by 1e-5;      src/fd/stencil.rs;   s/-0.0797526/-0.0797626/;                  --test it golden_cases::iso1_h
+layer: velocity profile not staggered;      src/fd/pml.rs;       s/profile(0.5)/profile(0.0)/;              --test it golden_cases::iso1_h
+layer: a tenth less damping;                src/fd/pml.rs;       s/(10.0 \* f64/(9.0 * f64/;                --test it golden_cases::iso1_h
+layer: damping from the centre cell;        src/fd/pml.rs;       s|ny \* nx \* nz / 2|(ny / 2 * nx + nx / 2) * nz + nz / 2|; --test it golden_cases::iso1_h
+source: poles one cell apart;               src/fd/equation/acoustic1/cpu.rs; s/(2, 1.0)/(1, 1.0)/; --test it golden_cases::iso1_w
+source: one cell aside;                     src/fd/one_pass/source.rs; s/layout.at(\[x, y, z + depth\])/layout.at([x + 1, y, z + depth])/; --test it golden_cases::iso1_w
 source: amplitude turned over;              src/fd/equation/acoustic1/cpu.rs; s/(0, -1.0), (2, 1.0)/(0, 1.0), (2, -1.0)/; --test numerics analytic::a_record
-wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test numerics golden::iso1_w
+wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test it golden_cases::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/one_pass/coefficients.rs; s/rho.at(i) \* vp.at(i) \* vp.at(i)/rho.at(i) * vp.at(i) * vp.at(0)/; --test numerics edges::grids
 vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s/stencil, len, p: p\[1\]/stencil, len, p: p[0]/; --lib elliptical
 vti: the couplings are exchanged;      src/fd/equation/vti/cpu.rs; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --lib elliptical
-vti: the ball around the source is a cell smaller; src/fd/isotropic_ball.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test numerics golden::vti_homog
-one pass: a velocity beside the middle lost; src/fd/one_pass/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test numerics golden::iso1_h
-one pass: the source stays in the pressure; src/fd/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test numerics golden::iso1_h
-one pass: the ends of rows not damped;  src/fd/one_pass/flux_z.rs; s/self.damped.contains(&i)/false/; --test numerics golden::iso1_h
-one pass: too few fluxes are held;  src/fd/one_pass/scratch.rs; s/PLACES: usize = FLUX_PLANES/PLACES: usize = FLUX_PLANES - 1/; --test numerics golden::iso1_h
+vti: the ball around the source is a cell smaller; src/fd/isotropic_ball.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test it golden_cases::vti_homog
+one pass: a velocity beside the middle lost; src/fd/one_pass/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test it golden_cases::iso1_h
+one pass: the source stays in the pressure; src/fd/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test it golden_cases::iso1_h
+one pass: the ends of rows not damped;  src/fd/one_pass/flux_z.rs; s/self.damped.contains(&i)/false/; --test it golden_cases::iso1_h
+one pass: too few fluxes are held;  src/fd/one_pass/scratch.rs; s/PLACES: usize = FLUX_PLANES/PLACES: usize = FLUX_PLANES - 1/; --test it golden_cases::iso1_h
 one pass: fluxes that are at rest move; src/fd/one_pass/flux_xy.rs; s/j < self.c.layout.active(line.axis).end/j < self.c.layout.active(line.axis).end + 1/; --test kernels shots_of_odd_sizes
 one pass: rows of two kinds are done together; src/fd/one_pass/flux_xy.rs; s/(1..ROWS_PER_BLOCK).all(/(1..1).all(/; --lib no_bit_depends
 one pass: cells are taken to be at rest too long; src/fd/one_pass/activity.rs; s/MARGIN: usize = 2/MARGIN: usize = 1/; --lib cells_at_rest
@@ -45,7 +45,7 @@ tuning: a slow candidate wins;          src/fd/time_loop/autotuner.rs; s/min_by(
 one pass: a resumed shot is taken to be at rest; src/fd/time_loop/cpu.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
-mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute
+mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test it _mute
 leases: ended members are taken for living;       src/node/linux/file_lock.rs;    s/for id in from\.\.to/for id in begin..end/; --test node killed
 leases: the table lock never blocks;            src/node/linux/file_lock.rs;    s/Ok(false) => {}/Ok(false) => return Ok(()),/; --test node eight
 leases: a child keeps what its parent had;  src/node/linux/sys.rs;     s/if descriptor >= 0 {/if descriptor >= 1_000_000 {/; --test node child
@@ -88,7 +88,7 @@ ranges: what failed is not done again;      src/sched/range/work.rs; s/state.par
 wait: no other worker has the slot;         src/sched/plan/record.rs;  s/(slots + self.waiting_slots) as usize/slots as usize/; --test scheduler nested
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph
 wait: for all, without the planned;         src/sched/api/scheduler.rs; s/runtime.lock().planner.all_ended_before(planned)/true/; --test scheduler a_wait_ends
-order: any that has ended;                  src/sched/api/scheduler.rs; s/ordered.pop_front()/ordered.pop_back()/; --test scheduler ordered_tasks
+order: any that has ended;                  src/sched/api/scheduler.rs; s/ordered.pop_front()/ordered.pop_back()/; --test scheduler stress
 sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare_sleep/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn wake_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models
@@ -137,7 +137,7 @@ command: init overwrites a file; src/descriptor.rs; s/create_new(true)/create(tr
 command: a dry run leaves the folder; src/bin/gpusched/folder.rs; s/drop(fs::remove_dir(folder))/drop(folder)/; --features cli --test command files_are_made_only
 command: quiet runs print the summary; src/bin/gpusched/say.rs; s/if is_quiet() {/if false {/; --features cli --test command quiet_run
 survey: no warning of a late wavelet; src/fd/warnings.rs; s/if centre > end {/if false {/; --features cli --test command doubtful_surveys
-survey: no warning of a single snapshot; src/fd/warnings.rs; s/filter(|&every| every >= shot.nt)/filter(|\&every| every > shot.nt)/; --features cli --test command doubtful_surveys
+survey: no warning of a single snapshot; src/fd/warnings.rs; s/filter(|&every| every >= shot.nt)/filter(|\&every| every > shot.nt)/; --lib each_mistake
 command: shots are computed for a full disk; src/bin/gpusched/output.rs; s/if self.short.load(Ordering::Relaxed) {/if false {/; --features cli --test command not_computed
 command: held devices are named to runs that do not wait; src/bin/gpusched/progress.rs; s/(0, _) | (_, \[\]) => /(_, []) => /; --features cli --bin gpusched progress_line
 command: events do not name held devices; src/bin/gpusched/progress.rs; s/"held_by_others": held,/"held_by_others": [],/; --features cli --bin gpusched progress_event

@@ -43,41 +43,39 @@ OLD_PACKAGE = (
     *("a_whole_call", "a_pool_", "calls_in_children_of_a_process", "who_gets_no_thread_to_"),
     *("twelve_processes_at_the_same_moment", "three_of_twelve_are_killed"),
 )
-# The C and C++ bindings, and the golden cases, after an edit.
+# The C and C++ bindings, after an edit.
 SMOKE = ("c_programs::the_wrapper_works_in_cpp17", "c_programs::callbacks_may_call")
-FEW_GOLDEN_CASES = ("golden::iso1_homog", "golden::iso1_hetero", "golden::iso1_wtype1")
 # Tests of `it` that compute for long.
 SLOW = ("threads_may_call_at_once", "without_hints_ours_is")
-# Recorded calls that `numerics` has with the same functions' other calls in `it`.
-NIGHT_IT = ("golden_cases::tti_homog", "golden_cases::vti_homog", "iso1_hetero_w3_mute", "iso1_multishot_mute")
+# Recorded calls that take longest, or that have siblings which differ in one argument.
+LONG_CALLS = ("golden_cases::tti_homog", "golden_cases::vti_homog", "iso1_hetero_w3_mute", "iso1_multishot_mute")
 # Long tests that have shorter siblings, or that test another test.
 NIGHT_NUMERICS = (
     *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
     *("sixteen_bits_cost_no_more_than_their_phase", "references_compute_every_case_of_the_old_kernels"),
-    *("odd_grids_with_the_other_equation", "tti_hetero_mute", "iso1_hetero_w3_mute"),
+    "odd_grids_with_the_other_equation",
 )
 
 # The longest first. A program that is built and not listed runs whole.
 PARTS: dict[str, list[Part]] = {
-    "cuda": [Part(minimum=110, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
+    "cuda": [Part(minimum=109, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
-        Part(minimum=63, levels=FULL),
-        Part("-golden", FEW_GOLDEN_CASES, minimum=6, levels="quick"),
-        Part("-night", NIGHT_NUMERICS, minimum=7, levels="night"),
+        Part(minimum=38, levels=FULL),
+        Part("-night", NIGHT_NUMERICS, minimum=5, levels="night"),
     ],
     "kernels": [Part(minimum=9, levels=FULL)],
     "command": [Part(minimum=74)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
-        Part("-old-package", OLD_PACKAGE, minimum=9, levels=FULL),
+        Part("-old-package", OLD_PACKAGE, minimum=7, levels=FULL),
         Part("-slow", SLOW, minimum=2, levels=FULL),
-        Part(minimum=67),
-        Part("-night", NIGHT_IT, minimum=4, levels="night"),
+        Part("-long-calls", LONG_CALLS, minimum=4, levels=FULL),
+        Part(minimum=68),
     ],
     "fuzz": [Part(minimum=4)],
     "node": [Part(minimum=30)],
-    "scheduler": [Part(minimum=93)],
+    "scheduler": [Part(minimum=86)],
     "lib": [Part(minimum=286)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }

@@ -5,7 +5,6 @@ mod analytic;
 mod check;
 mod edges;
 mod flushing;
-mod golden;
 mod pausing;
 mod physics;
 mod propagator;

@@ -3,7 +3,7 @@
 use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, TTI, VTI};
 
 use testkit::Folder;
-use testmodels::golden::{Case, floats};
+use testmodels::golden::{Case, floats, names};
 use testmodels::reference::Equation;
 use testmodels::{gate, shots::Shots};
 
@@ -36,16 +36,25 @@ fn check(name: &str) {
     }
     expected.sort();
     assert_eq!(out.names(), expected);
-    gate::pass(name, &case, &runs);
+    let [record, trace, snapshot] = gate::pass(name, &case, &runs);
+    println!("{name}: record {record:.1e}, strong trace {trace:.1e}, snapshot {snapshot:.1e}");
 }
 
 macro_rules! cases {
     ($($name:ident)*) => {
+        const CASES: &[&str] = &[$(stringify!($name)),*];
+
         $(#[test]
         fn $name() {
             check(stringify!($name));
         })*
     };
+}
+
+#[test]
+fn no_case_is_left_out() {
+    let equations = [Equation::Acoustic2, Equation::Acoustic1, Equation::Vti, Equation::Tti];
+    assert_eq!(equations.map(names).concat(), CASES);
 }
 
 cases! {
