@@ -20,6 +20,7 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
         (1, Some(1), vec![33]),
         (40, None, vec![39, 40, 41, 80]),
         (1, None, vec![15, 31, 47, 63, 64, 65]),
+        (1, None, vec![20, 40]),
     ];
     for (number, (record_every, snapshot_every, pauses)) in cases.into_iter().enumerate() {
         let receivers = Receivers::Plane { iz: 1, every: [1, 2] };
@@ -27,7 +28,7 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
         world.shot = Shot { record_every, snapshot_every, ..world.shot };
         let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
         let storage = Storage::ALL[number % 2];
-        world.options = Options { pml: 9, stencil, storage, ..Options::default() };
+        world.options = Options { pml: 9, stencil, storage, exact_time: number == 6, ..Options::default() };
         let what = format!("case {number}");
         let lane = |part| Lane::Cpu(&teams[part % teams.len()]);
         let (found, ends) = in_parts(&world.plan(), &world.shot, &pauses, lane).unwrap();
@@ -38,17 +39,6 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
         assert_eq!(ends.len(), pauses.len(), "{what}");
         same(&found, &world.fire(), &what);
     }
-}
-
-#[test]
-fn exact_time_goes_on_too() {
-    let team = Team::new(2).unwrap();
-    let receivers = Receivers::Plane { iz: 0, every: [1, 1] };
-    let mut world = World::rough([6, 5, 9], 60, receivers, &mut Random::new(78));
-    world.options.exact_time = true;
-    let (found, ends) = in_parts(&world.plan(), &world.shot, &[20, 40], |_| Lane::Cpu(&team)).unwrap();
-    assert_eq!(ends, [21, 41]);
-    same(&found, &world.fire(), "exact time");
 }
 
 /// A pause that comes too late changes nothing.
