@@ -93,21 +93,6 @@ fn time_in_the_queue_is_told() {
 }
 
 #[test]
-fn a_cancelled_queued_task_never_starts() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let gate = occupy(&scheduler);
-    let ran = Arc::default();
-    let id = scheduler.submit(counting(&ran)).unwrap();
-    scheduler.cancel(id).unwrap();
-    assert_eq!(scheduler.wait(id, NOW), Ok(WaitResult::Cancelled));
-    assert_eq!(Arc::strong_count(&ran), 1, "the job is gone when the cancel returns");
-    scheduler.cancel(id).unwrap();
-    gate.open();
-    wait_all(&scheduler);
-    assert_eq!(ran.load(Ordering::Relaxed), 0);
-}
-
-#[test]
 fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
     let scheduler = Scripted::new(1).scheduler(1);
     // Whether it commits before the cancel and at its end.

@@ -1,7 +1,7 @@
 //! Light tasks: those that state nothing, which any worker may run without a plan.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -250,19 +250,6 @@ fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first
     let ids = scheduler.submit_many(vec![opens, gated(gate)]).unwrap();
     for id in ids {
         assert_eq!(scheduler.wait(id, LONG.map(|long| long / 2)), Ok(WaitResult::Done));
-    }
-}
-
-#[test]
-fn workers_that_come_after_a_wait_has_begun_are_heard() {
-    for _ in 0..5 {
-        let scheduler = Scripted::new(9).scheduler(1);
-        let tasks = (0..200).map(|_| effect(|| thread::sleep(Duration::from_micros(500))));
-        scheduler.submit_many(tasks.collect()).unwrap();
-        // A wait with a time limit would look once more at its end.
-        let (tell, told) = mpsc::channel();
-        thread::spawn(move || tell.send(scheduler.wait_all(None)));
-        assert_eq!(told.recv_timeout(LONG.unwrap()), Ok(Ok(WaitResult::Done)));
     }
 }
 

@@ -169,19 +169,3 @@ fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
         assert_eq!(wait(&scheduler, ids[1]), Ok(WaitResult::Done));
     }
 }
-
-#[test]
-fn task_that_waits_for_another_scheduler_leaves_its_slot_to_another() {
-    let [here, there] = [(); 2].map(|()| Scripted::new(1).scheduler(1));
-    let elsewhere = Arc::downgrade(&there);
-    let outer = nested(&here, move |here, _| {
-        let inner = here.submit(quick())?;
-        let waits = nested(here, move |here, _| {
-            assert_eq!(wait(here, inner), Ok(WaitResult::Done));
-            Ok(())
-        });
-        assert_eq!(run(&elsewhere.upgrade().unwrap(), waits), Ok(WaitResult::Done));
-        Ok(())
-    });
-    assert_eq!(run(&here, outer), Ok(WaitResult::Done));
-}

@@ -60,19 +60,3 @@ fn a_task_may_come_after_very_many() {
     }
     assert_eq!(waited, Ok(WaitResult::Done));
 }
-
-#[test]
-fn ordered_tasks_are_handed_out_as_submitted_whichever_ends_first() {
-    let scheduler = Scripted::new(1).scheduler(2);
-    let (first, gate) = occupy_as(&scheduler, |task| Task { ordered: true, ..task });
-    scheduler.submit(quick()).unwrap();
-    let rest = [Some(1.0), None, Some(3.0)]
-        .map(|work| scheduler.submit(Task { ordered: true, work, ..quick() }).unwrap());
-    rest.iter().for_each(|&id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done)));
-    assert_eq!(scheduler.wait_next(Some(Duration::ZERO)), Ok(None), "the first still runs");
-    gate.open();
-    for id in std::iter::once(first).chain(rest) {
-        assert_eq!(scheduler.wait_next(LONG), Ok(Some(id)));
-    }
-    assert!(scheduler.wait_next(Some(Duration::ZERO)).is_err(), "all have been handed out");
-}

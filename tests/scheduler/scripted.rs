@@ -270,11 +270,6 @@ pub fn quick() -> Task {
     effect(|| ())
 }
 
-pub fn counting(count: &Arc<AtomicU64>) -> Task {
-    let count = Arc::clone(count);
-    effect(move || _ = count.fetch_add(1, Ordering::Relaxed))
-}
-
 pub fn dropping(end: impl Fn() + Send + Sync + 'static) -> Task {
     let held = OnDrop(end);
     effect(move || _ = &held)

@@ -42,20 +42,6 @@ fn what_others_hold_is_waited_for_and_told() {
     until(|| taken(&second) == [false]);
 }
 
-/// A task that waits for the first device goes to the second when that is what is left.
-#[test]
-fn what_is_free_is_used() {
-    let folder = Folder::new();
-    let [first, second] = sharing(&folder, 2, 1);
-    let (holds, gate) = occupy_as(&first, planned);
-    let held = first.info(holds).unwrap().device.expect("it runs");
-    let next = second.submit(planned(quick())).unwrap();
-    assert_eq!(wait(&second, next), Ok(WaitResult::Done));
-    assert_eq!(second.info(next).unwrap().device, Some(1 - held));
-    gate.open();
-    assert_eq!(wait(&first, holds), Ok(WaitResult::Done));
-}
-
 #[test]
 fn bytes_that_another_has_not_allocated_yet_are_left_to_it() {
     let folder = Folder::new();
