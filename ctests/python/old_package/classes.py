@@ -110,15 +110,20 @@ def shoot(number):
     return kind(of).shoot(source, folder, device=number % 2) or of.wrong(record(folder, source))
 
 
+def fail(number):
+    """Makes a bad call; returns what is wrong with the error."""
+    kind, case, *_ = SURVEYS[number]
+    bad = shots.Shot(case)
+    fault = bad.call(shots.load(bad.library), "out/bad.bin", FNvel=None)
+    if "vel is NULL" not in fault:
+        return f"{kind.function} without vel: {fault}"
+    return "it returned 0 after a failure" if kind.has_status and not bad.returned else ""
+
+
 def package():
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        problems = [fault for fault in pool.map(shoot, range(len(all_shots())), chunksize=1) if fault]
-    for kind, case, *_ in SURVEYS:
-        bad = shots.Shot(case)
-        fault = bad.call(shots.load(bad.library), "out/bad.bin", FNvel=None)
-        problems += [] if "vel is NULL" in fault else [f"{kind.function} without vel: {fault}"]
-        problems += ["it returned 0 after a failure"] if kind.has_status and not bad.returned else []
-    return problems
+        faults = pool.map(fail, range(len(SURVEYS))) + pool.map(shoot, range(len(all_shots())), chunksize=1)
+    return [fault for fault in faults if fault]
 
 
 def main(library, virtual):
