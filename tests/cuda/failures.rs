@@ -230,16 +230,6 @@ fn wrong_at_first() -> Task {
     })
 }
 
-/// The code says so, and the driver does not.
-pub fn a_context_that_the_task_calls_poisoned() {
-    let scheduler = scheduler("cuda", 2).unwrap();
-    // Both slots have a queue, one of which is idle then.
-    run_together(&scheduler, 2, |stream| filled(stream, 1.0));
-    assert_eq!((told(0, "contexts_made"), told(0, "streams")), (1, 2));
-    run(&scheduler, wrong_at_first()).unwrap();
-    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
-}
-
 /// It falls off the bus at a launch or a wait, or its driver does not take the kernels.
 pub fn gpu_that_is_lost_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();

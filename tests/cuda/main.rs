@@ -118,7 +118,6 @@ fn cases() -> Vec<Case> {
         case!(failures::who_is_beside_it_is_not_to_blame, ONE),
         case!(failures::two_schedulers_on_a_gpu, ONE),
         case!(failures::who_waits_for_the_task_that_poisons_is_still_inside, ONE),
-        case!(failures::a_context_that_the_task_calls_poisoned, ONE),
         case!(failures::nothing_of_ours_stays_in_the_context_of_another_library, ONE),
         faulty!(failures::a_context_that_can_not_be_ended, TWO, "0:launch:1:700;0:release:*:700;0:reset:*:700"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:launch:1:lost"),
