@@ -309,7 +309,7 @@ fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
 /// In a file system of its own, in memory, where the system lets anybody have one.
 #[test]
 fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
-    let (folder, undisturbed) = (folder(), undisturbed());
+    let folder = folder();
     fs::create_dir(folder.at("out")).unwrap();
     let script = r#"
         mount -t tmpfs -o size=20k tmpfs out || exit 99
@@ -317,17 +317,14 @@ fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
         head -c 20480 /dev/zero >out/other; "$GPUSCHED" run survey.toml --dry-run 2>full; rm out/other
         "$GPUSCHED" run survey.toml --json --no-rates-cache >first; echo $? >status
         ls -A out >names
-        mount -o remount,size=1m tmpfs out || exit 1
-        "$GPUSCHED" run survey.toml --json --no-rates-cache --resume >second || exit 1
-        cp -r out copy
     "#;
     let mut shell = isolated("unshare");
     shell.args(["-rm", "sh", "-c", script]).current_dir(folder.at("."));
     shell.env("GPUSCHED", executable());
-    let ended = match shell.output() {
-        Ok(ended) if ended.status.code() != Some(99) && folder.at("status").exists() => ended,
+    match shell.output() {
+        Ok(ended) if ended.status.code() != Some(99) && folder.at("status").exists() => {}
         other => return skip(&format!("no file system can be mounted: {other:?}")),
-    };
+    }
     let text = |name| fs::read_to_string(folder.at(name)).unwrap();
     let small = "warning: the output needs 7.69 KiB more, and its file system has 4.00 KiB free";
     assert!(text("small").contains(small), "{}", text("small"));
@@ -339,8 +336,4 @@ fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
     assert!(first.out.contains("shot_0002") && first.out.contains("No space left on device"), "{first:?}");
     let names = text("names");
     assert!(!names.contains(".part") && !names.contains("shot_0002"), "files of a failed shot: {names}");
-    assert!(ended.status.success(), "{ended:?}");
-    fs::remove_dir(folder.at("out")).unwrap();
-    fs::rename(folder.at("copy"), folder.at("out")).unwrap();
-    assert!(folder.results() == undisturbed.results());
 }

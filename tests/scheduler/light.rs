@@ -5,47 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use gpusched::Error;
 use gpusched::error::DeviceFault;
-use gpusched::sched::{Exec, Scheduler, Task, TaskId, WaitResult};
-use gpusched::{Error, Result};
+use gpusched::sched::{Exec, Task, WaitResult};
 
 use crate::scripted::*;
 
 fn detached(task: Task) -> Task {
     Task { detached: true, ..task }
-}
-
-/// Submits a task that adds a Fibonacci number to `sum`, by tasks that it waits for.
-fn fib(scheduler: &Arc<Scheduler>, n: u64, sum: &Arc<AtomicU64>) -> Result<TaskId> {
-    let own = Arc::clone(sum);
-    scheduler.submit(nested(scheduler, move |scheduler, _| {
-        if n < 2 {
-            own.fetch_add(n, Ordering::Relaxed);
-            return Ok(());
-        }
-        let children = [fib(scheduler, n - 1, &own)?, fib(scheduler, n - 2, &own)?];
-        for child in children {
-            assert_eq!(scheduler.wait(child, LONG)?, WaitResult::Done);
-            scheduler.release(child)?;
-        }
-        Ok(())
-    }))
-}
-
-#[test]
-fn tasks_that_wait_for_their_own_run_them() {
-    for slots in [1, 2, 4] {
-        let device = Scripted::new(1);
-        let inside = device.inside.clone();
-        let scheduler = device.scheduler(slots);
-        let sum = Arc::new(AtomicU64::new(0));
-        let root = fib(&scheduler, 20, &sum).unwrap();
-        assert_eq!(wait(&scheduler, root), Ok(WaitResult::Done));
-        wait_all(&scheduler);
-        assert_eq!((sum.load(Ordering::Relaxed), scheduler.stats().unwrap().done), (6765, 21_891));
-        scheduler.shutdown().unwrap();
-        assert_eq!(inside.load(Ordering::Relaxed), 0, "each task leaves the queue as often as it enters it");
-    }
 }
 
 #[test]

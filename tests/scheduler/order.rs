@@ -1,10 +1,9 @@
-//! Which task is next, and where. `random_worlds::priority_is_kept_where_nothing_else_counts` has the order.
+//! Which task is next, and where. `plan::ready_queue` and `plan::record` have the order.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use gpusched::device::BackendKind;
-use gpusched::sched::{DeviceMask, Task, WaitResult};
+use gpusched::sched::{Task, WaitResult};
 
 use crate::scripted::*;
 
@@ -25,19 +24,13 @@ fn idle_devices_take_what_they_may() {
     assert_eq!(places.len(), 6, "every slot of every device");
 }
 
+/// `stress` and `random_worlds` have masks of devices.
 #[test]
-fn masks_are_kept_while_other_devices_idle() {
+fn task_of_a_backend_runs_on_its_devices_only() {
     let scheduler = Scripted::new(2).scheduler(1);
-    let (_, gate) = occupy_as(&scheduler, |task| Task { devices: DeviceMask(0b10), ..task });
-    let second = scheduler.submit(Task { devices: DeviceMask(0b10), ..quick() }).unwrap();
-    let third = scheduler.submit(Task { backends: vec![BackendKind::Cuda], ..quick() }).unwrap();
-    assert_eq!(wait(&scheduler, third), Ok(WaitResult::Done));
-    assert_eq!(scheduler.info(third).unwrap().device, Some(0));
-    assert_eq!(scheduler.wait(second, Some(Duration::ZERO)), Ok(WaitResult::Pending));
-    gate.open();
-    assert_eq!(wait(&scheduler, second), Ok(WaitResult::Done));
-    assert_eq!(scheduler.info(second).unwrap().device, Some(1));
-    assert!(scheduler.submit(Task { backends: vec![BackendKind::Cpu], ..quick() }).is_err());
+    let of = |backend| Task { backends: vec![backend], ..quick() };
+    assert_eq!(run(&scheduler, of(BackendKind::Cuda)), Ok(WaitResult::Done));
+    assert!(scheduler.submit(of(BackendKind::Cpu)).is_err());
 }
 
 #[test]

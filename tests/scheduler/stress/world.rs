@@ -478,6 +478,7 @@ impl testkit::worlds::World for World {
         if self.bad {
             backend.fates = (0..self.devices).map(|_| fate(&mut random)).collect();
         }
+        let inside = backend.inside.clone();
         let mut builder = builder(Arc::new(backend), self.slots);
         builder.trace_events = if random.below(4) == 0 { 500 } else { 0 };
         let scheduler = Arc::new(builder.build().unwrap());
@@ -501,6 +502,9 @@ impl testkit::worlds::World for World {
             }
         });
         self.conclude(&scheduler);
+        if !self.bad && inside.load(SeqCst) != 0 {
+            self.object("a task has left its queue less often, or more often, than it entered it".into());
+        }
         let wrong = self.wrong.lock().unwrap().join("\n");
         assert!(wrong.is_empty(), "{wrong}");
         self.known()
