@@ -8,16 +8,12 @@
 //! ```
 //! Inputs begin as the files in `corpus/TARGET`; one with a new answer is changed further. An input that fails stays in
 //! the folder that the message names; it belongs into the corpus, which is tried first. `cargo test --bin gpusched fuzz`
-//! fuzzes the inputs of the command.
+//! fuzzes the inputs of the command; `store::format` tests changed texts of the rates cache.
 
 mod leases;
 
-use std::cell::RefCell;
-use std::sync::{Arc, Once};
-
 use gpusched::device::{BackendKind, DeviceInfo, Health, Selection};
-use gpusched::io::{kept::Kept, npy};
-use gpusched::sched::Scheduler;
+use gpusched::io::npy;
 use testkit::fuzz::{Target, memory, run};
 
 #[global_allocator]
@@ -27,12 +23,6 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 const NPY_WORDS: &[&str] = &[
     "descr", "fortran_order", "shape", "True", "False", "<f4", ">f4", "<f8", ">f8", "|O", "<i4", "(", ")",
     "L", "(2, 3)", "(0,)", "()", "(3,)", "(1, 1, 1, 1, 6)", "(18446744073709551615, 0)", "'", "\"",
-];
-
-#[rustfmt::skip]
-const RATES_WORDS: &[&str] = &[
-    "gpusched rates 2 0.1.0", "found\t", "end ", "cuda", "cpu", "\t", "NaN", "-1e10", "1e300", "inf", "0",
-    "18446744073709551615",
 ];
 
 #[rustfmt::skip]
@@ -63,51 +53,6 @@ fn npy_header() {
             }
         },
     });
-}
-
-#[test]
-fn rates_cache() {
-    run(&Target {
-        name: "rates",
-        seeds: Vec::new,
-        words: RATES_WORDS,
-        runs: 1000,
-        most: 4000,
-        memory: |length| (4 << 20) + 32 * length,
-        give: |file, _| {
-            static LISTEN: Once = Once::new();
-            LISTEN.call_once(|| {
-                log::set_logger(&Ear).expect("the only logger");
-                log::set_max_level(log::LevelFilter::Info);
-            });
-            let mut builder = Scheduler::builder();
-            builder.devices = Some("cpu".into());
-            builder.rates = Some(Arc::new(Kept::new(file)));
-            let scheduler = builder.build().expect("a cache that is not believed is no error");
-            scheduler.progress().expect("progress");
-            HEARD.take()
-        },
-    });
-}
-
-thread_local! { static HEARD: RefCell<Option<String>> = RefCell::default(); }
-
-/// Only the log tells that rates are ignored; what counts as sound is tested where they are read.
-struct Ear;
-
-impl log::Log for Ear {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let line = record.args().to_string();
-        if line.contains("rates are ignored") {
-            HEARD.set(Some(line));
-        }
-    }
-
-    fn flush(&self) {}
 }
 
 #[test]
