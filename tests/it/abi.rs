@@ -43,9 +43,3 @@ fn needs_the_c_runtime_and_nothing_else() {
         assert!(RUNTIME.iter().any(|known| name.starts_with(known)), "unexpected: {needed}");
     }
 }
-
-#[test]
-fn stays_in_the_process_that_loaded_it() {
-    let flags = dynamic("FLAGS_1");
-    assert!(flags.iter().any(|line| line.contains("NODELETE")), "{flags:?}");
-}

@@ -1,7 +1,6 @@
 //! Whole shots by the CUDA kernels without a GPU: the source, compiled for the host, and the PTX,
 //! interpreted, compute what the Rust propagator computes, bit for bit.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
@@ -19,7 +18,7 @@ use gpusched::fd::{one_pass::coefficients::Coefficients, survey::Receivers};
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::kernels::{Engine, Host, Interpreted, Memory, Order, Ordered, bytes, fire, storage};
-use testmodels::shots::{FAINT, Shots, World, rough, time_step};
+use testmodels::shots::{FAINT, Shots, World, time_step};
 
 /// Compiles kernels for the host.
 fn compiled(kernels: &str, options: &[&str]) -> Host {
@@ -157,20 +156,6 @@ fn dipole_across_two_tiles_comes_out_bit_for_bit() {
             assert_ne!(upper, lower, "{shape:?}");
             Kernels(shape, 264).compare(Order::Descending, &world);
         }
-    }
-}
-
-/// The largest of the cases above has all kinds of boxes, each of which has a march of its own.
-#[test]
-fn every_kind_of_box_is_among_them() {
-    let model = rough([41, 13, 150], [10.0; 3], &mut Random::new(3));
-    let tables = tables(&model, 9);
-    for shape in SHAPES {
-        let tiles = TilePlan::new(&tables, shape, 264).unwrap().table.tiles;
-        let kinds: BTreeSet<_> = tiles.iter().map(|tile| tile.kind).collect();
-        assert_eq!(kinds.into_iter().collect::<Vec<_>>(), (0..8).collect::<Vec<_>>(), "{shape:?}");
-        // Some plain boxes have more planes than are ever on their way.
-        assert!(tiles.iter().any(|tile| tile.kind == 0 && tile.end - tile.y > 4), "{shape:?}");
     }
 }
 

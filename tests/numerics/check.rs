@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use gpusched::Error;
-use gpusched::backend::{Lane, cpu::Team};
-use gpusched::fd::check::{PML, TOLERANCE, question, run};
-use gpusched::fd::control::Silent;
+use gpusched::fd::check::{PML, TOLERANCE, question};
 
 use testmodels::norms::relative_l2;
 use testmodels::reference::{Equation, Medium, Reference};
@@ -29,14 +27,6 @@ fn the_known_answer_is_the_references() {
     assert!(carried.len() == truth.len() && relative_l2(&carried, &truth) < 1e-7);
     let silent = carried.chunks(shot.samples()).filter(|trace| trace.iter().all(|value| *value == 0.0));
     assert_eq!(silent.count(), 0, "every receiver hears something");
-}
-
-#[test]
-fn the_cpu_passes_its_check() {
-    for threads in [1, 3] {
-        let team = Team::new(threads).unwrap();
-        run(Lane::Cpu(&team), "cpu", &Silent).unwrap();
-    }
 }
 
 /// A thousandth of a step off is far more than rounding.
