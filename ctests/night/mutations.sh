@@ -101,9 +101,9 @@ proxies: a cancel meanwhile is overlooked;  src/sched/light/proxies.rs; s/if tas
 proxies: an end is counted in both tiers;   src/sched/light/proxies.rs; s/^            uncount(&outcome)/            _ = uncount/; models
 tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; models
 ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib ends_are_reported
-ends: a wait for all is never over;         src/sched/plan/access.rs; s/any(|&mark| self.all_ended_before(mark))/any(|_| false)/; --lib ends_are_reported
+ends: a wait for all is never over;         src/sched/plan/access.rs; s/any(|&(_, left)| left == 0)/any(|_| false)/; --lib ends_are_reported
 ends: code of the caller keeps the lock;    src/sched/base/exec.rs; s/needs_drop::<Self>()/needs_drop::<u8>()/; --lib only_callers_code
-ends: an early number is forgotten;         src/sched/plan/task_state.rs; s/front() == Some(&0)/front().is_some_and(|word| *word < 4)/; --lib plan::task_state
+ends: a later task counts for a wait;       src/sched/plan/planner.rs; s/record.arrival < \*mark/*mark > 0/; --lib ends_are_reported
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
 back-off: a busy device is asked at once; src/sched/plan/schedule.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt

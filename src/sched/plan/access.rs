@@ -272,23 +272,23 @@ impl Planner {
     /// Starts a wait for all tasks. Returns the number that the next task will have, for
     /// [`Planner::all_ended_before`] and [`Planner::stop_waiting_for_all`].
     pub fn start_waiting_for_all(&mut self) -> u64 {
-        self.awaited_marks.push(self.arrivals);
+        self.waits_for_all.push((self.arrivals, self.counts.unended()));
         self.arrivals
     }
 
     pub fn stop_waiting_for_all(&mut self, mark: u64) {
-        if let Some(position) = self.awaited_marks.iter().position(|&other| other == mark) {
-            self.awaited_marks.swap_remove(position);
+        if let Some(position) = self.waits_for_all.iter().position(|&(other, _)| other == mark) {
+            self.waits_for_all.swap_remove(position);
         }
     }
 
     /// Returns true if a wait for all tasks can end.
     pub fn is_wait_over(&self) -> bool {
-        self.awaited_marks.iter().any(|&mark| self.all_ended_before(mark))
+        self.waits_for_all.iter().any(|&(_, left)| left == 0)
     }
 
     pub fn all_ended_before(&self, mark: u64) -> bool {
-        self.unended.first().is_none_or(|first| first >= mark)
+        self.waits_for_all.contains(&(mark, 0))
     }
 
     pub fn estimator(&mut self) -> &mut Estimator {

@@ -39,7 +39,7 @@ impl Planner {
                 assert!(ready, "{} is reserved for {id:?}, which is not ready", device.info.label());
             }
         }
-        let (mut ready, mut due, mut unended, mut exclusive) = (0, 0, 0, 0);
+        let (mut ready, mut due, mut unended, mut exclusive) = (0, 0, Vec::new(), 0);
         let (mut queued, mut running, mut blocking, mut blocked) = ([0; 2], [0; 2], 0, 0);
         for id in self.tasks.ids() {
             let Ok(record) = self.tasks.get(id) else { continue };
@@ -72,7 +72,7 @@ impl Planner {
             }
             ready += usize::from(state.is_ready());
             due += usize::from(state.due().is_some());
-            unended += usize::from(!has_ended && !helper);
+            unended.extend((!has_ended && !helper).then_some(record.arrival));
             exclusive += usize::from(!has_ended && record.exclusive);
             for is_helper in [false, true] {
                 let counts = !is_helper || helper;
@@ -81,7 +81,11 @@ impl Planner {
             }
         }
         assert_eq!((self.ready.len(), self.orphaned.len()), (ready, due), "ready and orphaned tasks");
-        assert_eq!((self.unended.len(), self.exclusive_tasks), (unended, exclusive), "unended, exclusive");
+        assert_eq!(self.exclusive_tasks, exclusive, "exclusive tasks");
+        for &(mark, left) in &self.waits_for_all {
+            let awaited = unended.iter().filter(|&&arrival| arrival < mark).count() as u64;
+            assert_eq!(left, awaited, "tasks before {mark} that have not ended");
+        }
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
         let counts = &self.counts;
         assert_eq!([counts.queued, counts.helpers.queued], queued, "queued tasks and helpers");

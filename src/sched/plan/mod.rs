@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `record.rs` | records of tasks, attempts and devices |
-//! | `task_state.rs` | the states of a task, the transitions between them, the tasks that have not ended |
+//! | `task_state.rs` | the states of a task and the transitions between them |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
 //! | `submission.rs` | checks and takes tasks |
 //! | `planner.rs` | readiness, cancellation, ends, retirement of devices; the effects of a step |
@@ -44,4 +44,4 @@ pub use record::{
 };
 pub use report::{DeviceStats, Progress, Stats};
 pub use schedule::{FitCheck, Schedule};
-use task_state::{TaskState, Unended};
+use task_state::TaskState;

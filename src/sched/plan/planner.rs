@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::{DeviceState, ReadyQueue, TaskCounts, TaskRecord, TaskState, Unended};
+use super::{DeviceState, ReadyQueue, TaskCounts, TaskRecord, TaskState};
 use crate::device::{DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::{
@@ -35,49 +35,15 @@ pub struct EndedTask {
     pub outcome: Result<()>,
 }
 
-/// A stack of ended tasks. Most steps end one, which takes no allocation.
-#[derive(Default)]
-pub struct EndedTasks {
-    top: Option<EndedTask>,
-    below: Vec<EndedTask>,
-}
-
-impl EndedTasks {
-    pub fn push(&mut self, task: EndedTask) {
-        self.below.extend(self.top.replace(task));
-    }
-
-    pub fn pop(&mut self) -> Option<EndedTask> {
-        let top = self.top.take()?;
-        self.top = self.below.pop();
-        Some(top)
-    }
-
-    /// Moves the tasks of another stack on top.
-    pub fn append(&mut self, other: &mut EndedTasks) {
-        for task in other.below.drain(..).chain(other.top.take()) {
-            self.push(task);
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.top.is_none()
-    }
-
-    pub fn len(&self) -> usize {
-        self.below.len() + usize::from(self.top.is_some())
-    }
-}
-
 /// The time of a step of the planner, and what the driver has to do after it. Methods that change the planner read
 /// the time and add to the rest; the driver applies each entry once.
 #[must_use]
 #[derive(Default)]
 pub struct Effects {
     pub now: Duration,
-    /// Tasks that have ended. The driver drops each job, without the lock if that runs code of the caller, then calls
+    /// Tasks that have ended, the next one last. The driver drops each job, without the lock if that runs code of the caller, then calls
     /// [`Planner::publish`].
-    pub ended: EndedTasks,
+    pub ended: Vec<EndedTask>,
     /// The number of tasks in `ended` that the driver has counted as ending.
     pub counted: usize,
     /// Devices whose poisoned context all attempts have left. The driver has the backend make a new one, then calls
@@ -96,7 +62,7 @@ impl Effects {
 
     /// Returns true if the next entry of `ended` or `log` runs code of the caller.
     pub fn runs_callers_code(&self) -> bool {
-        !self.log.is_empty() || self.ended.top.as_ref().is_some_and(|task| task.job.has_drop())
+        !self.log.is_empty() || self.ended.last().is_some_and(|task| task.job.has_drop())
     }
 }
 
@@ -112,10 +78,9 @@ pub struct Planner {
     pub(super) retired: DeviceMask,
     pub(super) estimator: Estimator,
     pub(super) arrivals: u64,
-    /// Arrival numbers of the tasks that have not ended.
-    pub(super) unended: Unended,
-    /// The marks of threads that wait for all tasks; see [`Planner::start_waiting_for_all`].
-    pub(super) awaited_marks: Vec<u64>,
+    /// Waits for all tasks: the number of the first task that came later, and how many of those before it have not
+    /// ended.
+    pub(super) waits_for_all: Vec<(u64, u64)>,
     pub(super) counts: TaskCounts,
     pub(super) closed: bool,
     pub(super) stopping: bool,
@@ -143,8 +108,7 @@ impl Planner {
             devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
             retired: DeviceMask::NONE,
             arrivals: 0,
-            unended: Unended::default(),
-            awaited_marks: Vec::new(),
+            waits_for_all: Vec::new(),
             counts: TaskCounts::default(),
             closed: false,
             stopping: false,
@@ -290,7 +254,9 @@ impl Planner {
             record.signal.report(1.0);
         }
         let _ = record.signal.outcome.set(outcome);
-        self.unended.remove(record.arrival);
+        for (_, left) in self.waits_for_all.iter_mut().filter(|(mark, _)| record.arrival < *mark) {
+            *left -= 1 - helper;
+        }
         match record.role {
             Role::Task | Role::Proxy => self.estimator.table.task_ended(now, record.class, record.work),
             Role::Range | Role::EmptyRange | Role::Helper => self.estimator.table.touch_end(now),

@@ -61,6 +61,13 @@ pub struct TaskCounts {
     pub(super) copies: u64,
 }
 
+impl TaskCounts {
+    /// Returns the number of tasks that have not ended, without helpers.
+    pub fn unended(&self) -> u64 {
+        self.queued + self.running - self.helpers.queued - self.helpers.running
+    }
+}
+
 pub struct DeviceState {
     pub(super) info: DeviceInfo,
     pub(super) ledger: Arc<Ledger>,

@@ -164,7 +164,7 @@ impl Planner {
         let slots: Vec<f64> = self.devices.iter().map(open).collect();
         let all_slots: f64 = slots.iter().sum();
         let planned = self.stats();
-        let unended = planned.queued + planned.running;
+        let unended = self.counts.unended();
         // Tasks whose rate is not known. Ranges are not in the sums of classes; a running one reports its progress.
         let mut unknown = unended;
         let (mut seconds, mut longest) = (0.0, 0.0_f64);

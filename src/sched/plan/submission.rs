@@ -85,9 +85,6 @@ impl Planner {
                 self.counts.helpers.queued += 1;
             }
         }
-        if role != Role::Helper {
-            self.unended.insert(arrival);
-        }
         let mut broken = None;
         let mut behind = BTreeSet::new();
         for before in after {
