@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 
 /// Kinds of device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BackendKind {
+    #[default]
     Cpu,
     Cuda,
     /// Exists only in a simulation: no backend drives it, and no selection can name it.
@@ -32,7 +33,7 @@ impl fmt::Display for BackendKind {
 
 /// Name that a device keeps across processes and reboots: the UUID that the driver gives a GPU
 /// (`GPU-…`, `MIG-…`), `CPU-0` for the host.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(Arc<str>);
 
 impl DeviceId {
@@ -52,8 +53,9 @@ impl fmt::Display for DeviceId {
 }
 
 /// Whether tasks may run on a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
+    #[default]
     Good,
     /// Retired after failures.
     Retired,
@@ -62,7 +64,7 @@ pub enum Health {
 }
 
 /// Properties of a device as found by a backend.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub struct DeviceInfo {
     pub id: DeviceId,
     pub backend: BackendKind,
@@ -88,19 +90,7 @@ const CONTEXT_BYTES: u64 = 512 << 20;
 impl DeviceInfo {
     /// Returns a device in good health, without memory and further properties.
     pub fn new(id: &str, backend: BackendKind, ordinal: u32, name: impl Into<String>) -> Self {
-        DeviceInfo {
-            id: DeviceId::new(id),
-            backend,
-            ordinal,
-            name: name.into(),
-            pci_bus_id: None,
-            compute_capability: None,
-            cpu_threads: None,
-            total_bytes: 0,
-            free_bytes: 0,
-            speed: None,
-            health: Health::Good,
-        }
+        DeviceInfo { id: DeviceId::new(id), backend, ordinal, name: name.into(), ..DeviceInfo::default() }
     }
 
     /// Returns the bytes that all tasks together may use.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory account of a device, shared by its workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ledger {
     limit: u64,
     leased: AtomicU64,
@@ -22,7 +22,7 @@ pub struct Lease {
 
 impl Ledger {
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Ledger { limit, leased: AtomicU64::new(0), peak: AtomicU64::new(0) })
+        Arc::new(Ledger { limit, ..Ledger::default() })
     }
 
     pub fn limit(&self) -> u64 {

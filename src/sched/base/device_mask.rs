@@ -26,3 +26,11 @@ impl DeviceMask {
         DeviceMask(self.0 & !other.0)
     }
 }
+
+impl FromIterator<usize> for DeviceMask {
+    fn from_iter<I: IntoIterator<Item = usize>>(devices: I) -> DeviceMask {
+        devices
+            .into_iter()
+            .fold(DeviceMask::NONE, |mask, index| DeviceMask(mask.0 | DeviceMask::only(index).0))
+    }
+}

@@ -54,11 +54,13 @@ struct TableSlot<T> {
     value: Option<T>,
 }
 
-impl<T> TaskTable<T> {
-    pub fn new() -> Self {
+impl<T> Default for TaskTable<T> {
+    fn default() -> Self {
         TaskTable { tag: new_tag(), slots: Vec::new(), free: Vec::new() }
     }
+}
 
+impl<T> TaskTable<T> {
     /// Returns an error if there is no room for so many more tasks.
     pub fn check_capacity(&self, more: usize) -> Result<()> {
         if self.free.len() + (POSITIONS - self.slots.len()) < more {
@@ -135,7 +137,7 @@ mod tests {
 
     #[test]
     fn released_id_stays_stale_when_its_position_is_used_again() {
-        let mut registry = TaskTable::new();
+        let mut registry = TaskTable::default();
         let first = registry.insert('a').unwrap();
         assert_eq!(registry.remove(first), Ok('a'));
         let second = registry.insert('b').unwrap();
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn position_without_generations_left_is_not_used() {
-        let mut registry = TaskTable::new();
+        let mut registry = TaskTable::default();
         let first = registry.insert('a').unwrap();
         registry.slots[0].generation = GENERATIONS - 2;
         registry.free.push(0);
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn ids_of_another_table_and_invented_ones_are_unknown() {
-        let (mut one, mut two) = (TaskTable::new(), TaskTable::new());
+        let (mut one, mut two) = (TaskTable::default(), TaskTable::default());
         let (id, other) = (one.insert(1).unwrap(), two.insert(2).unwrap());
         assert!(two.get(id).is_err() && one.get(other).is_err());
         assert!(one.get(TaskId(0)).is_err() && one.get(TaskId(u64::MAX)).is_err());
@@ -170,9 +172,9 @@ mod tests {
     /// Each scheduler has two tables.
     #[test]
     fn an_id_is_unknown_to_the_next_ten_thousand_schedulers() {
-        let id = TaskTable::new().insert(1).unwrap();
+        let id = TaskTable::default().insert(1).unwrap();
         for _ in 0..20_000 {
-            let mut next = TaskTable::new();
+            let mut next = TaskTable::default();
             assert_ne!(next.insert(2), Ok(id));
         }
     }

@@ -3,71 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Effects, PeerLoad, Planner, TaskRecord, TaskState};
+use super::{DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::memory::Ledger;
 use crate::node::SlotRequest;
-use crate::sched::base::{Completion, DeviceMask, Role, TaskId, detached};
+use crate::sched::base::{Completion, Role, Task, TaskId, detached};
 use crate::sched::estimate::Estimator;
-
-/// The state of a device that the runtime keeps in atomics.
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceFlags {
-    /// Number of the device's context. A queue that was opened in an older one is useless.
-    pub context: u32,
-    pub slots: u32,
-    /// No light task may begin on the device.
-    pub reserved: bool,
-    pub poisoned: bool,
-    pub retired: bool,
-}
 
 /// Devices.
 impl Planner {
-    pub fn device_flags(&self, now: Duration) -> impl Iterator<Item = DeviceFlags> {
-        self.devices.iter().enumerate().map(move |(index, device)| DeviceFlags {
-            context: device.context,
-            slots: device.slots,
-            reserved: self.is_reserved(now, index),
-            poisoned: device.poisoned,
-            retired: device.retired.is_some(),
-        })
+    pub fn devices(&self) -> &[DeviceState] {
+        &self.devices
     }
 
-    pub fn label(&self, index: usize) -> String {
-        self.devices[index].info.label()
-    }
-
-    pub fn slots(&self, index: usize) -> u32 {
-        self.devices[index].slots
-    }
-
-    /// Returns the number of slots of the devices in a mask that are of one of these kinds. No kind: any.
-    pub fn slots_of(&self, mask: DeviceMask, kinds: &[BackendKind]) -> usize {
-        let devices = self.devices.iter().enumerate().filter(|(index, device)| {
-            mask.contains(*index) && (kinds.is_empty() || kinds.contains(&device.info.backend))
-        });
+    /// Returns the number of slots of the devices that a task allows.
+    pub fn slots_for(&self, task: &Task) -> usize {
+        let devices =
+            self.devices.iter().enumerate().filter(|&(index, device)| device.is_allowed(index, task));
         devices.map(|(_, device)| device.slots as usize).sum()
-    }
-
-    pub fn has_room(&self, now: Duration, index: usize) -> bool {
-        self.devices[index].has_room(now)
-    }
-
-    pub fn is_idle(&self, index: usize) -> bool {
-        self.devices[index].attempts.is_empty()
-    }
-
-    /// Returns true if this and other processes use all slots of the device.
-    pub fn is_full(&self, index: usize) -> bool {
-        let device = &self.devices[index];
-        device.attempts.len() + device.peer_load.ends.len() >= device.slots as usize
-    }
-
-    /// Returns true if other processes use all slots of the device.
-    pub fn is_taken(&self, index: usize) -> bool {
-        self.devices[index].is_taken()
     }
 
     /// Returns true if processes share the device.
@@ -77,22 +30,6 @@ impl Planner {
 
     pub fn set_has_peers(&mut self, has_peers: bool) {
         self.has_peers = has_peers;
-    }
-
-    /// Returns the bytes that other processes have left, as far as that is known without a query.
-    pub fn known_free_bytes(&self, now: Duration, index: usize) -> Option<u64> {
-        self.devices[index].known_free_bytes(now)
-    }
-
-    /// Returns the bytes of the device that no attempt leases.
-    pub fn free_bytes(&self, index: usize) -> u64 {
-        let ledger = &self.devices[index].ledger;
-        ledger.limit() - ledger.leased()
-    }
-
-    /// Returns the ledger of the device's memory, for leases beside the plan.
-    pub fn ledger(&self, index: usize) -> Arc<Ledger> {
-        self.devices[index].ledger.clone()
     }
 
     /// Returns true if the next assignment on the device depends on whether light tasks run there.
@@ -136,7 +73,7 @@ impl Planner {
 
     /// Returns the request of the first ready task that other processes keep from a device.
     pub fn slot_request(&self) -> Option<SlotRequest> {
-        let taken = |index: usize| self.devices[index].has_others();
+        let taken = |index: usize| !self.devices[index].peer_load.ends.is_empty();
         if !(0..self.devices.len()).any(taken) {
             return None;
         }

@@ -90,30 +90,19 @@ impl Planner {
             load: usize,
             promised: u64,
         }
-        let mut runnable = DeviceMask::NONE;
-        let mut rooms = (0..self.devices.len()).filter(|&index| self.devices[index].has_room(now));
-        let (first, second) = (rooms.next(), rooms.next());
-        if let (Some(index), None) = (first, second) {
-            let free = self.devices[index].known_free_bytes(now).unwrap_or(u64::MAX);
-            if self.choose_task(now, &mut FitCheck::new(now, index, Some(free))).is_some() {
-                runnable.add(index);
-            }
-            return runnable;
-        }
-        let mut open: Vec<OpenDevice> = (first.into_iter().chain(second).chain(rooms))
-            .map(|index| OpenDevice {
-                index,
-                load: self.devices[index].attempts.len() + self.devices[index].peer_load.ends.len(),
-                promised: 0,
-            })
-            .collect();
-        let mut spoken_for = Vec::new();
-        // The least loaded first.
-        while let Some(place) = (0..open.len()).min_by_key(|&place| open[place].load) {
+        let with_room = self.devices.iter().enumerate().filter(|(_, device)| device.has_room(now));
+        let mut open: Vec<OpenDevice> =
+            with_room.map(|(index, device)| OpenDevice { index, load: device.load(), promised: 0 }).collect();
+        let (mut runnable, mut spoken_for) = (DeviceMask::NONE, Vec::new());
+        // The least loaded first, until a task begins on each.
+        while let Some(place) = (0..open.len()).min_by_key(|&place| open[place].load)
+            && open.iter().any(|device| !runnable.contains(device.index))
+        {
             let OpenDevice { index, load, promised } = open[place];
             let device = &self.devices[index];
-            let free = device.known_free_bytes(now).unwrap_or(u64::MAX);
-            let mut fitting = FitCheck::new(now, index, Some(free)).beside(&spoken_for, promised);
+            let free = Some(device.known_free_bytes(now).unwrap_or(u64::MAX));
+            let mut fitting =
+                FitCheck { spoken_for: &spoken_for, promised, ..FitCheck::new(now, index, free) };
             let has_room = load < device.capacity(now);
             let Some(choice) = has_room.then(|| self.choose_task(now, &mut fitting)).flatten() else {
                 open.remove(place);
@@ -173,18 +162,14 @@ impl Planner {
 
     /// Returns the devices where no copy of a task may begin: those where one runs; all, once an attempt has committed.
     fn devices_in_use(&self, record: &TaskRecord, id: TaskId) -> DeviceMask {
-        let mut devices = DeviceMask::NONE;
-        if record.live_attempts > 0 {
-            if record.signal.is_decided() {
-                return DeviceMask::ALL;
-            }
-            for (index, device) in self.devices.iter().enumerate() {
-                if device.attempts.iter().any(|run| run.id == id) {
-                    devices.add(index);
-                }
-            }
+        if record.live_attempts == 0 {
+            return DeviceMask::NONE;
         }
-        devices
+        if record.signal.is_decided() {
+            return DeviceMask::ALL;
+        }
+        let runs = self.devices.iter().map(|device| device.attempts.iter().any(|run| run.id == id));
+        runs.enumerate().filter_map(|(index, runs)| runs.then_some(index)).collect()
     }
 
     fn first_that_fits(&self, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
@@ -275,13 +260,12 @@ impl Planner {
         if !record.exclusive {
             return may;
         }
-        let mut idle = DeviceMask::NONE;
-        for (index, device) in self.devices.iter().enumerate() {
+        let is_idle = |&index: &usize| {
+            let device = &self.devices[index];
             let kept = device.poisoned || device.reserved_for.is_some_and(|held| held != id);
-            if may.contains(index) && device.is_free_for_exclusive() && !kept {
-                idle.add(index);
-            }
-        }
+            may.contains(index) && device.is_free_for_exclusive() && !kept
+        };
+        let idle: DeviceMask = (0..self.devices.len()).filter(is_idle).collect();
         if idle == DeviceMask::NONE { may } else { idle }
     }
 
@@ -295,17 +279,14 @@ impl Planner {
 
     fn must_not_decline(&self, now: Duration, index: usize, record: &TaskRecord) -> bool {
         let here = self.task_seconds(record, index).unwrap_or(0.0);
-        let fastest = self.eligible_devices(record).filter_map(|other| self.task_seconds(record, other));
-        let fastest = fastest.fold(f64::INFINITY, f64::min);
+        let may = self.eligible(record);
+        let others = (0..self.devices.len()).filter(|&other| may.contains(other));
+        let fastest =
+            others.filter_map(|other| self.task_seconds(record, other)).fold(f64::INFINITY, f64::min);
         let probe = (self.policy.probe_tasks * here).max(self.policy.probe_after.as_secs_f64());
         let idle = now.saturating_sub(self.devices[index].last_start).as_secs_f64();
         let doubt = self.estimator.uncertainty(record.class, index, record.work.is_some());
         here <= self.policy.near * doubt * fastest || idle > probe
-    }
-
-    fn eligible_devices(&self, record: &TaskRecord) -> impl Iterator<Item = usize> {
-        let may = self.eligible(record);
-        (0..self.devices.len()).filter(move |&index| may.contains(index))
     }
 
     fn could_begin(&self, index: usize, id: TaskId) -> bool {
@@ -316,7 +297,7 @@ impl Planner {
             && (device.waiting_slots > 0 || device.reserved_for.is_none_or(|held| held == id))
             && !device.runs_exclusive()
             && (device.is_free_for_exclusive() || !record.exclusive)
-            && device.ledger.limit() - device.ledger.leased() >= record.bytes.on(device.info.backend)
+            && device.unleased_bytes() >= record.bytes.on(device.info.backend)
     }
 
     /// Returns true if no task can begin beside those that run, nor will by the passage of time alone.
@@ -356,7 +337,7 @@ impl Planner {
     }
 
     /// Returns true if no light task may begin on a device.
-    pub(super) fn is_reserved(&self, now: Duration, index: usize) -> bool {
+    pub fn is_reserved(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
         let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|record| record.exclusive);
         device.poisoned

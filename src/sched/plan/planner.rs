@@ -66,6 +66,7 @@ impl Effects {
     }
 }
 
+#[derive(Default)]
 pub struct Planner {
     pub(super) policy: Arc<Policy>,
     pub(super) tasks: TaskTable<TaskRecord>,
@@ -101,22 +102,8 @@ impl Planner {
         Planner {
             estimator: Estimator::new(priors, policy.clone()),
             policy,
-            tasks: TaskTable::new(),
-            spare_completions: Vec::new(),
-            ready: ReadyQueue::default(),
-            orphaned: BTreeSet::new(),
             devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
-            retired: DeviceMask::NONE,
-            arrivals: 0,
-            waits_for_all: Vec::new(),
-            counts: TaskCounts::default(),
-            closed: false,
-            stopping: false,
-            ranges_in_need: 0,
-            exclusive_tasks: 0,
-            has_peers: false,
-            trace: None,
-            aged_at: Duration::ZERO,
+            ..Planner::default()
         }
     }
 

@@ -14,8 +14,6 @@ use crate::sched::base::{DeviceMask, TaskId};
 pub struct ReadyQueue {
     /// Sorted by the devices that are large enough. A line that becomes empty is removed, except the last.
     lines: Vec<(DeviceMask, MaskQueue)>,
-    /// The lowest and the highest priority since the queue was empty.
-    priorities: Option<(i32, i32)>,
 }
 
 #[derive(Default)]
@@ -28,9 +26,6 @@ struct MaskQueue {
 
 impl ReadyQueue {
     pub fn insert(&mut self, record: &TaskRecord, id: TaskId) {
-        let priority = record.rank.priority();
-        let (lowest, highest) = self.priorities.unwrap_or((priority, priority));
-        self.priorities = Some((lowest.min(priority), highest.max(priority)));
         let mask = record.large_enough_devices;
         let position = self.position(mask).unwrap_or_else(|position| {
             self.lines.insert(position, (mask, MaskQueue::default()));
@@ -50,13 +45,8 @@ impl ReadyQueue {
             line.of_host.take(record.bytes.on(BackendKind::Cpu));
             line.of_gpu.take(record.bytes.device);
         }
-        if line.tasks.is_empty() {
-            if self.lines.len() > 1 {
-                self.lines.remove(position);
-            }
-            if self.is_empty() {
-                self.priorities = None;
-            }
+        if line.tasks.is_empty() && self.lines.len() > 1 {
+            self.lines.remove(position);
         }
     }
 
@@ -69,11 +59,6 @@ impl ReadyQueue {
     /// Returns the position of the line of a mask, or else where it belongs.
     fn position(&self, mask: DeviceMask) -> Result<usize, usize> {
         self.lines.binary_search_by_key(&mask, |&(mask, _)| mask)
-    }
-
-    /// Returns true if all tasks have one priority. May return false where all but one priority have left.
-    pub fn has_one_priority(&self) -> bool {
-        self.priorities.is_none_or(|(lowest, highest)| lowest == highest)
     }
 
     pub fn is_empty(&self) -> bool {

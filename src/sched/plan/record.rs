@@ -68,17 +68,18 @@ impl TaskCounts {
     }
 }
 
+#[derive(Default)]
 pub struct DeviceState {
-    pub(super) info: DeviceInfo,
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) slots: u32,
+    pub info: DeviceInfo,
+    pub ledger: Arc<Ledger>,
+    pub slots: u32,
     /// Tunes the number of slots. `None`: it is fixed.
     pub(super) tuner: Option<ConcurrencyTuner>,
     /// After a shortage: at most so many attempts run, until then.
     pub(super) throttle: Option<(u32, Duration)>,
     /// Attempts that wait inside their code: as many others may run meanwhile.
     pub(super) waiting_slots: u32,
-    pub(super) attempts: Vec<Attempt>,
+    pub attempts: Vec<Attempt>,
     pub(super) peer_load: PeerLoad,
     /// Light tasks may be running here.
     pub(super) runs_light: bool,
@@ -88,11 +89,11 @@ pub struct DeviceState {
     /// The last assignment left a task out for memory that other processes have.
     pub(super) shortage: Option<MemoryShortage>,
     /// Number of the context. A queue of an older one is useless.
-    pub(super) context: u32,
+    pub context: u32,
     /// The first context since the last poisoned one.
     pub(super) first_sound_context: u32,
     /// Nothing begins until all attempts have left the context.
-    pub(super) poisoned: bool,
+    pub poisoned: bool,
     /// Nothing begins until the backend has renewed the context.
     pub(super) renewing: bool,
     /// Tasks that poisoned a context once.
@@ -101,7 +102,7 @@ pub struct DeviceState {
     pub(super) fault_count: u32,
     /// Tasks whose result was wrong here and right when computed again.
     pub(super) wrong_result_tasks: Vec<String>,
-    pub(super) retired: Option<String>,
+    pub retired: Option<String>,
     /// When an attempt last began.
     pub(super) last_start: Duration,
     pub(super) done: u64,
@@ -348,27 +349,14 @@ impl DeviceState {
             info,
             slots,
             tuner: search,
-            throttle: None,
-            waiting_slots: 0,
-            attempts: Vec::new(),
-            peer_load: PeerLoad::default(),
-            runs_light: false,
-            reserved_for: None,
-            backoff: None,
-            shortage: None,
-            context: 0,
-            first_sound_context: 0,
-            poisoned: false,
-            renewing: false,
-            suspects: Vec::new(),
-            fault_count: 0,
-            wrong_result_tasks: Vec::new(),
-            retired: None,
-            last_start: Duration::ZERO,
-            done: 0,
-            failed: 0,
-            busy: Duration::ZERO,
+            ..DeviceState::default()
         }
+    }
+
+    /// Returns true if a task may use the device, which has this position.
+    pub fn is_allowed(&self, index: usize, task: &Task) -> bool {
+        task.devices.contains(index)
+            && (task.backends.is_empty() || task.backends.contains(&self.info.backend))
     }
 
     /// Returns how many attempts may run at a time.
@@ -416,23 +404,28 @@ impl DeviceState {
         self.attempts.len() <= self.waiting_slots as usize && !self.runs_light
     }
 
+    /// Returns the bytes that no attempt leases.
+    pub fn unleased_bytes(&self) -> u64 {
+        self.ledger.limit() - self.ledger.leased()
+    }
+
+    /// Returns how many slots this and other processes use.
+    pub fn load(&self) -> usize {
+        self.attempts.len() + self.peer_load.ends.len()
+    }
+
     /// Returns true if the device has a free slot and is usable.
     pub fn has_room(&self, now: Duration) -> bool {
         self.retired.is_none()
             && !self.poisoned
             && !self.renewing
             && !self.runs_exclusive()
-            && self.attempts.len() + self.peer_load.ends.len() < self.capacity(now)
+            && self.load() < self.capacity(now)
     }
 
     /// Returns true if other processes use all slots.
     pub fn is_taken(&self) -> bool {
         self.peer_load.ends.len() >= self.slots as usize
-    }
-
-    /// Returns true if other processes use the device, or will before this one.
-    pub fn has_others(&self) -> bool {
-        !self.peer_load.ends.is_empty()
     }
 }
 

@@ -228,7 +228,7 @@ impl Schedule {
 /// Returns the free bytes of a device now. Beside running attempts, memory of other processes counts as used. Until its
 /// back-off is over, the device has no memory for tasks of the size that it refused.
 fn free_now(device: &DeviceState, now: Duration) -> u64 {
-    let own = device.ledger.limit() - device.ledger.leased();
+    let own = device.unleased_bytes();
     let others = device.known_free_bytes(now).filter(|_| !device.attempts.is_empty());
     let refused = device.backoff.filter(|backoff| now < backoff.until);
     let refused = refused.map(|backoff| backoff.least_bytes.saturating_sub(1));
@@ -242,7 +242,7 @@ fn free_by_time(planner: &Planner, now: Duration, index: usize) -> Vec<(f64, u64
     let mut runs: Vec<(f64, u64)> =
         attempts.map(|run| (planner.seconds_until_free(now, run), run.lease.bytes())).collect();
     runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut bytes = device.ledger.limit() - device.ledger.leased();
+    let mut bytes = device.unleased_bytes();
     let mut others = if runs.is_empty() { None } else { device.known_free_bytes(now) };
     let mut free = vec![(0.0, bytes.min(others.unwrap_or(u64::MAX)))];
     let last = runs.len();
@@ -264,6 +264,7 @@ fn free_by_time(planner: &Planner, now: Duration, index: usize) -> Vec<(f64, u64
 }
 
 /// Checks whether tasks fit a device now, and collects those that do not.
+#[derive(Default)]
 pub struct FitCheck<'a> {
     pub(super) now: Duration,
     pub index: usize,
@@ -281,28 +282,14 @@ pub struct FitCheck<'a> {
     pub(super) promised: u64,
 }
 
-impl<'a> FitCheck<'a> {
+impl FitCheck<'_> {
     pub fn new(now: Duration, index: usize, free: Option<u64>) -> Self {
-        FitCheck {
-            now,
-            index,
-            free,
-            unknown: false,
-            short: false,
-            roomy: false,
-            passed: Vec::new(),
-            spoken_for: &[],
-            promised: 0,
-        }
-    }
-
-    pub fn beside(self, spoken_for: &'a [TaskId], promised: u64) -> Self {
-        FitCheck { spoken_for, promised, ..self }
+        FitCheck { now, index, free, ..FitCheck::default() }
     }
 
     /// Returns the bytes that the ledger has left.
     fn room(&self, device: &DeviceState) -> u64 {
-        (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
+        device.unleased_bytes().saturating_sub(self.promised)
     }
 
     fn has_company(&self, device: &DeviceState) -> bool {

@@ -1,5 +1,6 @@
 //! Submission of tasks.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::{DeviceState, Effects, Planner, TaskRecord, WORK, task_name};
@@ -23,23 +24,15 @@ impl Planner {
         for before in task.after.iter().filter(|before| !before.is_light()) {
             self.tasks.get(*before)?;
         }
-        let mut best: Option<&DeviceState> = None;
-        let mut fits = false;
-        let reach = self.possible_devices(task);
-        for (index, device) in self.devices.iter().enumerate() {
-            let kind = task.backends.is_empty() || task.backends.contains(&device.info.backend);
-            if device.retired.is_some() || !kind || !task.devices.contains(index) {
-                continue;
-            }
-            fits |= reach.contains(index);
-            if best.is_none_or(|best| best.ledger.limit() < device.ledger.limit()) {
-                best = Some(device);
-            }
-        }
-        let Some(best) = best else {
+        let usable = |&(index, device): &(usize, &DeviceState)| {
+            device.retired.is_none() && device.is_allowed(index, task)
+        };
+        let usable = || self.devices.iter().enumerate().filter(usable);
+        let Some((_, best)) = usable().min_by_key(|(_, device)| Reverse(device.ledger.limit())) else {
             return Err(self.no_device(task_name(&task.label), task.devices, &task.backends));
         };
-        if !fits {
+        let reach = self.possible_devices(task);
+        if !usable().any(|(index, _)| reach.contains(index)) {
             return Err(Error::NoMemory {
                 what: task_name(&task.label),
                 needed: task.bytes().on(best.info.backend),
@@ -52,17 +45,10 @@ impl Planner {
 
     /// Returns the devices that could ever run a task.
     fn possible_devices(&self, task: &Task) -> DeviceMask {
-        let mut reach = DeviceMask::NONE;
-        for (index, device) in self.devices.iter().enumerate() {
-            let kind = device.info.backend;
-            if task.devices.contains(index)
-                && (task.backends.is_empty() || task.backends.contains(&kind))
-                && task.bytes().on(kind) <= device.ledger.limit()
-            {
-                reach.add(index);
-            }
-        }
-        reach
+        let possible = self.devices.iter().enumerate().filter(|&(index, device)| {
+            device.is_allowed(index, task) && task.bytes().on(device.info.backend) <= device.ledger.limit()
+        });
+        possible.map(|(index, _)| index).collect()
     }
 
     /// Submits a checked task.
@@ -124,18 +110,15 @@ impl Planner {
             let why = "the scheduler has none; see GPUSCHED_DEVICES and GPUSCHED_CPU_FALLBACK".into();
             return Error::NoDevice { what, why };
         }
-        let there: Vec<String> = self
-            .devices
-            .iter()
-            .map(|device| match &device.retired {
-                None => device.info.label(),
-                Some(why) => format!("{} (retired: {why})", device.info.label()),
-            })
-            .collect();
+        let there = self.devices.iter().map(|device| match &device.retired {
+            None => device.info.label(),
+            Some(why) => format!("{} (retired: {why})", device.info.label()),
+        });
+        let there = there.collect::<Vec<_>>().join(", ");
         let kinds = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
         let kinds = if kinds.is_empty() { "any".into() } else { kinds };
         let mask = if mask.0 == u64::MAX { "(any)".into() } else { format!("{:#x}", mask.0) };
-        let why = format!("device_mask {mask} and backend ({kinds}) exclude all of: {}", there.join(", "));
+        let why = format!("device_mask {mask} and backend ({kinds}) exclude all of: {there}");
         Error::NoDevice { what, why }
     }
 }

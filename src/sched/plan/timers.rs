@@ -256,9 +256,6 @@ impl Planner {
 
     /// Raises the priorities of tasks that have waited long.
     pub fn age_priorities(&mut self, now: Duration) {
-        if self.ready.has_one_priority() {
-            return;
-        }
         let (Some((first, _)), Some((last, _))) = (self.ready.first(), self.ready.last()) else {
             return;
         };

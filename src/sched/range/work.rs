@@ -90,7 +90,7 @@ impl RangeRun {
         job: Box<RangeJob>,
         template: Task,
     ) -> Arc<Self> {
-        let slots = runtime.lock().planner.slots_of(template.devices, &template.backends);
+        let slots = runtime.lock().planner.slots_for(&template);
         Arc::new(RangeRun {
             runtime: Arc::downgrade(runtime),
             template,
@@ -145,7 +145,8 @@ impl RangeRun {
         job: &RangeJob,
     ) -> StopReason {
         let device = exec.device_index;
-        let ledger = (self.template.device_bytes > 0).then(|| runtime.lock().planner.ledger(device));
+        let ledger =
+            (self.template.device_bytes > 0).then(|| runtime.lock().planner.devices()[device].ledger.clone());
         let mut more_elsewhere = false;
         let joined = Instant::now();
         loop {

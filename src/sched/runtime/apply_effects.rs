@@ -166,12 +166,12 @@ impl Runtime {
     /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded, now: Duration) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
-        for (index, flags) in guard.planner.device_flags(now).enumerate() {
-            self.light.gate.set_context(index, flags.context);
-            self.pool.set_slots(index, flags.slots);
-            quiet |= u64::from(flags.reserved) << index;
-            poisoned |= u64::from(flags.poisoned) << index;
-            retired |= u64::from(flags.retired) << index;
+        for (index, device) in guard.planner.devices().iter().enumerate() {
+            self.light.gate.set_context(index, device.context);
+            self.pool.set_slots(index, device.slots);
+            quiet |= u64::from(guard.planner.is_reserved(now, index)) << index;
+            poisoned |= u64::from(device.poisoned) << index;
+            retired |= u64::from(device.retired.is_some()) << index;
         }
         if self.poisoned.load(Ordering::Relaxed) != poisoned {
             self.poisoned.store(poisoned, Ordering::SeqCst);
@@ -182,7 +182,7 @@ impl Runtime {
         }
         if self.pool.retired.load(Ordering::Relaxed) != retired {
             self.pool.retired.store(retired, Ordering::SeqCst);
-            if guard.planner.device_flags(now).all(|flags| flags.retired) {
+            if guard.planner.devices().iter().all(|device| device.retired.is_some()) {
                 self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
             }
             self.pool.event_count.wake_all();

@@ -33,7 +33,7 @@ impl Runtime {
         let now = self.now();
         for index in 0..self.devices.len() {
             if peers.shares(index) {
-                peers.membership.set_slots(index, guard.planner.slots(index));
+                peers.membership.set_slots(index, guard.planner.devices()[index].slots);
             }
         }
         guard.planner.set_has_peers(table.other_members() > 0);
@@ -42,7 +42,8 @@ impl Runtime {
             if !peers.shares(index) {
                 continue;
             }
-            taken |= u64::from(available.busy_slots.len() >= guard.planner.slots(index) as usize) << index;
+            taken |= u64::from(available.busy_slots.len() >= guard.planner.devices()[index].slots as usize)
+                << index;
             contended |= u64::from(available.waiters > 0) << index;
             // The planner does not know which slots our own light tasks use.
             let light = peers.light_leases[index].load(Ordering::SeqCst) as usize;
@@ -126,7 +127,8 @@ impl Runtime {
         let Some((peers, mut table)) = self.lock_table(device) else { return Some(None) };
         let mut guard = self.lock();
         self.update_peer_load(peers, &mut table, &mut guard);
-        if guard.planner.is_full(device) {
+        let state = &guard.planner.devices()[device];
+        if state.load() >= state.slots as usize {
             peers.taken.fetch_or(1 << device, Ordering::SeqCst);
             let queued = self.update_queue(peers, &mut table, &mut guard);
             let records = std::mem::take(&mut guard.log);

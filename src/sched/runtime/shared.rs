@@ -173,7 +173,7 @@ impl Runtime {
 
     /// Returns true if another attempt or light task of this process has run on the worker's device since then.
     pub fn had_company(&self, own: &WorkerShared, since: u64) -> bool {
-        self.ran_light_since(own, since) || !self.lock().planner.is_idle(own.device)
+        self.ran_light_since(own, since) || !self.lock().planner.devices()[own.device].attempts.is_empty()
     }
 
     /// Returns true if a light task of another worker has run on the worker's device since then.
@@ -244,7 +244,7 @@ impl Runtime {
         let closed = self.closed_to_light();
         // A worker that was called asks for a task, and wakes the next.
         let all_called = (0..self.devices.len())
-            .all(|index| guard.worker_called[index] || !guard.planner.has_room(now, index));
+            .all(|index| guard.worker_called[index] || !guard.planner.devices()[index].has_room(now));
         let runnable = if all_called { DeviceMask::NONE } else { guard.planner.runnable_devices(now) };
         for index in (0..self.devices.len()).filter(|&index| runnable.contains(index)) {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);

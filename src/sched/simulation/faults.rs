@@ -42,7 +42,7 @@ impl Simulation<'_> {
             let run = &mut self.attempts[number];
             // An attempt that returns may end others.
             if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
-                let device = self.planner.label(index);
+                let device = self.planner.devices()[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
                 self.leave(number);
             }
@@ -54,7 +54,7 @@ impl Simulation<'_> {
         let run = &mut self.attempts[number];
         let (device, task) = (run.device, &self.scenario.tasks[run.task]);
         let place = &self.places[device];
-        let label = self.planner.label(device);
+        let label = self.planner.devices()[device].info.label();
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
         let at_once = if place.dead {
             let what = "it has fallen off the bus".into();

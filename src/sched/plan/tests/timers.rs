@@ -142,7 +142,7 @@ fn busy_device_is_asked_by_one_task_at_a_time() {
     };
     for now in 0..50 {
         let run = ask(&mut driver, now, &mut asked);
-        let light = driver.planner.device_flags(S(now)).all(|flags| flags.reserved);
+        let light = driver.planner.is_reserved(S(now), 0);
         assert_eq!(light, run.is_none(), "light tasks wait, too");
         if let Some(run) = run {
             let busy = Error::Busy { device: "x".into(), what: "y".into() };
@@ -177,7 +177,7 @@ fn shortage_of_memory_holds_back_no_smaller_task() {
     driver.ends(0, 0, &run, Err(short_of(600)));
     let plan = Schedule::new(&driver.planner, S(0), false);
     assert_eq!([600, 599].map(|bytes| plan.has_memory(&driver.planner, 0, bytes)), [Some(1.0), Some(0.0)]);
-    assert!(driver.planner.device_flags(S(0)).all(|flags| !flags.reserved), "nor light tasks");
+    assert!(!driver.planner.is_reserved(S(0), 0), "nor light tasks");
     let run = driver.take(0, 0).unwrap();
     assert_eq!(run.id, small);
     driver.ends(0, 0, &run, Ok(()));
