@@ -60,11 +60,11 @@ place: the first device, not the best;      src/sched/plan/schedule.rs;   s/(end
 place: a large task is passed for ever;     src/sched/base/policy.rs; s/patience: u32 = 8/patience: u32 = 8000/; --lib simulation::tests::a_large_task
 place: a slow device never comes back;      src/sched/base/policy.rs; s/probe_tasks: f64 = 10.0/probe_tasks: f64 = 1e9/; --lib plan::tests
 place: an unknown device gets the largest;  src/sched/plan/placement.rs; s/work < least/work > least/;          --lib simulation::tests::an_unknown_device
-copies: none is ever started;               src/sched/plan/speculation.rs; s/record.idempotent$/false/;             --test it schedules::
-copies: tasks that may not run twice;       src/sched/plan/speculation.rs; s/record.idempotent$/true/;              --test it random_worlds::
+copies: none is ever started;               src/sched/plan/timers.rs; s/record.idempotent$/false/;             --test it schedules::
+copies: tasks that may not run twice;       src/sched/plan/timers.rs; s/record.idempotent$/true/;              --test it random_worlds::
 copies: more than three;                    src/sched/base/policy.rs; s/copies: u32 = 3/copies: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/is_ok_and(homeless)/is_ok_and(|record| homeless(record) \&\& false)/; --test it random_worlds::
-after: what comes before is not waited for; src/sched/plan/submission.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
+after: what comes before is not waited for; src/sched/plan/planner.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
 poison: the guilty is not found;            src/sched/base/policy.rs;   s/poisoned_contexts: u32 = 2/poisoned_contexts: u32 = 9/; --lib simulation::tests::
 poison: a GPU that poisons is kept;        src/sched/base/policy.rs;   s/suspects: usize = 2/suspects: usize = 999/;    --lib simulation::tests::
 poison: all are found guilty;               src/sched/base/policy.rs;   s/faulty_tasks: u32 = 3/faulty_tasks: u32 = 999/; --lib plan::tests
@@ -103,7 +103,7 @@ tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn a
 ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib ends_are_reported
 ends: a wait for all is never over;         src/sched/plan/access.rs; s/any(|&(_, left)| left == 0)/any(|_| false)/; --lib ends_are_reported
 ends: code of the caller keeps the lock;    src/sched/base/exec.rs; s/needs_drop::<Self>()/needs_drop::<u8>()/; --lib only_callers_code
-ends: a later task counts for a wait;       src/sched/plan/planner.rs; s/record.arrival < \*mark/*mark > 0/; --lib ends_are_reported
+ends: a later task counts for a wait;       src/sched/plan/planner.rs; s/record.arrival < \*mark/true/; --lib ends_are_reported
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
 back-off: a busy device is asked at once; src/sched/plan/schedule.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt

@@ -264,17 +264,9 @@ impl RatioWindow {
 
     /// Returns the mean without the fifth at either end. `None`: fewer than three ratios.
     pub fn trimmed_mean(&self) -> Option<f64> {
-        self.kept().map(|kept| kept.iter().sum::<f64>() / kept.len() as f64)
-    }
-
-    /// Returns the largest ratio in [`RatioWindow::trimmed_mean`].
-    pub fn trimmed_most(&self) -> Option<f64> {
-        self.kept().and_then(|kept| kept.last().copied())
-    }
-
-    fn kept(&self) -> Option<&[f64]> {
         let cut = self.sorted.len() / 5;
-        (self.sorted.len() >= 3).then(|| &self.sorted[cut..self.sorted.len() - cut])
+        let kept = &self.sorted[cut..self.sorted.len() - cut];
+        (self.sorted.len() >= 3).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
     }
 
     fn place(&self, ratio: f64) -> usize {

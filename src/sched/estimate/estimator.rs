@@ -160,26 +160,17 @@ impl Estimator {
         class.unit_scale = unit_scale(&self.priors, class);
     }
 
-    /// Returns true if durations of the class are absolute: a prior alone is only relative.
-    pub fn has_samples(&self, class: u32) -> bool {
-        self.table.class(class).is_some_and(ClassRecord::has_samples)
-    }
-
     /// Returns the work per second of a slot of a device, where the rate is absolute.
     pub fn rate(&self, class: u32, device: usize) -> Option<f64> {
-        let stored =
-            || self.table.class(class).is_some_and(|class| class.devices[device].samples.prior.is_some());
-        (self.has_samples(class) || stored()).then(|| self.seconds(class, device, Some(1.0)))?.map(f64::recip)
+        // A prior of the device alone is only relative.
+        let known = self.table.class(class)?;
+        let is_absolute = known.has_samples() || known.devices[device].samples.prior.is_some();
+        is_absolute.then(|| self.seconds_per_work(class, device))?.map(f64::recip)
     }
 
     /// Returns how many times longer than expected tasks of the class take. `None` before three have ended.
     pub fn usual_ratio(&self, class: u32) -> Option<f64> {
         self.table.class(class)?.ratios.trimmed_mean()
-    }
-
-    /// Returns a bound of [`Estimator::usual_ratio`] that takes no sum.
-    pub fn largest_usual_ratio(&self, class: u32) -> Option<f64> {
-        self.table.class(class)?.ratios.trimmed_most()
     }
 
     /// Returns the measured rates: class, device, work per second, number of samples.

@@ -55,50 +55,39 @@ mod tests {
         lower_bound(&table, slots).as_secs_f64()
     }
 
-    fn near(a: f64, b: f64) -> bool {
+    #[track_caller]
+    fn assert_bound(tasks: &[(u32, usize, Option<f64>, u64)], slots: &[u32], expected: f64) {
+        let bound = bound(tasks, slots);
         // Sums of a few numbers in double precision.
-        (a - b).abs() <= 1e-9 * b.abs().max(1.0)
+        assert!((bound - expected).abs() <= 1e-9 * expected.max(1.0), "{bound}, not {expected}");
     }
 
     #[test]
     fn slots_share_the_work_but_not_the_longest_task() {
-        let (three, four, five) = ((0, 0, None, 3), (0, 0, None, 4), (0, 0, None, 5));
+        let unstated = |seconds: u64| (0, 0, None, seconds);
         let stated = [(0, 0, Some(30.0), 3), (0, 0, Some(1.0), 4)];
-        for (tasks, slots, expected) in [
-            (&[][..], &[1, 1][..], 0.0),
-            (&[(0, 0, None, 0)], &[1], 0.0),
-            // On one slot it is the busy time.
-            (&[three, four], &[1], 7.0),
-            (&stated, &[1], 7.0),
-            (&[three, five], &[2], 5.0),
-            (&[three, three, four], &[2], 5.0),
-        ] {
-            assert!(near(bound(tasks, slots), expected), "{tasks:?} on {slots:?}: {}", bound(tasks, slots));
-        }
+        assert_bound(&[], &[1, 1], 0.0);
+        assert_bound(&[unstated(0)], &[1], 0.0);
+        // On one slot it is the busy time.
+        assert_bound(&[unstated(3), unstated(4)], &[1], 7.0);
+        assert_bound(&stated, &[1], 7.0);
+        assert_bound(&[unstated(3), unstated(5)], &[2], 5.0);
+        assert_bound(&[unstated(3), unstated(3), unstated(4)], &[2], 5.0);
     }
 
-    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were
-    /// divided.
+    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were divided.
     #[test]
     fn rates_are_measured_by_the_stated_work() {
-        let tasks: Vec<_> =
-            (0..3).map(|_| (0, 0, Some(2.0), 1)).chain((0..3).map(|_| (0, 1, Some(2.0), 2))).collect();
-        assert!(near(bound(&tasks, &[1, 1]), 12.0 / 3.0));
+        let tasks = |work| [[(0, 0, work, 1); 3], [(0, 1, work, 2); 3]].concat();
+        assert_bound(&tasks(Some(2.0)), &[1, 1], 4.0);
         // Without stated work each counts as one: the same proportions, the same bound.
-        let unstated: Vec<_> =
-            tasks.iter().map(|&(class, device, _, seconds)| (class, device, None, seconds)).collect();
-        assert!(near(bound(&unstated, &[1, 1]), 4.0));
+        assert_bound(&tasks(None), &[1, 1], 4.0);
         // With one such task among them all are counted, none weighed.
-        let mut mixed = tasks;
+        let mut mixed = tasks(Some(2.0));
         mixed[0].2 = None;
-        assert!(near(bound(&mixed, &[1, 1]), 4.0));
-    }
-
-    #[test]
-    fn long_task_on_a_slow_device_counts_as_on_the_fastest() {
+        assert_bound(&mixed, &[1, 1], 4.0);
         // 8 units on the slow device took 8 s; the fast one would have needed 4.
-        let tasks = [(0, 0, Some(2.0), 1), (0, 1, Some(8.0), 8)];
-        assert!(near(bound(&tasks, &[1, 1]), 4.0));
+        assert_bound(&[(0, 0, Some(2.0), 1), (0, 1, Some(8.0), 8)], &[1, 1], 4.0);
     }
 
     /// Two devices, each ten times better at one class: the best division does 10 + 10 units of
@@ -107,9 +96,7 @@ mod tests {
     fn devices_may_specialise_in_classes() {
         let tasks =
             [(0, 0, Some(10.0), 1), (0, 1, Some(1.0), 1), (1, 0, Some(1.0), 1), (1, 1, Some(10.0), 1)];
-        // By hand: give device 0 all of class 0 (11 units at 10 a second) and device 1 all of class
-        // 1.
-        let bound = bound(&tasks, &[1, 1]);
-        assert!(bound <= 1.1 && near(bound, 1.1), "{bound}");
+        // By hand: give device 0 all of class 0 (11 units at 10 a second) and device 1 all of class 1.
+        assert_bound(&tasks, &[1, 1], 1.1);
     }
 }

@@ -180,7 +180,7 @@ impl Planner {
     }
 
     pub fn has_running_tasks(&self) -> bool {
-        self.counts.running > 0
+        self.counts.running + self.helpers.running > 0
     }
 
     /// Returns true if a task that has not ended must run alone.
@@ -190,7 +190,7 @@ impl Planner {
 
     /// Returns true if tasks are ready besides helpers of ranges.
     pub fn others_wait(&self) -> bool {
-        self.ready.len() as u64 > self.counts.helpers.queued
+        self.ready.len() as u64 > self.helpers.queued
     }
 
     /// The owner of a range can't go on without helpers.
@@ -209,7 +209,7 @@ impl Planner {
     /// Starts a wait for all tasks. Returns the number that the next task will have, for
     /// [`Planner::all_ended_before`] and [`Planner::stop_waiting_for_all`].
     pub fn start_waiting_for_all(&mut self) -> u64 {
-        self.waits_for_all.push((self.arrivals, self.counts.unended()));
+        self.waits_for_all.push((self.arrivals, self.counts.queued + self.counts.running));
         self.arrivals
     }
 

@@ -74,11 +74,8 @@ impl Planner {
             due += usize::from(state.due().is_some());
             unended.extend((!has_ended && !helper).then_some(record.arrival));
             exclusive += usize::from(!has_ended && record.exclusive);
-            for is_helper in [false, true] {
-                let counts = !is_helper || helper;
-                queued[usize::from(is_helper)] += u64::from(counts && state.is_queued());
-                running[usize::from(is_helper)] += u64::from(counts && state.is_running());
-            }
+            queued[usize::from(helper)] += u64::from(state.is_queued());
+            running[usize::from(helper)] += u64::from(state.is_running());
         }
         assert_eq!((self.ready.len(), self.orphaned.len()), (ready, due), "ready and orphaned tasks");
         assert_eq!(self.exclusive_tasks, exclusive, "exclusive tasks");
@@ -87,8 +84,8 @@ impl Planner {
             assert_eq!(left, awaited, "tasks before {mark} that have not ended");
         }
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
-        let counts = &self.counts;
-        assert_eq!([counts.queued, counts.helpers.queued], queued, "queued tasks and helpers");
-        assert_eq!([counts.running, counts.helpers.running], running, "running tasks and helpers");
+        let (counts, helpers) = (&self.counts, &self.helpers);
+        assert_eq!([counts.queued, helpers.queued], queued, "queued tasks and helpers");
+        assert_eq!([counts.running, helpers.running], running, "running tasks and helpers");
     }
 }

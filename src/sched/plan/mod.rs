@@ -6,13 +6,11 @@
 //! | `record.rs` | records of tasks, attempts and devices |
 //! | `task_state.rs` | the states of a task and the transitions between them |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
-//! | `submission.rs` | checks and takes tasks |
-//! | `planner.rs` | readiness, cancellation, ends, retirement of devices; the effects of a step |
+//! | `planner.rs` | submission, readiness, cancellation, ends, retirement of devices; the effects of a step |
 //! | `schedule.rs` | lays ready tasks out on the devices: how long they take, whether they fit |
 //! | `placement.rs` | assigns a task to a free slot |
-//! | `speculation.rs` | second copies of slow tasks |
 //! | `completion.rs` | what follows the end of an attempt; fault counts of devices and tasks |
-//! | `timers.rs` | deadlines, pauses and time-outs |
+//! | `timers.rs` | deadlines, pauses and time-outs; second copies of slow tasks |
 //! | `access.rs` | values that the runtime reads, and small changes that it makes; load of other processes |
 //! | `invariants.rs` | checks that the parts of the planner agree |
 //! | `report.rs` | what callers may read; the trace |
@@ -26,8 +24,6 @@ mod ready_queue;
 pub mod record;
 pub mod report;
 mod schedule;
-mod speculation;
-mod submission;
 mod task_state;
 #[cfg(test)]
 mod tests;

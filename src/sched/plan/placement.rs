@@ -320,7 +320,7 @@ impl Planner {
     /// Returns the devices, as bits, where ranges should take no more memory than they must: a ready task
     /// waits for what they lease.
     pub fn memory_wanted(&self, now: Duration) -> u64 {
-        let leases = |run: &Attempt| run.role != Role::Task && run.bytes > 0;
+        let leases = |run: &Attempt| run.role != Role::Task && run.lease.bytes() > 0;
         let wanted = |&index: &usize| {
             self.devices[index].attempts.iter().any(leases) && self.waits_for_memory(now, index)
         };
@@ -401,9 +401,24 @@ impl Planner {
             run.shared_device = true;
         }
         let company = !device.attempts.is_empty() || device.runs_light;
-        let watched = DeadlineState::InTime(late.and_then(|late| now.checked_add(late)));
-        device.attempts.push(Attempt::new((id, index), record, device.context, now, lease, company, watched));
         let (attempt, context) = (record.attempts_begun, device.context);
+        device.attempts.push(Attempt {
+            id,
+            device: index,
+            number: attempt,
+            slot,
+            context,
+            label: record.label.clone(),
+            started: now,
+            class: record.class,
+            role: record.role,
+            work: record.work,
+            lease,
+            shared_device: company,
+            exclusive: record.exclusive,
+            deadline_state: DeadlineState::InTime(late.and_then(|late| now.checked_add(late))),
+            was_poisoned: false,
+        });
         let signal = record.signal.clone();
         if let Some(text) = copy {
             let place = self.devices[index].info.label();

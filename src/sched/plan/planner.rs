@@ -10,17 +10,18 @@
 //! that a task has ended knows that its job is dropped, unless another copy of an idempotent task
 //! still runs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use log::Level;
 
-use super::{DeviceState, ReadyQueue, TaskCounts, TaskRecord, TaskState};
-use crate::device::{DeviceInfo, Health};
+use super::{DeviceState, ReadyQueue, TaskCounts, TaskRecord, TaskState, WORK, task_name};
+use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Completion, DeviceMask, Job, Policy, Role, TaskId, TaskStatus, TaskTable, WaitResult,
+    Completion, DeviceMask, Exec, Job, Policy, Role, Task, TaskId, TaskStatus, TaskTable, WaitResult,
 };
 use crate::sched::estimate::Estimator;
 use crate::sched::observe::Trace;
@@ -82,7 +83,9 @@ pub struct Planner {
     /// Waits for all tasks: the number of the first task that came later, and how many of those before it have not
     /// ended.
     pub(super) waits_for_all: Vec<(u64, u64)>,
+    /// Of all tasks but helpers of ranges.
     pub(super) counts: TaskCounts,
+    pub(super) helpers: TaskCounts,
     pub(super) closed: bool,
     pub(super) stopping: bool,
     /// Ranges whose owners can't go on without helpers.
@@ -135,25 +138,18 @@ impl Planner {
             old.due().map(|until| self.orphaned.remove(&(until, id)));
             new.due().map(|until| self.orphaned.insert((until, id)));
         }
-        let (counts, helper) = (&mut self.counts, u64::from(record.role == Role::Helper));
         if (old.is_queued(), old.is_running()) == (new.is_queued(), new.is_running()) {
             return;
         }
+        let counts = if record.role == Role::Helper { &mut self.helpers } else { &mut self.counts };
         if old.is_queued() {
             record.queued += now.saturating_sub(record.since);
             counts.queued -= 1;
-            counts.helpers.queued -= helper;
         } else {
             counts.running -= 1;
-            counts.helpers.running -= helper;
         }
-        if new.is_queued() {
-            counts.queued += 1;
-            counts.helpers.queued += helper;
-        } else if new.is_running() {
-            counts.running += 1;
-            counts.helpers.running += helper;
-        }
+        counts.queued += u64::from(new.is_queued());
+        counts.running += u64::from(new.is_running());
         record.since = now;
     }
 
@@ -227,22 +223,23 @@ impl Planner {
         self.change_state(now, id, TaskState::publish);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         let (awaited, detached) = (record.awaited, record.detached);
-        let helper = u64::from(record.role == Role::Helper);
+        let is_helper = record.role == Role::Helper;
+        let counts = if is_helper { &mut self.helpers } else { &mut self.counts };
         let (state, count, outcome) = match outcome {
-            Ok(()) => (TaskStatus::Done, &mut self.counts.done, Ok(WaitResult::Done)),
+            Ok(()) => (TaskStatus::Done, &mut counts.done, Ok(WaitResult::Done)),
             Err(Error::Cancelled) => {
-                (TaskStatus::Cancelled, &mut self.counts.cancelled, Ok(WaitResult::Cancelled))
+                (TaskStatus::Cancelled, &mut counts.cancelled, Ok(WaitResult::Cancelled))
             }
-            Err(error) => (TaskStatus::Failed, &mut self.counts.failed, Err(error)),
+            Err(error) => (TaskStatus::Failed, &mut counts.failed, Err(error)),
         };
-        *count += 1 - helper;
+        *count += 1;
         self.exclusive_tasks -= usize::from(record.exclusive);
         if state == TaskStatus::Done {
             record.signal.report(1.0);
         }
         let _ = record.signal.outcome.set(outcome);
-        for (_, left) in self.waits_for_all.iter_mut().filter(|(mark, _)| record.arrival < *mark) {
-            *left -= 1 - helper;
+        for (mark, left) in &mut self.waits_for_all {
+            *left -= u64::from(!is_helper && record.arrival < *mark);
         }
         match record.role {
             Role::Task | Role::Proxy => self.estimator.table.task_ended(now, record.class, record.work),
@@ -334,5 +331,118 @@ impl Planner {
                 device.reserved_for = None;
             }
         }
+    }
+}
+
+/// Submission.
+impl Planner {
+    /// Returns an error, with the numbers, if no device could ever run the task.
+    pub fn check_task(&self, task: &Task) -> Result<()> {
+        if let Some(work) = task.work
+            && !WORK.contains(&work)
+        {
+            return Err(Error::argument(
+                "the task's work",
+                format_args!("{work:e}"),
+                "a number from 1e-100 to 1e100, or none",
+            ));
+        }
+        // The light tier checks the others.
+        for before in task.after.iter().filter(|before| !before.is_light()) {
+            self.tasks.get(*before)?;
+        }
+        let usable = |&(index, device): &(usize, &DeviceState)| {
+            device.retired.is_none() && device.is_allowed(index, task)
+        };
+        let usable = || self.devices.iter().enumerate().filter(usable);
+        let Some((_, best)) = usable().min_by_key(|(_, device)| Reverse(device.ledger.limit())) else {
+            return Err(self.no_device(task_name(&task.label), task.devices, &task.backends));
+        };
+        let reach = self.possible_devices(task);
+        if !usable().any(|(index, _)| reach.contains(index)) {
+            return Err(Error::NoMemory {
+                what: task_name(&task.label),
+                needed: task.bytes().on(best.info.backend),
+                place: format!("{} ({})", best.info.label(), best.info.name),
+                there: best.ledger.limit(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the devices that could ever run a task.
+    fn possible_devices(&self, task: &Task) -> DeviceMask {
+        let possible = self.devices.iter().enumerate().filter(|&(index, device)| {
+            device.is_allowed(index, task) && task.bytes().on(device.info.backend) <= device.ledger.limit()
+        });
+        possible.map(|(index, _)| index).collect()
+    }
+
+    /// Submits a checked task.
+    pub fn submit(&mut self, mut task: Task, effects: &mut Effects) -> Result<TaskId> {
+        let now = effects.now;
+        let (arrival, reach) = (self.arrivals, self.possible_devices(&task));
+        let (after, role, class, work) = (std::mem::take(&mut task.after), task.role, task.class, task.work);
+        self.tasks.check_capacity(1)?;
+        let signal = self.spare_completions.pop().unwrap_or_default();
+        let id = self.tasks.insert(TaskRecord::new(task, arrival, reach, now, signal))?;
+        self.arrivals += 1;
+        let counts = if role == Role::Helper { &mut self.helpers } else { &mut self.counts };
+        counts.submitted += 1;
+        counts.queued += 1;
+        match role {
+            Role::Task | Role::Proxy => self.estimator.table.task_submitted(now, class, work),
+            Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
+            Role::Helper => {}
+        }
+        let mut broken = None;
+        let mut behind = BTreeSet::new();
+        for before in after {
+            let Ok(record) = self.tasks.get_mut(before) else { continue };
+            match record.status() {
+                TaskStatus::Done => {}
+                TaskStatus::Failed | TaskStatus::Cancelled => {
+                    broken.get_or_insert(before);
+                }
+                _ if behind.insert(before) => record.successors.push(id),
+                _ => {}
+            }
+        }
+        if let Some(before) = broken {
+            self.fail_dependent(id, before, effects);
+        } else if behind.is_empty() {
+            self.make_ready(id, effects);
+        } else if let Ok(record) = self.tasks.get_mut(id) {
+            record.predecessors = behind;
+        }
+        Ok(id)
+    }
+
+    /// Submits a proxy: it stands for a light task that planned ones come after, and ends with
+    /// it ([`Planner::end_task`]).
+    pub fn admit_proxy(&mut self, effects: &mut Effects) -> Result<TaskId> {
+        let nothing = Task::new(|_: &Exec<'_>| Ok(()));
+        let id = self.submit(Task { role: Role::Proxy, ..nothing }, effects)?;
+        if let Ok(record) = self.tasks.get_mut(id) {
+            record.detached = true;
+        }
+        Ok(id)
+    }
+
+    pub fn no_device(&self, what: String, mask: DeviceMask, kinds: &[BackendKind]) -> Error {
+        if self.devices.is_empty() {
+            let why = "the scheduler has none; see GPUSCHED_DEVICES and GPUSCHED_CPU_FALLBACK".into();
+            return Error::NoDevice { what, why };
+        }
+        let there = self.devices.iter().map(|device| match &device.retired {
+            None => device.info.label(),
+            Some(why) => format!("{} (retired: {why})", device.info.label()),
+        });
+        let there = there.collect::<Vec<_>>().join(", ");
+        let kinds = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
+        let kinds = if kinds.is_empty() { "any".into() } else { kinds };
+        let mask = if mask.0 == u64::MAX { "(any)".into() } else { format!("{:#x}", mask.0) };
+        let why = format!("device_mask {mask} and backend ({kinds}) exclude all of: {there}");
+        Error::NoDevice { what, why }
     }
 }

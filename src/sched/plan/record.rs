@@ -42,16 +42,8 @@ impl Rank {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct HelperCounts {
-    pub(super) submitted: u64,
-    pub(super) queued: u64,
-    pub(super) running: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
 pub struct TaskCounts {
-    /// Helper tasks of ranges: part of `queued` and `running`, of no other count.
-    pub(super) helpers: HelperCounts,
+    pub(super) submitted: u64,
     pub(super) queued: u64,
     pub(super) running: u64,
     pub(super) done: u64,
@@ -59,13 +51,6 @@ pub struct TaskCounts {
     pub(super) cancelled: u64,
     pub(super) retried: u64,
     pub(super) copies: u64,
-}
-
-impl TaskCounts {
-    /// Returns the number of tasks that have not ended, without helpers.
-    pub fn unended(&self) -> u64 {
-        self.queued + self.running - self.helpers.queued - self.helpers.running
-    }
 }
 
 #[derive(Default)]
@@ -128,7 +113,6 @@ pub struct Attempt {
     /// Context of the device in which it began.
     pub(super) context: u32,
     pub(super) label: String,
-    pub(super) bytes: u64,
     pub(super) started: Duration,
     pub(super) class: u32,
     pub(super) role: Role,
@@ -142,37 +126,6 @@ pub struct Attempt {
     pub(super) deadline_state: DeadlineState,
     /// Its context was poisoned when it ended.
     pub(super) was_poisoned: bool,
-}
-
-impl Attempt {
-    pub fn new(
-        (id, device): (TaskId, usize),
-        record: &TaskRecord,
-        context: u32,
-        now: Duration,
-        lease: Lease,
-        company: bool,
-        watched: DeadlineState,
-    ) -> Self {
-        Attempt {
-            id,
-            device,
-            number: record.attempts_begun,
-            slot: record.slot,
-            context,
-            label: record.label.clone(),
-            bytes: lease.bytes(),
-            started: now,
-            class: record.class,
-            role: record.role,
-            work: record.work,
-            lease,
-            shared_device: company,
-            exclusive: record.exclusive,
-            deadline_state: watched,
-            was_poisoned: false,
-        }
-    }
 }
 
 /// Free memory of a device when it was too little for a task.

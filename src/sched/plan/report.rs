@@ -107,9 +107,7 @@ impl Planner {
     }
 
     pub fn stats(&self) -> Stats {
-        let TaskCounts { helpers, queued, running, done, failed, cancelled, retried, copies } = self.counts;
-        let (submitted, queued, running) =
-            (self.arrivals - helpers.submitted, queued - helpers.queued, running - helpers.running);
+        let TaskCounts { submitted, queued, running, done, failed, cancelled, retried, copies } = self.counts;
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
             retired: device.retired.clone(),
@@ -164,7 +162,7 @@ impl Planner {
         let slots: Vec<f64> = self.devices.iter().map(open).collect();
         let all_slots: f64 = slots.iter().sum();
         let planned = self.stats();
-        let unended = self.counts.unended();
+        let unended = planned.queued + planned.running;
         // Tasks whose rate is not known. Ranges are not in the sums of classes; a running one reports its progress.
         let mut unknown = unended;
         let (mut seconds, mut longest) = (0.0, 0.0_f64);
@@ -257,7 +255,11 @@ impl Planner {
     /// Adds the leased bytes of a device to the trace.
     pub fn record_leased(&self, now: Duration, device: usize) {
         if let Some(trace) = &self.trace {
-            trace.leased(now, device, self.devices[device].attempts.iter().map(|run| run.bytes).sum());
+            trace.leased(
+                now,
+                device,
+                self.devices[device].attempts.iter().map(|run| run.lease.bytes()).sum(),
+            );
         }
     }
 
@@ -285,13 +287,13 @@ fn span(run: &Attempt, end: Duration, ending: Ending) -> Span {
         begin: run.started,
         end,
         ending,
-        bytes: run.bytes,
+        bytes: run.lease.bytes(),
         work: run.work,
     }
 }
 
 /// Returns the mean seconds of a light task: sums of both tiers less those of the planned one.
-fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
+pub(super) fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
     let sums = |stats: &Stats| {
         let devices = stats.devices.iter();
         devices.fold((0, 0), |(busy, attempts), one| (busy + one.busy_ns, attempts + one.done + one.failed))
@@ -299,135 +301,4 @@ fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
     let ((busy, attempts), (busy_planned, attempts_planned)) = (sums(both), sums(planned));
     let attempts = attempts.saturating_sub(attempts_planned);
     (attempts > 0).then(|| busy.saturating_sub(busy_planned) as f64 * 1e-9 / attempts as f64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::BackendKind;
-    use crate::sched::base::{Exec, Task};
-    use crate::sched::plan::AttemptEnd;
-
-    const S: fn(u64) -> Duration = Duration::from_secs;
-
-    /// A planner with so many devices of one slot, all unknown.
-    fn planner(devices: u32) -> Planner {
-        let device =
-            |ordinal| DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "paper");
-        Planner::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect(), Arc::default())
-    }
-
-    fn submit(planner: &mut Planner, now: u64, work: Option<f64>) -> TaskId {
-        let task = Task { work, ..Task::new(|_: &Exec<'_>| Ok(())) };
-        planner.submit(task, &mut Effects::at(S(now))).unwrap()
-    }
-
-    fn begin(planner: &mut Planner, now: u64, device: usize) -> (TaskId, u32) {
-        let assignment = planner.assign(device, 0, Some(u64::MAX), &mut Effects::at(S(now))).begun().unwrap();
-        (assignment.id, assignment.attempt)
-    }
-
-    fn end(planner: &mut Planner, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
-        let mut effects = Effects::at(S(now));
-        planner.on_attempt_end(device, id, attempt, AttemptEnd::Ran(Ok(())), &mut effects);
-        while let Some(ended) = effects.ended.pop() {
-            planner.publish(ended.id, ended.outcome, &mut effects);
-        }
-    }
-
-    fn eta_of(planner: &Planner, now: u64) -> Option<f64> {
-        planner.progress(S(now), &planner.stats()).eta.map(|eta| eta.as_secs_f64())
-    }
-
-    /// The numbers are whole seconds and small ratios: a millisecond is more than their rounding.
-    fn near(found: Option<f64>, wanted: f64) -> bool {
-        found.is_some_and(|found| (found - wanted).abs() < 1e-3)
-    }
-
-    #[test]
-    fn on_one_device_it_is_what_is_left_over_the_rate() {
-        let mut planner = planner(1);
-        for _ in 0..3 {
-            submit(&mut planner, 5, Some(10.0));
-        }
-        let first = begin(&mut planner, 5, 0);
-        // Nothing has ended, nothing is reported.
-        assert_eq!(eta_of(&planner, 10), None);
-        end(&mut planner, 25, 0, first);
-        // Half a unit a second.
-        assert!(near(eta_of(&planner, 25), 40.0), "{:?}", eta_of(&planner, 25));
-        let second = begin(&mut planner, 25, 0);
-        assert!(near(eta_of(&planner, 30), 35.0), "{:?}", eta_of(&planner, 30));
-        // The second task reports less speed than the first: 2 units in 5 s, so 20 s more; then the third.
-        planner.tasks.get(second.0).unwrap().signal.report(0.2);
-        assert!(near(eta_of(&planner, 30), 36.0), "{:?}", eta_of(&planner, 30));
-        let told = planner.progress(S(30), &planner.stats());
-        assert_eq!((told.elapsed, told.work_total, told.work_done), (S(25), 30.0, 12.0));
-        // The second task is late without a report: it may end at any moment, and the third follows.
-        planner.tasks.get(second.0).unwrap().signal.report(0.0);
-        assert!(near(eta_of(&planner, 1000), 20.0), "{:?}", eta_of(&planner, 1000));
-    }
-
-    #[test]
-    fn devices_share_what_is_left_but_not_the_longest() {
-        let mut planner = planner(2);
-        for work in [4.0, 4.0, 2.0, 2.0, 2.0, 2.0] {
-            submit(&mut planner, 0, Some(work));
-        }
-        let (a, b) = (begin(&mut planner, 0, 0), begin(&mut planner, 0, 1));
-        let took =
-            |planner: &Planner, (id, _): (TaskId, u32)| planner.tasks.get(id).unwrap().work.unwrap() as u64;
-        // Both do a unit a second.
-        let (a_took, b_took) = (took(&planner, a), took(&planner, b));
-        end(&mut planner, a_took, 0, a);
-        end(&mut planner, b_took, 1, b);
-        let left = (16 - a_took - b_took) as f64;
-        let longest: f64 = if a_took + b_took == 8 { 2.0 } else { 4.0 };
-        assert!(near(eta_of(&planner, 4), (left / 2.0).max(longest)), "{:?}", eta_of(&planner, 4));
-        planner.retire(1, "of a test", &mut Effects::default());
-        assert!(near(eta_of(&planner, 4), left), "{:?}", eta_of(&planner, 4));
-        submit(&mut planner, 4, Some(100.0));
-        assert!(near(eta_of(&planner, 4), left + 100.0));
-        planner.retire(0, "of a test", &mut Effects::default());
-        assert_eq!(eta_of(&planner, 4), None, "no device is left");
-    }
-
-    #[test]
-    fn tasks_without_work_count_as_mean_ones() {
-        let mut planner = planner(1);
-        for _ in 0..4 {
-            submit(&mut planner, 0, None);
-        }
-        let first = begin(&mut planner, 0, 0);
-        assert_eq!(eta_of(&planner, 3), None);
-        end(&mut planner, 6, 0, first);
-        assert!(near(eta_of(&planner, 6), 18.0), "{:?}", eta_of(&planner, 6));
-        for at in [6, 12, 18] {
-            let next = begin(&mut planner, at, 0);
-            end(&mut planner, at + 6, 0, next);
-        }
-        assert_eq!(eta_of(&planner, 24), Some(0.0));
-        assert_eq!(planner.estimator.table.makespan(), S(24));
-        assert!(near(Some(lower_bound(&planner.estimator.table, &[1]).as_secs_f64()), 24.0));
-    }
-
-    #[test]
-    fn stored_rate_gives_an_eta_at_once() {
-        let mut planner = planner(1);
-        planner.estimator.set_prior(0, 0, 4.0);
-        submit(&mut planner, 0, Some(10.0));
-        assert!(near(eta_of(&planner, 0), 2.5), "{:?}", eta_of(&planner, 0));
-    }
-
-    #[test]
-    fn mean_of_light_tasks_leaves_out_the_planned_ones() {
-        let stats = |done, failed, busy_s: u64| {
-            let mut stats = planner(1).stats();
-            (stats.devices[0].done, stats.devices[0].failed) = (done, failed);
-            stats.devices[0].busy_ns = busy_s * 1_000_000_000;
-            stats
-        };
-        assert!(near(mean_seconds(&stats(4, 2, 8), &stats(1, 1, 2)), 1.5));
-        assert_eq!(mean_seconds(&stats(1, 1, 2), &stats(1, 1, 2)), None);
-    }
 }

@@ -48,16 +48,10 @@ impl Planner {
         if record.role != Role::Task {
             return None;
         }
-        let most = self.estimator.largest_usual_ratio(record.class)?;
-        let expected = self.estimator.seconds(record.class, index, record.work)?;
-        // Small tasks need no sum of ratios. The mean exceeds the largest by rounding at most.
-        if self.policy.late_factor * most * expected < 0.999 * self.policy.late_least.as_secs_f64() {
-            return Some(self.policy.late_least);
-        }
         let usual = self.estimator.usual_ratio(record.class)?;
-        Duration::try_from_secs_f64(self.policy.late_factor * usual * expected)
-            .ok()
-            .map(|late| late.max(self.policy.late_least))
+        let expected = self.estimator.seconds(record.class, index, record.work)?;
+        let late = Duration::try_from_secs_f64(self.policy.late_factor * usual * expected).ok()?;
+        Some(late.max(self.policy.late_least))
     }
 }
 

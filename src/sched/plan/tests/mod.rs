@@ -13,6 +13,7 @@ use crate::sched::runtime::PlannerGuarded;
 mod endings;
 mod peers;
 mod placement;
+mod report;
 mod timers;
 mod wrong_results;
 
@@ -52,6 +53,10 @@ fn info(ordinal: usize, speed: f64) -> DeviceInfo {
 
 pub fn task() -> Task {
     Task { work: Some(1.0), ..Task::new(|_: &Exec<'_>| Ok(())) }
+}
+
+fn of_work(work: f64) -> Task {
+    Task { work: Some(work), ..task() }
 }
 
 fn broken(fault: DeviceFault) -> Result<()> {

@@ -3,10 +3,6 @@
 use crate::memory::Bytes;
 use crate::sched::plan::tests::*;
 
-fn of_work(work: f64) -> Task {
-    Task { work: Some(work), ..task() }
-}
-
 #[test]
 fn slot_of_a_peer_is_not_free() {
     let mut driver = driver(1);

@@ -194,7 +194,7 @@ fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     let mut driver = driver(2);
     (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
     let helpers = |driver: &Driver| {
-        let helpers = &driver.planner.counts.helpers;
+        let helpers = &driver.planner.helpers;
         let stats = driver.planner.stats();
         assert_eq!((stats.submitted, stats.queued, stats.running), (0, 0, 0));
         (helpers.submitted, helpers.queued, helpers.running)

@@ -1,0 +1,101 @@
+//! The estimated time until all tasks have ended.
+
+use crate::sched::estimate::lower_bound;
+use crate::sched::plan::report::mean_seconds;
+use crate::sched::plan::tests::*;
+
+/// A driver of devices of one slot, of which nothing is known.
+fn unknown(devices: usize) -> Driver {
+    Driver::new((0..devices).map(|ordinal| (DeviceInfo { speed: None, ..info(ordinal, 1.0) }, 1)))
+}
+
+/// The numbers are whole seconds and small ratios: a millisecond is more than their rounding.
+fn is_near(found: Option<f64>, expected: Option<f64>) -> bool {
+    found.zip(expected).map_or(found == expected, |(found, expected)| (found - expected).abs() < 1e-3)
+}
+
+#[track_caller]
+fn assert_eta(driver: &Driver, now: u64, expected: Option<f64>) {
+    let progress = driver.planner.progress(S(now), &driver.planner.stats());
+    let eta = progress.eta.map(|eta| eta.as_secs_f64());
+    assert!(is_near(eta, expected), "{eta:?}");
+}
+
+#[test]
+fn on_one_device_it_is_what_is_left_over_the_rate() {
+    let mut driver = unknown(1);
+    (0..3).for_each(|_| _ = driver.submit(5, of_work(10.0)));
+    let first = driver.take(5, 0).unwrap();
+    // Nothing has ended, nothing is reported.
+    assert_eta(&driver, 10, None);
+    driver.ends(25, 0, &first, Ok(()));
+    // Half a unit a second.
+    assert_eta(&driver, 25, Some(40.0));
+    let second = driver.take(25, 0).unwrap();
+    assert_eta(&driver, 30, Some(35.0));
+    // The second task reports less speed than the first: 2 units in 5 s, so 20 s more; then the third.
+    second.signal.report(0.2);
+    assert_eta(&driver, 30, Some(36.0));
+    let progress = driver.planner.progress(S(30), &driver.planner.stats());
+    assert_eq!((progress.elapsed, progress.work_total, progress.work_done), (S(25), 30.0, 12.0));
+    // The second task is late without a report: it may end at any moment, and the third follows.
+    second.signal.report(0.0);
+    assert_eta(&driver, 1000, Some(20.0));
+}
+
+#[test]
+fn devices_share_what_is_left_but_not_the_longest() {
+    let mut driver = unknown(2);
+    let tasks = [4.0, 4.0, 2.0, 2.0, 2.0, 2.0].map(|work| (driver.submit(0, of_work(work)), work as u64));
+    let work = |id| tasks.iter().find(|(other, _)| *other == id).unwrap().1;
+    let runs = [0, 1].map(|device| driver.take(0, device).unwrap());
+    let works = [0, 1].map(|device| work(runs[device].id));
+    // Both do a unit a second.
+    for device in [0, 1] {
+        driver.ends(works[device], device, &runs[device], Ok(()));
+    }
+    let left = (16 - works[0] - works[1]) as f64;
+    let longest: f64 = if works == [4, 4] { 2.0 } else { 4.0 };
+    assert_eta(&driver, 4, Some(longest.max(left / 2.0)));
+    driver.planner.retire(1, "of a test", &mut driver.effects);
+    assert_eta(&driver, 4, Some(left));
+    driver.submit(4, of_work(100.0));
+    assert_eta(&driver, 4, Some(left + 100.0));
+    driver.planner.retire(0, "of a test", &mut driver.effects);
+    assert_eta(&driver, 4, None);
+}
+
+#[test]
+fn tasks_without_work_count_as_mean_ones() {
+    let mut driver = unknown(1);
+    (0..4).for_each(|_| _ = driver.submit(0, Task { work: None, ..task() }));
+    for (begin, eta) in [(0, None), (6, Some(18.0)), (12, Some(12.0)), (18, Some(6.0))] {
+        assert_eta(&driver, begin, eta);
+        let run = driver.take(begin, 0).unwrap();
+        driver.ends(begin + 6, 0, &run, Ok(()));
+    }
+    assert_eta(&driver, 24, Some(0.0));
+    let table = &driver.planner.estimator.table;
+    assert_eq!(table.makespan(), S(24));
+    assert!(is_near(Some(lower_bound(table, &[1]).as_secs_f64()), Some(24.0)));
+}
+
+#[test]
+fn stored_rate_gives_an_eta_at_once() {
+    let mut driver = unknown(1);
+    driver.planner.estimator.set_prior(0, 0, 4.0);
+    driver.submit(0, of_work(10.0));
+    assert_eta(&driver, 0, Some(2.5));
+}
+
+#[test]
+fn mean_of_light_tasks_leaves_out_the_planned_ones() {
+    let stats = |done, failed, busy_s: u64| {
+        let mut stats = unknown(1).planner.stats();
+        let device = &mut stats.devices[0];
+        (device.done, device.failed, device.busy_ns) = (done, failed, busy_s * 1_000_000_000);
+        stats
+    };
+    assert!(is_near(mean_seconds(&stats(4, 2, 8), &stats(1, 1, 2)), Some(1.5)));
+    assert_eq!(mean_seconds(&stats(1, 1, 2), &stats(1, 1, 2)), None);
+}
