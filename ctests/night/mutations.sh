@@ -103,12 +103,12 @@ tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn a
 ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib ends_are_reported
 ends: a wait for all is never over;         src/sched/plan/access.rs; s/any(|&(_, left)| left == 0)/any(|_| false)/; --lib ends_are_reported
 ends: code of the caller keeps the lock;    src/sched/base/exec.rs; s/needs_drop::<Self>()/needs_drop::<u8>()/; --lib only_callers_code
-ends: a later task counts for a wait;       src/sched/plan/planner.rs; s/record.arrival < \*mark/true/; --lib ends_are_reported
+ends: a later task counts for a wait;       src/sched/plan/planner.rs; s/record.rank.arrival < \*mark/true/; --lib ends_are_reported
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
 back-off: a busy device is asked at once; src/sched/plan/schedule.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt
 late: the log does not name the copy; src/sched/plan/timers.rs; s/(_, true) => ".*"/(_, true) => ""/; --lib late_attempt
-late: an attempt is late again and again; src/sched/plan/timers.rs; s/run.deadline_state = DeadlineState::Late\x3b/run.deadline_state = DeadlineState::InTime(Some(until))\x3b/; --lib late_attempt
+late: an attempt is late again and again; src/sched/plan/timers.rs; s/deadline_state = DeadlineState::Late\x3b/deadline_state = DeadlineState::InTime(Some(until))\x3b/; --lib late_attempt
 devices: the CPU replaces GPUs against the variable; src/sched/api/builder.rs; s/"0" => Ok(false)/"0" => Ok(true)/; --test cuda cpu_fallback
 devices: a 65th device has no bit in a mask; src/sched/api/builder.rs; s/found.len() > MAX_DEVICES/found.len() > 1000/; --test scheduler scheduler_of_more_than
 slots: auto means one; src/sched/api/builder.rs; s/"auto" => Ok(AUTO_SLOTS)/"auto" => Ok(1)/; --lib slots_variable

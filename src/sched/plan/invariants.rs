@@ -72,7 +72,7 @@ impl Planner {
             }
             ready += usize::from(state.is_ready());
             due += usize::from(state.due().is_some());
-            unended.extend((!has_ended && !helper).then_some(record.arrival));
+            unended.extend((!has_ended && !helper).then_some(record.rank.arrival));
             exclusive += usize::from(!has_ended && record.exclusive);
             queued[usize::from(helper)] += u64::from(state.is_queued());
             running[usize::from(helper)] += u64::from(state.is_running());

@@ -239,7 +239,7 @@ impl Planner {
         }
         let _ = record.signal.outcome.set(outcome);
         for (mark, left) in &mut self.waits_for_all {
-            *left -= u64::from(!is_helper && record.arrival < *mark);
+            *left -= u64::from(!is_helper && record.rank.arrival < *mark);
         }
         match record.role {
             Role::Task | Role::Proxy => self.estimator.table.task_ended(now, record.class, record.work),

@@ -22,7 +22,7 @@ pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
 pub struct Rank {
     priority: Reverse<i32>,
     work: Reverse<u64>,
-    arrival: u64,
+    pub(super) arrival: u64,
 }
 
 impl Rank {
@@ -180,7 +180,6 @@ pub struct TaskRecord {
     pub(super) idempotent: bool,
     pub(super) signal: Arc<Completion>,
     pub(super) rank: Rank,
-    pub(super) arrival: u64,
     pub(super) state: TaskState,
     /// Tasks that must end well first.
     pub(super) predecessors: BTreeSet<TaskId>,
@@ -240,7 +239,6 @@ impl TaskRecord {
             idempotent: task.idempotent,
             signal,
             rank: Rank::new(task.priority, task.work, arrival),
-            arrival,
             state: TaskState::Blocked,
             predecessors: BTreeSet::new(),
             successors: Vec::new(),

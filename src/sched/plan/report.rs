@@ -70,21 +70,6 @@ pub struct Progress {
     pub work_done: f64,
 }
 
-/// A running attempt.
-pub struct AttemptProgress {
-    pub role: Role,
-    pub span: Span,
-    /// From 0 to 1, as its job reports.
-    pub progress: f64,
-}
-
-impl AttemptProgress {
-    /// Returns the seconds since the attempt began.
-    fn seconds(&self) -> f64 {
-        (self.span.end - self.span.begin).as_secs_f64()
-    }
-}
-
 impl Planner {
     pub fn info(&self, now: Duration, id: TaskId) -> Result<TaskInfo> {
         let record = self.tasks.get(id)?;
@@ -137,9 +122,9 @@ impl Planner {
 
     /// Returns the progress. `both`: statistics of planned and light tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
-        let underway = self.underway(now);
         let (work_total, ended) = self.estimator.table.work();
-        let reported: f64 = underway.iter().map(|run| run.span.work.unwrap_or(0.0) * run.progress).sum();
+        let reported = self.underway().map(|run| run.work.unwrap_or(0.0) * self.progress_of(run));
+        let work_done = (ended + reported.sum::<f64>()).min(work_total);
         Progress {
             queued: both.queued,
             running: both.running,
@@ -148,46 +133,47 @@ impl Planner {
             cancelled: both.cancelled,
             retried: both.retried,
             elapsed: self.estimator.table.elapsed(now),
-            eta: self.eta(&underway, both),
+            eta: self.eta(now, both),
             work_total,
-            work_done: (ended + reported).min(work_total),
+            work_done,
         }
     }
 
     /// Returns the time until all tasks have ended if their work is spread well: what remains over all rates, and at
     /// least what the longest task needs. `None`: too few rates are known.
-    fn eta(&self, underway: &[AttemptProgress], both: &Stats) -> Option<Duration> {
+    fn eta(&self, now: Duration, both: &Stats) -> Option<Duration> {
         let open =
             |device: &DeviceState| if device.retired.is_none() { f64::from(device.slots) } else { 0.0 };
         let slots: Vec<f64> = self.devices.iter().map(open).collect();
         let all_slots: f64 = slots.iter().sum();
         let planned = self.stats();
         let unended = planned.queued + planned.running;
-        // Tasks whose rate is not known. Ranges are not in the sums of classes; a running one reports its progress.
+        // Tasks whose rate is not known.
         let mut unknown = unended;
         let (mut seconds, mut longest) = (0.0, 0.0_f64);
-        let reports = |run: &AttemptProgress| run.progress >= self.policy.least_progress;
-        for run in underway.iter().filter(|run| run.role == Role::Range && reports(run)) {
-            longest = longest.max(run.seconds() * (1.0 - run.progress) / run.progress);
-            unknown = unknown.saturating_sub(1);
+        let took = |run: &Attempt| now.saturating_sub(run.started).as_secs_f64();
+        let report =
+            |run: &Attempt| Some(self.progress_of(run)).filter(|&done| done >= self.policy.least_progress);
+        for (run, done) in self.underway().filter_map(|run| Some((run, report(run)?))) {
+            longest = longest.max(took(run) * (1.0 - done) / done);
+            // Ranges are not in the sums of classes.
+            unknown = unknown.saturating_sub(u64::from(run.role == Role::Range));
         }
         for (number, class) in self.estimator.table.classes() {
             let rate = |device| self.estimator.rate(number, device).unwrap_or(0.0);
             let mut rates: Vec<f64> = (0..slots.len()).map(rate).collect();
             let mut left = class.remaining_work();
-            for run in underway.iter().filter(|run| run.role == Role::Task && run.span.class == number) {
-                let work = run.span.work.unwrap_or(class.mean_work());
-                let (rate, took) = (&mut rates[run.span.device], run.seconds());
+            for run in self.underway().filter(|run| run.role == Role::Task && run.class == number) {
+                let work = run.work.unwrap_or(class.mean_work());
+                let rate = &mut rates[run.device];
                 // A task's own report is better than the durations of others.
-                if reports(run) {
-                    let own = run.progress * work / took.max(1e-9);
-                    left -= run.progress * work;
-                    longest = longest.max((1.0 - run.progress) * work / own);
+                if let Some(done) = report(run) {
+                    left -= done * work;
                     if *rate == 0.0 {
-                        *rate = own;
+                        *rate = done * work / took(run).max(1e-9);
                     }
                 } else if *rate > 0.0 {
-                    let done = (*rate * took).min(work);
+                    let done = (*rate * took(run)).min(work);
                     left -= done;
                     longest = longest.max((work - done) / *rate);
                 }
@@ -232,7 +218,7 @@ impl Planner {
 
     /// Returns the timeline of a trace, with the running attempts.
     pub fn timeline(&self, trace: Arc<Trace>, now: Duration) -> Timeline {
-        let running = self.underway(now).into_iter().map(|run| run.span).collect();
+        let running = self.underway().map(|run| span(run, now, Ending::Running)).collect();
         Timeline { trace, running }
     }
 
@@ -263,16 +249,14 @@ impl Planner {
         }
     }
 
-    /// Returns the running attempts.
-    pub fn underway(&self, now: Duration) -> Vec<AttemptProgress> {
+    fn underway(&self) -> impl Iterator<Item = &Attempt> {
         let runs = self.devices.iter().flat_map(|device| &device.attempts);
         runs.filter(|run| run.deadline_state != DeadlineState::Lost)
-            .map(|run| AttemptProgress {
-                span: span(run, now, Ending::Running),
-                role: run.role,
-                progress: self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress()),
-            })
-            .collect()
+    }
+
+    /// Returns which part of an attempt is done, from 0 to 1, as its job reports.
+    fn progress_of(&self, run: &Attempt) -> f64 {
+        self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress())
     }
 }
 

@@ -104,45 +104,42 @@ impl Planner {
 
     fn check_attempt(&mut self, index: usize, position: usize, effects: &mut Effects) {
         let now = effects.now;
-        let place = self.devices[index].info.label();
-        let expected = self.devices[index].attempts.get(position).and_then(|run| self.attempt_seconds(run));
-        let Some(run) = self.devices[index].attempts.get_mut(position) else { return };
-        let (id, attempt) = (run.id, run.number);
-        let ran = now.saturating_sub(run.started);
-        let Ok(record) = self.tasks.get_mut(id) else {
-            // The task ended without this attempt, which has been asked to stop.
+        let Some(run) = self.devices[index].attempts.get(position) else { return };
+        let (id, attempt, state) = (run.id, run.number, run.deadline_state);
+        let (expected, ran) = (self.attempt_seconds(run), now.saturating_sub(run.started));
+        // A task that ended without this attempt has asked it to stop.
+        let goes_on = |record: &&TaskRecord| {
+            record.state.is_open()
+                && !record.signal.is_stopped(attempt)
+                && !matches!(state, DeadlineState::Stopping(_))
+        };
+        let Some(record) = self.tasks.get(id).ok().filter(goes_on) else {
             return self.check_stopping(index, position, effects);
         };
-        let asked =
-            record.signal.is_stopped(attempt) || matches!(run.deadline_state, DeadlineState::Stopping(_));
-        if !record.state.is_open() || asked {
-            return self.check_stopping(index, position, effects);
-        }
-        let DeadlineState::InTime(Some(until)) = run.deadline_state else { return };
+        let DeadlineState::InTime(Some(until)) = state else { return };
         if now < until {
             return;
         }
+        let (name, place) = (record.name(), self.devices[index].info.label());
         if let Some(deadline) = record.deadline {
-            let name = record.name();
-            run.deadline_state = DeadlineState::Stopping(now.saturating_add(deadline.max(self.policy.grace)));
             record.signal.stop(attempt);
-            let text = format!(
-                "{name} has run for {} s on {place}, and is asked to stop",
-                ran.as_millis() as f64 / 1e3
-            );
+            let until = now.saturating_add(deadline.max(self.policy.grace));
+            self.devices[index].attempts[position].deadline_state = DeadlineState::Stopping(until);
+            let ran = ran.as_millis() as f64 / 1e3;
+            let text = format!("{name} has run for {ran} s on {place}, and is asked to stop");
             return self.note(Level::Warn, index, text, effects);
         }
-        run.deadline_state = DeadlineState::Late;
-        let (name, told) = (record.name(), record.work.is_some());
         let open = !record.signal.is_decided() && !self.stopping;
-        let (ran, twice) = (ran.as_secs_f64(), record.idempotent && record.live_attempts == 1 && open);
-        let anew = twice && self.should_restart(index, id, ran);
+        let twice = record.idempotent && record.live_attempts == 1 && open;
+        let anew = twice && self.should_restart(index, id, ran.as_secs_f64());
+        let has_work = record.work.is_some();
+        self.devices[index].attempts[position].deadline_state = DeadlineState::Late;
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if anew {
             record.restarted = true;
             record.signal.stop(attempt);
         } else if let Some(expected) = expected {
-            record.slowdown = self.policy.remaining(expected, ran, told) / expected;
+            record.slowdown = self.policy.remaining(expected, ran.as_secs_f64(), has_work) / expected;
         }
         if twice && !anew {
             self.change_state(now, id, |state| state.speculate(true));
@@ -153,9 +150,9 @@ impl Planner {
             _ => "",
         };
         // Three digits: some classes take microseconds.
-        let ran = format_args!("{:.2?}", Duration::from_secs_f64(ran));
-        let text =
-            format!("{name} has run for {ran} on {place}, five times as long as usual in its class{then}");
+        let text = format!(
+            "{name} has run for {ran:.2?} on {place}, five times as long as usual in its class{then}"
+        );
         self.note(Level::Warn, index, text, effects);
     }
 
