@@ -14,8 +14,10 @@ pub struct ClassTable {
     /// Classes that are kept.
     most: usize,
     classes: BTreeMap<u32, ClassRecord>,
-    /// The sums of forgotten classes, over all devices.
-    forgotten: ClassRecord,
+    /// The stated work of all tasks, and of those that have ended.
+    pub work: (f64, f64),
+    /// The attempts that ended well, and their seconds.
+    attempts: (u64, f64),
     /// The number of classes at which the next search for one to forget is due, if more than
     /// `most`. It grows with the classes that must stay, so that searches are rare.
     search_at: usize,
@@ -77,21 +79,6 @@ impl WorkSum {
         self.with_work += u64::from(work.is_some());
         self.work += work.unwrap_or(0.0);
     }
-
-    fn add_sum(&mut self, other: WorkSum) {
-        self.tasks += other.tasks;
-        self.with_work += other.with_work;
-        self.work += other.work;
-    }
-}
-
-impl DeviceRecord {
-    /// Counts an attempt that ended well.
-    pub fn attempt_ended(&mut self, work: Option<f64>, seconds: f64) {
-        self.sum.add(work);
-        self.seconds += seconds;
-        self.longest = self.longest.max(seconds);
-    }
 }
 
 impl ClassRecord {
@@ -143,13 +130,24 @@ impl ClassTable {
 
     pub fn task_submitted(&mut self, now: Duration, class: u32, work: Option<f64>) {
         self.touch(now);
+        self.work.0 += work.unwrap_or(0.0);
         self.class_mut(class).submitted.add(work);
     }
 
     /// Counts a task that has ended, in whatever way.
     pub fn task_ended(&mut self, now: Duration, class: u32, work: Option<f64>) {
         self.touch_end(now);
+        self.work.1 += work.unwrap_or(0.0);
         self.class_mut(class).ended.add(work);
+    }
+
+    /// Counts an attempt that ended well.
+    pub fn attempt_ended(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
+        self.attempts = (self.attempts.0 + 1, self.attempts.1 + seconds);
+        let record = &mut self.class_mut(class).devices[device];
+        record.sum.add(work);
+        record.seconds += seconds;
+        record.longest = record.longest.max(seconds);
     }
 
     /// Notes the submission of something that has no class, such as a range.
@@ -192,43 +190,17 @@ impl ClassTable {
             0 => 0,
             surplus => *uses.select_nth_unstable(surplus - 1).1,
         };
-        let forgotten = &mut self.forgotten;
-        forgotten.devices.resize(1, DeviceRecord::default());
-        self.classes.retain(|_, class| {
-            let keep = class.unended() > 0 || class.last_use > until;
-            if !keep {
-                forgotten.submitted.add_sum(class.submitted);
-                forgotten.ended.add_sum(class.ended);
-                for record in &class.devices {
-                    forgotten.devices[0].sum.add_sum(record.sum);
-                    forgotten.devices[0].seconds += record.seconds;
-                }
-            }
-            keep
-        });
+        self.classes.retain(|_, class| class.unended() > 0 || class.last_use > until);
     }
 
     pub fn classes(&self) -> impl Iterator<Item = (u32, &ClassRecord)> {
         self.classes.iter().map(|(&number, class)| (number, class))
     }
 
-    /// Returns the known classes and the sums of the forgotten ones.
-    fn all(&self) -> impl Iterator<Item = &ClassRecord> {
-        self.classes.values().chain([&self.forgotten])
-    }
-
     /// Returns the mean duration in seconds of the attempts that ended well.
     pub fn mean_seconds(&self) -> Option<f64> {
-        let records = || self.all().flat_map(|class| &class.devices);
-        let tasks: u64 = records().map(|record| record.sum.tasks).sum();
-        let seconds: f64 = records().map(|record| record.seconds).sum();
-        (tasks > 0).then(|| seconds / tasks as f64)
-    }
-
-    /// Returns the stated work of all tasks, and of those that have ended.
-    pub fn work(&self) -> (f64, f64) {
-        let sums = self.all().map(|class| (class.submitted.work, class.ended.work));
-        sums.fold((0.0, 0.0), |(all, ended), (more, more_ended)| (all + more, ended + more_ended))
+        let (count, seconds) = self.attempts;
+        (count > 0).then(|| seconds / count as f64)
     }
 
     /// Returns the time since the first submission.
@@ -288,7 +260,7 @@ mod tests {
         for class in 0..count {
             table.task_submitted(S(0), class, Some(2.0));
             table.task_submitted(S(0), class, None);
-            table.class_mut(class).devices[1].attempt_ended(Some(2.0), 3.0);
+            table.attempt_ended(class, 1, Some(2.0), 3.0);
             table.task_ended(S(3), class, Some(2.0));
             if class != 5 {
                 table.task_ended(S(3), class, None);
@@ -300,7 +272,7 @@ mod tests {
             table.classes.contains_key(&(count - 1)) && !table.classes.contains_key(&1),
             "the last used stay"
         );
-        assert_eq!(table.work(), (2.0 * f64::from(count), 2.0 * f64::from(count)));
+        assert_eq!(table.work, (2.0 * f64::from(count), 2.0 * f64::from(count)));
         assert_eq!(table.mean_seconds(), Some(3.0));
     }
 
@@ -333,7 +305,7 @@ mod tests {
         table.task_ended(S(4), 7, Some(4.0));
         assert_eq!(remaining(&table), Some(0.0));
         assert_eq!(table.makespan(), S(5));
-        assert_eq!(table.work(), (6.0, 6.0));
+        assert_eq!(table.work, (6.0, 6.0));
     }
 
     #[test]

@@ -34,48 +34,42 @@ impl Estimator {
 
     /// Sets the rate of a class from an earlier run, in work per second.
     pub fn set_prior(&mut self, class: u32, device: usize, rate: f64) {
-        if let Some(record) = self.table.class_mut(class).devices.get_mut(device)
-            && rate.is_finite()
-            && rate > 0.0
-        {
-            record.samples.prior = Some(rate);
+        let record = self.table.class_mut(class);
+        if rate.is_finite() && rate > 0.0 {
+            record.devices[device].samples.prior = Some(rate);
         }
-        self.update_unit_scale(class);
+        record.unit_scale = unit_scale(&self.priors, record);
     }
 
     /// Drops the stored rates of a class if they relate to each other quite differently from the
     /// devices' priors: then they are of different units, or wrong. Returns true if it did.
     pub fn drop_inconsistent_priors(&mut self, class: u32) -> bool {
-        let devices = &mut self.table.class_mut(class).devices;
-        let scales = self.priors.iter().zip(&*devices);
+        let record = self.table.class_mut(class);
+        let scales = self.priors.iter().zip(&record.devices);
         let scales = scales.filter_map(|(prior, record)| Some(record.samples.prior? / (*prior)?));
         let (least, most) =
             scales.fold((f64::INFINITY, 0.0f64), |(least, most), scale| (least.min(scale), most.max(scale)));
         let inconsistent = most > self.policy.inconsistent * least;
         if inconsistent {
-            devices.iter_mut().for_each(|record| record.samples.prior = None);
+            record.devices.iter_mut().for_each(|record| record.samples.prior = None);
         }
-        self.update_unit_scale(class);
+        record.unit_scale = unit_scale(&self.priors, record);
         inconsistent
     }
 
     /// Records an attempt that ended well.
     pub fn record_sample(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
+        self.table.attempt_ended(class, device, work, seconds);
+        let expected = self.seconds(class, device, work);
+        let expected = expected.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         let (policy, priors) = (&self.policy, &self.priors);
         let record = self.table.class_mut(class);
-        let known = record.has_samples();
-        let prior = priors.get(device).copied().flatten();
-        let each = record.seconds_per_work(policy, prior, device);
-        let expected = each.map(|each| work.unwrap_or_else(|| record.mean_work()) * each);
-        let expected = expected.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-        let mean = record.mean_work();
-        let Some(on_device) = record.devices.get_mut(device) else { return };
-        on_device.attempt_ended(work, seconds);
+        let (known, mean) = (record.has_samples(), record.mean_work());
         let (work, seconds) = (work.unwrap_or(mean), seconds.max(1e-9));
         if let Some(expected) = expected.filter(|_| known) {
             record.ratios.push(seconds / expected, policy.ratios);
         }
-        let samples = &mut on_device.samples;
+        let samples = &mut record.devices[device].samples;
         let mut counted = match expected {
             Some(expected) if known => seconds.clamp(expected / policy.surprise, expected * policy.surprise),
             _ => seconds,
@@ -152,12 +146,6 @@ impl Estimator {
             (false, false) => self.policy.scatter_unknown,
         };
         1.0 + scatter / weight.max(0.5).sqrt()
-    }
-
-    /// Recomputes the unit scale of a class, which each estimate needs.
-    fn update_unit_scale(&mut self, number: u32) {
-        let class = self.table.class_mut(number);
-        class.unit_scale = unit_scale(&self.priors, class);
     }
 
     /// Returns the work per second of a slot of a device, where the rate is absolute.

@@ -50,7 +50,7 @@ mod tests {
     fn bound(tasks: &[(u32, usize, Option<f64>, u64)], slots: &[u32]) -> f64 {
         let mut table = ClassTable::new(slots.len(), 64);
         for &(class, device, work, seconds) in tasks {
-            table.class_mut(class).devices[device].attempt_ended(work, seconds as f64);
+            table.attempt_ended(class, device, work, seconds as f64);
         }
         lower_bound(&table, slots).as_secs_f64()
     }

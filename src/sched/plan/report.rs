@@ -122,7 +122,7 @@ impl Planner {
 
     /// Returns the progress. `both`: statistics of planned and light tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
-        let (work_total, ended) = self.estimator.table.work();
+        let (work_total, ended) = self.estimator.table.work;
         let reported = self.underway().map(|run| run.work.unwrap_or(0.0) * self.progress_of(run));
         let work_done = (ended + reported.sum::<f64>()).min(work_total);
         Progress {

@@ -58,10 +58,7 @@ impl Planner {
 /// The place of a task in the schedule.
 pub struct PlacedTask {
     pub device: usize,
-    pub lane: usize,
     pub end: f64,
-    /// Busy slots of the device.
-    pub load: usize,
     pub begins_now: bool,
 }
 
@@ -182,22 +179,19 @@ impl Schedule {
             let free = device.free_from;
             let seconds = work * each * record.slowdown;
             // No later than another: most devices are left out by that.
-            if best.as_ref().is_some_and(|best| (free + seconds, device.busy) >= (best.end, best.load)) {
+            let is_later = |end: f64, best: &PlacedTask| {
+                (end, device.busy) >= (best.end, self.devices[best.device].busy)
+            };
+            if best.as_ref().is_some_and(|best| is_later(free + seconds, best)) {
                 continue;
             }
             let Some(memory) = self.has_memory(planner, index, record.bytes.on(device.kind)) else {
                 continue;
             };
             let free = free.max(memory);
-            let (end, load) = (free + seconds, device.busy);
-            if best.as_ref().is_none_or(|best| (end, load) < (best.end, best.load)) {
-                best = Some(PlacedTask {
-                    device: index,
-                    lane: device.first,
-                    end,
-                    load,
-                    begins_now: free <= 0.0,
-                });
+            let end = free + seconds;
+            if !best.as_ref().is_some_and(|best| is_later(end, best)) {
+                best = Some(PlacedTask { device: index, end, begins_now: free <= 0.0 });
             }
         }
         best
@@ -214,7 +208,7 @@ impl Schedule {
     }
 
     pub fn occupy(&mut self, place: &PlacedTask) {
-        self.lanes[place.lane] = place.end;
+        self.lanes[self.devices[place.device].first] = place.end;
         self.count_lanes(place.device);
     }
 }

@@ -10,14 +10,11 @@ fn committed_attempt_that_does_not_return_is_abandoned() {
         run.signal.commit(run.attempt).unwrap();
         driver.pass(60);
         assert_eq!(driver.state(id), TaskStatus::Running);
-        assert_eq!(driver.planner.next_deadline(S(60)), Some(S(120)), "it has as long again");
+        assert_eq!(driver.deadline(60), Some(S(120)), "it has as long again");
         driver.pass(120);
         assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
-        assert!(driver.planner.stats().devices[0].retired.is_some());
-        assert!(
-            driver.planner.next_deadline(S(120)).is_none_or(|alarm| alarm > S(120)),
-            "nothing is left to watch"
-        );
+        assert!(driver.is_retired(0));
+        assert!(driver.deadline(120).is_none_or(|alarm| alarm > S(120)), "nothing is left to watch");
         assert_eq!((driver.effects.abandoned.len(), driver.take(121, 1).is_none()), (1, true));
         // The abandoned attempt returns after all.
         driver.ends(200, 0, &run, Ok(()));
@@ -59,7 +56,7 @@ fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
     first.signal.commit(first.attempt).unwrap();
     assert!(second.signal.is_stopped(second.attempt));
     driver.ends(130, 1, &second, Err(Error::Cancelled));
-    assert_eq!((driver.state(id), driver.planner.next_deadline(S(130))), (TaskStatus::Running, Some(S(190))));
+    assert_eq!((driver.state(id), driver.deadline(130)), (TaskStatus::Running, Some(S(190))));
     (driver, id, first)
 }
 
@@ -67,11 +64,11 @@ fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
 fn abandoned_committed_attempt_has_time_to_return() {
     let (mut driver, id, first) = left_to_one_that_was_given_up();
     driver.ends(189, 0, &first, Ok(()));
-    assert_eq!((driver.state(id), driver.planner.next_deadline(S(189))), (TaskStatus::Done, None));
+    assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Done, None));
 
     let (mut driver, id, first) = left_to_one_that_was_given_up();
     driver.ends(189, 0, &first, Err(Error::Callback { code: 1 }));
-    assert_eq!((driver.state(id), driver.planner.next_deadline(S(189))), (TaskStatus::Queued, None));
+    assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Queued, None));
     let third = driver.take(189, 1).expect("it begins again");
     driver.pass(200);
     driver.ends(201, 1, &third, Ok(()));
@@ -111,10 +108,10 @@ fn losing_copy_has_twice_its_expected_time() {
         driver.ends(620, 0, &first, Ok(()));
         // 120 s were expected of the copy, so it should have ended by 731.
         driver.pass(731);
-        assert!(driver.planner.devices[1].retired.is_none(), "after {} s", 731 - 611);
+        assert!(!driver.is_retired(1), "after {} s", 731 - 611);
         driver.pass(copy_ends);
         driver.ends(copy_ends, 1, &copy, Err(Error::Cancelled));
-        assert_eq!(driver.planner.devices[1].retired.is_some(), retired, "after {} s", copy_ends - 611);
+        assert_eq!(driver.is_retired(1), retired, "after {} s", copy_ends - 611);
     }
 }
 
@@ -180,7 +177,7 @@ fn third_faulty_task_in_a_row_retires_the_device() {
                 driver.ends(0, 0, &run, Ok(()));
             }
         }
-        assert_eq!(driver.planner.devices[0].retired.is_none(), one_does_well);
+        assert_eq!(driver.is_retired(0), !one_does_well);
     }
 }
 

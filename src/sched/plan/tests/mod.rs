@@ -76,19 +76,21 @@ impl Driver {
         }
     }
 
+    /// Takes a step of the planner, and checks it.
+    fn step<T>(&mut self, now: Duration, change: impl FnOnce(&mut Planner, &mut Effects) -> T) -> T {
+        self.effects.now = now;
+        let result = change(&mut self.planner, &mut self.effects);
+        self.checks.step(&self.planner);
+        result
+    }
+
     pub fn submit(&mut self, now: u64, task: Task) -> TaskId {
         self.planner.check_task(&task).unwrap();
-        self.effects.now = S(now);
-        let id = self.planner.submit(task, &mut self.effects).unwrap();
-        self.checks.step(&self.planner);
-        id
+        self.step(S(now), |planner, effects| planner.submit(task, effects)).unwrap()
     }
 
     fn assign(&mut self, now: u64, device: usize, slot: u32, free: Option<u64>) -> AssignResult {
-        self.effects.now = S(now);
-        let assigned = self.planner.assign(device, slot, free, &mut self.effects);
-        self.checks.step(&self.planner);
-        assigned
+        self.step(S(now), |planner, effects| planner.assign(device, slot, free, effects))
     }
 
     fn take(&mut self, now: u64, device: usize) -> Option<Assignment> {
@@ -104,9 +106,9 @@ impl Driver {
     }
 
     fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: AttemptEnd) {
-        self.effects.now = S(now);
-        self.planner.on_attempt_end(device, run.id, run.attempt, how, &mut self.effects);
-        self.checks.step(&self.planner);
+        self.step(S(now), |planner, effects| {
+            planner.on_attempt_end(device, run.id, run.attempt, how, effects)
+        });
         self.publish();
     }
 
@@ -120,22 +122,29 @@ impl Driver {
     }
 
     fn advance(&mut self, now: Duration) {
-        self.effects.now = now;
-        self.planner.advance(&mut self.effects);
-        self.checks.step(&self.planner);
+        self.step(now, Planner::advance);
     }
 
     fn cancel(&mut self, id: TaskId) -> Result<()> {
-        let cancelled = self.planner.cancel(id, &mut self.effects);
-        self.checks.step(&self.planner);
-        cancelled
+        self.step(self.effects.now, |planner, effects| planner.cancel(id, effects))
     }
 
     fn publish(&mut self) {
         while let Some(ended) = self.effects.ended.pop() {
-            self.planner.publish(ended.id, ended.outcome, &mut self.effects);
-            self.checks.step(&self.planner);
+            self.step(self.effects.now, |planner, effects| planner.publish(ended.id, ended.outcome, effects));
         }
+    }
+
+    fn deadline(&self, now: u64) -> Option<Duration> {
+        self.planner.next_deadline(S(now))
+    }
+
+    fn runnable(&self, now: u64) -> DeviceMask {
+        self.planner.runnable_devices(S(now))
+    }
+
+    fn is_retired(&self, device: usize) -> bool {
+        self.planner.devices[device].retired.is_some()
     }
 
     fn state(&self, id: TaskId) -> TaskStatus {

@@ -9,10 +9,10 @@ fn slot_of_a_peer_is_not_free() {
     let id = driver.submit(0, task());
     driver.planner.set_others(S(0), 0, &[3.0], 0);
     assert!(driver.take(0, 0).is_none());
-    assert_eq!(driver.planner.runnable_devices(S(0)), DeviceMask::NONE, "no worker is called for nothing");
+    assert_eq!(driver.runnable(0), DeviceMask::NONE, "no worker is called for nothing");
     assert!(!driver.planner.nothing_can_begin(S(0)), "it is only a matter of time");
     driver.planner.set_others(S(1), 0, &[], 0);
-    assert_eq!(driver.planner.runnable_devices(S(1)), DeviceMask::only(0));
+    assert_eq!(driver.runnable(1), DeviceMask::only(0));
     assert_eq!(driver.take(1, 0).unwrap().id, id);
 }
 

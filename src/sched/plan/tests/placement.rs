@@ -89,7 +89,7 @@ fn tasks_of_other_devices_do_not_hide_those_of_this_one() {
         }
         let id = driver.submit(0, task());
         let own = driver.submit(0, Task { devices: DeviceMask::only(1), ..task() });
-        assert_eq!(driver.planner.runnable_devices(S(0)), DeviceMask(0b11));
+        assert_eq!(driver.runnable(0), DeviceMask(0b11));
         assert_eq!(driver.take(0, 1).map(|run| run.id), Some(id));
         driver.cancel(own).unwrap();
         assert!(driver.take(0, 0).is_some());
@@ -136,7 +136,7 @@ fn exclusive_task_goes_to_an_idle_device() {
     driver.ends(1, 0, &run, Err(short_of(0)));
     assert_eq!((driver.planner.exclusive_tasks, driver.planner.devices[0].reserved_for), (1, Some(id)));
     // A light task waits for it on the one device.
-    assert_eq!(driver.planner.runnable_devices(S(1)), DeviceMask::only(1));
+    assert_eq!(driver.runnable(1), DeviceMask::only(1));
     let run = driver.take(1, 1).unwrap();
     driver.ends(2, 1, &run, Ok(()));
     assert_eq!((driver.state(id), driver.planner.exclusive_tasks), (TaskStatus::Done, 0));

@@ -16,13 +16,10 @@ fn end_of_a_throttle_is_a_deadline() {
     assert_eq!(alone.id, tasks[0]);
     driver.ends(3, 0, &alone, Ok(()));
     assert!(driver.take(3, 0).is_some() && driver.take(3, 0).is_none(), "one at a time");
-    assert_eq!(
-        (driver.planner.next_deadline(S(3)), driver.planner.next_deadline(S(61))),
-        (Some(S(61)), Some(S(61)))
-    );
+    assert_eq!((driver.deadline(3), driver.deadline(61)), (Some(S(61)), Some(S(61))));
     driver.pass(61);
-    assert_eq!(driver.planner.next_deadline(S(61)), None);
-    assert_eq!(driver.planner.runnable_devices(S(61)), DeviceMask::only(0));
+    assert_eq!(driver.deadline(61), None);
+    assert_eq!(driver.runnable(61), DeviceMask::only(0));
 }
 
 /// The attempts that ran beside the one that was short of memory fitted together.
@@ -81,7 +78,7 @@ fn attempt_of_microseconds_is_not_late_within_a_second() {
         driver.planner.estimator.record_sample(0, 0, Some(1.0), 1e-6);
     }
     driver.begin(10, 0, task());
-    assert_eq!(driver.planner.next_deadline(S(10)), Some(S(11)));
+    assert_eq!(driver.deadline(10), Some(S(11)));
 }
 
 #[test]
@@ -121,11 +118,11 @@ fn end_of_a_back_off_is_due_until_advance_handles_it() {
     let (_, run) = driver.begin(0, 0, task());
     driver.ends(1, 0, &run, Err(short_of(0)));
     for now in [1, 2, 3, 60] {
-        assert_eq!(driver.planner.next_deadline(S(now)), Some(S(2)), "read after {now} s");
+        assert_eq!(driver.deadline(now), Some(S(2)), "read after {now} s");
     }
     driver.pass(60);
-    assert_eq!(driver.planner.next_deadline(S(60)), None);
-    assert_eq!(driver.planner.runnable_devices(S(60)), DeviceMask::only(0));
+    assert_eq!(driver.deadline(60), None);
+    assert_eq!(driver.runnable(60), DeviceMask::only(0));
 }
 
 /// A busy device costs only the task that asks it; its queue waits.
@@ -148,7 +145,7 @@ fn busy_device_is_asked_by_one_task_at_a_time() {
             let busy = Error::Busy { device: "x".into(), what: "y".into() };
             driver.ends(now, 0, &run, Err(busy));
             assert!(!driver.planner.nothing_can_begin(S(now)), "it is only a matter of time");
-            assert!(driver.planner.next_deadline(S(now)).is_some_and(|until| until > S(now)));
+            assert!(driver.deadline(now).is_some_and(|until| until > S(now)));
         }
     }
     let [a, b, ..] = ids;
