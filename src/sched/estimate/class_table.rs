@@ -141,13 +141,21 @@ impl ClassTable {
         self.class_mut(class).ended.add(work);
     }
 
-    /// Counts an attempt that ended well.
-    pub fn attempt_ended(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
+    /// Counts an attempt that ended well, and returns the record of its class.
+    pub fn attempt_ended(
+        &mut self,
+        class: u32,
+        device: usize,
+        work: Option<f64>,
+        seconds: f64,
+    ) -> &mut ClassRecord {
         self.attempts = (self.attempts.0 + 1, self.attempts.1 + seconds);
-        let record = &mut self.class_mut(class).devices[device];
-        record.sum.add(work);
-        record.seconds += seconds;
-        record.longest = record.longest.max(seconds);
+        let record = self.class_mut(class);
+        let on_device = &mut record.devices[device];
+        on_device.sum.add(work);
+        on_device.seconds += seconds;
+        on_device.longest = on_device.longest.max(seconds);
+        record
     }
 
     /// Notes the submission of something that has no class, such as a range.

@@ -59,13 +59,12 @@ impl Estimator {
 
     /// Records an attempt that ended well.
     pub fn record_sample(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
-        self.table.attempt_ended(class, device, work, seconds);
-        let expected = self.seconds(class, device, work);
-        let expected = expected.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         let (policy, priors) = (&self.policy, &self.priors);
-        let record = self.table.class_mut(class);
-        let (known, mean) = (record.has_samples(), record.mean_work());
-        let (work, seconds) = (work.unwrap_or(mean), seconds.max(1e-9));
+        let record = self.table.attempt_ended(class, device, work, seconds);
+        let (known, work) = (record.has_samples(), work.unwrap_or_else(|| record.mean_work()));
+        let expected = record.seconds_per_work(policy, priors[device], device).map(|each| work * each);
+        let expected = expected.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+        let seconds = seconds.max(1e-9);
         if let Some(expected) = expected.filter(|_| known) {
             record.ratios.push(seconds / expected, policy.ratios);
         }

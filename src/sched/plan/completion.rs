@@ -1,4 +1,5 @@
-//! The end of an attempt: what becomes of its task and of its device. `docs/scheduling.md` has the rules as a table.
+//! The end of an attempt: what becomes of its task and of its device, and the trace of it. `docs/scheduling.md` has
+//! the rules as a table.
 //!
 //! A task whose other copy still runs goes on with that.
 
@@ -9,7 +10,7 @@ use log::Level;
 use super::{Attempt, DeadlineState, Effects, Planner, TaskState};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{DeviceMask, Role, TaskId};
-use crate::sched::observe::Ending;
+use crate::sched::observe::{Ending, Span};
 
 /// The way in which an attempt ended.
 pub enum AttemptEnd {
@@ -393,5 +394,48 @@ impl Planner {
                 self.retire(suspect, &why, effects);
             }
         }
+    }
+
+    /// Logs a text, and shows it in the trace of a device.
+    pub(super) fn note(&self, level: Level, device: usize, text: String, effects: &mut Effects) {
+        if let Some(trace) = &self.trace {
+            trace.flag(effects.now, device, &text);
+        }
+        effects.log.push((level, text));
+    }
+
+    /// Adds an attempt that is over to the trace.
+    pub fn record(&self, now: Duration, run: &Attempt, ending: Ending) {
+        if let Some(trace) = &self.trace {
+            trace.attempt(span(run, now, ending));
+            self.record_leased(now, run.device);
+        }
+    }
+
+    /// Adds the leased bytes of a device to the trace.
+    pub fn record_leased(&self, now: Duration, device: usize) {
+        if let Some(trace) = &self.trace {
+            trace.leased(
+                now,
+                device,
+                self.devices[device].attempts.iter().map(|run| run.lease.bytes()).sum(),
+            );
+        }
+    }
+}
+
+pub(super) fn span(run: &Attempt, end: Duration, ending: Ending) -> Span {
+    Span {
+        task: run.id,
+        label: run.label.clone(),
+        class: run.class,
+        device: run.device,
+        slot: run.slot,
+        attempt: run.number,
+        begin: run.started,
+        end,
+        ending,
+        bytes: run.lease.bytes(),
+        work: run.work,
     }
 }

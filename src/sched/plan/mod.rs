@@ -9,11 +9,11 @@
 //! | `planner.rs` | submission, readiness, cancellation, ends, retirement of devices; the effects of a step |
 //! | `schedule.rs` | lays ready tasks out on the devices: how long they take, whether they fit |
 //! | `placement.rs` | assigns a task to a free slot |
-//! | `completion.rs` | what follows the end of an attempt; fault counts of devices and tasks |
+//! | `completion.rs` | what follows the end of an attempt; fault counts of devices and tasks; the trace |
 //! | `timers.rs` | deadlines, pauses and time-outs; second copies of slow tasks |
 //! | `access.rs` | values that the runtime reads, and small changes that it makes; load of other processes |
 //! | `invariants.rs` | checks that the parts of the planner agree |
-//! | `report.rs` | what callers may read; the trace |
+//! | `report.rs` | what callers may read |
 
 pub mod access;
 pub mod completion;

@@ -333,10 +333,8 @@ impl DeviceState {
     /// The device has refused an attempt of so many bytes: none like it begins before `until`.
     pub fn refuse(&mut self, now: Duration, until: Duration, bytes: u64) {
         let active = self.backoff.filter(|backoff| now < backoff.until);
-        self.backoff = Some(active.map_or(Backoff { until, least_bytes: bytes }, |backoff| Backoff {
-            until: until.max(backoff.until),
-            least_bytes: bytes.min(backoff.least_bytes),
-        }));
+        let (last, least) = active.map_or((until, bytes), |backoff| (backoff.until, backoff.least_bytes));
+        self.backoff = Some(Backoff { until: until.max(last), least_bytes: bytes.min(least) });
     }
 
     /// An attempt of so many bytes that began then was not refused.

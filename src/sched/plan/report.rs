@@ -1,16 +1,15 @@
-//! Reports: statistics and progress of a scheduler, its tasks and running attempts; records of the log and the trace.
+//! Reports: statistics and progress of a scheduler, its tasks and running attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::Level;
-
-use super::{Attempt, DeadlineState, DeviceState, Effects, Planner, TaskCounts};
+use super::completion::span;
+use super::{Attempt, DeadlineState, DeviceState, Planner, TaskCounts};
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::sched::base::{Role, TaskId, TaskInfo, TaskStatus, nanoseconds};
 use crate::sched::estimate::lower_bound;
-use crate::sched::observe::{Ending, Span, Timeline, Trace};
+use crate::sched::observe::{Ending, Timeline, Trace};
 
 /// Statistics of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
@@ -222,33 +221,6 @@ impl Planner {
         Timeline { trace, running }
     }
 
-    /// Logs a text, and shows it in the trace of a device.
-    pub(super) fn note(&self, level: Level, device: usize, text: String, effects: &mut Effects) {
-        if let Some(trace) = &self.trace {
-            trace.flag(effects.now, device, &text);
-        }
-        effects.log.push((level, text));
-    }
-
-    /// Adds an attempt that is over to the trace.
-    pub fn record(&self, now: Duration, run: &Attempt, ending: Ending) {
-        if let Some(trace) = &self.trace {
-            trace.attempt(span(run, now, ending));
-            self.record_leased(now, run.device);
-        }
-    }
-
-    /// Adds the leased bytes of a device to the trace.
-    pub fn record_leased(&self, now: Duration, device: usize) {
-        if let Some(trace) = &self.trace {
-            trace.leased(
-                now,
-                device,
-                self.devices[device].attempts.iter().map(|run| run.lease.bytes()).sum(),
-            );
-        }
-    }
-
     fn underway(&self) -> impl Iterator<Item = &Attempt> {
         let runs = self.devices.iter().flat_map(|device| &device.attempts);
         runs.filter(|run| run.deadline_state != DeadlineState::Lost)
@@ -257,22 +229,6 @@ impl Planner {
     /// Returns which part of an attempt is done, from 0 to 1, as its job reports.
     fn progress_of(&self, run: &Attempt) -> f64 {
         self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress())
-    }
-}
-
-fn span(run: &Attempt, end: Duration, ending: Ending) -> Span {
-    Span {
-        task: run.id,
-        label: run.label.clone(),
-        class: run.class,
-        device: run.device,
-        slot: run.slot,
-        attempt: run.number,
-        begin: run.started,
-        end,
-        ending,
-        bytes: run.lease.bytes(),
-        work: run.work,
     }
 }
 

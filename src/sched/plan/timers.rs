@@ -258,19 +258,15 @@ impl Planner {
 
     /// Raises the priorities of tasks that have waited long.
     pub fn age_priorities(&mut self, now: Duration) {
-        let (Some((first, _)), Some((last, _))) = (self.ready.first(), self.ready.last()) else {
-            return;
-        };
+        let Some(((first, _), (last, _))) = self.ready.first().zip(self.ready.last()) else { return };
         let highest = first.priority();
         if last.priority() == highest {
             return;
         }
-        let Some(step) = Duration::try_from_secs_f64(self.policy.ageing * self.mean_seconds())
-            .ok()
-            .filter(|step| !step.is_zero())
-        else {
+        let step = Duration::try_from_secs_f64(self.policy.ageing * self.mean_seconds()).unwrap_or_default();
+        if step.is_zero() {
             return;
-        };
+        }
         let apart = (step / 10).max(self.policy.ageing_interval.saturating_mul(self.ready.len() as u32));
         if now.saturating_sub(self.aged_at) < apart {
             return;
