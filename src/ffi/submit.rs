@@ -17,7 +17,7 @@ use crate::backend::float_mode::FloatMode;
 use crate::backend::thread::CancelGuard;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::sched::{DeviceMask, Task, TaskId};
+use crate::sched::{DeviceMask, LightJob, Task, TaskId};
 
 /// Flag of a task: no caller waits for it. Its id is released when it ends.
 pub const SCHED_TASK_DETACHED: u32 = 1;
@@ -222,9 +222,11 @@ pub unsafe extern "C" fn sched_submit(
             // SAFETY: as above.
             match unsafe { id_out(id, desc.flags)? } {
                 None => scheduler(s)?.submit_inline_without_id(code)?,
-                Some(out) => {
-                    out.write(scheduler(s)?.submit_inline(code, desc.flags & SCHED_TASK_DETACHED != 0)?.0)
-                }
+                Some(out) => out.write(
+                    scheduler(s)?
+                        .submit_light(LightJob::Inline(code), desc.flags & SCHED_TASK_DETACHED != 0)?
+                        .0,
+                ),
             }
             return Ok(SCHED_OK);
         }

@@ -38,7 +38,7 @@ pub use api::{Builder, Range, Scheduler, discover, discover_all};
 pub use base::{Clock, Policy};
 pub use base::{DeviceMask, Exec, Job, Role, Task, TaskId, TaskInfo, TaskStatus, WaitResult};
 pub use estimate::AUTO_SLOTS;
-pub(crate) use light::{InlineJob, InlineJobKind};
+pub(crate) use light::{InlineJob, InlineJobKind, LightJob};
 pub use observe::{Ending, Span, Timeline, Trace};
 pub use plan::{DeviceStats, Progress, Stats};
 pub use range::RangeJob;

@@ -3,7 +3,6 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Ownership, Scheduler};
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
@@ -11,7 +10,7 @@ use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
 use crate::sched::base::{Clock, Policy};
 use crate::sched::estimate::AUTO_SLOTS;
-use crate::sched::runtime::{DEFAULT_STACK, Peers, Runtime, RuntimeSettings, STACKS, run_worker};
+use crate::sched::runtime::{DEFAULT_STACK, FoundDevice, Peers, Runtime, STACKS, run_worker};
 use crate::store::rate_store::Store;
 
 /// More slots would only divide a device; a mask has a bit for each device.
@@ -67,8 +66,7 @@ impl Builder {
             Some(slots) => check_slots(slots)?,
             None => parse_slots(&environment("GPUSCHED_SLOTS"))?,
         };
-        if self.cpu_threads == Some(0) || self.cpu_threads.is_some_and(|threads| threads > 4096) {
-            let threads = self.cpu_threads.unwrap_or(0);
+        if let Some(threads) = self.cpu_threads.filter(|threads| !(1..=4096).contains(threads)) {
             return Err(Error::argument("cpu_threads", threads, "1 to 4096 threads"));
         }
         let stack = check_stack(self.stack_bytes.unwrap_or(DEFAULT_STACK))?;
@@ -78,33 +76,18 @@ impl Builder {
         if found.len() > MAX_DEVICES {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
-        let suspension = self.policy.suspension;
-        let peers = if shared { join_peers(self.lease_folder, &found, slots, suspension)? } else { None };
-        Ok(Arc::new(Runtime::new(RuntimeSettings {
-            devices: found,
-            slots,
-            stack,
-            trace_events: self.trace_events,
-            rates: self.rates,
-            peers,
-            policy: self.policy,
-            clock: self.clock,
-            work: run_worker,
-        })))
+        let peers = if shared { join_peers(self.lease_folder, &found, slots)? } else { None };
+        let mut runtime = Runtime::new(found, slots, stack, peers, run_worker, self.policy, self.clock);
+        runtime.observe(self.trace_events, self.rates);
+        Ok(Arc::new(runtime))
     }
 }
 
 /// Joins the processes of the node. A folder that fails is an error only if the caller or the
 /// environment named it.
-fn join_peers(
-    folder: Option<PathBuf>,
-    found: &[FoundDevice],
-    slots: u32,
-    suspension: Duration,
-) -> Result<Option<Peers>> {
-    let devices: Vec<DeviceInfo> = found.iter().map(|(device, _)| device.clone()).collect();
+fn join_peers(folder: Option<PathBuf>, found: &[FoundDevice], slots: u32) -> Result<Option<Peers>> {
     let slots = if slots == AUTO_SLOTS { 1 } else { slots };
-    let joined = Peers::join(folder.as_deref(), &devices, &vec![slots; devices.len()], suspension);
+    let joined = Peers::join(folder.as_deref(), found, slots);
     let named = folder.is_some() || env::var_os("GPUSCHED_LEASE_DIR").is_some_and(|named| !named.is_empty());
     joined.or_else(|error| match named {
         true => Err(error),
@@ -135,8 +118,6 @@ pub fn discover_all() -> Result<(Vec<DeviceInfo>, Vec<String>)> {
 fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
     vec![Arc::new(CpuBackend::new(cpu_threads)), Arc::new(CudaBackend::new())]
 }
-
-type FoundDevice = (DeviceInfo, Arc<dyn Backend>);
 
 /// Returns the selected devices, in the order in which a scheduler has them.
 fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<FoundDevice>> {

@@ -1,7 +1,6 @@
 //! The interface for callers: building a scheduler, submitting, waiting, reading its state.
 
 mod builder;
-mod observe;
 mod process;
 mod range;
 mod scheduler;

@@ -4,7 +4,7 @@
 //! user that never releases it keeps it as long as the process lives.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::{Ownership, Scheduler};
 use crate::error::{Error, Result};
@@ -12,13 +12,9 @@ use crate::fork::forks;
 use crate::sched::base::lock;
 use crate::sched::runtime::Runtime;
 
-struct DefaultScheduler {
-    runtime: Arc<Runtime>,
-    users: u64,
-}
-
 struct DefaultState {
-    current: Option<DefaultScheduler>,
+    /// The scheduler, and the number of its users.
+    current: Option<(Arc<Runtime>, u64)>,
     /// Threads that are creating one.
     creating: u32,
 }
@@ -30,13 +26,9 @@ static STATE: Mutex<DefaultState> = Mutex::new(DefaultState { current: None, cre
 /// [`forks`]: a child must not wait for a lock that another thread of its parent held. 0: none.
 static CREATOR: AtomicU64 = AtomicU64::new(0);
 
-fn state() -> MutexGuard<'static, DefaultState> {
-    lock(&STATE)
-}
-
 /// Locks the default scheduler against other users until the result is dropped.
 pub(crate) fn lock_default() -> impl Sized + 'static {
-    state()
+    lock(&STATE)
 }
 
 impl Scheduler {
@@ -48,8 +40,8 @@ impl Scheduler {
         match KEPT.get() {
             Some(kept) => kept.runtime.process.check().map(|()| kept),
             None => {
-                let acquired = acquire()?;
-                Ok(KEPT.get_or_init(|| acquired))
+                let shared = Scheduler::share_default()?;
+                Ok(KEPT.get_or_init(|| shared))
             }
         }
     }
@@ -59,54 +51,46 @@ impl Scheduler {
     /// tasks that they have submitted to those that stay. Each user has its own order of
     /// [`wait_next`](Self::wait_next).
     pub fn share_default() -> Result<Scheduler> {
-        acquire()
+        let here = forks() + 1;
+        if let Err(creator) = CREATOR.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire)
+            && creator != here
+        {
+            return Err(Error::Forked);
+        }
+        let mut guard = lock(&STATE);
+        if let Some((runtime, users)) = &mut guard.current {
+            *users += 1;
+            return Ok(Scheduler::new(runtime.clone(), Ownership::Shared(release)));
+        }
+        guard.creating += 1;
+        drop(guard);
+        // Not under the lock, for it may log. Two threads that come at once both create one, and
+        // one is unused.
+        let created = Scheduler::builder().build_runtime();
+        let mut guard = lock(&STATE);
+        guard.creating -= 1;
+        let none = created.is_err() && guard.creating == 0 && guard.current.is_none();
+        // Without a scheduler a child may create its own. Another thread may have released the last
+        // one and reset this.
+        CREATOR.store(if none { 0 } else { here }, Ordering::Release);
+        // Dropped without the lock if it is unused; it has no threads.
+        let created = created?;
+        let (runtime, users) = guard.current.get_or_insert_with(|| (created.clone(), 0));
+        *users += 1;
+        let runtime = runtime.clone();
+        drop(guard);
+        Ok(Scheduler::new(runtime, Ownership::Shared(release)))
     }
-}
-
-/// Adds a user.
-fn acquire() -> Result<Scheduler> {
-    let here = forks() + 1;
-    if let Err(creator) = CREATOR.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire)
-        && creator != here
-    {
-        return Err(Error::Forked);
-    }
-    let mut guard = state();
-    if let Some(current) = guard.current.as_mut() {
-        current.users += 1;
-        return Ok(Scheduler::new(current.runtime.clone(), Ownership::Shared(release)));
-    }
-    guard.creating += 1;
-    drop(guard);
-    // Not under the lock, for it may log. Two threads that come at once both create one, and one
-    // is unused.
-    let created = Scheduler::builder().build_runtime();
-    let mut guard = state();
-    guard.creating -= 1;
-    let none = created.is_err() && guard.creating == 0 && guard.current.is_none();
-    // Without a scheduler a child may create its own. Another thread may have released the last one
-    // and reset this.
-    CREATOR.store(if none { 0 } else { here }, Ordering::Release);
-    let created = created?;
-    let current =
-        guard.current.get_or_insert_with(|| DefaultScheduler { runtime: created.clone(), users: 0 });
-    current.users += 1;
-    let runtime = current.runtime.clone();
-    drop(guard);
-    // Dropped without the lock if it is unused; it has no threads.
-    drop(created);
-    Ok(Scheduler::new(runtime, Ownership::Shared(release)))
 }
 
 /// Removes a user. Returns true if no other one is left, so that this one has to end the scheduler.
 fn release(runtime: &Arc<Runtime>) -> bool {
-    let mut guard = state();
-    let Some(current) = guard.current.as_mut().filter(|current| Arc::ptr_eq(&current.runtime, runtime))
-    else {
+    let mut guard = lock(&STATE);
+    let Some((_, users)) = guard.current.as_mut().filter(|(current, _)| Arc::ptr_eq(current, runtime)) else {
         return true;
     };
-    current.users -= 1;
-    let last = current.users == 0;
+    *users -= 1;
+    let last = *users == 0;
     if last {
         guard.current = None;
         CREATOR.store(0, Ordering::Release);

@@ -79,19 +79,13 @@ impl Scheduler {
     /// Submits a range, which has one id and one outcome. A range without elements ends well
     /// without a call. Fails at once if no device could run a single element.
     pub fn submit_range(&self, range: Range) -> Result<TaskId> {
-        // Before any lock: in a child of fork it may be held for ever.
-        self.runtime.process.check()?;
+        let runtime = self.runtime()?;
         range.check()?;
-        let Range { begin, end, grain, code, deadline, detached, after, ordered, .. } = range;
-        let template = Task {
-            label: range.label,
-            device_bytes: range.device_bytes,
-            priority: range.priority,
-            devices: range.devices,
-            backends: range.backends,
-            ..Task::new(|_: &Exec<'_>| Ok(()))
-        };
-        let run = RangeRun::new(&self.runtime, begin..end, grain, code, template.clone());
+        let Range { begin, end, grain, code, label, device_bytes, priority, devices, backends, .. } = range;
+        let Range { deadline, detached, after, ordered, .. } = range;
+        let none = Task::new(|_: &Exec<'_>| Ok(()));
+        let template = Task { label, device_bytes, priority, devices, backends, ..none };
+        let run = RangeRun::new(runtime, begin..end, grain, code, template.clone());
         let role = if begin == end { Role::EmptyRange } else { Role::Range };
         let job = Arc::new(RangeOwner(run));
         self.submit(Task { job, role, deadline, detached, after, ordered, ..template })

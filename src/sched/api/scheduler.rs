@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::backend::float_mode::FloatMode;
@@ -10,8 +10,9 @@ use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult, lock};
 use crate::sched::light::{CLOSED, LightTask, STOPPING};
-use crate::sched::plan::Stats;
-use crate::sched::runtime::{PlannerGuarded, Runtime, block_outside};
+use crate::sched::observe::Timeline;
+use crate::sched::plan::{Progress, Stats};
+use crate::sched::runtime::{Runtime, block_outside};
 use crate::sched::sleep::ALL_TASKS;
 
 /// Runs tasks on its devices. Any method may be called from any thread.
@@ -48,6 +49,12 @@ impl Scheduler {
         Scheduler { runtime, ownership: Mutex::new(ownership), ordered: Mutex::default() }
     }
 
+    /// Returns the runtime. Fails in a forked child, before any lock: there it may be held for ever.
+    pub(super) fn runtime(&self) -> Result<&Arc<Runtime>> {
+        self.runtime.process.check()?;
+        Ok(&self.runtime)
+    }
+
     /// Releases a default scheduler. Returns true if no other user is left, so that this one ends
     /// it.
     fn release_ownership(&self) -> bool {
@@ -77,19 +84,19 @@ impl Scheduler {
     /// Inside a task, the wait may run tasks that the caller has submitted, nested on it; another
     /// worker may use the caller's slot; and a wait that can never end returns [`Error::Deadlock`].
     pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<WaitResult> {
-        self.runtime.process.check()?;
+        let runtime = self.runtime()?;
         let watch = self.watch(id)?;
         if let Watch::Ended(outcome) = watch {
             return outcome;
         }
-        if self.runtime.own_task_worker().is_some_and(|worker| worker.task_stack().contains(&id)) {
+        if runtime.own_task_worker().is_some_and(|worker| worker.tasks.borrow().contains(&id)) {
             self.unwatch(watch);
             let why = "a task can't wait for itself, nor for one that waits for it";
             return Err(Error::Deadlock { what: "wait", why: why.into() });
         }
         // The wait may run another task, or plan. The code above computes nothing.
         let _mode = FloatMode::standard();
-        let waited = self.runtime.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
+        let waited = runtime.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
         let outcome = self.unwatch(watch);
         waited?;
         outcome.unwrap_or(Ok(WaitResult::Pending))
@@ -98,9 +105,8 @@ impl Scheduler {
     /// Waits until every task submitted so far has ended. Their outcomes stay available. Fails
     /// inside a task, which would wait for itself.
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
-        let runtime = &self.runtime;
-        runtime.process.check()?;
-        self.check_outside("wait_all")?;
+        let runtime = self.runtime()?;
+        self.check_outside("wait_all", false)?;
         let planned = runtime.lock().planner.start_waiting_for_all();
         let mark = runtime.light.epochs.start_waiting();
         let look = || {
@@ -126,7 +132,7 @@ impl Scheduler {
     /// Waits for any of the tasks. Returns the position in `ids` of one that has ended, whatever
     /// its outcome. `None`: timed out.
     pub fn wait_any(&self, ids: &[TaskId], timeout: Option<Duration>) -> Result<Option<usize>> {
-        self.runtime.process.check()?;
+        let runtime = self.runtime()?;
         if ids.is_empty() {
             return Err(Error::argument("the number of tasks to wait for", 0, "at least 1"));
         }
@@ -137,7 +143,7 @@ impl Scheduler {
             Ok(())
         });
         let ended = || watches.iter().position(Watch::is_ended);
-        let found = watched.and_then(|()| self.runtime.wait_until(ids, timeout, ended));
+        let found = watched.and_then(|()| runtime.wait_until(ids, timeout, ended));
         for watch in watches {
             self.unwatch(watch);
         }
@@ -148,8 +154,7 @@ impl Scheduler {
     /// [`ordered`](crate::sched::base::task::Task::ordered), in the order of submission, well ended
     /// or not. Returns each once. `None`: timed out. Fails if none is left.
     pub fn wait_next(&self, timeout: Option<Duration>) -> Result<Option<TaskId>> {
-        // Before any lock: in a child of fork it may be held for ever.
-        self.runtime.process.check()?;
+        self.runtime()?;
         // An end beyond the clock's range is none.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -180,72 +185,107 @@ impl Scheduler {
     /// [`Exec::cancelled`](crate::sched::base::exec::Exec::cancelled). Does nothing if it has
     /// ended.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
-        self.runtime.process.check()?;
-        let mut planned = id;
-        if id.is_light() {
-            let (slot, generation) = self.runtime.light.slab.find(id)?;
-            slot.cancel(generation, id)?;
-            if self.runtime.end_queued(None, slot, generation, id, &Error::Cancelled) {
-                return Ok(());
-            }
-            match slot.promoted_to(generation) {
-                Some(there) => planned = there,
-                None => return Ok(()),
-            }
+        let runtime = self.runtime()?;
+        if !id.is_light() {
+            return runtime.step(|planner, effects| planner.cancel(id, effects));
         }
-        let done = self.runtime.step(|planner, effects| planner.cancel(planned, effects));
-        // A promoted task may have ended meanwhile.
-        if planned == id { done } else { Ok(()) }
+        let (slot, generation) = runtime.light.slab.find(id)?;
+        slot.cancel(generation, id)?;
+        if !runtime.end_queued(None, slot, generation, id, &Error::Cancelled)
+            && let Some(planned) = slot.promoted_to(generation)
+        {
+            // It may have ended meanwhile.
+            let _ = runtime.step(|planner, effects| planner.cancel(planned, effects));
+        }
+        Ok(())
     }
 
     /// Releases the id of a task. A task that has not ended becomes detached.
     pub fn release(&self, id: TaskId) -> Result<()> {
-        self.runtime.process.check()?;
-        if id.is_light() {
-            let (slot, generation) = self.runtime.light.slab.find(id)?;
-            let actions = slot.release(generation, id)?;
-            self.runtime.apply_end_actions(id, actions);
-            return Ok(());
+        let runtime = self.runtime()?;
+        if !id.is_light() {
+            return runtime.lock().planner.release(id);
         }
-        self.runtime.lock().planner.release(id)
+        let (slot, generation) = runtime.light.slab.find(id)?;
+        runtime.apply_end_actions(id, slot.release(generation, id)?);
+        Ok(())
     }
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
-        self.runtime.process.check()?;
+        let runtime = self.runtime()?;
         if !id.is_light() {
-            return self.runtime.lock().planner.info(self.runtime.now(), id);
+            return runtime.lock().planner.info(runtime.now(), id);
         }
-        let (slot, generation) = self.runtime.light.slab.find(id)?;
+        let (slot, generation) = runtime.light.slab.find(id)?;
         if let Some(planned) = slot.promoted_to(generation)
-            && let Ok(info) = self.runtime.lock().planner.info(self.runtime.now(), planned)
+            && let Ok(info) = runtime.lock().planner.info(runtime.now(), planned)
         {
             return Ok(info);
         }
-        slot.info(generation, id, self.runtime.clock())
+        slot.info(generation, id, runtime.clock())
     }
 
     /// Retires a device for as long as the scheduler lives, as if it had failed. Tasks that run
     /// there end. Fails for a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
-        self.runtime.process.check()?;
-        if device >= self.devices().len() {
-            let accepted = format!("less than {}", self.devices().len());
+        let runtime = self.runtime()?;
+        if device >= runtime.devices.len() {
+            let accepted = format!("less than {}", runtime.devices.len());
             return Err(Error::argument("device", device, accepted));
         }
-        self.runtime.step(|planner, effects| planner.retire(device, why, effects));
+        runtime.step(|planner, effects| planner.retire(device, why, effects));
         Ok(())
     }
 
     pub fn stats(&self) -> Result<Stats> {
-        self.runtime.process.check()?;
-        Ok(self.runtime.stats())
+        Ok(self.runtime()?.stats())
+    }
+
+    /// Returns how much of the submitted work is done, and the ETA.
+    pub fn progress(&self) -> Result<Progress> {
+        Ok(self.runtime()?.progress())
+    }
+
+    /// Sets the progress callback. It is called with the progress at each interval, the first time
+    /// after one, until it is replaced or the scheduler ends; `None` removes it.
+    ///
+    /// The callback runs on a thread of the library that exists only while there is one; never
+    /// twice at once, and with no lock held. It may use the scheduler, but not shut it down. When
+    /// this method returns, the previous callback is not running (unless it is the caller) and is
+    /// not called again.
+    pub fn on_progress(
+        &self,
+        interval: Duration,
+        callback: Option<impl Fn(&Progress) + Send + Sync + 'static>,
+    ) -> Result<()> {
+        let runtime = Arc::downgrade(self.runtime()?);
+        let listener = callback.map(|callback| {
+            let listener = move || {
+                // The callback may drop the scheduler.
+                let progress = runtime.upgrade().map(|runtime| runtime.progress());
+                progress.iter().for_each(&callback);
+            };
+            (Arc::new(listener) as _, interval)
+        });
+        self.runtime.observability.progress_notifier.set(listener)
+    }
+
+    /// Returns the trace up to now. Fails if [`Builder`](super::builder::Builder) asked for no
+    /// trace.
+    pub fn timeline(&self) -> Result<Timeline> {
+        let runtime = self.runtime()?;
+        let Some(trace) = runtime.observability.trace.clone() else {
+            let accepted = "1 or more, set when the scheduler is created";
+            return Err(Error::argument("trace_events", 0, accepted));
+        };
+        Ok(runtime.lock().planner.timeline(trace, runtime.now()))
     }
 
     /// Accepts no more tasks and waits until all have ended. A default scheduler that others use
     /// goes on accepting. Fails inside a task.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<WaitResult> {
-        let mut guard = self.lock()?;
-        self.check_outside("drain")?;
+        let mut guard = self.runtime()?.lock();
+        self.check_outside("drain", false)?;
         if matches!(*lock(&self.ownership), Ownership::Own) {
             guard.planner.close();
             self.runtime.light.stop_flags.fetch_or(CLOSED, Ordering::SeqCst);
@@ -265,31 +305,31 @@ impl Scheduler {
     /// still runs. Then the scheduler accepts and starts no more tasks, still answers queries, and
     /// this may be called again.
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
-        self.runtime.process.check()?;
-        let before = self.runtime.stats().cancelled;
-        self.check_may_end("shutdown")?;
+        let runtime = self.runtime()?;
+        let before = runtime.stats().cancelled;
+        self.check_outside("shutdown", true)?;
         if !self.release_ownership() {
             return Ok(Some(0));
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let gone = block_outside(|| {
             self.stop();
-            self.runtime.pool.wait_until_ended(end) && self.end_remaining(end)
+            runtime.pool.wait_until_ended(end) && self.end_remaining(end)
         })?;
         if !gone {
             return Ok(None);
         }
         // The light tier may uncount an end for a moment, before the planner counts it.
-        let cancelled = self.runtime.stats().cancelled.saturating_sub(before);
-        let guard = self.runtime.lock();
-        self.runtime.timer_wakeup.notify_all();
+        let cancelled = runtime.stats().cancelled.saturating_sub(before);
+        let guard = runtime.lock();
+        runtime.timer_wakeup.notify_all();
         drop(guard);
-        if let Some(peers) = &self.runtime.peers {
+        if let Some(peers) = &runtime.peers {
             peers.wake_watcher();
         }
-        self.runtime.pool.join();
-        self.runtime.observability.progress_notifier.stop();
-        self.runtime.save_rates();
+        runtime.pool.join();
+        runtime.observability.progress_notifier.stop();
+        runtime.save_rates();
         Ok(Some(cancelled))
     }
 
@@ -321,30 +361,17 @@ impl Scheduler {
         self.runtime.pool.event_count.wake_all();
     }
 
-    /// Takes the planner lock. Fails in a child of the process that has the workers.
-    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, PlannerGuarded>> {
-        self.runtime.process.check()?;
-        Ok(self.runtime.lock())
-    }
-
-    fn check_outside(&self, what: &'static str) -> Result<()> {
-        let why = match self.runtime.own_task_worker() {
-            Some(_) => "it was called from inside a task",
-            None if self.runtime.is_dropping() => "it was called from inside a drop callback",
+    /// Fails where the calling thread must not wait for tasks; if it `ends` the scheduler, nor for the progress
+    /// callback.
+    fn check_outside(&self, what: &'static str, ends: bool) -> Result<()> {
+        let runtime = &self.runtime;
+        let place = match runtime.own_task_worker() {
+            Some(_) => "a task",
+            None if runtime.is_dropping() => "a drop callback",
+            None if ends && runtime.observability.progress_notifier.is_inside() => "the progress callback",
             None => return Ok(()),
         };
-        Err(Error::Deadlock { what, why: why.into() })
-    }
-
-    /// Fails where the calling thread must not wait for the workers and the progress callback.
-    fn check_may_end(&self, what: &'static str) -> Result<()> {
-        self.check_outside(what)?;
-        match self.runtime.observability.progress_notifier.is_inside() {
-            false => Ok(()),
-            true => {
-                Err(Error::Deadlock { what, why: "it was called from inside the progress callback".into() })
-            }
-        }
+        Err(Error::Deadlock { what, why: format!("it was called from inside {place}") })
     }
 
     /// Starts a wait for a task, to be ended by [`Scheduler::unwatch`].
@@ -387,7 +414,7 @@ impl Drop for Scheduler {
             // The threads are not in this process, and one of them may hold the planner lock for
             // ever.
             std::mem::forget(self.runtime.clone());
-        } else if self.check_may_end("drop").is_err() {
+        } else if self.check_outside("drop", true).is_err() {
             // The workers keep alive what they need and end by themselves.
             if self.release_ownership() {
                 self.stop();

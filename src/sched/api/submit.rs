@@ -5,47 +5,49 @@ use std::sync::atomic::Ordering;
 
 use super::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::base::{Task, TaskId, lock};
-use crate::sched::light::{InlineJob, LightItem, LightJob, LightTask, LocalQueue, NO_DEVICE, STOPPING};
+use crate::sched::base::{DeviceMask, Task, TaskId, lock};
+use crate::sched::light::{
+    CLOSED, InlineJob, LightItem, LightJob, LightTask, LocalQueue, NO_DEVICE, STOPPING,
+};
 use crate::sched::plan::Effects;
 use crate::sched::runtime::PlannerGuarded;
 
 impl Scheduler {
     /// Submits a task. Fails at once, with the numbers, if no device could ever run it.
-    pub fn submit(&self, mut task: Task) -> Result<TaskId> {
+    pub fn submit(&self, task: Task) -> Result<TaskId> {
         if task.is_light() {
             return self.submit_light(LightJob::Shared(task.job), task.detached);
         }
-        let ordered = task.ordered;
-        let mut guard = self.lock()?;
-        self.check(&guard, &task)?;
-        let one = std::slice::from_mut(&mut task);
-        let mut effects = Effects::at(self.runtime.now());
-        if let Err(error) = self.reserve(&mut guard, one, &mut Vec::new(), &mut effects) {
-            // Proxies of light tasks that it depends on may have ended.
-            self.runtime.apply_effects(guard, effects);
-            return Err(error);
-        }
-        let id = guard.planner.submit(task, &mut effects)?;
-        if ordered {
-            lock(&self.ordered).push_back(id);
-        }
-        self.runtime.apply_effects(guard, effects);
-        self.fail_if_deserted();
+        let mut id = TaskId(0);
+        self.submit_all([task], |submitted| id = submitted)?;
         Ok(id)
     }
 
     /// Submits all of the tasks or none: then the error is that of the first one that is refused.
-    pub fn submit_many(&self, mut tasks: Vec<Task>) -> Result<Vec<TaskId>> {
-        let mut guard = self.lock()?;
-        for task in &tasks {
+    pub fn submit_many(&self, tasks: Vec<Task>) -> Result<Vec<TaskId>> {
+        let mut ids = Vec::with_capacity(tasks.len());
+        self.submit_all(tasks, |id| ids.push(id))?;
+        Ok(ids)
+    }
+
+    fn submit_all(
+        &self,
+        mut tasks: impl AsMut<[Task]> + IntoIterator<Item = Task>,
+        mut report: impl FnMut(TaskId),
+    ) -> Result<()> {
+        let runtime = self.runtime()?;
+        let mut guard = runtime.lock();
+        for task in tasks.as_mut() {
             self.check(&guard, task)?;
         }
-        let worker = self.runtime.current_worker();
+        let worker = runtime.current_worker();
         let queue = worker.as_ref().map(|worker| &worker.queue);
-        let light = &self.runtime.light;
-        let count = tasks.iter().filter(|task| task.is_light()).count() as u64;
-        let epoch = match light.count_submitted(queue, count) {
+        let light = &runtime.light;
+        let count = tasks.as_mut().iter().filter(|task| task.is_light()).count() as u64;
+        // The planner counts its own tasks. An empty list is refused where a light task is.
+        let only_planned = count == 0 && !tasks.as_mut().is_empty();
+        let counted = if only_planned { Ok(0) } else { light.count_submitted(queue, count) };
+        let epoch = match counted {
             Ok(epoch) => epoch,
             Err(refused) => {
                 // `refused` takes the planner lock.
@@ -54,64 +56,60 @@ impl Scheduler {
             }
         };
         let mut slots = Vec::with_capacity(count as usize);
-        let mut effects = Effects::at(self.runtime.now());
-        if let Err(error) = self.reserve(&mut guard, &mut tasks, &mut slots, &mut effects) {
-            self.runtime.apply_effects(guard, effects);
+        let mut effects = Effects::at(runtime.now());
+        if let Err(error) = self.reserve(&mut guard, tasks.as_mut(), &mut slots, &mut effects) {
+            // Proxies of light tasks that they depend on may have ended.
+            runtime.apply_effects(guard, effects);
             slots.into_iter().for_each(|(_, position)| light.slab.free(position));
             self.refuse(epoch, count);
             return Err(error);
         }
-        let now = self.runtime.clock();
-        let mut ids = Vec::with_capacity(tasks.len());
-        let mut items = Vec::with_capacity(slots.len());
+        let now = runtime.clock();
         for task in tasks {
             let ordered = task.ordered;
             let slot = if task.is_light() { slots.pop() } else { None };
             let id = match slot {
                 Some((slot, position)) => {
                     let generation = slot.fill(LightJob::Shared(task.job), task.detached, epoch, now);
-                    items.push(light.slab.id(position, generation));
-                    light.slab.id(position, generation)
+                    let id = light.slab.id(position, generation);
+                    light.queues.push(queue, LightItem::WithId(id));
+                    id
                 }
                 None => guard.planner.submit(task, &mut effects)?,
             };
             if ordered {
                 lock(&self.ordered).push_back(id);
             }
-            ids.push(id);
+            report(id);
         }
-        for id in items {
-            light.queues.push(queue, LightItem::WithId(id));
+        runtime.apply_effects(guard, effects);
+        match count {
+            0 => runtime.fail_if_deserted(),
+            _ => self.after_push(),
         }
-        self.runtime.apply_effects(guard, effects);
-        self.after_push();
-        Ok(ids)
+        Ok(())
     }
 
     /// Submits a light task without an id.
     pub(crate) fn submit_inline_without_id(&self, job: InlineJob) -> Result<()> {
-        self.runtime.process.check()?;
-        let worker = self.runtime.current_worker();
+        let runtime = self.runtime()?;
+        let worker = runtime.current_worker();
         let queue = worker.as_ref().map(|worker| &worker.queue);
         let epoch = self.count_submitted(queue)?;
-        self.runtime.light.queues.push(queue, LightItem::Detached { job: LightJob::Inline(job), epoch });
+        runtime.light.queues.push(queue, LightItem::Detached { job: LightJob::Inline(job), epoch });
         self.after_push();
         Ok(())
     }
 
     /// Submits a light task.
-    pub(crate) fn submit_inline(&self, job: InlineJob, detached: bool) -> Result<TaskId> {
-        self.submit_light(LightJob::Inline(job), detached)
-    }
-
-    fn submit_light(&self, job: LightJob, detached: bool) -> Result<TaskId> {
-        self.runtime.process.check()?;
-        let worker = self.runtime.current_worker();
+    pub(crate) fn submit_light(&self, job: LightJob, detached: bool) -> Result<TaskId> {
+        let runtime = self.runtime()?;
+        let worker = runtime.current_worker();
         let queue = worker.as_ref().map(|worker| &worker.queue);
-        let light = &self.runtime.light;
+        let light = &runtime.light;
         let epoch = self.count_submitted(queue)?;
         let (slot, position) = light.slab.allocate().inspect_err(|_| self.refuse(epoch, 1))?;
-        let generation = slot.fill(job, detached, epoch, self.runtime.clock());
+        let generation = slot.fill(job, detached, epoch, runtime.clock());
         let id = light.slab.id(position, generation);
         light.queues.push(queue, LightItem::WithId(id));
         self.after_push();
@@ -126,7 +124,10 @@ impl Scheduler {
     #[cold]
     fn refused(&self, (epoch, stop_flags): (u8, u8), tasks: u64) -> Error {
         self.refuse(epoch, tasks);
-        self.runtime.refusal(stop_flags)
+        if stop_flags & (CLOSED | STOPPING) != 0 {
+            return Error::Shutdown { what: "submitting a task" };
+        }
+        self.runtime.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
     }
 
     #[cold]
@@ -141,14 +142,7 @@ impl Scheduler {
         if self.runtime.light.stop_flags.load(Ordering::SeqCst) & (NO_DEVICE | STOPPING) != 0 {
             self.runtime.end_all_queued();
         }
-        self.fail_if_deserted();
-    }
-
-    /// Fails all tasks if the system gives no thread at all.
-    fn fail_if_deserted(&self) {
-        if self.runtime.pool.is_deserted() {
-            self.runtime.fail_deserted();
-        }
+        self.runtime.fail_if_deserted();
     }
 
     fn check(&self, guard: &PlannerGuarded, task: &Task) -> Result<()> {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use log::Level;
 
 use super::{PlannerGuarded, Runtime, log_all};
-use crate::backend::thread;
 use crate::error::Result;
 use crate::sched::base::TaskId;
 use crate::sched::light::NO_DEVICE;
@@ -67,8 +66,12 @@ impl Runtime {
         then: impl FnOnce(&mut PlannerGuarded, Duration) -> T,
     ) -> (Vec<(Level, String)>, T) {
         let abandoned = std::mem::take(&mut effects.abandoned);
-        if !abandoned.is_empty() {
-            self.abandon_attempts(&abandoned);
+        for &(id, attempt, _) in &abandoned {
+            // Its thread counts neither as blocked nor as awake from now on.
+            self.light.queues.for_each_worker(|worker| worker.stats.nested.abandon((id, attempt)));
+            self.wait_queues.notify(id);
+            self.wait_queues.notify(BLOCKED_TASKS);
+            self.pool.abandon();
         }
         if !effects.renewed.is_empty() {
             self.count_ending(&mut effects);
@@ -120,7 +123,7 @@ impl Runtime {
         if needy {
             self.wait_queues.notify(HELPERS_NEEDED);
         }
-        self.notify_blocked();
+        self.wait_queues.notify_blocked();
         if opened && !self.light.queues.is_empty() {
             self.wake_any_worker();
         }
@@ -128,16 +131,6 @@ impl Runtime {
             self.end_all_queued();
         }
         (log, result)
-    }
-
-    /// Abandons the threads of attempts. They count neither as blocked nor as awake from now on.
-    pub fn abandon_attempts(&self, attempts: &[(TaskId, u32, f64)]) {
-        for &(id, attempt, _) in attempts {
-            self.light.queues.for_each_worker(|worker| worker.stats.nested.abandon((id, attempt)));
-            self.wait_queues.notify(id);
-            self.wait_queues.notify(BLOCKED_TASKS);
-        }
-        self.pool.abandon(attempts.len());
     }
 
     fn publish(
@@ -190,13 +183,6 @@ impl Runtime {
         opened
     }
 
-    /// Makes threads that wait inside tasks check for a deadlock.
-    pub fn notify_blocked(&self) {
-        self.wait_queues.notify_blocked();
-    }
-}
-
-impl Runtime {
     /// Starts the timer thread, or wakes it for an earlier deadline.
     pub fn ensure_timer(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
         let Some(alarm) = guard.planner.next_deadline(now) else { return };
@@ -207,21 +193,17 @@ impl Runtime {
             return;
         }
         let shared = self.clone();
-        match thread::spawn("gpusched time".into(), None, move || run_timer(&shared)) {
-            Ok(thread) => {
-                // The thread reads the deadline before it sleeps.
-                guard.timer_until = Some(Duration::ZERO);
-                self.no_timer.store(false, Ordering::Relaxed);
-                self.pool.add_thread(thread);
+        let started = self.pool.start_helper("gpusched time", move || run_timer(&shared));
+        let failed_before = self.no_timer.swap(started.is_err(), Ordering::Relaxed);
+        match started {
+            // The thread reads the deadline before it sleeps.
+            Ok(()) => guard.timer_until = Some(Duration::ZERO),
+            Err(error) if !failed_before => {
+                let text =
+                    format!("could not start the thread for deadlines, so idle workers check them: {error}");
+                guard.log.push((Level::Error, text));
             }
-            Err(error) => {
-                if !self.no_timer.swap(true, Ordering::Relaxed) {
-                    let text = format!(
-                        "could not start the thread for deadlines, so idle workers check them: {error}"
-                    );
-                    guard.log.push((Level::Error, text));
-                }
-            }
+            Err(_) => {}
         }
     }
 
@@ -237,17 +219,15 @@ impl Runtime {
         if effects.ended.is_empty() && effects.log.is_empty() {
             return;
         }
-        if !guard.deferred.served {
+        if guard.deferred.is_none() {
             let shared = self.clone();
-            let Ok(thread) = thread::spawn("gpusched callbacks".into(), None, move || serve(&shared)) else {
-                return;
-            };
-            guard.deferred.served = true;
-            self.pool.add_thread(thread);
+            let started = self.pool.start_helper("gpusched callbacks", move || serve(&shared));
+            guard.deferred = started.is_ok().then(Effects::default);
         }
-        guard.deferred.effects.ended.append(&mut effects.ended);
-        guard.deferred.effects.counted += std::mem::take(&mut effects.counted);
-        guard.deferred.effects.log.append(&mut effects.log);
+        let Some(deferred) = &mut guard.deferred else { return };
+        deferred.ended.append(&mut effects.ended);
+        deferred.counted += std::mem::take(&mut effects.counted);
+        deferred.log.append(&mut effects.log);
         self.timer_wakeup.notify_all();
     }
 }
@@ -262,18 +242,16 @@ fn run_timer(shared: &Arc<Runtime>) {
             shared.timer_wakeup.notify_all();
             return;
         }
-        let alarm = guard.planner.next_deadline(now);
-        guard.timer_until = Some(alarm.unwrap_or(Duration::MAX));
-        match alarm {
-            Some(alarm) if alarm <= now => guard = pass(shared, guard),
-            Some(alarm) => {
-                let waited = shared.timer_wakeup.wait_timeout(guard, alarm - now);
-                let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-                // A reconsideration that is due would be put off if it were computed again.
-                guard = if waited.timed_out() { pass(shared, held) } else { held };
-            }
-            None => guard = shared.timer_wakeup.wait(guard).unwrap_or_else(PoisonError::into_inner),
+        let alarm = guard.planner.next_deadline(now).unwrap_or(Duration::MAX);
+        guard.timer_until = Some(alarm);
+        if alarm <= now {
+            guard = pass(shared, guard);
+            continue;
         }
+        let waited = shared.timer_wakeup.wait_timeout(guard, alarm - now);
+        let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        // A reconsideration that is due would be put off if it were computed again.
+        guard = if waited.timed_out() { pass(shared, held) } else { held };
     }
 }
 
@@ -288,8 +266,8 @@ fn pass<'a>(
     let (mut log, ()) = shared.apply_counted(guard, effects, |_, _| ());
     let mut guard = shared.lock();
     // These records report threads that could not be started.
-    if guard.deferred.served {
-        guard.deferred.effects.log.append(&mut log);
+    if let Some(deferred) = &mut guard.deferred {
+        deferred.log.append(&mut log);
     } else if !log.is_empty() {
         drop(guard);
         log_all(log);
@@ -302,14 +280,14 @@ fn pass<'a>(
 fn serve(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     loop {
-        let mut effects = std::mem::take(&mut guard.deferred.effects);
+        let mut effects = guard.deferred.replace(Effects::default()).unwrap_or_default();
         effects.now = shared.now();
         if !(effects.ended.is_empty() && effects.log.is_empty()) {
             let (log, ()) = shared.apply_counted(guard, effects, |_, _| ());
             log_all(log);
             guard = shared.lock();
         } else if guard.planner.is_stopping() && !shared.pool.has_worker() && guard.timer_until.is_none() {
-            guard.deferred.served = false;
+            guard.deferred = None;
             return;
         } else {
             guard = shared.timer_wakeup.wait(guard).unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,6 @@
 mod apply_effects;
 mod peer_leases;
 pub mod peers;
-mod promotion;
 mod run_light;
 pub mod shared;
 pub mod waiting;
@@ -12,12 +11,11 @@ pub mod worker_local;
 pub mod worker_pool;
 
 pub use peer_leases::LightLease;
-pub use peers::Peers;
-pub use promotion::LightFailure;
-pub use run_light::{may_run_light, run_light, stop_light, take_light};
-pub use shared::{PlannerGuarded, Runtime, RuntimeSettings, log_all};
+pub use peers::{FoundDevice, Peers};
+pub use run_light::{may_run_light, run_light, take_light};
+pub use shared::{PlannerGuarded, Runtime, log_all};
 pub use waiting::block_outside;
 pub use worker::run_worker;
 pub(crate) use worker_local::leave_thread;
-pub use worker_local::{WorkerLocal, catch_panic, current_task_worker, is_leaving};
+pub use worker_local::{WorkerLocal, catch_panic, current_task_worker};
 pub use worker_pool::{DEFAULT_STACK, STACKS, WorkerPool};

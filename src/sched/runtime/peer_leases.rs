@@ -15,7 +15,6 @@ use std::time::Duration;
 use log::Level;
 
 use super::{Peers, PlannerGuarded, Runtime, log_all};
-use crate::backend::thread;
 use crate::error::Error;
 use crate::node::{LockedTable, SlotRequest};
 use crate::sched::base::{DeviceLease, TaskId, lock};
@@ -46,7 +45,7 @@ impl Runtime {
                 << index;
             contended |= u64::from(available.waiters > 0) << index;
             // The planner does not know which slots our own light tasks use.
-            let light = peers.light_leases[index].load(Ordering::SeqCst) as usize;
+            let light = Arc::strong_count(&peers.light_leases[index]) - 1;
             available.busy_slots.resize(available.busy_slots.len() + light, 0.0);
             guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);
         }
@@ -141,14 +140,12 @@ impl Runtime {
         let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
         let lease = DeviceLease::new(&mut table, device, Some(cost), 0);
         // Before another thread of this process enters, which counts them.
-        peers.light_leases[device].fetch_add(u32::from(lease.is_ok()), Ordering::SeqCst);
+        let counted = peers.light_leases[device].clone();
         drop(table);
         match lease {
-            Ok(lease) => {
-                let since = self.clock();
-                Some(Some(LightLease { lease: Some(lease), runtime: self.clone(), device, since }))
-            }
+            Ok(lease) => Some(Some(LightLease { _lease: lease, _counted: counted, since: self.clock() })),
             Err(record) => {
+                drop(counted);
                 log_all(vec![record]);
                 Some(None)
             }
@@ -169,38 +166,24 @@ impl Runtime {
             return Ok(());
         }
         let runtime = self.clone();
-        match thread::spawn("gpusched node".into(), None, move || watch(&runtime)) {
-            Ok(thread) => {
-                watcher.running = true;
-                self.pool.add_thread(thread);
-                Ok(())
-            }
-            Err(error) => {
-                // The next call tries again.
-                watcher.waiting = false;
-                let why = error.to_string();
-                Err(peers.suspend(self.clock(), &Error::NoThread { purpose: "to watch them", why }))
-            }
-        }
+        let started = self.pool.start_helper("gpusched node", move || watch(&runtime));
+        watcher.running = started.is_ok();
+        // If it has failed, the next call tries again.
+        watcher.waiting = watcher.running;
+        started.map_err(|error| {
+            let why = Error::NoThread { purpose: "to watch them", why: error.to_string() };
+            peers.suspend(self.now(), &self.policy, &why)
+        })
     }
 }
 
 /// A slot of a device that is leased for light tasks.
 pub struct LightLease {
-    lease: Option<DeviceLease>,
-    runtime: Arc<Runtime>,
-    device: usize,
+    // Dropped before the count, which may be one too many, and never one too few.
+    _lease: DeviceLease,
+    _counted: Arc<()>,
     /// When it was taken, in nanoseconds of the scheduler's time.
     pub since: u64,
-}
-
-impl Drop for LightLease {
-    fn drop(&mut self) {
-        self.lease = None;
-        if let Some(peers) = &self.runtime.peers {
-            peers.light_leases[self.device].fetch_sub(1, Ordering::SeqCst);
-        }
-    }
 }
 
 /// Runs the watcher until the scheduler has stopped.
@@ -216,7 +199,7 @@ fn watch(runtime: &Arc<Runtime>) {
         if over() {
             return;
         }
-        let Some(mut table) = peers.lock_table(runtime.clock()) else {
+        let Some(mut table) = peers.lock_table(runtime.now(), &runtime.policy) else {
             let mut guard = runtime.lock();
             runtime.clear_peer_load(&mut guard);
             lock(&peers.watcher).waiting = false;
@@ -246,11 +229,10 @@ mod tests {
     use log::{LevelFilter, Log, Metadata, Record};
 
     use super::*;
-    use crate::backend::{Backend, Queue};
+    use crate::backend::cpu::CpuBackend;
     use crate::device::{BackendKind, DeviceInfo};
-    use crate::error::Result;
     use crate::sched::base::{Clock, Exec, Policy, Task};
-    use crate::sched::runtime::{RuntimeSettings, WorkerLocal, worker::take_planned};
+    use crate::sched::runtime::{FoundDevice, WorkerLocal, worker::take_planned};
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.
     struct LockProbe;
@@ -273,26 +255,6 @@ mod tests {
         fn flush(&self) {}
     }
 
-    struct NoQueues;
-
-    impl Backend for NoQueues {
-        fn kind(&self) -> BackendKind {
-            BackendKind::Cuda
-        }
-
-        fn devices(&self) -> Result<Vec<DeviceInfo>> {
-            Ok(Vec::new())
-        }
-
-        fn free_bytes(&self, _: u32) -> Result<u64> {
-            Ok(u64::MAX)
-        }
-
-        fn open(&self, _: u32, _: u32, _: u32) -> Result<Box<dyn Queue>> {
-            Err(Error::Cancelled)
-        }
-    }
-
     #[test]
     fn lease_warnings_are_logged_after_the_planner_lock_is_released() {
         let folder = testkit::Folder::new();
@@ -301,21 +263,10 @@ mod tests {
             free_bytes: 1 << 30,
             ..DeviceInfo::new("GPU-0", BackendKind::Cuda, 0, "paper")
         };
-        let peers =
-            Peers::join(Some(&folder.at("leases")), std::slice::from_ref(&device), &[1], Duration::ZERO)
-                .unwrap();
-        let devices = vec![(device, Arc::new(NoQueues) as Arc<dyn Backend>)];
-        let runtime = Arc::new(Runtime::new(RuntimeSettings {
-            devices,
-            slots: 1,
-            stack: 1 << 20,
-            trace_events: 0,
-            rates: None,
-            peers,
-            policy: Policy::default(),
-            clock: Clock::default(),
-            work: |_, _| {},
-        }));
+        let devices: Vec<FoundDevice> = vec![(device, Arc::new(CpuBackend::new(None)))];
+        let peers = Peers::join(Some(&folder.at("leases")), &devices, 1).unwrap();
+        let (policy, clock) = (Policy::default(), Clock::default());
+        let runtime = Arc::new(Runtime::new(devices, 1, 1 << 20, peers, |_, _| {}, policy, clock));
         // The record of this member has no room for another lease.
         let membership = &runtime.peers.as_ref().unwrap().membership;
         let leases: Vec<_> = std::iter::repeat_with(|| membership.lock().unwrap().lease(0, None, 0))
@@ -328,7 +279,7 @@ mod tests {
         log::set_max_level(LevelFilter::Warn);
         *lock(&PROBED) = Arc::downgrade(&runtime);
         let worker = WorkerLocal::enter(&runtime, 0);
-        let begun = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
+        let begun = take_planned(&runtime, &worker).expect("the task begins without a lease");
         assert!(begun.lease.is_none());
         *lock(&PROBED) = Weak::new();
         worker.leave();

@@ -6,13 +6,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::{LightFailure, Runtime, WorkerLocal};
+use super::{PlannerGuarded, Runtime, WorkerLocal};
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Job, TaskId, WaitResult, nanoseconds, unpack};
-use crate::sched::light::{EndActions, Epoch, LightAttempt, LightItem, LightTask, LocalQueue, NestedTask};
+use crate::sched::base::{DeviceMask, Exec, Job, TaskId, WaitResult, nanoseconds, unpack};
+use crate::sched::light::{
+    EndActions, Epoch, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask, PlannerStep,
+};
 use crate::sched::observe::Ending;
-use crate::sched::plan::AttemptEnd;
+use crate::sched::plan::{AttemptEnd, Effects};
 use crate::sched::sleep::ALL_TASKS;
 
 /// Returns true if light tasks may begin on the worker's device. Does not lock the shared table.
@@ -29,7 +32,7 @@ pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightI
         || needs_lease && !has_light_lease(runtime, worker)
         || !runtime.light.gate.enter(flag, worker.device)
     {
-        stop_light(runtime, worker);
+        worker.stop_light();
         return None;
     }
     runtime.light.queues.pop(&worker.queue)
@@ -47,16 +50,6 @@ fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
     let has = lease.is_some();
     *worker.light_lease.borrow_mut() = lease.flatten();
     has
-}
-
-/// The worker runs no light tasks until the next [`take_light`]. Wakes workers for a planned task that
-/// may have waited for that.
-pub fn stop_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
-    drop(worker.light_lease.take());
-    if runtime.light.gate.leave(&worker.queue.shared.stats.runs_light, worker.device) {
-        let mut guard = runtime.lock();
-        runtime.wake_workers(&mut guard, runtime.now());
-    }
 }
 
 /// Runs an item from the light queues.
@@ -105,7 +98,7 @@ fn run_attempt(
     let nested = worker.in_planned.get().then(|| stats.nested.push(NestedTask { id, epoch }));
     let context = worker.context();
     stats.light_since.store(since + 1, Ordering::Relaxed);
-    let how = worker.run_attempt(runtime, id, number, context, signal, |exec| Job::run(&job, exec));
+    let how = worker.run_attempt(id, number, context, signal, |exec| Job::run(&job, exec));
     // Also the start of the next attempt.
     let end = runtime.clock().max(since);
     worker.last_ns.set(end);
@@ -146,7 +139,8 @@ fn run_attempt(
             worker.tasks.borrow_mut().pop();
             let (device, slot) = (worker.device, worker.slot);
             runtime.observability.record_light(id, device, slot, (since, end), Ending::Retried);
-            let shared_device = runtime.had_company(&worker.queue.shared, since);
+            let shared_device = runtime.ran_light_since(&worker.queue.shared, since)
+                || !runtime.lock().planner.devices()[device].attempts.is_empty();
             let failure = LightFailure { error, device, slot, context, started_ns: since, shared_device };
             match task {
                 Some(task) => runtime.promote(task, id, job, failure),
@@ -194,7 +188,7 @@ impl Runtime {
         self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
         let ended = end();
         self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
-        self.notify_blocked();
+        self.wait_queues.notify_blocked();
         ended
     }
 
@@ -259,8 +253,11 @@ impl Runtime {
         self.end_all_queued_with(&why);
     }
 
-    /// Fails everything: the system gives no thread to run it.
-    pub fn fail_deserted(self: &Arc<Self>) {
+    /// Fails all tasks if the system gives no thread at all to run them.
+    pub fn fail_if_deserted(self: &Arc<Self>) {
+        if !self.pool.is_deserted() {
+            return;
+        }
         let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
         self.end_all_queued_with(&why);
         self.step(|planner, effects| planner.fail_ready(&why, effects));
@@ -319,5 +316,100 @@ impl Runtime {
                 self.end_light(None, task, nested.id, nested.epoch, outcome, self.clock());
             }
         }
+    }
+}
+
+/// A failed attempt at a light task that concerns its device.
+struct LightFailure {
+    error: Error,
+    device: usize,
+    slot: u32,
+    /// The device's context in which it began.
+    context: u32,
+    started_ns: u64,
+    /// Another task of this process ran on the device meanwhile.
+    shared_device: bool,
+}
+
+/// Promotion. The protocol is in [`Proxies`](crate::sched::light::proxies::Proxies).
+impl Runtime {
+    /// Hands a light task to the planner after a failed attempt, as if that had begun there.
+    fn promote(self: &Arc<Self>, task: &LightTask, id: TaskId, job: LightJob, failure: LightFailure) {
+        let LightFailure { error, device, slot, context, started_ns, shared_device } = failure;
+        let job: Arc<dyn Job> = Arc::new(move |exec: &Exec<'_>| job.run(&Exec { task: id, ..*exec }));
+        let mut guard = self.lock();
+        let mut effects = Effects::at(Duration::from_nanos(started_ns));
+        let mut step = PlannerStep(&mut guard.planner, &mut effects);
+        let place = (device, slot, context);
+        let promoted = self.light.proxies.promote(&mut step, task, id, job, place, shared_device);
+        effects.now = self.now();
+        match promoted {
+            Ok(promoted) => {
+                let end = AttemptEnd::Ran(Err(error));
+                guard.planner.on_attempt_end(device, promoted, 1, end, &mut effects);
+                self.apply_effects(guard, effects);
+            }
+            Err(job) => {
+                self.apply_effects(guard, effects);
+                self.drop_job(job);
+                self.end_light(None, Some(task), id, task.epoch(unpack(id).1), Err(error), self.clock());
+            }
+        }
+    }
+
+    /// Does the same for a task without an id, which gets one for that.
+    fn promote_detached(self: &Arc<Self>, job: LightJob, epoch: Epoch, failure: LightFailure) {
+        let started_ns = failure.started_ns;
+        match self.light.slab.allocate() {
+            Ok((task, position)) => {
+                let generation = task.fill(job, true, epoch, started_ns);
+                let begun = task.begin(generation, failure.device, failure.slot, started_ns);
+                if let Some(LightAttempt { job, .. }) = begun {
+                    self.promote(task, self.light.slab.id(position, generation), job, failure);
+                }
+            }
+            Err(_) => {
+                self.drop_job(job);
+                self.end_light(None, None, TaskId(0), epoch, Err(failure.error), 0);
+            }
+        }
+    }
+
+    /// Ends the light task that was promoted to a planned one which has ended, if there is one.
+    pub fn end_promoted(self: &Arc<Self>, guard: &mut PlannerGuarded, planned: TaskId, outcome: Result<()>) {
+        let Some(id) = self.light.proxies.take_promoted(planned) else { return };
+        let (task, generation) = self.light.slab.get(id);
+        let info = guard.planner.info(self.now(), planned);
+        let _ = guard.planner.release(planned);
+        let epoch = task.epoch(generation);
+        if let Ok(info) = info {
+            task.set_info(generation, &info);
+        }
+        let actions = task.end(generation, outcome, self.clock(), |_| ());
+        self.apply_end_actions(id, actions);
+        self.count_ended(None, epoch, 1);
+    }
+
+    /// Returns the planned task that ends with `id`, for tasks that come after it. The caller then
+    /// calls [`Runtime::apply_effects`].
+    pub fn planned_id(
+        &self,
+        guard: &mut PlannerGuarded,
+        id: TaskId,
+        effects: &mut Effects,
+    ) -> Result<TaskId> {
+        if !id.is_light() {
+            return Ok(id);
+        }
+        let (task, _) = self.light.slab.find(id)?;
+        let mut step = PlannerStep(&mut guard.planner, effects);
+        self.light.proxies.attach(&mut step, task, id, |end| self.light.uncount_outcome(end))
+    }
+
+    /// Ends the proxy of a light task that has ended.
+    fn end_proxy(self: &Arc<Self>, proxy: TaskId, outcome: Result<()>) {
+        self.step(|planner, effects| {
+            self.light.proxies.end(&mut PlannerStep(planner, effects), proxy, outcome);
+        });
     }
 }

@@ -1,22 +1,21 @@
 //! The state that all threads of a scheduler share.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use log::Level;
 
-use super::{Peers, WorkerPool};
+use super::{FoundDevice, Peers, WorkerPool};
 use crate::backend::Backend;
 use crate::device::DeviceInfo;
-use crate::error::Error;
 use crate::fork::ProcessMark;
 use crate::node::LockedTable;
 use crate::sched::base::{Clock, DeviceMask, Policy, TaskId, lock};
 use crate::sched::estimate::AUTO_SLOTS;
-use crate::sched::light::{CLOSED, LightTasks, STOPPING, WorkerShared};
+use crate::sched::light::{LightTasks, WorkerShared};
 use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
 use crate::sched::plan::{Effects, Planner, Progress, Stats};
 use crate::sched::sleep::{WaitGraph, WaitQueues};
@@ -44,7 +43,8 @@ pub struct Runtime {
     pub memory_wanted: AtomicU64,
     /// Threads that spin before they sleep.
     pub spinning: AtomicUsize,
-    processors: u64,
+    /// The most threads awake with which a thread spins before it sleeps.
+    pub spinners_most: u64,
     /// The most threads that a task has on the CPU device.
     pub cpu_threads: u32,
     /// The timer thread sleeps here.
@@ -53,25 +53,7 @@ pub struct Runtime {
     pub no_timer: AtomicBool,
     pub observability: Observability,
     pub peers: Option<Peers>,
-    /// The function of a worker thread; it gets the worker's index.
     work: fn(&Arc<Runtime>, usize),
-}
-
-/// Settings of a [`Runtime`].
-pub struct RuntimeSettings {
-    pub devices: Vec<(DeviceInfo, Arc<dyn Backend>)>,
-    /// Slots of each device, or [`AUTO_SLOTS`].
-    pub slots: u32,
-    /// Bytes of stack for each task.
-    pub stack: usize,
-    /// The most events of the trace; 0: no trace.
-    pub trace_events: usize,
-    pub rates: Option<Arc<dyn Store>>,
-    pub peers: Option<Peers>,
-    pub policy: Policy,
-    pub clock: Clock,
-    /// The function of a worker thread; it gets the worker's index.
-    pub work: fn(&Arc<Runtime>, usize),
 }
 
 /// The state under the planner lock.
@@ -81,17 +63,10 @@ pub struct PlannerGuarded {
     pub worker_called: Vec<bool>,
     /// The deadline for which the timer thread sleeps. `None`: there is no such thread.
     pub timer_until: Option<Duration>,
-    pub deferred: Deferred,
+    /// Effects that the timer thread leaves to the thread that runs callers' code. `None`: there is no such thread.
+    pub deferred: Option<Effects>,
     /// Log records of the runtime itself, until the next effects are applied.
     pub log: Vec<(Level, String)>,
-}
-
-/// Effects that the timer thread leaves to the thread that runs callers' code.
-#[derive(Default)]
-pub struct Deferred {
-    pub effects: Effects,
-    /// The thread that runs callers' code exists.
-    pub served: bool,
 }
 
 impl PlannerGuarded {
@@ -106,25 +81,32 @@ impl PlannerGuarded {
 }
 
 impl Runtime {
-    pub fn new(settings: RuntimeSettings) -> Self {
-        let RuntimeSettings { slots, stack, trace_events, rates, peers, policy, clock, work, .. } = settings;
-        let (devices, backends): (Vec<_>, Vec<_>) = settings.devices.into_iter().unzip();
+    /// Creates a runtime without threads. `slots`: of each device, or [`AUTO_SLOTS`]; `stack`: bytes for each task;
+    /// `work`: the function of a worker thread, which gets the worker's index.
+    pub fn new(
+        devices: Vec<FoundDevice>,
+        slots: u32,
+        stack: usize,
+        peers: Option<Peers>,
+        work: fn(&Arc<Runtime>, usize),
+        policy: Policy,
+        time: Clock,
+    ) -> Self {
+        let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
         let policy = Arc::new(policy);
         let threads = devices.iter().filter_map(|device| device.cpu_threads).max().unwrap_or(0);
         // Slots share the threads evenly; each has at least one.
         let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
         let slots = vec![slots; devices.len()];
         let planned = devices.iter().cloned().zip(slots.iter().copied()).collect();
-        let mut planner = Planner::new(planned, policy.clone());
-        let observability = Observability::new(&devices, &mut planner, trace_events, rates);
         Runtime {
             process: ProcessMark::here(),
-            time: clock,
+            time,
             planner: Mutex::new(PlannerGuarded {
-                planner,
+                planner: Planner::new(planned, policy.clone()),
                 worker_called: vec![false; devices.len()],
                 timer_until: None,
-                deferred: Deferred::default(),
+                deferred: None,
                 log: Vec::new(),
             }),
             light: LightTasks::new(devices.len()),
@@ -135,17 +117,37 @@ impl Runtime {
             poisoned: AtomicU64::new(0),
             memory_wanted: AtomicU64::new(0),
             spinning: AtomicUsize::new(0),
-            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+            spinners_most: std::thread::available_parallelism().map_or(0, |count| count.get() as u64 - 1),
             cpu_threads,
             timer_wakeup: Condvar::new(),
             no_timer: AtomicBool::new(false),
-            observability,
+            observability: Observability::default(),
             peers,
             policy,
             work,
             devices,
             backends,
         }
+    }
+
+    /// Keeps a trace of up to `trace_events` events; 0: none. Passes the rates in a store to the planner.
+    pub fn observe(&mut self, trace_events: usize, rates: Option<Arc<dyn Store>>) {
+        let planner = &mut self.planner.get_mut().unwrap_or_else(PoisonError::into_inner).planner;
+        self.observability.trace = (trace_events > 0).then(|| planner.keep_trace(trace_events));
+        let Some(rate_store) = rates.map(RateStore::new) else { return };
+        let stored = rate_store.load();
+        for class in stored.classes() {
+            for (index, device) in self.devices.iter().enumerate() {
+                if let Some(rate) = stored.rate(device, class) {
+                    planner.estimator().set_prior(class, index, rate);
+                }
+            }
+            if planner.estimator().drop_inconsistent_priors(class) {
+                log::info!("stored rates of class {class} do not fit each other and are ignored");
+            }
+        }
+        self.observability.findings = Some(Findings::new(stored));
+        self.observability.rate_store = Some(Mutex::new(rate_store));
     }
 
     pub fn lock(&self) -> MutexGuard<'_, PlannerGuarded> {
@@ -161,19 +163,9 @@ impl Runtime {
         self.time.nanoseconds()
     }
 
-    /// Returns the most threads awake with which a thread spins before it sleeps.
-    pub fn spinners_most(&self) -> u64 {
-        self.processors - 1
-    }
-
     /// Returns true if workers of a device other than `but` may be running light tasks.
     pub fn runs_light(&self, device: usize, but: Option<&WorkerShared>) -> bool {
         self.light.queues.any_worker(device, but, |stats| stats.runs_light.load(Ordering::SeqCst))
-    }
-
-    /// Returns true if another attempt or light task of this process has run on the worker's device since then.
-    pub fn had_company(&self, own: &WorkerShared, since: u64) -> bool {
-        self.ran_light_since(own, since) || !self.lock().planner.devices()[own.device].attempts.is_empty()
     }
 
     /// Returns true if a light task of another worker has run on the worker's device since then.
@@ -204,13 +196,7 @@ impl Runtime {
     /// shared, or the table can't be locked. Not to be called with the planner lock held.
     pub fn lock_table(&self, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
         let peers = self.peers.as_ref().filter(|peers| peers.shares(device))?;
-        Some((peers, peers.lock_table(self.clock())?))
-    }
-
-    /// Returns true if another process on this node may want the memory that this process caches on
-    /// the device.
-    pub fn has_peers(&self, device: usize) -> bool {
-        self.lock_table(device).is_some_and(|(_, table)| table.other_members() > 0)
+        Some((peers, peers.lock_table(self.now(), &self.policy)?))
     }
 
     /// Returns the devices, as bits, where no light task begins now.
@@ -220,12 +206,14 @@ impl Runtime {
 
     /// Wakes a worker for light work that was just queued.
     pub fn wake_any_worker(self: &Arc<Self>) {
+        let mut log = Vec::new();
         if self.taken() != 0 {
             // Without a watcher nothing is taken any more.
-            log_all(Vec::from_iter(self.ensure_watcher().err()));
+            log.extend(self.ensure_watcher().err());
         }
-        let start = |index| self.start_worker(index, &mut |(level, text)| log::log!(level, "{text}"));
+        let start = |index| self.start_worker(index, &mut log);
         self.pool.wake_any(self.closed_to_light(), start, || self.light.queues.is_empty());
+        log_all(log);
     }
 
     /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device
@@ -249,10 +237,8 @@ impl Runtime {
         for index in (0..self.devices.len()).filter(|&index| runnable.contains(index)) {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             if !guard.worker_called[index] {
-                let records = RefCell::new(Vec::new());
-                let start = |index| self.start_worker(index, &mut |record| records.borrow_mut().push(record));
+                let start = |index| self.start_worker(index, &mut guard.log);
                 guard.worker_called[index] = self.pool.wake_device(index, closed, start);
-                guard.log.append(&mut records.into_inner());
             }
         }
         if guard.planner.slot_request().is_some()
@@ -267,25 +253,16 @@ impl Runtime {
         }
     }
 
-    fn start_worker(self: &Arc<Self>, index: usize, log: &mut dyn FnMut((Level, String))) -> bool {
-        let place = self.pool.worker_slot(index);
+    fn start_worker(self: &Arc<Self>, index: usize, log: &mut Vec<(Level, String)>) -> bool {
+        let place = &self.pool.worker_slots[index];
         let label = self.devices[place.device].label();
         let shared = self.clone();
         let name = format!("gpusched {label}/{}", place.slot);
         let started = self.pool.spawn(name, move || (shared.work)(&shared, index));
         if let Err(Some(error)) = &started {
-            log((Level::Error, format!("could not start a thread for {label}: {error}")));
+            log.push((Level::Error, format!("could not start a thread for {label}: {error}")));
         }
         started.is_ok()
-    }
-
-    /// Returns the error of a refused submission.
-    #[cold]
-    pub fn refusal(&self, stop_flags: u8) -> Error {
-        if stop_flags & (CLOSED | STOPPING) != 0 {
-            return Error::Shutdown { what: "submitting a task" };
-        }
-        self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
     }
 
     pub fn progress(&self) -> Progress {
@@ -293,13 +270,24 @@ impl Runtime {
         self.lock().planner.progress(self.now(), &both)
     }
 
+    /// Returns true once a minute: the caller saves the learned rates, for processes that start meanwhile and in case
+    /// this one is killed.
     pub fn is_save_due(&self) -> bool {
-        self.observability.is_save_due(self.now())
+        let store = self.observability.rate_store.as_ref();
+        store.is_some_and(|store| lock(store).is_save_due(self.now()))
     }
 
+    /// Saves findings and learned rates.
     pub fn save_rates(&self) {
-        self.observability
-            .save_rates(&self.devices, || self.lock().planner.estimator().learned_rates().collect());
+        let Some(rate_store) = &self.observability.rate_store else { return };
+        let when = rate_store::now();
+        let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
+        let rates: Vec<_> = self.lock().planner.estimator().learned_rates().collect();
+        for (class, device, rate, samples) in rates {
+            learned.add_rate(&self.devices[device], class, StoredRate { rate, samples, when });
+        }
+        let store = lock(rate_store).store();
+        rate_store::save(&*store, &learned);
     }
 
     /// Returns the statistics of both tiers.
@@ -358,6 +346,7 @@ pub fn log_all(records: Vec<(Level, String)>) {
 }
 
 /// Observers of a runtime: the progress notifier, the trace, the store of learned rates.
+#[derive(Default)]
 pub struct Observability {
     pub progress_notifier: Arc<ProgressNotifier>,
     pub trace: Option<Arc<Trace>>,
@@ -367,32 +356,6 @@ pub struct Observability {
 }
 
 impl Observability {
-    /// Passes the stored rates to a new planner, and makes it keep a trace of up to `trace_events`
-    /// events.
-    pub fn new(
-        devices: &[DeviceInfo],
-        planner: &mut Planner,
-        trace_events: usize,
-        rates: Option<Arc<dyn Store>>,
-    ) -> Self {
-        let trace = (trace_events > 0).then(|| planner.keep_trace(trace_events));
-        let rate_store = rates.map(RateStore::new);
-        let stored = rate_store.as_ref().map(RateStore::load).unwrap_or_default();
-        for class in stored.classes() {
-            for (index, device) in devices.iter().enumerate() {
-                if let Some(rate) = stored.rate(device, class) {
-                    planner.estimator().set_prior(class, index, rate);
-                }
-            }
-            if planner.estimator().drop_inconsistent_priors(class) {
-                log::info!("stored rates of class {class} do not fit each other and are ignored");
-            }
-        }
-        let findings = rate_store.is_some().then(|| Findings::new(stored));
-        let rate_store = rate_store.map(Mutex::new);
-        Observability { progress_notifier: Arc::default(), trace, rate_store, findings }
-    }
-
     /// Records the attempt of a light task in the trace. `times`: begin and end, in nanoseconds of
     /// the scheduler's time.
     pub fn record_light(&self, task: TaskId, device: usize, slot: u32, times: (u64, u64), ending: Ending) {
@@ -400,27 +363,5 @@ impl Observability {
         let (begin, end) = (Duration::from_nanos(times.0), Duration::from_nanos(times.1));
         let (label, class, attempt, bytes, work) = (String::new(), 0, 1, 0, None);
         trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
-    }
-
-    /// Returns true once a minute: the caller saves the learned rates, for processes that start
-    /// meanwhile and in case this one is killed.
-    pub fn is_save_due(&self, now: Duration) -> bool {
-        self.rate_store.as_ref().is_some_and(|store| lock(store).is_save_due(now))
-    }
-
-    /// Saves findings and the rates that `learned_rates` returns.
-    pub fn save_rates(
-        &self,
-        devices: &[DeviceInfo],
-        learned_rates: impl Fn() -> Vec<(u32, usize, f64, u64)>,
-    ) {
-        let Some(rate_store) = &self.rate_store else { return };
-        let when = rate_store::now();
-        let mut learned = self.findings.as_ref().map(Findings::own).unwrap_or_default();
-        for (class, device, rate, samples) in learned_rates() {
-            learned.add_rate(&devices[device], class, StoredRate { rate, samples, when });
-        }
-        let store = lock(rate_store).store();
-        rate_store::save(&*store, &learned);
     }
 }

@@ -56,21 +56,25 @@ impl Runtime {
         if let Some(found) = self.spin_for(&look) {
             return Ok(Some(found));
         }
-        block_outside(|| {
-            let waiter = take_waiter();
-            self.wait_queues.add(keys, &waiter);
-            let found = loop {
-                if let Some(found) = look() {
-                    break Some(found);
-                }
-                if !waiter.wait(deadline) {
-                    break look();
-                }
-            };
-            self.wait_queues.remove(keys, &waiter);
-            return_waiter(waiter);
-            found
-        })
+        let wait = |waiter: &Parker| loop {
+            if let Some(found) = look() {
+                break Some(found);
+            }
+            if !waiter.wait(deadline) {
+                break look();
+            }
+        };
+        block_outside(|| self.with_waiter(keys, |waiter| wait(waiter)))
+    }
+
+    /// Calls `wait` with the thread's parker, which is in the wait queues of `keys` meanwhile.
+    fn with_waiter<T>(&self, keys: &[TaskId], wait: impl FnOnce(&Parker) -> T) -> T {
+        let waiter = WAITER.try_with(|place| place.borrow_mut().take()).ok().flatten().unwrap_or_default();
+        self.wait_queues.add(keys, &waiter);
+        let result = wait(&waiter);
+        self.wait_queues.remove(keys, &waiter);
+        let _ = WAITER.try_with(|place| *place.borrow_mut() = Some(waiter));
+        result
     }
 
     fn wait_inside<T>(
@@ -99,7 +103,8 @@ impl Runtime {
             return Ok(Some(found));
         }
         let forever = deadline.is_none();
-        let frames: Vec<TaskId> = worker.task_stack().into_iter().filter(|frame| frame.0 != 0).collect();
+        let frames: Vec<TaskId> =
+            worker.tasks.borrow().iter().copied().filter(|frame| frame.0 != 0).collect();
         if forever
             && !self.wait_graph.add_wait(&frames, targets, |id| self.predecessors(id), |id| self.is_range(id))
         {
@@ -112,30 +117,25 @@ impl Runtime {
             return Err(too_many_waits(self.policy.blocked_tasks));
         }
         self.open_slot(worker);
-        let waiter = take_waiter();
-        let keys = [targets, &[BLOCKED_TASKS]].concat();
-        self.wait_queues.add(&keys, &waiter);
-        // Perhaps no task can go on now.
-        self.notify_blocked();
-        let outcome = loop {
-            if let Some(found) = look() {
-                break Ok(Some(found));
-            }
-            if forever
-                && !worker.is_abandoned()
-                && self.wait_queues.count_blocked(&waiter)
-                && self.is_stuck(worker)
-            {
-                let why = "every running task waits for another, and none of the awaited tasks can start";
-                break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
-            }
-            if !waiter.wait(deadline) {
-                break Ok(look());
-            }
-        };
-        self.wait_queues.remove(&keys, &waiter);
-        self.wait_queues.uncount_blocked(&waiter);
-        return_waiter(waiter);
+        let outcome = self.with_waiter(&[targets, &[BLOCKED_TASKS]].concat(), |waiter| {
+            // Perhaps no task can go on now.
+            self.wait_queues.notify_blocked();
+            let outcome = loop {
+                if let Some(found) = look() {
+                    break Ok(Some(found));
+                }
+                let judges = forever && !worker.is_abandoned();
+                if judges && self.wait_queues.count_blocked(waiter) && self.is_stuck(worker) {
+                    let why = "every running task waits for another, and none of the awaited tasks can start";
+                    break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
+                }
+                if !waiter.wait(deadline) {
+                    break Ok(look());
+                }
+            };
+            self.wait_queues.uncount_blocked(waiter);
+            outcome
+        });
         if forever {
             self.wait_graph.remove_wait(&frames, targets);
         }
@@ -146,27 +146,25 @@ impl Runtime {
     /// Blocks the owner of a range until `enough` returns true; `keys` are notified when it may. After a
     /// moment another worker may use the slot meanwhile.
     pub fn wait_for_helpers(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
-        let waiter = take_waiter();
-        self.wait_queues.add(keys, &waiter);
         let brief = Instant::now().checked_add(self.policy.slot_kept);
-        let mut seen = enough();
-        while !seen && waiter.wait(brief) {
-            seen = enough();
-        }
-        if !seen && let Some(worker) = self.own_task_worker() {
-            self.pool.make_room(worker.index, usize::MAX);
-            self.open_slot(&worker);
+        self.with_waiter(keys, |waiter| {
             while !enough() {
-                if !worker.is_abandoned() && self.wait_queues.count_blocked(&waiter) {
-                    // The owner gets no error for a deadlock; waiters inside tasks do.
-                    self.notify_blocked();
+                if waiter.wait(brief) {
+                    continue;
                 }
-                waiter.wait(None);
+                let Some(worker) = self.own_task_worker() else { return };
+                self.pool.make_room(worker.index, usize::MAX);
+                self.open_slot(&worker);
+                while !enough() {
+                    if !worker.is_abandoned() && self.wait_queues.count_blocked(waiter) {
+                        // The owner gets no error for a deadlock; waiters inside tasks do.
+                        self.wait_queues.notify_blocked();
+                    }
+                    waiter.wait(None);
+                }
+                return self.close_slot(&worker);
             }
-            self.close_slot(&worker);
-        }
-        self.wait_queues.remove(keys, &waiter);
-        return_waiter(waiter);
+        });
     }
 
     fn open_slot(self: &Arc<Self>, worker: &WorkerLocal) {
@@ -241,16 +239,23 @@ impl Runtime {
     fn spin_for<T>(&self, look: &impl Fn() -> Option<T>) -> Option<T> {
         let one = self.spinning.fetch_add(1, Ordering::Relaxed) == 0;
         let mut found = None;
-        if one && self.pool.event_count.awake() <= self.spinners_most() {
-            let end = self.clock() + nanoseconds(self.policy.wait_spin);
-            while found.is_none() && self.clock() < end {
-                for _ in 0..4 {
-                    std::hint::spin_loop();
-                }
-                found = look();
-            }
+        if one && self.pool.event_count.awake() <= self.spinners_most {
+            found = self.spin(nanoseconds(self.policy.wait_spin), look);
         }
         self.spinning.fetch_sub(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Spins for so many nanoseconds, or until `look` returns a value.
+    pub fn spin<T>(&self, time: u64, look: impl Fn() -> Option<T>) -> Option<T> {
+        let end = self.clock() + time;
+        let mut found = None;
+        while found.is_none() && self.clock() < end {
+            for _ in 0..4 {
+                std::hint::spin_loop();
+            }
+            found = look();
+        }
         found
     }
 }
@@ -276,12 +281,4 @@ fn too_many_waits(most: usize) -> Error {
 
 fn deadlock(why: &str) -> Error {
     Error::Deadlock { what: "a wait inside a task", why: why.into() }
-}
-
-fn take_waiter() -> sync::Arc<Parker> {
-    WAITER.try_with(|waiter| waiter.borrow_mut().take()).ok().flatten().unwrap_or_default()
-}
-
-fn return_waiter(waiter: sync::Arc<Parker>) {
-    let _ = WAITER.try_with(|place| *place.borrow_mut() = Some(waiter));
 }

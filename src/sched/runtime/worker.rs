@@ -2,17 +2,13 @@
 //!
 //! The worker opens its device queue when its first task arrives, then runs planned and light tasks one after
 //! the other, and sleeps when there are none. Planned tasks come first, but after a long turn of them
-//! the light ones get a slice of time, and planned tasks of negative priority let light ones pass for a
-//! while.
+//! the light ones get a slice of time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{
-    PlannerGuarded, Runtime, WorkerLocal, is_leaving, log_all, may_run_light, run_light, stop_light,
-    take_light,
-};
+use super::{PlannerGuarded, Runtime, WorkerLocal, log_all, may_run_light, run_light, take_light};
 use crate::error::Error;
 use crate::sched::base::{Exec, nanoseconds};
 use crate::sched::light::{LightItem, NO_DEVICE};
@@ -35,16 +31,9 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
                 None
             }
         };
-        // A log function may end the thread after the next task was assigned: that task runs first.
-        if is_leaving() && next.is_none() {
-            stop_light(runtime, &worker);
-            runtime.pool.event_count.start_search();
-            runtime.pool.vacate(index);
-            runtime.pool.event_count.remove_searcher();
-            break;
-        }
+        // Also if the worker is leaving: a log function may end the thread after the next task was assigned.
         work = next.map(WorkFound::Planned).or_else(|| find_work(runtime, &worker)).or_else(|| {
-            stop_light(runtime, &worker);
+            worker.stop_light();
             runtime.pool.event_count.start_search();
             search(runtime, &worker)
         });
@@ -70,7 +59,7 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
             return Some(work);
         }
         // The flag may be up, and no planned task is to wait for a worker that sleeps.
-        stop_light(runtime, worker);
+        worker.stop_light();
         if spin(runtime, worker) {
             continue;
         }
@@ -83,7 +72,7 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
             // The thread that woke this worker for a light task has woken no other.
             runtime.wake_any_worker();
         }
-        runtime.notify_blocked();
+        runtime.wait_queues.notify_blocked();
         sleep(runtime, worker);
         worker.update_clock();
     }
@@ -110,23 +99,17 @@ fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
 fn spin(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     let event_count = &runtime.pool.event_count;
     // A single worker spins at a time, and only if a processor is idle.
-    if event_count.searching() > 1 || event_count.awake() > runtime.spinners_most() {
+    if event_count.searching() > 1 || event_count.awake() > runtime.spinners_most {
         return false;
     }
-    let begin = runtime.clock();
-    loop {
-        for _ in 0..4 {
-            std::hint::spin_loop();
-        }
-        if has_work(runtime, worker) || may_have_to_leave(runtime, worker) {
-            worker.spin_ns.set((worker.spin_ns.get() * 2).min(nanoseconds(runtime.policy.spin_most)));
-            return true;
-        }
-        if runtime.clock() - begin > worker.spin_ns.get() {
-            worker.spin_ns.set((worker.spin_ns.get() / 2).max(nanoseconds(runtime.policy.spin_least)));
-            return false;
-        }
-    }
+    let (time, policy) = (worker.spin_ns.get(), &runtime.policy);
+    let goes_on = || has_work(runtime, worker) || may_have_to_leave(runtime, worker);
+    let found = runtime.spin(time, || goes_on().then_some(())).is_some();
+    worker.spin_ns.set(match found {
+        true => (time * 2).min(nanoseconds(policy.spin_most)),
+        false => (time / 2).max(nanoseconds(policy.spin_least)),
+    });
+    found
 }
 
 fn has_planned_hint(runtime: &Runtime, worker: &WorkerLocal) -> bool {
@@ -138,15 +121,16 @@ fn has_work(runtime: &Runtime, worker: &WorkerLocal) -> bool {
         || may_run_light(runtime, worker) && runtime.light.queues.has_items(&worker.queue)
 }
 
-fn is_retired(runtime: &Runtime, worker: &WorkerLocal) -> bool {
-    runtime.pool.retired.load(Ordering::SeqCst) >> worker.device & 1 == 1
+/// Returns true if the worker takes no more tasks: its thread, its place, its slot or its device is gone.
+fn is_superfluous(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    worker.leaving.get()
+        || runtime.pool.has_surplus(worker.index)
+        || worker.slot >= runtime.pool.slots(worker.device)
+        || runtime.pool.retired.load(Ordering::SeqCst) >> worker.device & 1 == 1
 }
 
 fn may_have_to_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
-    runtime.pool.has_surplus(worker.index)
-        || worker.slot >= runtime.pool.slots(worker.device)
-        || is_retired(runtime, worker)
-        || runtime.light.is_stopping() && runtime.light.epochs.is_drained()
+    is_superfluous(runtime, worker) || runtime.light.is_stopping() && runtime.light.epochs.is_drained()
 }
 
 fn must_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
@@ -182,23 +166,20 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
         // The thread that emptied the queues has not seen tasks that moved from one to another.
         runtime.end_all_queued();
     }
-    if runtime.pool.is_deserted() {
-        runtime.fail_deserted();
-    }
-    runtime.notify_blocked();
+    runtime.fail_if_deserted();
+    runtime.wait_queues.notify_blocked();
 }
 
 /// Returns the next task of a worker.
 fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
-    let surplus = runtime.pool.has_surplus(worker.index);
-    if surplus || is_retired(runtime, worker) || worker.slot >= runtime.pool.slots(worker.device) {
+    if is_superfluous(runtime, worker) {
         return None;
     }
     let planned = has_planned_hint(runtime, worker);
     let light_first = worker.light_comes_first();
     if planned
         && !light_first
-        && let Some(assignment) = take_planned(runtime, worker, false)
+        && let Some(assignment) = take_planned(runtime, worker)
     {
         return Some(WorkFound::Planned(assignment));
     }
@@ -209,7 +190,7 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
         return Some(WorkFound::Light(item));
     }
     if planned && has_planned_hint(runtime, worker) {
-        take_planned(runtime, worker, true).map(WorkFound::Planned)
+        take_planned(runtime, worker).map(WorkFound::Planned)
     } else {
         None
     }
@@ -224,25 +205,19 @@ fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     }
 }
 
-/// Begins the planned task that should run next on the worker's device. `last`: the worker has
-/// found no light task.
-pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, last: bool) -> Option<Assignment> {
-    let taken = begin_planned(runtime, worker, last, None);
+/// Begins the planned task that should run next on the worker's device.
+pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<Assignment> {
+    let taken = begin_planned(runtime, worker, None);
     if !matches!(taken, AssignResult::Unknown) {
         return taken.begun();
     }
     // Without the planner lock: a driver may take its time.
     let ordinal = runtime.devices[worker.device].ordinal;
     let free = runtime.backends[worker.device].free_bytes(ordinal).unwrap_or(u64::MAX);
-    begin_planned(runtime, worker, last, Some(free)).begun()
+    begin_planned(runtime, worker, Some(free)).begun()
 }
 
-fn begin_planned(
-    runtime: &Arc<Runtime>,
-    worker: &WorkerLocal,
-    last: bool,
-    free: Option<u64>,
-) -> AssignResult {
+fn begin_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, free: Option<u64>) -> AssignResult {
     // The planner counts on a worker that holds no lease.
     drop(worker.light_lease.take());
     // Unlocked after the planner: unlocking may log, and the log may be the caller's code.
@@ -254,7 +229,7 @@ fn begin_planned(
     }
     let exclusive = guard.planner.has_exclusive_tasks();
     let known = guard.planner.devices()[worker.device].known_free_bytes(now);
-    let mut taken = assign(runtime, worker, &mut guard, now, last, free);
+    let mut taken = assign(runtime, worker, &mut guard, now, free);
     let mut queued = true;
     if let Some((peers, table)) = &mut access {
         if let AssignResult::Begins(assignment) = &mut taken {
@@ -295,16 +270,10 @@ fn assign(
     worker: &WorkerLocal,
     guard: &mut PlannerGuarded,
     now: Duration,
-    last: bool,
     free: Option<u64>,
 ) -> AssignResult {
-    let clock = nanoseconds(now);
     guard.worker_called[worker.device] = false;
-    let stands_back = !last
-        && guard.planner.first_priority().is_some_and(|priority| priority < 0)
-        && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
-        && runtime.light.queues.has_items(&worker.queue);
-    if stands_back || worker.slot >= guard.planner.devices()[worker.device].slots {
+    if worker.slot >= guard.planner.devices()[worker.device].slots {
         return AssignResult::Nothing;
     }
     let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
@@ -316,12 +285,8 @@ fn assign(
     let mut effects = Effects::at(now);
     let taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
     guard.log.append(&mut effects.log);
-    match taken {
-        AssignResult::Begins(_) => worker.last_planned_ns.set(clock),
-        AssignResult::Nothing => {
-            runtime.pool.planned_hint.fetch_and(!(1 << worker.device), Ordering::SeqCst);
-        }
-        AssignResult::Unknown => {}
+    if let AssignResult::Nothing = taken {
+        runtime.pool.planned_hint.fetch_and(!(1 << worker.device), Ordering::SeqCst);
     }
     taken
 }
@@ -338,7 +303,7 @@ fn assign_next(
         return None;
     }
     if !runtime.shares(worker.device) && !guard.planner.has_exclusive_tasks() {
-        match assign(runtime, worker, guard, now, false, None) {
+        match assign(runtime, worker, guard, now, None) {
             AssignResult::Unknown => {}
             taken => return taken.begun(),
         }
@@ -350,7 +315,7 @@ fn assign_next(
 
 /// Runs a planned task. Returns the one that the worker runs next, if that is known already.
 fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignment) -> Option<Assignment> {
-    stop_light(runtime, worker);
+    worker.stop_light();
     let Assignment { id, attempt, began, job, signal, context, lease } = assignment;
     let begin = nanoseconds(began);
     worker.tasks.borrow_mut().push(runtime.light.proxies.owner(id));
@@ -358,13 +323,14 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     worker.queue.pushed.set(0);
     let nested = &worker.queue.shared.stats.nested;
     nested.set_planned((id, attempt));
-    let end = worker.run_attempt(runtime, id, attempt, context, &signal, |exec| {
-        job.run(&Exec { lease: lease.as_ref(), ..*exec })
-    });
+    let end = worker
+        .run_attempt(id, attempt, context, &signal, |exec| job.run(&Exec { lease: lease.as_ref(), ..*exec }));
     // Dropping the job is the caller's code inside the task, too: this may be its last owner.
     runtime.drop_job(job);
     // Cached memory would be in the way of the peer that begins here next.
-    if worker.caches_shared_memory() && runtime.has_peers(worker.device) {
+    if worker.caches_shared_memory()
+        && runtime.lock_table(worker.device).is_some_and(|(_, table)| table.other_members() > 0)
+    {
         worker.release_cached();
     }
     drop(lease);
@@ -381,14 +347,14 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     }
     if !guard.planner.on_attempt_end(worker.device, id, attempt, end, &mut effects) {
         worker.abandoned.set(true);
-        runtime.pool.abandoned_returned();
+        runtime.pool.abandoned.fetch_sub(1, Ordering::SeqCst);
     }
     let light_first = worker.end_planned(nanoseconds(now), begin);
     let must_end = worker.abandoned.get() || runtime.pool.has_surplus(worker.index);
     let asks = !save_due && !light_first && !must_end;
     let (log, next) = runtime.apply_counted(guard, effects, |guard, now| {
         // The drop of the job may have ended the thread.
-        if asks && !is_leaving() { assign_next(runtime, worker, guard, now) } else { None }
+        if asks && !worker.leaving.get() { assign_next(runtime, worker, guard, now) } else { None }
     });
     log_all(log);
     if save_due {

@@ -37,10 +37,10 @@ pub struct WorkerLocal {
     pub planned_ns: Cell<u64>,
     /// Until then light tasks come first.
     pub light_until_ns: Cell<u64>,
-    /// When the last planned task began.
-    pub last_planned_ns: Cell<u64>,
     /// The attempt was abandoned: no thread waits for this one.
     pub abandoned: Cell<bool>,
+    /// The worker ends after its task, and another takes its place.
+    pub leaving: Cell<bool>,
     /// A task has run since the worker last slept.
     used: Cell<bool>,
     /// The slot of the node for light tasks, on a device that processes share.
@@ -57,26 +57,20 @@ thread_local! {
     /// The worker that the thread is. Outlives the thread's other locals: `exit` inside a task ends them
     /// before it calls the program's handlers, which may call the library.
     static WORKER: ManuallyDrop<RefCell<Option<Rc<WorkerLocal>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
-
-    /// This worker ends after its task, and another takes its place.
-    static LEAVING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns whether the calling worker ends after its task.
-pub fn is_leaving() -> bool {
-    LEAVING.get()
 }
 
 /// Makes the calling worker end after its task, because its thread cannot be used any more. Does nothing
 /// on other threads.
 pub(crate) fn leave_thread() {
-    LEAVING.set(WORKER.try_with(|worker| worker.borrow().is_some()).unwrap_or(false));
+    if let Some(worker) = current(|_| true) {
+        worker.leaving.set(true);
+    }
 }
 
 impl WorkerLocal {
     /// Makes the calling thread a worker until [`WorkerLocal::leave`].
     pub fn enter(runtime: &Arc<Runtime>, index: usize) -> Rc<WorkerLocal> {
-        let place = runtime.pool.worker_slot(index);
+        let place = &runtime.pool.worker_slots[index];
         let here = 0_u8;
         let worker = Rc::new(WorkerLocal {
             runtime: runtime.clone(),
@@ -94,8 +88,8 @@ impl WorkerLocal {
             spin_ns: Cell::new(nanoseconds(runtime.policy.spin_most)),
             planned_ns: Cell::new(0),
             light_until_ns: Cell::new(0),
-            last_planned_ns: Cell::new(0),
             abandoned: Cell::new(false),
+            leaving: Cell::new(false),
             used: Cell::new(false),
             light_lease: RefCell::new(None),
         });
@@ -111,11 +105,6 @@ impl WorkerLocal {
         }
     }
 
-    pub fn task_stack(&self) -> Vec<TaskId> {
-        self.tasks.borrow().clone()
-    }
-
-    /// Returns whether the thread is inside a task.
     pub fn is_in_task(&self) -> bool {
         !self.tasks.borrow().is_empty()
     }
@@ -148,6 +137,14 @@ impl WorkerLocal {
         self.last_ns.set(self.runtime.clock());
     }
 
+    /// Ends the worker's turn of light tasks. Wakes workers for a planned task that may have waited for that.
+    pub fn stop_light(&self) {
+        drop(self.light_lease.take());
+        if self.runtime.light.gate.leave(&self.queue.shared.stats.runs_light, self.device) {
+            self.runtime.wake_workers(&mut self.runtime.lock(), self.runtime.now());
+        }
+    }
+
     /// Returns true if the stack that is left suffices for a nested task.
     pub fn can_nest(&self) -> bool {
         let here = 0_u8;
@@ -172,15 +169,14 @@ impl WorkerLocal {
         self.current_queues.borrow().last().cloned()
     }
 
-    fn open_queue(&self, runtime: &Runtime, context: u32) -> Result<Rc<OpenQueue>> {
+    fn open_queue(&self, context: u32) -> Result<Rc<OpenQueue>> {
+        let runtime = &self.runtime;
         // Another queue might wait for the context of the outer task, which waits for this one.
         if let Some(below) = self.outer_queue() {
             return Ok(below);
         }
-        let now = self.idle_queue.borrow().clone();
-        if let Some(opened) = now
-            && opened.context == context
-        {
+        let usable = self.idle_queue.borrow().clone().filter(|opened| opened.context == context);
+        if let Some(opened) = usable {
             return Ok(opened);
         }
         // Closed after the next is open: with its last queue a device frees what it caches.
@@ -220,20 +216,20 @@ impl WorkerLocal {
     /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend.
     pub fn run_attempt(
         &self,
-        runtime: &Runtime,
         task: TaskId,
         attempt: u32,
         context: u32,
         signal: &Signal,
         run: impl FnOnce(&Exec<'_>) -> Result<()>,
     ) -> AttemptEnd {
-        let opened = match self.open_queue(runtime, context) {
+        let opened = match self.open_queue(context) {
             Ok(opened) => opened,
             Err(error) => return queue_failed("opened", error),
         };
         if let Err(error) = catch_panic(|| opened.queue.enter()) {
             return queue_failed("made current", error);
         }
+        let runtime = &self.runtime;
         self.used.set(true);
         self.current_queues.borrow_mut().push(opened.clone());
         let outcome = catch_panic(|| {
@@ -310,11 +306,8 @@ impl Runtime {
     }
 }
 
-fn ignore_panic(code: impl FnOnce()) {
-    let _ = catch_panic(|| {
-        code();
-        Ok(())
-    });
+fn ignore_panic<T>(code: impl FnOnce() -> T) {
+    let _ = catch_panic(|| Ok(code()));
 }
 
 /// Runs `code` and returns a panic as an error.

@@ -33,6 +33,7 @@ pub const NESTING: usize = 4 << 20;
 /// Bytes for the library's own frames between a wait and the nested task's code.
 const OWN_FRAMES: usize = 64 << 10;
 
+#[derive(Default)]
 pub struct WorkerPool {
     pub event_count: EventCount,
     /// See [`Policy::before_start`].
@@ -40,7 +41,7 @@ pub struct WorkerPool {
     /// Bytes of stack for each task.
     stack: usize,
     /// Sorted by slot, then by device, so that the first workers are on different devices.
-    worker_slots: Vec<WorkerSlot>,
+    pub worker_slots: Vec<WorkerSlot>,
     /// By device.
     slots: Vec<AtomicU32>,
     /// Bit i: the planner may have a task for device i.
@@ -56,7 +57,7 @@ pub struct WorkerPool {
     gone: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Abandoned threads: their jobs do not return.
-    abandoned: AtomicUsize,
+    pub abandoned: AtomicUsize,
     /// Threads that wait inside tasks.
     pub blocked_in_tasks: AtomicUsize,
 }
@@ -76,29 +77,14 @@ impl WorkerPool {
             let has = slots.iter().enumerate().filter(move |&(_, &slots)| slot < limit(slots));
             has.map(move |(device, _)| WorkerSlot { device, slot, room: AtomicI32::new(1) })
         });
+        let begin = |&slots: &u32| AtomicU32::new(if slots == AUTO_SLOTS { 1 } else { slots });
         WorkerPool {
-            event_count: EventCount::default(),
             before_start: policy.before_start,
             stack,
             worker_slots: worker_slots.collect(),
-            slots: slots
-                .iter()
-                .map(|&slots| AtomicU32::new(if slots == AUTO_SLOTS { 1 } else { slots }))
-                .collect(),
-            planned_hint: AtomicU64::new(0),
-            retired: AtomicU64::new(0),
-            occupied: AtomicUsize::new(0),
-            spawn_failed: AtomicBool::new(false),
-            alive: Mutex::new(0),
-            gone: Condvar::new(),
-            threads: Mutex::default(),
-            abandoned: AtomicUsize::new(0),
-            blocked_in_tasks: AtomicUsize::new(0),
+            slots: slots.iter().map(begin).collect(),
+            ..WorkerPool::default()
         }
-    }
-
-    pub fn worker_slot(&self, index: usize) -> &WorkerSlot {
-        &self.worker_slots[index]
     }
 
     pub fn slots(&self, device: usize) -> u32 {
@@ -113,8 +99,9 @@ impl WorkerPool {
 
     /// Wakes or starts a worker for work of any device that is not in `closed`, unless a worker searches.
     /// `start` gets the index of a worker slot; `taken` returns whether the work was taken meanwhile.
-    pub fn wake_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
+    pub fn wake_any(&self, closed: u64, start: impl FnOnce(usize) -> bool, taken: impl Fn() -> bool) {
         let open = |device: usize| closed >> device & 1 == 0;
+        let is_settled = || taken() || self.event_count.searching() > 0;
         while !self.event_count.wake_any(closed) {
             if !self.worker_slots.iter().any(|slot| open(slot.device) && self.has_room(slot)) {
                 return;
@@ -122,12 +109,12 @@ impl WorkerPool {
             // A worker that is about to end its task is faster than a new thread.
             let begin = Instant::now();
             while self.occupied.load(Ordering::SeqCst) > 0 && begin.elapsed() < self.before_start {
-                if taken() || self.event_count.searching() > 0 || self.event_count.has_sleeper(closed) {
+                if is_settled() || self.event_count.has_sleeper(closed) {
                     break;
                 }
                 std::thread::yield_now();
             }
-            if taken() || self.event_count.searching() > 0 {
+            if is_settled() {
                 return;
             }
             if self.event_count.has_sleeper(closed) {
@@ -136,23 +123,31 @@ impl WorkerPool {
             let Some(index) = self.claim(open) else { return };
             if !self.event_count.add_searcher(true) {
                 self.free_place(index);
-            } else if !start(index) {
-                self.cancel_start(index, closed);
+            } else {
+                self.start_on(index, closed, start);
             }
             return;
         }
     }
 
     /// Wakes or starts a worker of a device. No light task begins on the devices in `closed`.
-    pub fn wake_device(&self, device: usize, closed: u64, start: impl Fn(usize) -> bool) -> bool {
+    pub fn wake_device(&self, device: usize, closed: u64, start: impl FnOnce(usize) -> bool) -> bool {
         if self.event_count.wake_device(device) {
             return true;
         }
         let Some(index) = self.claim(|other| other == device) else { return false };
         self.event_count.add_searcher(false);
+        self.start_on(index, closed, start)
+    }
+
+    /// Starts a thread for a place that is claimed and a searcher that is counted.
+    fn start_on(&self, index: usize, closed: u64, start: impl FnOnce(usize) -> bool) -> bool {
         let started = start(index);
         if !started {
-            self.cancel_start(index, closed);
+            self.free_place(index);
+            self.event_count.remove_searcher();
+            // The submitter may have relied on this searcher.
+            self.event_count.wake_any(closed);
         }
         started
     }
@@ -174,11 +169,6 @@ impl WorkerPool {
         });
         self.occupied.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
         found
-    }
-
-    fn cancel_start(&self, index: usize, closed: u64) {
-        self.free_place(index);
-        self.event_count.cancel_searcher(closed);
     }
 
     /// Starts a thread. Returns the error of the system once, until a thread could be started again.
@@ -218,61 +208,42 @@ impl WorkerPool {
         }
     }
 
-    /// Abandons so many threads: no thread waits for their end.
-    pub fn abandon(&self, threads: usize) {
-        self.abandoned.fetch_add(threads, Ordering::SeqCst);
-        (0..threads).for_each(|_| self.thread_ended());
+    /// Abandons a thread: no thread waits for its end.
+    pub fn abandon(&self) {
+        self.abandoned.fetch_add(1, Ordering::SeqCst);
+        self.thread_ended();
     }
 
     pub fn abandoned(&self) -> usize {
         self.abandoned.load(Ordering::SeqCst)
     }
 
-    /// Counts an abandoned thread whose job has returned; it ends.
-    pub fn abandoned_returned(&self) {
-        self.abandoned.fetch_sub(1, Ordering::SeqCst);
-    }
-
     /// Waits until all workers have ended. Returns false on a timeout.
     pub fn wait_until_ended(&self, end: Option<Instant>) -> bool {
-        let mut alive = lock(&self.alive);
-        while *alive > 0 {
-            alive = match end {
-                None => self.gone.wait(alive).unwrap_or_else(PoisonError::into_inner),
-                Some(end) => {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    self.gone.wait_timeout(alive, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-        true
+        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        let waited = self.gone.wait_timeout_while(lock(&self.alive), left, |alive| *alive > 0);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
     }
 
-    /// Adds a thread that is joined with the workers.
-    pub fn add_thread(&self, thread: JoinHandle<()>) {
-        lock(&self.threads).push(thread);
+    /// Starts a thread that is no worker, and is joined with them.
+    pub fn start_helper(&self, name: &str, code: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        lock(&self.threads).push(thread::spawn(name.into(), None, code)?);
+        Ok(())
     }
 
     /// Joins all threads but the caller and the abandoned ones. They have ended or are about to.
     pub fn join(&self) {
         let mut threads = std::mem::take(&mut *lock(&self.threads));
         threads.retain(|other| !thread::is_current_thread(other));
-        while !threads.is_empty() {
-            if self.abandoned() > 0 {
-                let running = threads.iter().filter(|thread| !thread.is_finished()).count();
-                if running > self.abandoned() {
-                    std::thread::sleep(Duration::from_millis(1));
-                    continue;
-                }
+        while self.abandoned() > 0 {
+            let running = threads.iter().filter(|thread| !thread.is_finished()).count();
+            if running <= self.abandoned() {
                 threads.retain(JoinHandle::is_finished);
+                break;
             }
-            if let Some(thread) = threads.pop() {
-                thread::join(thread);
-            }
+            std::thread::sleep(Duration::from_millis(1));
         }
+        threads.into_iter().for_each(thread::join);
     }
 
     /// Frees the caller's place and returns true if the slot has a worker too many.

@@ -102,13 +102,6 @@ impl EventCount {
         fence(Ordering::SeqCst);
     }
 
-    /// Takes a searcher out of the count whose thread could not be started, and wakes another for the
-    /// submitter that may have relied on it.
-    pub fn cancel_searcher(&self, closed: u64) {
-        self.remove_searcher();
-        self.wake_any(closed);
-    }
-
     /// Turns a busy worker into a searcher.
     pub fn start_search(&self) {
         self.word.fetch_add(SEARCHER, Ordering::SeqCst);
@@ -218,11 +211,9 @@ impl EventCount {
     pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
         let mut sleepers = locked(&self.sleepers);
-        let mut woken = Vec::new();
-        while !sleepers.is_empty() {
-            let last = sleepers.len() - 1;
-            woken.push(self.take_sleeper(&mut sleepers, last));
-        }
+        let woken = std::mem::take(&mut *sleepers);
+        let change = (SEARCHER + AWAKE).wrapping_sub(SLEEPER).wrapping_mul(woken.len() as u64);
+        self.word.fetch_add(change, Ordering::SeqCst);
         drop(sleepers);
         woken.iter().for_each(Sleeper::wake);
     }
@@ -351,7 +342,8 @@ mod models {
         explore_workers(1, &[0], |world| {
             let submitter = start(world, World::submit);
             assert!(world.event_count.add_searcher(false));
-            world.event_count.cancel_searcher(0);
+            world.event_count.remove_searcher();
+            world.event_count.wake_any(0);
             join([submitter]);
         });
     }

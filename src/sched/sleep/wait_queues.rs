@@ -18,7 +18,7 @@
 //! error can be returned to it.
 
 use std::sync::PoisonError;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::sched::base::{
     TaskId, locked,
@@ -126,18 +126,11 @@ impl Parker {
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.lock();
         while !state.notified {
-            let woken = match deadline {
-                None => self.changed.wait(state).map_err(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    let woken = self.changed.wait_timeout(state, left);
-                    woken.map(|woken| woken.0).map_err(|poison| poison.into_inner().0)
-                }
-            };
-            state = woken.unwrap_or_else(|state| state);
+            let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.notified = false;
         true

@@ -180,16 +180,6 @@ fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
 }
 
 #[test]
-fn first_ready_task_has_the_priority_that_its_caller_gave() {
-    let mut driver = driver(1);
-    assert_eq!(driver.planner.first_priority(), None);
-    for priority in [-3, 1, 7] {
-        driver.submit(0, Task { priority, ..task() });
-        assert_eq!(driver.planner.first_priority(), Some(priority));
-    }
-}
-
-#[test]
 fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     let mut driver = driver(2);
     (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
