@@ -1,14 +1,16 @@
 """Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual GPUs.
 
-    twelve.py LIBRARY VIRTUAL
+    twelve.py LIBRARY VIRTUAL [--kill]
 
 Never two work on a GPU at a time, no GPU is asked for memory that it does not have, each process
-makes one context, and each record is the recorded one.
+makes one context, and each record is the recorded one. `--kill`: three are killed in the middle.
 """
 
 import collections
 import ctypes
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -53,17 +55,19 @@ def go(process):
     process.stdin.flush()
 
 
-def at_the_same_moment(place):
-    """What each process tells at its end, by its number."""
+def at_the_same_moment(place, meanwhile=lambda processes: set()):
+    """What each process tells at its end, by its number; those that `meanwhile` has killed are not waited for."""
     processes = [start(place, "child", number) for number in range(PROCESSES)]
     for process in processes:
         go(process)
+    killed = meanwhile(processes)
     told = {}
     for number, process in enumerate(processes):
         said = process.stdout.readline()
         process.wait()
-        told[number] = json.loads(said or "null") or {"begin": 0, "end": 0, "said": "it died", "copies": 0}
-        told[number]["process"] = process.pid
+        if number not in killed:
+            told[number] = json.loads(said or "null") or {"begin": 0, "end": 0, "said": "it died", "copies": 0}
+            told[number]["process"] = process.pid
     return told
 
 
@@ -103,6 +107,33 @@ def twelve(library, virtual):
         return problems + records(place, told)
 
 
+def kill(library, virtual):
+    """Two of those that work and one that waits, as soon as all GPUs are at work."""
+    with node.Node(library, virtual, pace=PACE) as place:
+        def meanwhile(processes):
+            working = []
+            while len(working) < len(node.SPEEDS):
+                if all(process.poll() is not None for process in processes):
+                    sys.exit(f"{len(working)} of {PROCESSES} processes have worked on a GPU, and all have ended")
+                time.sleep(0.02)
+                working = list({event.process: 0 for event in place.events() if event.what == "begin"})
+            numbers = {process.pid: number for number, process in enumerate(processes)}
+            waiting = next(process for process in numbers if process not in working)
+            chosen = [working[0], working[-1], waiting]
+            for process in chosen:
+                os.kill(process, signal.SIGKILL)
+            return {numbers[process] for process in chosen}
+
+        told = at_the_same_moment(place, meanwhile=meanwhile)
+        problems, _ = look(place, told)
+        if len(told) != PROCESSES - 3:
+            problems.append(f"{len(told)} processes came to their end")
+        halves = [name for name in place.records() if name.endswith(".part")]
+        for name in halves:
+            os.remove(place.path("out", name))
+        return problems + records(place, told)
+
+
 # Million instructions a second: some two seconds a shot on a slow GPU, which takes less than one to interpret.
 PACE = 60
 
@@ -111,7 +142,9 @@ def main():
     name, *arguments = sys.argv[1:]
     if name == "child":
         return child(int(*arguments))
-    shots.check(twelve(name, *arguments))
+    virtual, *options = arguments
+    cases = {(): twelve, ("--kill",): kill}
+    shots.check(cases[tuple(options)](name, virtual))
 
 
 main()
