@@ -153,10 +153,8 @@ impl Planner {
     /// Returns true if as many tasks wait inside their code as there are slots: one more helper of a range would
     /// probably wait, too. A range that needs helpers gets them nevertheless.
     fn is_crowded(&self) -> bool {
-        let (waiting, slots) = self
-            .devices
-            .iter()
-            .fold((0, 0), |(waiting, slots), device| (waiting + device.waiting_slots, slots + device.slots));
+        let waiting: u32 = self.devices.iter().map(|device| device.waiting_slots).sum();
+        let slots: u32 = self.devices.iter().map(|device| device.slots).sum();
         waiting >= slots && self.ranges_in_need == 0
     }
 
@@ -173,7 +171,7 @@ impl Planner {
     }
 
     fn first_that_fits(&self, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
-        self.ready.of(fitting.index).find_map(|(_, id)| {
+        self.ready.around(fitting.index, 0).find_map(|(_, id)| {
             let record = self.tasks.get(id).ok()?;
             self.may_begin(record, id, fitting.index).then(|| fitting.fits(self, id, record)).flatten()
         })

@@ -82,11 +82,6 @@ impl ReadyQueue {
         self.some(|_| usize::MAX)
     }
 
-    /// Returns the tasks that may use a device, in order.
-    pub fn of(&self, device: usize) -> InOrder<'_> {
-        self.around(device, 0)
-    }
-
     /// Returns the tasks that may use a device and the first few of each other line, in order.
     pub fn around(&self, device: usize, few: usize) -> InOrder<'_> {
         self.some(|reach| if reach.contains(device) { usize::MAX } else { few })
@@ -191,14 +186,14 @@ mod tests {
         let ready = &mut driver.planner.ready;
         let ids = |tasks: InOrder<'_>| tasks.map(|(_, id)| id).collect::<Vec<_>>();
         assert_eq!(ids(ready.iter()), [a, b, c, d]);
-        assert_eq!((ids(ready.of(0)), ids(ready.of(1))), (vec![a, b, d], vec![b, c]));
+        assert_eq!((ids(ready.around(0, 0)), ids(ready.around(1, 0))), (vec![a, b, d], vec![b, c]));
         assert_eq!(ids(ready.around(1, 1)), [a, b, c]);
         assert_eq!((ready.first().map(|(_, id)| id), ready.last().map(|(_, id)| id)), (Some(a), Some(d)));
         assert_eq!(ready.least(0, BackendKind::Cuda), Some(0));
         ready.remove(driver.planner.tasks.get(b).unwrap());
         assert_eq!((ready.len(), ready.least(0, BackendKind::Cuda)), (3, Some(30)));
         ready.remove(driver.planner.tasks.get(d).unwrap());
-        assert_eq!((ids(ready.of(0)), ready.least(0, BackendKind::Cuda)), (vec![a], Some(70)));
+        assert_eq!((ids(ready.around(0, 0)), ready.least(0, BackendKind::Cuda)), (vec![a], Some(70)));
         ready.remove(driver.planner.tasks.get(c).unwrap());
         assert_eq!((ready.least(1, BackendKind::Cuda), ready.is_empty()), (None, false));
     }

@@ -343,37 +343,25 @@ impl Planner {
             let elapsed = if seconds { now.saturating_sub(run.started).as_secs_f64() } else { 0.0 };
             Some((self.attempt_seconds(run)?, elapsed))
         };
-        let (one, several);
-        let runs: &[(f64, f64)] = if is_alone(record, attempt) {
-            one = [times(attempt)?];
-            &one
+        let runs = if is_alone(record, attempt) {
+            vec![times(attempt)?]
         } else {
             let all = self.devices.iter().flat_map(|device| &device.attempts);
             let same = |run: &&Attempt| run.id == attempt.id && run.deadline_state != DeadlineState::Lost;
-            several = all.filter(same).map(times).collect::<Option<Vec<_>>>()?;
-            &several
+            all.filter(same).map(times).collect::<Option<Vec<_>>>()?
         };
         // A third copy starts only on a device much faster than those of the first two.
         if runs.len() > 1 && runs.iter().any(|&(expected, _)| self.policy.near * here > expected) {
             return None;
         }
-        let soonest = |left: &dyn Fn(f64, f64) -> f64| {
-            runs.iter().map(|&(expected, elapsed)| left(expected, elapsed)).fold(f64::INFINITY, f64::min)
-        };
-        if runs.len() < 2
-            || runs.iter().any(|&(expected, elapsed)| !self.policy.is_odd(expected, elapsed, told))
-        {
-            return Some(
-                self.policy.copy_gain
-                    * soonest(&|expected, elapsed| self.policy.remaining(expected, elapsed, told))
-                    - here,
-            );
+        let rest = |&(expected, elapsed): &(f64, f64)| self.policy.remaining(expected, elapsed, told);
+        let is_odd = |&(expected, elapsed): &(f64, f64)| self.policy.is_odd(expected, elapsed, told);
+        if runs.len() < 2 || !runs.iter().all(is_odd) {
+            return Some(self.policy.copy_gain * runs.iter().map(rest).fold(f64::INFINITY, f64::min) - here);
         }
-        let whole = |&(expected, elapsed): &(f64, f64)| {
-            (elapsed + self.policy.remaining(expected, elapsed, told)) / expected
-        };
-        let excess = runs.iter().map(whole).fold(1.0, f64::max);
-        Some(soonest(&|expected, elapsed| expected * excess - elapsed) - here * excess)
+        let excess = runs.iter().map(|run| (run.1 + rest(run)) / run.0).fold(1.0, f64::max);
+        let left = runs.iter().map(|(expected, elapsed)| expected * excess - elapsed);
+        Some(left.fold(f64::INFINITY, f64::min) - here * excess)
     }
 }
 

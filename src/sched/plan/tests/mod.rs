@@ -11,7 +11,6 @@ use crate::sched::estimate::Estimator;
 use crate::sched::runtime::PlannerGuarded;
 
 mod endings;
-mod peers;
 mod placement;
 mod report;
 mod timers;
