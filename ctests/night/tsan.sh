@@ -4,9 +4,10 @@
 #   ctests/night/tsan.sh              all of tests/scheduler, some minutes with the build
 #   ctests/night/tsan.sh WORDS        arguments of the test program: a name, for instance
 #
-# Needs Rust's sources (rustup component add rust-src) to build the standard library. The build is in target/tsan.
+# Builds the standard library, too, and installs its sources if they are missing. The build is in target/tsan.
 set -eu
 cd "$(dirname "$0")/../.."
+[ -e "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ] || rustup component add rust-src
 target=$(rustc -vV | sed -n 's/^host: //p')
 # A stable compiler keeps what sanitizers need behind this.
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=target/tsan
