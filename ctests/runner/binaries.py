@@ -75,7 +75,7 @@ PARTS: dict[str, list[Part]] = {
     ],
     "fuzz": [Part(minimum=3)],
     "node": [Part(minimum=30)],
-    "scheduler": [Part(minimum=85)],
+    "scheduler": [Part(minimum=86)],
     "lib": [Part(minimum=283)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }

@@ -1,7 +1,7 @@
 //! Light tasks: those that state nothing, which any worker may run without a plan.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -63,6 +63,23 @@ fn wait_all_waits_for_what_came_before_and_not_for_what_comes_after() {
         late.open();
         wait_all(&scheduler);
     });
+}
+
+#[test]
+fn light_tasks_pass_planned_ones_of_negative_priority() {
+    for (priority, expected) in [(-1, ["light", "planned"]), (0, ["planned", "light"])] {
+        let scheduler = tuned(1, |policy| policy.stand_back = Duration::from_secs(3600));
+        let (order, gate) = (Arc::new(Mutex::new(Vec::new())), occupy(&scheduler));
+        let record = |name| {
+            let order = Arc::clone(&order);
+            effect(move || order.lock().unwrap().push(name))
+        };
+        scheduler.submit(Task { work: Some(1.0), priority, ..record("planned") }).unwrap();
+        scheduler.submit(record("light")).unwrap();
+        gate.open();
+        wait_all(&scheduler);
+        assert_eq!(*order.lock().unwrap(), expected, "priority {priority}");
+    }
 }
 
 #[test]

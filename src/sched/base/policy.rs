@@ -160,6 +160,8 @@ Policy {
     turn: Duration = 100 * MS,
     /// The slice of light tasks after a turn of planned ones.
     light_slice: Duration = 10 * MS,
+    /// Longest time for which planned tasks of negative priority give way to light ones.
+    stand_back: Duration = 100 * MS,
 
     // Threads.
 

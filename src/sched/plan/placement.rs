@@ -308,6 +308,13 @@ impl Planner {
                 .all(|(_, id)| !(0..self.devices.len()).any(|index| self.could_begin(index, id)))
     }
 
+    /// Returns the first ready task's priority as its caller set it.
+    pub fn first_priority(&self) -> Option<i32> {
+        let (rank, id) = self.ready.first()?;
+        let raised = self.tasks.get(id).map_or(0, |record| record.priority_gain);
+        Some(rank.priority().saturating_sub_unsigned(raised))
+    }
+
     /// Returns the devices, as bits, where ranges should take no more memory than they must: a ready task
     /// waits for what they lease.
     pub fn memory_wanted(&self, now: Duration) -> u64 {

@@ -279,7 +279,7 @@ mod tests {
         log::set_max_level(LevelFilter::Warn);
         *lock(&PROBED) = Arc::downgrade(&runtime);
         let worker = WorkerLocal::enter(&runtime, 0);
-        let begun = take_planned(&runtime, &worker).expect("the task begins without a lease");
+        let begun = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
         assert!(begun.lease.is_none());
         *lock(&PROBED) = Weak::new();
         worker.leave();

@@ -2,7 +2,8 @@
 //!
 //! The worker opens its device queue when its first task arrives, then runs planned and light tasks one after
 //! the other, and sleeps when there are none. Planned tasks come first, but after a long turn of them
-//! the light ones get a slice of time.
+//! the light ones get a slice of time, and planned tasks of negative priority let light ones pass for a
+//! while.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -179,7 +180,7 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
     let light_first = worker.light_comes_first();
     if planned
         && !light_first
-        && let Some(assignment) = take_planned(runtime, worker)
+        && let Some(assignment) = take_planned(runtime, worker, false)
     {
         return Some(WorkFound::Planned(assignment));
     }
@@ -190,7 +191,7 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
         return Some(WorkFound::Light(item));
     }
     if planned && has_planned_hint(runtime, worker) {
-        take_planned(runtime, worker).map(WorkFound::Planned)
+        take_planned(runtime, worker, true).map(WorkFound::Planned)
     } else {
         None
     }
@@ -205,19 +206,25 @@ fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     }
 }
 
-/// Begins the planned task that should run next on the worker's device.
-pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<Assignment> {
-    let taken = begin_planned(runtime, worker, None);
+/// Begins the planned task that should run next on the worker's device. `last`: the worker has
+/// found no light task.
+pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, last: bool) -> Option<Assignment> {
+    let taken = begin_planned(runtime, worker, last, None);
     if !matches!(taken, AssignResult::Unknown) {
         return taken.begun();
     }
     // Without the planner lock: a driver may take its time.
     let ordinal = runtime.devices[worker.device].ordinal;
     let free = runtime.backends[worker.device].free_bytes(ordinal).unwrap_or(u64::MAX);
-    begin_planned(runtime, worker, Some(free)).begun()
+    begin_planned(runtime, worker, last, Some(free)).begun()
 }
 
-fn begin_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, free: Option<u64>) -> AssignResult {
+fn begin_planned(
+    runtime: &Arc<Runtime>,
+    worker: &WorkerLocal,
+    last: bool,
+    free: Option<u64>,
+) -> AssignResult {
     // The planner counts on a worker that holds no lease.
     drop(worker.light_lease.take());
     // Unlocked after the planner: unlocking may log, and the log may be the caller's code.
@@ -229,7 +236,7 @@ fn begin_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, free: Option<u64>
     }
     let exclusive = guard.planner.has_exclusive_tasks();
     let known = guard.planner.devices()[worker.device].known_free_bytes(now);
-    let mut taken = assign(runtime, worker, &mut guard, now, free);
+    let mut taken = assign(runtime, worker, &mut guard, now, last, free);
     let mut queued = true;
     if let Some((peers, table)) = &mut access {
         if let AssignResult::Begins(assignment) = &mut taken {
@@ -270,10 +277,16 @@ fn assign(
     worker: &WorkerLocal,
     guard: &mut PlannerGuarded,
     now: Duration,
+    last: bool,
     free: Option<u64>,
 ) -> AssignResult {
+    let clock = nanoseconds(now);
     guard.worker_called[worker.device] = false;
-    if worker.slot >= guard.planner.devices()[worker.device].slots {
+    let stands_back = !last
+        && guard.planner.first_priority().is_some_and(|priority| priority < 0)
+        && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
+        && runtime.light.queues.has_items(&worker.queue);
+    if stands_back || worker.slot >= guard.planner.devices()[worker.device].slots {
         return AssignResult::Nothing;
     }
     let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
@@ -285,8 +298,12 @@ fn assign(
     let mut effects = Effects::at(now);
     let taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
     guard.log.append(&mut effects.log);
-    if let AssignResult::Nothing = taken {
-        runtime.pool.planned_hint.fetch_and(!(1 << worker.device), Ordering::SeqCst);
+    match taken {
+        AssignResult::Begins(_) => worker.last_planned_ns.set(clock),
+        AssignResult::Nothing => {
+            runtime.pool.planned_hint.fetch_and(!(1 << worker.device), Ordering::SeqCst);
+        }
+        AssignResult::Unknown => {}
     }
     taken
 }
@@ -303,7 +320,7 @@ fn assign_next(
         return None;
     }
     if !runtime.shares(worker.device) && !guard.planner.has_exclusive_tasks() {
-        match assign(runtime, worker, guard, now, None) {
+        match assign(runtime, worker, guard, now, false, None) {
             AssignResult::Unknown => {}
             taken => return taken.begun(),
         }

@@ -37,6 +37,8 @@ pub struct WorkerLocal {
     pub planned_ns: Cell<u64>,
     /// Until then light tasks come first.
     pub light_until_ns: Cell<u64>,
+    /// When the last planned task began.
+    pub last_planned_ns: Cell<u64>,
     /// The attempt was abandoned: no thread waits for this one.
     pub abandoned: Cell<bool>,
     /// The worker ends after its task, and another takes its place.
@@ -88,6 +90,7 @@ impl WorkerLocal {
             spin_ns: Cell::new(nanoseconds(runtime.policy.spin_most)),
             planned_ns: Cell::new(0),
             light_until_ns: Cell::new(0),
+            last_planned_ns: Cell::new(0),
             abandoned: Cell::new(false),
             leaving: Cell::new(false),
             used: Cell::new(false),
