@@ -1,7 +1,6 @@
 //! Plain data of tasks, the numbers that tune the scheduler, and locks.
 
 pub mod clock;
-pub mod device_mask;
 pub mod exec;
 pub mod policy;
 pub mod registry;
@@ -10,11 +9,10 @@ pub mod task;
 pub mod task_info;
 
 pub use clock::{Clock, nanoseconds};
-pub use device_mask::DeviceMask;
 pub(crate) use exec::{Completion, Signal};
 pub use exec::{DeviceLease, Exec, Job};
 pub use policy::Policy;
 pub use registry::{GENERATIONS, LIGHT_BIT, POSITIONS, TaskTable, detached, new_tag, pack, stale, unpack};
 pub use sync::{lock, locked, total_order};
-pub use task::{Role, Task};
+pub use task::{DeviceMask, Role, Task};
 pub use task_info::{TaskId, TaskInfo, TaskStatus, WaitResult};

@@ -206,28 +206,20 @@ mod models {
         }
     }
 
-    /// So many workers, and two light tasks.
-    fn explore(workers: usize) {
-        models::explore(2, move || {
-            let world = World::new(2);
-            let start = |index| {
-                assert!(world.event_count.add_searcher(false));
-                models::start(&world, move |world| world.run_light(index))
-            };
-            let workers: Vec<_> = (0..workers).map(start).collect();
-            world.run_exclusive();
-            models::join(workers);
-            assert_eq!(world.light_tasks.load(Ordering::SeqCst), 0);
-        });
-    }
-
     #[test]
-    fn an_exclusive_task_and_light_tasks_run_one_after_the_other() {
-        explore(1);
-    }
-
-    #[test]
-    fn an_exclusive_task_runs_beside_no_light_task_of_two_workers() {
-        explore(2);
+    fn an_exclusive_task_runs_beside_no_light_task() {
+        for workers in [1, 2] {
+            models::explore(2, move || {
+                let world = World::new(2);
+                let start = |index| {
+                    assert!(world.event_count.add_searcher(false));
+                    models::start(&world, move |world| world.run_light(index))
+                };
+                let workers: Vec<_> = (0..workers).map(start).collect();
+                world.run_exclusive();
+                models::join(workers);
+                assert_eq!(world.light_tasks.load(Ordering::SeqCst), 0);
+            });
+        }
     }
 }

@@ -69,8 +69,7 @@ pub struct Span {
 
 #[derive(Debug, Clone)]
 enum TraceEvent {
-    /// With the row of its slot: a task that waits in its job lends its slot, and gets another row.
-    Attempt(Span, u32),
+    Attempt(Span),
     /// A time, a device, and a note about it.
     Flag(Duration, usize, String),
     /// A time, a device, and its leased bytes from then on.
@@ -89,43 +88,41 @@ pub struct Trace {
 struct TraceBuffer {
     events: Vec<TraceEvent>,
     left_out: u64,
-    /// By device and slot: the end of the last span on each row of the slot.
-    rows: Vec<Vec<Vec<Duration>>>,
 }
+
+/// By device and slot: the end of the last span on each row of the slot. A task that waits in its job
+/// lends its slot, and gets another row.
+type Rows = [Vec<Vec<Duration>>];
 
 impl Trace {
     /// `capacity`: the most events.
     pub fn new(devices: &[DeviceInfo], capacity: usize) -> Self {
         let names = devices.iter().map(|device| format!("{} {}", device.label(), device.name)).collect();
-        let buffer = TraceBuffer { rows: vec![Vec::new(); devices.len()], ..TraceBuffer::default() };
-        Trace { names, capacity, buffer: Mutex::new(buffer) }
+        Trace { names, capacity, buffer: Mutex::default() }
     }
 
     /// Records an attempt that has ended.
     pub fn attempt(&self, mut span: Span) {
         truncate(&mut span.label);
-        let mut buffer = self.lock();
-        if let Some(row) = place(&mut buffer.rows, &span) {
-            buffer.keep(self.capacity, TraceEvent::Attempt(span, row));
-        }
+        self.keep(TraceEvent::Attempt(span));
     }
 
     /// Records a note about a device, or a task on it.
     pub fn flag(&self, at: Duration, device: usize, text: &str) {
         let mut text = text.to_owned();
         truncate(&mut text);
-        self.lock().keep(self.capacity, TraceEvent::Flag(at, device, text));
+        self.keep(TraceEvent::Flag(at, device, text));
     }
 
     /// Records a change of the leased memory of a device.
     pub fn leased(&self, at: Duration, device: usize, bytes: u64) {
-        self.lock().keep(self.capacity, TraceEvent::Leased(at, device, bytes));
+        self.keep(TraceEvent::Leased(at, device, bytes));
     }
 
-    /// Writes the names and the order of processes and rows.
-    fn write_names(&self, out: &mut dyn Write, rows: &[Vec<Vec<Duration>>]) -> io::Result<()> {
+    /// Writes the names and the order of the processes.
+    fn write_devices(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut comma = "";
-        for (device, (name, slots)) in self.names.iter().zip(rows).enumerate() {
+        for (device, name) in self.names.iter().enumerate() {
             let (pid, name) = (pid(device), Quoted(name));
             write!(
                 out,
@@ -133,24 +130,14 @@ impl Trace {
                  {{\"ph\":\"M\",\"pid\":{pid},\"name\":\"process_sort_index\",\"args\":{{\"sort_index\":{device}}}}}"
             )?;
             comma = ",";
-            for (slot, rows) in slots.iter().enumerate() {
-                for row in 0..rows.len() {
-                    let beside = if row == 0 { "" } else { ", lent" };
-                    let tid = tid(device, slot as u32, row as u32);
-                    write!(
-                        out,
-                        ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_name\",\
-                         \"args\":{{\"name\":\"slot {slot}{beside}\"}}}}"
-                    )?;
-                }
-            }
         }
         Ok(())
     }
 
-    fn write_event(&self, out: &mut dyn Write, event: &TraceEvent) -> io::Result<()> {
+    fn write_event(&self, out: &mut dyn Write, event: &TraceEvent, rows: &mut Rows) -> io::Result<()> {
         match event {
-            TraceEvent::Attempt(span, row) => {
+            TraceEvent::Attempt(span) => {
+                let row = place(rows, span);
                 let name = match span.label.as_str() {
                     "" => "task",
                     label => label,
@@ -159,13 +146,13 @@ impl Trace {
                 let work = work.map_or("null".into(), |work| format!("{work:?}"));
                 write!(
                     out,
-                    ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{ending}\",\"name\":{},\
+                    ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3},\"dur\":{:.3},\"cat\":\"{ending}\",\"name\":{},\
                      \"args\":{{\"task\":\"{:#018x}\",\"attempt\":{},\"ended\":\"{ending}\",\"class\":{},\
                      \"work\":{work},\"bytes\":{}}}}}",
                     pid(span.device),
-                    tid(span.device, span.slot, *row),
-                    Microseconds(span.begin),
-                    Microseconds(span.end.saturating_sub(span.begin)),
+                    tid(span.device, span.slot, row),
+                    microseconds(span.begin),
+                    microseconds(span.end.saturating_sub(span.begin)),
                     Quoted(name),
                     span.task.0,
                     span.attempt,
@@ -176,18 +163,27 @@ impl Trace {
             }
             TraceEvent::Flag(at, device, text) => write!(
                 out,
-                ",\n{{\"ph\":\"i\",\"s\":\"p\",\"pid\":{},\"tid\":{},\"ts\":{},\"cat\":\"note\",\"name\":{}}}",
+                ",\n{{\"ph\":\"i\",\"s\":\"p\",\"pid\":{},\"tid\":{},\"ts\":{:.3},\"cat\":\"note\",\"name\":{}}}",
                 pid(*device),
                 tid(*device, 0, 0),
-                Microseconds(*at),
+                microseconds(*at),
                 Quoted(text)
             ),
             TraceEvent::Leased(at, device, bytes) => write!(
                 out,
-                ",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":\"leased memory\",\"args\":{{\"bytes\":{bytes}}}}}",
+                ",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{:.3},\"name\":\"leased memory\",\"args\":{{\"bytes\":{bytes}}}}}",
                 pid(*device),
-                Microseconds(*at)
+                microseconds(*at)
             ),
+        }
+    }
+
+    fn keep(&self, event: TraceEvent) {
+        let mut buffer = self.lock();
+        if buffer.events.len() < self.capacity {
+            buffer.events.push(event);
+        } else {
+            buffer.left_out += 1;
         }
     }
 
@@ -196,20 +192,10 @@ impl Trace {
     }
 }
 
-impl TraceBuffer {
-    fn keep(&mut self, capacity: usize, event: TraceEvent) {
-        if self.events.len() < capacity {
-            self.events.push(event);
-        } else {
-            self.left_out += 1;
-        }
-    }
-}
-
 /// Returns the first row of the span's slot on which nothing overlaps it. Spans come in the order
 /// of their ends.
-fn place(rows: &mut [Vec<Vec<Duration>>], span: &Span) -> Option<u32> {
-    let slots = rows.get_mut(span.device)?;
+fn place(rows: &mut Rows, span: &Span) -> u32 {
+    let slots = &mut rows[span.device];
     let slot = span.slot as usize;
     if slots.len() <= slot {
         slots.resize(slot + 1, Vec::new());
@@ -220,7 +206,25 @@ fn place(rows: &mut [Vec<Vec<Duration>>], span: &Span) -> Option<u32> {
         rows.len() - 1
     });
     rows[row] = span.end;
-    Some(row as u32)
+    row as u32
+}
+
+/// Writes the names of the rows.
+fn write_rows(out: &mut dyn Write, rows: &Rows) -> io::Result<()> {
+    for (device, slots) in rows.iter().enumerate() {
+        for (slot, rows) in slots.iter().enumerate() {
+            for row in 0..rows.len() {
+                let beside = if row == 0 { "" } else { ", lent" };
+                let (pid, tid) = (pid(device), tid(device, slot as u32, row as u32));
+                write!(
+                    out,
+                    ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_name\",\
+                     \"args\":{{\"name\":\"slot {slot}{beside}\"}}}}"
+                )?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the process id of a device. Viewers take 0 for the kernel.
@@ -242,12 +246,9 @@ fn truncate(text: &mut String) {
     }
 }
 
-struct Microseconds(Duration);
-
-impl Display for Microseconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}", self.0.as_micros(), self.0.subsec_nanos() % 1000)
-    }
+/// Returns microseconds, to be written with three digits after the point.
+fn microseconds(time: Duration) -> f64 {
+    1e6 * time.as_secs_f64()
 }
 
 /// Formats a text as a JSON string.
@@ -280,33 +281,29 @@ impl Timeline {
     /// <https://ui.perfetto.dev> show.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Timeline { trace, running } = self;
-        let (count, left_out, mut rows) = {
+        let (count, left_out) = {
             let buffer = trace.lock();
-            (buffer.events.len(), buffer.left_out, buffer.rows.clone())
+            (buffer.events.len(), buffer.left_out)
         };
-        let running: Vec<TraceEvent> = running
-            .iter()
-            .filter_map(|span| Some(TraceEvent::Attempt(span.clone(), place(&mut rows, span)?)))
-            .collect();
+        let mut rows = vec![Vec::new(); trace.names.len()];
         let library = Quoted(concat!("gpusched ", env!("CARGO_PKG_VERSION")));
         write!(
             out,
             "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"library\":{library},\"left_out\":{left_out}}},\n\
              \"traceEvents\":["
         )?;
-        trace.write_names(out, &rows)?;
+        trace.write_devices(out)?;
         let mut begin = 0;
         while begin < count {
             let end = (begin + PORTION).min(count);
             let portion = trace.lock().events[begin..end].to_vec();
-            for event in &portion {
-                trace.write_event(out, event)?;
-            }
+            portion.iter().try_for_each(|event| trace.write_event(out, event, &mut rows))?;
             begin = end;
         }
-        for event in &running {
-            trace.write_event(out, event)?;
+        for span in running {
+            trace.write_event(out, &TraceEvent::Attempt(span.clone()), &mut rows)?;
         }
+        write_rows(out, &rows)?;
         writeln!(out, "\n]}}")
     }
 

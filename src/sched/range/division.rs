@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::sched::base::{Policy, lock};
 
 /// The elements that a participant has been assigned and has not begun. Others steal from it.
-#[derive(Default)]
-pub struct Share(Mutex<Range<u64>>);
+pub struct Share {
+    /// The device of the participant.
+    pub device: usize,
+    rest: Mutex<Range<u64>>,
+}
 
 /// The elements that no participant works on.
 ///
@@ -28,7 +31,7 @@ pub fn length(part: &Range<u64>) -> u64 {
 
 impl Share {
     fn rest(&self) -> MutexGuard<'_, Range<u64>> {
-        lock(&self.0)
+        lock(&self.rest)
     }
 
     /// Takes a chunk from the front. `size` gets the number of elements in the share and returns
@@ -63,8 +66,8 @@ impl Partitioner {
     }
 
     /// Adds a participant with an empty share.
-    pub fn join(&mut self) -> Arc<Share> {
-        let share = Arc::new(Share::default());
+    pub fn join(&mut self, device: usize) -> Arc<Share> {
+        let share = Arc::new(Share { device, rest: Mutex::default() });
         self.shares.push(share.clone());
         share
     }
@@ -85,7 +88,7 @@ impl Partitioner {
 
     /// Fills an empty share with unassigned elements, else with the upper half of the largest
     /// share. Returns false if nothing is left to take.
-    pub fn fill(&mut self, share: &Arc<Share>, grain: u64) -> bool {
+    pub fn fill(&mut self, share: &Share, grain: u64) -> bool {
         let largest = || self.shares.iter().max_by_key(|other| length(&other.rest()));
         let Some(part) = self.unassigned.pop().or_else(|| largest()?.steal(grain)) else { return false };
         *share.rest() = part;
@@ -96,10 +99,18 @@ impl Partitioner {
         !self.unassigned.is_empty()
     }
 
+    pub fn has_participants(&self) -> bool {
+        !self.shares.is_empty()
+    }
+
+    /// Returns the shares of the other participants.
+    pub fn beside(&self, share: &Share) -> impl Iterator<Item = &Share> {
+        self.shares.iter().map(Arc::as_ref).filter(move |other| !std::ptr::eq(*other, share))
+    }
+
     /// Returns true if elements outside of this share are not begun.
-    pub fn has_elements_beside(&self, share: &Arc<Share>) -> bool {
-        let mut others = self.shares.iter().filter(|other| !Arc::ptr_eq(other, share));
-        self.has_unassigned() || others.any(|other| !other.rest().is_empty())
+    pub fn has_elements_beside(&self, share: &Share) -> bool {
+        self.has_unassigned() || self.beside(share).any(|other| !other.rest().is_empty())
     }
 
     /// Returns the number of elements that are not begun.
@@ -118,7 +129,7 @@ impl Partitioner {
 ///
 /// All numbers are by device and without a lock: a lost update costs a little balance, nothing else.
 pub struct ChunkSizer {
-    policy: Arc<Policy>,
+    pub policy: Arc<Policy>,
     grain: Option<u64>,
     devices: Vec<DeviceChunks>,
 }
@@ -198,7 +209,7 @@ mod tests {
     #[test]
     fn thief_takes_the_upper_half_and_leaves_whole_grains() {
         let mut partitioner = Partitioner::new(0..100);
-        let (one, two) = (partitioner.join(), partitioner.join());
+        let (one, two) = (partitioner.join(0), partitioner.join(0));
         assert!(partitioner.fill(&one, 8));
         assert_eq!(one.take(|_| 8), Some((0..8, 92)));
         assert!(partitioner.fill(&two, 8));

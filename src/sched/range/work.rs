@@ -1,5 +1,6 @@
 //! A running range: its owner, its helpers, and how it ends.
 
+use std::iter::successors;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -8,7 +9,7 @@ use std::time::Instant;
 use super::{ChunkSizer, Partitioner, Share, length};
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
-use crate::sched::base::{Completion, DeviceMask, Exec, Job, Policy, Role, Task, TaskId, lock};
+use crate::sched::base::{Completion, DeviceMask, Exec, Job, Role, Task, TaskId, lock};
 use crate::sched::runtime::{Runtime, catch_panic};
 use crate::sched::sleep::HELPERS_NEEDED;
 
@@ -41,8 +42,6 @@ struct RangeState {
     job: Option<Arc<RangeJob>>,
     /// While the owner is inside.
     owner: Option<OwnerTask>,
-    /// The device of each participant.
-    devices: Vec<usize>,
     /// The error that ends the range.
     failure: Option<Error>,
     /// Devices that failed, and the chunks under which they did.
@@ -123,14 +122,12 @@ impl RangeRun {
         let (Some(owner), Some(job)) = (state.owner.clone(), state.job.clone()) else {
             return StopReason::Stopped;
         };
-        let share = state.partitioner.join();
-        state.devices.push(exec.device_index);
+        let share = state.partitioner.join(exec.device_index);
         drop(state);
         self.participants.fetch_add(1, Ordering::Relaxed);
-        let own = Participant { run: self, runtime, task: owner.task, share, device: exec.device_index };
+        let own = Participant { run: self, runtime, task: owner.task, share };
         let exec = Exec { task: owner.task, attempt: owner.attempt, signal: &owner.signal, ..*exec };
-        let reason =
-            runtime.as_part_of(owner.task, || self.run_chunks(runtime, &exec, role, &own.share, &*job));
+        let reason = runtime.as_part_of(owner.task, || self.run_chunks(&own, &exec, role, &*job));
         // Before `own` leaves: the owner may then end the range, and the job is dropped with it.
         drop(job);
         reason
@@ -138,12 +135,12 @@ impl RangeRun {
 
     fn run_chunks(
         self: &Arc<Self>,
-        runtime: &Arc<Runtime>,
+        own: &Participant<'_>,
         exec: &Exec<'_>,
         role: Role,
-        share: &Arc<Share>,
         job: &RangeJob,
     ) -> StopReason {
+        let Participant { runtime, share, .. } = own;
         let device = exec.device_index;
         let ledger =
             (self.template.device_bytes > 0).then(|| runtime.lock().planner.devices()[device].ledger.clone());
@@ -159,7 +156,7 @@ impl RangeRun {
             {
                 return StopReason::Empty;
             }
-            if self.sizer.is_slow(device) && self.should_decline(device) {
+            if self.sizer.is_slow(device) && self.should_decline(share) {
                 return StopReason::Declined;
             }
             let mut lease = None;
@@ -206,7 +203,7 @@ impl RangeRun {
                 self.state().partitioner.give_back(chunk);
                 return StopReason::Stopped;
             }
-            if let Some(reason) = self.on_chunk_failed(&runtime.policy, device, chunk, error) {
+            if let Some(reason) = self.on_chunk_failed(device, chunk, error) {
                 return reason;
             }
         }
@@ -216,25 +213,13 @@ impl RangeRun {
     /// lease covers the first one.
     fn lease_memory(&self, ledger: Option<&Arc<Ledger>>, wanted: u64) -> (u64, Option<Lease>) {
         let Some(ledger) = ledger else { return (wanted, None) };
-        let mut size = wanted;
-        while size > 1 {
-            let more = self.template.device_bytes.checked_mul(size - 1).and_then(|bytes| ledger.lease(bytes));
-            if more.is_some() {
-                return (size, more);
-            }
-            size /= 2;
-        }
-        (1, None)
+        let mut sizes = successors(Some(wanted), |size| Some(size / 2)).take_while(|&size| size > 1);
+        let lease = |size| ledger.lease(self.template.device_bytes.checked_mul(size - 1)?);
+        sizes.find_map(|size| Some((size, Some(lease(size)?)))).unwrap_or((1, None))
     }
 
     /// Returns `None` if the participant can go on.
-    fn on_chunk_failed(
-        &self,
-        policy: &Policy,
-        device: usize,
-        chunk: Range<u64>,
-        error: Error,
-    ) -> Option<StopReason> {
+    fn on_chunk_failed(&self, device: usize, chunk: Range<u64>, error: Error) -> Option<StopReason> {
         let mut state = self.state();
         match error {
             error if error.is_shortage() => {
@@ -257,7 +242,7 @@ impl RangeRun {
                 for (device, _) in state.faults.iter().filter(|(_, other)| overlaps(other)) {
                     failed.add(*device);
                 }
-                if failed.0.count_ones() >= policy.fault_limit(fault) {
+                if failed.0.count_ones() >= self.sizer.policy.fault_limit(fault) {
                     let why = Box::new(error.clone());
                     state.failure.get_or_insert(Error::Elements { begin: chunk.start, end: chunk.end, why });
                     self.stopped.store(true, Ordering::Release);
@@ -289,10 +274,10 @@ impl RangeRun {
             exec.cancelled() || poisoned >> exec.device_index & 1 == 1
         };
         let idle = |state: &RangeState| {
-            state.devices.is_empty() && (!self.helper_queued.load(Ordering::Acquire) || leaves())
+            !state.partitioner.has_participants() && (!self.helper_queued.load(Ordering::Acquire) || leaves())
         };
         while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
-            let has_helpers = !self.state().devices.is_empty();
+            let has_helpers = self.state().partitioner.has_participants();
             if !self.request_helper(runtime) && !has_helpers {
                 break;
             }
@@ -301,14 +286,12 @@ impl RangeRun {
         runtime.lock().planner.remove_range_in_need();
     }
 
-    fn should_decline(&self, device: usize) -> bool {
+    fn should_decline(&self, share: &Share) -> bool {
         let mut state = self.state();
-        let own = state.devices.iter().position(|&other| other == device);
-        let others = state.devices.iter().enumerate().filter(|(place, _)| Some(*place) != own);
-        let others = others.map(|(_, &other)| other);
-        let declines = self.sizer.should_decline(device, state.partitioner.remaining(), others);
+        let others = state.partitioner.beside(share).map(|other| other.device);
+        let declines = self.sizer.should_decline(share.device, state.partitioner.remaining(), others);
         if declines {
-            state.declined.add(device);
+            state.declined.add(share.device);
         }
         declines
     }
@@ -347,20 +330,16 @@ impl RangeRun {
 /// A participant at work. Dropping it returns the rest of its share.
 struct Participant<'a> {
     run: &'a RangeRun,
-    runtime: &'a Runtime,
+    runtime: &'a Arc<Runtime>,
     /// The range.
     task: TaskId,
     share: Arc<Share>,
-    device: usize,
 }
 
 impl Drop for Participant<'_> {
     fn drop(&mut self) {
         let mut state = self.run.state();
         state.partitioner.leave(&self.share);
-        if let Some(own) = state.devices.iter().position(|&device| device == self.device) {
-            state.devices.swap_remove(own);
-        }
         self.run.participants.fetch_sub(1, Ordering::Relaxed);
         drop(state);
         self.runtime.wait_queues.notify(self.task);
@@ -380,13 +359,13 @@ impl Job for RangeOwner {
             state.owner = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
             run.stopped.store(false, Ordering::Release);
         }
-        let (keys, alone) = ([exec.task], || run.state().devices.is_empty());
+        let (keys, alone) = ([exec.task], || !run.state().partitioner.has_participants());
         let mut no_memory = None;
         let device_error = loop {
             match run.participate(&runtime, exec, Role::Range) {
                 StopReason::Empty => runtime.wait_for_helpers(&keys, || {
                     let state = run.state();
-                    state.devices.is_empty() || state.partitioner.has_unassigned()
+                    !state.partitioner.has_participants() || state.partitioner.has_unassigned()
                 }),
                 StopReason::Declined => runtime.wait_for_helpers(&keys, alone),
                 StopReason::NoMemory(error) => {

@@ -41,7 +41,8 @@ impl Simulation<'_> {
         for number in self.live.clone() {
             let run = &mut self.attempts[number];
             // An attempt that returns may end others.
-            if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
+            let is_live = self.live.contains(&number);
+            if is_live && run.device == index && (!run.hung || fault == DeviceFault::Lost) {
                 let device = self.planner.devices()[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
                 self.leave(number);

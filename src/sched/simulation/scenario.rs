@@ -9,8 +9,8 @@ pub struct Scenario {
     pub tasks: Vec<SimTask>,
 }
 
-/// A device. The policy never sees `speed`, `fail_at` or `faults`.
-#[derive(Debug, Clone, PartialEq)]
+/// A device. The policy never sees `speed`, `fail_at` or `faults`. Start from [`SimDevice::new`].
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SimDevice {
     pub name: String,
     /// A task takes `work / speed` seconds on it, in each slot.
@@ -47,8 +47,8 @@ pub enum FaultKind {
     Hang,
 }
 
-/// A task. The policy never sees `work`.
-#[derive(Debug, Clone, PartialEq)]
+/// A task. The policy never sees `work`. Start from [`SimTask::new`].
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SimTask {
     pub work: f64,
     /// The work as stated to the policy. `None`: not stated.
@@ -79,8 +79,7 @@ impl SimDevice {
             prior: Some(speed),
             memory_bytes: 16 << 30,
             slots: 1,
-            fail_at: None,
-            faults: Vec::new(),
+            ..SimDevice::default()
         }
     }
 }
@@ -90,18 +89,10 @@ impl SimTask {
         SimTask {
             work,
             hint: Some(work),
-            device_bytes: 0,
             devices: DeviceMask::ALL,
-            priority: 0,
-            retries: 0,
             idempotent: true,
-            deadline: None,
-            after: Vec::new(),
-            submit_at: 0.0,
-            cancel_at: None,
-            failures: 0,
-            poison: false,
             stumble: 1.0,
+            ..SimTask::default()
         }
     }
 }

@@ -11,17 +11,12 @@ use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskId, TaskStatus};
 use crate::sched::plan::{AttemptEnd, Effects, EndedTask, InvariantChecks, Planner};
 
-/// An event that is to come. Those of the same time happen in the order of their kinds.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PendingEvent {
-    /// The bits of an `f64` that is not negative: they have its order.
-    time: u64,
-    kind: PendingKind,
-    number: u64,
-}
+/// An event that is to come: its time, its kind, a number. Those of the same time happen in the order of
+/// their kinds. The time is the bits of an `f64` that is not negative: they have its order.
+type PendingEvent = (u64, PendingKind, u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum PendingKind {
+pub(super) enum PendingKind {
     Lost(usize),
     Fault(usize, usize),
     Submit(usize),
@@ -46,9 +41,9 @@ pub(super) struct SimAttempt {
     pub(super) fate: Result<()>,
     pub(super) version: u32,
     pub(super) hung: bool,
-    pub(super) over: bool,
 }
 
+#[derive(Default)]
 pub(super) struct SimDeviceState {
     pub(super) speed: f64,
     pub(super) dead: bool,
@@ -78,7 +73,6 @@ pub struct Simulation<'a> {
     /// Tasks that have not ended.
     pub(super) unended: usize,
     pub(super) events: Vec<SimEvent>,
-    pub(super) makespan: f64,
 }
 
 impl<'a> Simulation<'a> {
@@ -94,12 +88,8 @@ impl<'a> Simulation<'a> {
         };
         let place = |device: &SimDevice| SimDeviceState {
             speed: device.speed,
-            dead: false,
             free: (0..device.slots).rev().collect(),
-            memory_short_until: 0.0,
-            resources_short_until: 0.0,
-            wrong_until: 0.0,
-            tasks: 0,
+            ..SimDeviceState::default()
         };
         let count = scenario.tasks.len();
         let mut world = Simulation {
@@ -119,7 +109,6 @@ impl<'a> Simulation<'a> {
             live: Vec::new(),
             unended: count,
             events: Vec::new(),
-            makespan: 0.0,
         };
         for (index, device) in scenario.devices.iter().enumerate() {
             if let Some(fail_at) = device.fail_at {
@@ -142,7 +131,7 @@ impl<'a> Simulation<'a> {
         self.numbers += 1;
         // No negative zero.
         let time = time.max(0.0).to_bits();
-        self.due.push(Reverse(PendingEvent { time, kind, number: self.numbers }));
+        self.due.push(Reverse((time, kind, self.numbers)));
     }
 
     pub(super) fn clock(&self) -> Duration {
@@ -151,7 +140,7 @@ impl<'a> Simulation<'a> {
 
     pub fn run(&mut self) {
         let mut alarm = f64::INFINITY;
-        while let Some(Reverse(PendingEvent { time, kind, .. })) = self.due.pop() {
+        while let Some(Reverse((time, kind, _))) = self.due.pop() {
             if kind == PendingKind::Alarm && f64::from_bits(time) != alarm {
                 continue;
             }
@@ -160,8 +149,8 @@ impl<'a> Simulation<'a> {
             self.happen(kind);
             self.checks.step(&self.planner);
             // Tasks that are submitted at the same time arrive together.
-            let next = self.due.peek().filter(|Reverse(next)| next.time == time);
-            if next.is_some_and(|Reverse(next)| next.kind < PendingKind::Cancel(0)) {
+            let next = self.due.peek().filter(|Reverse(next)| next.0 == time);
+            if next.is_some_and(|Reverse(next)| next.1 < PendingKind::Cancel(0)) {
                 continue;
             }
             self.settle();
@@ -193,7 +182,7 @@ impl<'a> Simulation<'a> {
             PendingKind::Fault(index, fault) => self.fault(index, fault),
             PendingKind::Return(number, version) => {
                 let run = &self.attempts[number];
-                if run.version == version && !run.over && !run.hung {
+                if run.version == version && !run.hung {
                     self.leave(number);
                 }
             }
@@ -258,7 +247,7 @@ impl<'a> Simulation<'a> {
     /// Returns an attempt.
     pub(super) fn leave(&mut self, number: usize) {
         let run = &mut self.attempts[number];
-        run.over = true;
+        run.version += 1;
         self.live.retain(|&other| other != number);
         // As a job does before it publishes its result.
         let fate = match std::mem::replace(&mut run.fate, Ok(())) {
@@ -295,7 +284,6 @@ impl<'a> Simulation<'a> {
                     };
                     let (device, slot, attempt) = (info.device.unwrap_or(0), info.slot, info.attempts);
                     let kind = SimEventKind::End(info.state);
-                    self.makespan = self.now;
                     self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
                     self.end(task, info.state, error);
                 }
@@ -344,7 +332,6 @@ impl<'a> Simulation<'a> {
                     fate: Ok(()),
                     version: 0,
                     hung: false,
-                    over: false,
                 });
                 self.live.push(self.attempts.len() - 1);
                 self.begin(self.attempts.len() - 1);
@@ -373,8 +360,9 @@ impl<'a> Simulation<'a> {
         let devices = devices.collect();
         let ended =
             |state: TaskStatus| self.ends.iter().flatten().filter(|end| end.0 == state).count() as u64;
+        let last = self.events.iter().rfind(|event| matches!(event.kind, SimEventKind::End(_)));
         SimReport {
-            makespan: self.makespan,
+            makespan: last.map_or(0.0, |last| last.time),
             lower_bound: lower_bound(self.scenario),
             done: ended(TaskStatus::Done),
             failed: ended(TaskStatus::Failed),
