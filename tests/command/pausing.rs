@@ -94,7 +94,8 @@ fn paused(folder: &Workspace) -> Vec<String> {
     folder.results().into_keys().filter(|name| name.ends_with(".paused")).collect()
 }
 
-/// Runs the survey and sends it the signal once its first shot has ended: others run then, and most have not begun.
+/// Runs the survey and sends it the signal once its first shot has ended, until that stops a shot before its end: others
+/// have not begun then.
 fn signalled(stop: i32) -> (Workspace, Vec<Value>) {
     for _ in 0..20 {
         let folder = Workspace::with_survey(&survey());
@@ -103,12 +104,14 @@ fn signalled(stop: i32) -> (Workspace, Vec<Value>) {
         signal(&run, stop);
         let status = run.wait().unwrap().code();
         let events = told(&folder);
-        if status == Some(1) {
+        if !of(&events, "paused").is_empty() {
+            assert_eq!(status, Some(1), "{events:?}");
             return (folder, events);
         }
-        assert_eq!(status, Some(0), "it had ended before the signal: {events:?}");
+        // All shots had ended before the signal, or those that ran.
+        assert!(matches!(status, Some(0 | 1)), "{events:?}");
     }
-    panic!("no run of 20 was stopped");
+    panic!("no run of 20 was stopped in the middle of a shot");
 }
 
 #[test]
@@ -117,7 +120,7 @@ fn stopped_run_resumes_with_the_same_bits() {
     for (number, stop) in [libc::SIGTERM, libc::SIGINT].into_iter().enumerate() {
         let (folder, events) = signalled(stop);
         let left = of(&events, "paused");
-        assert!(!left.is_empty() && left.len() <= 2, "{events:?}");
+        assert!(left.len() <= 2, "{events:?}");
         assert_eq!(left.len(), paused(&folder).len());
         let end = events.last().unwrap();
         let (done, open) = (end["done"].as_u64().unwrap(), end["open"].as_u64().unwrap());
