@@ -11,25 +11,31 @@ use testkit::process::output;
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::{World, fire_all};
 
-/// The shots end well on the other GPU. The second wrong result retires the bad one.
+/// The shots end well on the other GPU. The second wrong result retires the bad one, which may get no second shot of
+/// four while the machine is busy.
 pub fn a_gpu_whose_results_go_wrong_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(41);
     let receivers = Receivers::Plane { iz: 2, every: [1, 1] };
     let worlds = [(); 4].map(|()| World::rough([4, 5, 6], 30, receivers.clone(), &mut random));
-    let survey = worlds.iter().map(|world| (world.plan(), world.shot.clone())).collect();
-    let found = fire_all(&scheduler, &survey);
-    if fused_or_skip() {
-        for (found, world) in found.iter().zip(&worlds) {
-            same(found, &world.fire(), "a shot that was tried again");
+    for round in 1..=20 {
+        let survey = worlds.iter().map(|world| (world.plan(), world.shot.clone())).collect();
+        let found = fire_all(&scheduler, &survey);
+        if fused_or_skip() {
+            for (found, world) in found.iter().zip(&worlds) {
+                same(found, &world.fire(), "a shot that was tried again");
+            }
         }
+        let devices = scheduler.stats().unwrap().devices;
+        assert_eq!((devices[0].done, devices[1].done), (0, 4 * round), "{devices:?}");
+        assert_eq!(devices[1].device.health, Health::Good);
+        let Some(why) = &devices[0].retired else { continue };
+        assert!(why.starts_with("it computed wrong results for task"), "{why}");
+        // It may have begun more before two had ended elsewhere.
+        assert!(devices[0].failed >= 2, "{devices:?}");
+        return;
     }
-    let devices = scheduler.stats().unwrap().devices;
-    let why = devices[0].retired.clone().expect("the bad GPU is retired");
-    assert!(why.starts_with("it computed wrong results for task"), "{why}");
-    // It may have begun more before two had ended elsewhere.
-    assert!(devices[0].failed >= 2 && devices[0].done == 0, "{devices:?}");
-    assert_eq!((devices[1].done, devices[1].device.health), (4, Health::Good));
+    panic!("the bad GPU computed 80 shots and is not retired");
 }
 
 /// The only GPU computes wrong results at each attempt.
