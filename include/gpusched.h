@@ -261,8 +261,8 @@
 
 /**
  * Flag of a shot: the dispersion error of the time steps is removed from the record, at almost no
- * cost; snapshots keep it. The record then equals one without that error to about 1e-4, if
- * `record_every` leaves more than two samples per period.
+ * cost. The record then equals one without that error to about 1e-4, if `record_every` leaves more
+ * than two samples per period. A shot with snapshots is refused: they would keep the error.
  */
 #define SCHED_FD_SHOT_EXACT_TIME 2
 
@@ -825,7 +825,10 @@ typedef struct sched_fd_shot_desc_t {
   float *record;
   /** Length of `record` in floats; sched_fd_shot_size returns the necessary length. */
   size_t record_len;
-  /** Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. */
+  /**
+   * Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. Must be 0
+   * with SCHED_FD_SHOT_EXACT_TIME.
+   */
   uint64_t snapshot_every;
   /**
    * Snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended. The task writes them while

@@ -55,16 +55,20 @@ pub fn steps(shot: &Shot) -> usize {
     shot.nt + MORE_STEPS.max(MORE_SAMPLES * shot.record_every)
 }
 
-/// Refuses a shot with so few samples that the steps after its end would be more than its own.
+/// Refuses a shot with so few samples that the steps after its end would be more than its own; and one with snapshots,
+/// whose correction would need the whole field of all steps.
 pub fn check(shot: &Shot) -> Result<()> {
     let most = shot.nt.max(MORE_STEPS) / MORE_SAMPLES;
-    if shot.record_every <= most {
-        return Ok(());
+    if shot.record_every > most {
+        let accepted = format!(
+            "1 to {most} steps with exact time, which computes {MORE_SAMPLES} samples beyond the record's end; or without it"
+        );
+        return Err(Error::argument("record_every", shot.record_every, accepted));
     }
-    let accepted = format!(
-        "1 to {most} steps with exact time, which computes {MORE_SAMPLES} samples beyond the record's end; or without it"
-    );
-    Err(Error::argument("record_every", shot.record_every, accepted))
+    let Some(every) = shot.snapshot_every else { return Ok(()) };
+    let accepted =
+        "no snapshots with exact time, which corrects records only; take them in a shot without it";
+    Err(Error::argument("snapshot_every", every, accepted))
 }
 
 /// Bytes of the host, about, that a shot's wavelet or record takes while it is moved, whichever takes more.

@@ -41,7 +41,7 @@ pub struct Options {
     pub stencil: Stencil,
     /// See [`Scheme::old_spacing`].
     pub old_spacing: bool,
-    /// Take the error of steps in time out of records; snapshots keep it.
+    /// Take the error of steps in time out of records. Shots with snapshots are refused.
     pub exact_time: bool,
     /// Of what a step multiplies with.
     pub storage: Storage,

@@ -47,7 +47,7 @@ impl Control for Within<'_> {
     }
 
     fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
-        if step < self.nt { self.control.snapshot(step, field) } else { Ok(()) }
+        self.control.snapshot(step, field)
     }
 
     fn resume(&self, state: &mut dyn State) -> Result<usize> {

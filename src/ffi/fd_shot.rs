@@ -19,8 +19,8 @@ use crate::memory::Bytes;
 /// Flag of a shot: samples are zero until the direct wave has passed, as in the old library.
 pub const SCHED_FD_SHOT_MUTE_DIRECT: u32 = 1;
 /// Flag of a shot: the dispersion error of the time steps is removed from the record, at almost no
-/// cost; snapshots keep it. The record then equals one without that error to about 1e-4, if
-/// `record_every` leaves more than two samples per period.
+/// cost. The record then equals one without that error to about 1e-4, if `record_every` leaves more
+/// than two samples per period. A shot with snapshots is refused: they would keep the error.
 pub const SCHED_FD_SHOT_EXACT_TIME: u32 = 2;
 /// Flag of a shot: spatial derivatives are optimised for waves of 3.5 cells and more, with an error
 /// of 3.6e-4, instead of eighth order, which is better from six cells on. The largest time step is
@@ -91,7 +91,8 @@ pub struct sched_fd_shot_desc_t {
     pub record: *mut f32,
     /// Length of `record` in floats; sched_fd_shot_size returns the necessary length.
     pub record_len: usize,
-    /// Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots.
+    /// Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. Must be 0
+    /// with SCHED_FD_SHOT_EXACT_TIME.
     pub snapshot_every: u64,
     /// Snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended. The task writes them while
     /// it runs, so they are valid only if it succeeds. NULL if `snapshot_every` is 0.

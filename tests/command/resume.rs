@@ -214,11 +214,12 @@ fn results_have_the_bits_that_belong_to_the_number_of_the_numerics() {
         with("stencil = \"optimised\""),
         with("storage = \"16-bit\"")
             .replace("{ top_m = 80.0", "{ top_m = 30.0, value = 1888.8 }, { top_m = 80.0"),
-        with("exact_time = true"),
+        with("exact_time = true").replace("[snapshots]\nevery = 30\n", ""),
     ];
     let sums = surveys.map(|survey| {
         let side = finished(&one_shot(&survey)).json("out/shot_0001.json");
-        [&side["record"], &side["snapshots"][1]].map(|file| file["crc32"].as_str().unwrap().to_owned())
+        [&side["record"], &side["snapshots"][1]]
+            .map(|file| file["crc32"].as_str().unwrap_or_default().to_owned())
     });
     let known = (
         2,
@@ -227,7 +228,7 @@ fn results_have_the_bits_that_belong_to_the_number_of_the_numerics() {
             ["2452b598", "93c941c9"],
             ["056b4ca2", "cea74c4f"],
             ["4b603aaa", "088125b6"],
-            ["2d90c4db", "ac268754"],
+            ["2d90c4db", ""],
         ],
     );
     assert!(

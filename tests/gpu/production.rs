@@ -145,7 +145,8 @@ fn beside(scheduler: &Scheduler, plan: &Arc<Plan>, world: &World, expected: &Sho
 /// Records without the error of steps in time.
 fn exact_time(gpu: &str, grid: &str, world: &World) -> bool {
     let options = Options { exact_time: true, ..world.options };
-    let world = World { options, ..world.clone() };
+    let shot = Shot { snapshot_every: None, ..world.shot.clone() };
+    let world = World { options, shot, ..world.clone() };
     told(
         json!({ "case": format!("{:?}, {grid}, exact time", options.equation), "device": gpu }),
         || -> Value {

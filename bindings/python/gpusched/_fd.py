@@ -330,7 +330,8 @@ class Shot:
     mute_direct : bool
         Sets samples to zero until the direct wave has passed, as the old library does.
     exact_time : bool
-        Removes the dispersion error of the time steps from the record, not from snapshots.
+        Removes the dispersion error of the time steps from the record. A shot with snapshots is
+        refused: they would keep the error.
     stencil : {"taylor", "optimised"}
         Spatial derivatives: of eighth order, or optimised for waves of 3.5 cells and more. With
         "optimised", `dt_s` is at most 0.9634 of `Model.dt_max`.
