@@ -188,7 +188,10 @@
 /** Cancelled. */
 #define SCHED_STATE_CANCELLED 4
 
-/** Ricker wavelet, the default. */
+/**
+ * Ricker wavelet, the default. Like the next five it is that of the old library: centred at
+ * 1 / frequency_hz and cut at twice that, where Ricker has 1e-3 of its peak and a Gaussian 1e-2.
+ */
 #define SCHED_FD_WAVELET_RICKER 1
 
 /** First derivative of a Gaussian. */
@@ -205,6 +208,18 @@
 
 /** Ricker wavelet, integrated three times. */
 #define SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL 6
+
+/**
+ * Ricker wavelet that is not cut: it begins and ends below 1e-5 of its peak. The SCHED_FD_WAVELET_LONG_*
+ * are centred at 1.25 / frequency_hz after their first sample, last twice that, and have a peak of 1.
+ */
+#define SCHED_FD_WAVELET_LONG_RICKER 7
+
+/** First derivative of a Gaussian, likewise; its spectrum is largest at `frequency_hz`. */
+#define SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE 8
+
+/** Gaussian, likewise; its second derivative is the Ricker wavelet of `frequency_hz`. */
+#define SCHED_FD_WAVELET_LONG_GAUSSIAN 9
 
 /**
  * Flag of a model: 1/rho and rho vp² are stored in 16 bits, between the smallest and the largest
@@ -278,6 +293,33 @@
  * to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.
  */
 #define SCHED_FD_SHOT_ANISOTROPIC_SOURCE 8
+
+/**
+ * Source without a unit, as in the old library; the default. The wavelet is added to the pressure of
+ * cells. `acoustic1`, `acoustic2`: a vertical dipole, `source` its upper, negative pole, the positive
+ * one two cells deeper, if necessary in the absorbing layer; its far field depends on the spacing.
+ * `vti`, `tti`: a single cell.
+ */
+#define SCHED_FD_SOURCE_PRESSURE 0
+
+/**
+ * Monopole: wavelet times amplitude is the rate q at which volume is injected, in m3/s. Far from
+ * other things the pressure is rho / (4 pi r) dq/dt (t - r/vp), in Pa.
+ */
+#define SCHED_FD_SOURCE_MONOPOLE 1
+
+/**
+ * Point force along x: wavelet times amplitude is the force F in N, positive towards larger ix. It acts
+ * half a cell after `source` along x. Far from other things the pressure is
+ * cos(angle) / (4 pi r) (dF/dt / vp + F / r) (t - r/vp), in Pa, `angle` that to the force.
+ */
+#define SCHED_FD_SOURCE_FORCE_X 2
+
+/** Point force along y, likewise. */
+#define SCHED_FD_SOURCE_FORCE_Y 3
+
+/** Point force along z, likewise: positive downwards. */
+#define SCHED_FD_SOURCE_FORCE_Z 4
 
 /**
  * A medium: properties on a grid. Any number of shots, threads and schedulers may share
@@ -798,15 +840,14 @@ typedef struct sched_fd_shot_desc_t {
   const float *wavelet_samples;
   /** Number of `wavelet_samples`. */
   size_t wavelet_len;
-  /** Factor on the wavelet; 0: 10000. */
+  /**
+   * Factor on the wavelet; the product has the unit of `source_kind`. 0: 10000 with
+   * SCHED_FD_SOURCE_PRESSURE, else 1.
+   */
   float amplitude;
   /** Number of time steps between samples, from step 0; 0: 1. */
   uint32_t record_every;
-  /**
-   * Cell of the source. `acoustic1`, `acoustic2`: the upper, negative pole of a vertical dipole,
-   * whose positive pole lies two cells deeper, if necessary in the absorbing layer. Others: a
-   * monopole.
-   */
+  /** Cell of the source, see `source_kind`. */
   struct sched_fd_cell_t source;
   /** Receiver cells, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`. */
   const struct sched_fd_cell_t *receivers;
@@ -837,6 +878,13 @@ typedef struct sched_fd_shot_desc_t {
   float *snapshots;
   /** Length of `snapshots` in floats. */
   size_t snapshots_len;
+  /**
+   * SCHED_FD_SOURCE_*; 0: SCHED_FD_SOURCE_PRESSURE. `vti` and `tti` have the others only without
+   * SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
+   */
+  int32_t source_kind;
+  /** Reserved, 0. */
+  uint32_t reserved;
 } sched_fd_shot_desc_t;
 
 /** Sizes of the results of a shot, and the memory that it takes. */
@@ -1234,7 +1282,8 @@ sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model, double *dt_
 
 /**
  * Fills the `nt` floats of `samples` with a source wavelet of unit amplitude: one sample for each
- * time step of `dt_s` seconds, the first for the time `dt_s`, zero after the end of the wavelet.
+ * time step of `dt_s` seconds, the first for the time `dt_s`, with SCHED_FD_WAVELET_LONG_* for the
+ * time 0; zero after the end of the wavelet.
  * `wavelet` is one of SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` is its peak frequency.
  *
  * Errors: SCHED_E_ARGUMENT.

@@ -427,9 +427,11 @@ struct shot {
   std::int32_t wavelet = 0;
   /// Custom source function, one sample for each time step. Empty: `wavelet`.
   std::vector<float> wavelet_samples;
-  /// Factor on the wavelet; 0: 10000.
+  /// Factor on the wavelet; 0: 10000, or 1 if `source_kind` has a unit.
   float amplitude = 0;
   cell source = {0, 0, 0};
+  /// SCHED_FD_SOURCE_*; 0: SCHED_FD_SOURCE_PRESSURE.
+  std::int32_t source_kind = 0;
   /// Receiver cells, in the order of the traces. Empty: a plane at depth `plane_iz`.
   std::vector<cell> receivers;
   std::uint64_t plane_iz = 0;
@@ -460,6 +462,7 @@ struct shot {
     d.amplitude = amplitude;
     d.record_every = record_every;
     d.source = source;
+    d.source_kind = source_kind;
     d.receivers = receivers.empty() ? nullptr : receivers.data();
     d.receiver_count = receivers.size();
     d.plane_iz = plane_iz;

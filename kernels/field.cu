@@ -1,4 +1,4 @@
-// Kernels that read a field of pressures over the padded grid, whatever the equation.
+// Kernels for a field over the padded grid, whatever the equation.
 //
 // `src/fd/time_loop/field_kernels.rs` has the parameters and the sizes of launches.
 
@@ -46,4 +46,11 @@ extern "C" __global__ void field_peak(const Field k, unsigned int *largest)
     // A stale value suffices to skip most of the atomics.
     if (most > *(volatile unsigned int *)largest)
         atomicMax(largest, most);
+}
+
+// Adds a source to a field: one thread for each of its cells, which are different.
+extern "C" __global__ void field_inject(float *to, const unsigned *places, const float *factors, const float *amplitude)
+{
+    const int i = threadIdx.x;
+    to[places[i]] += factors[i] * *amplitude;
 }

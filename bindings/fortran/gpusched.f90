@@ -53,9 +53,13 @@ module gpusched
   public :: SCHED_STATE_FAILED, SCHED_STATE_CANCELLED
   public :: SCHED_FD_EQUATION_ACOUSTIC1, SCHED_FD_EQUATION_ACOUSTIC2
   public :: SCHED_FD_EQUATION_VTI, SCHED_FD_EQUATION_TTI
+  public :: SCHED_FD_SOURCE_PRESSURE, SCHED_FD_SOURCE_MONOPOLE, SCHED_FD_SOURCE_FORCE_X
+  public :: SCHED_FD_SOURCE_FORCE_Y, SCHED_FD_SOURCE_FORCE_Z
   public :: SCHED_FD_WAVELET_RICKER, SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE
   public :: SCHED_FD_WAVELET_GAUSSIAN, SCHED_FD_WAVELET_RICKER_INTEGRAL
   public :: SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL, SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL
+  public :: SCHED_FD_WAVELET_LONG_RICKER, SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE
+  public :: SCHED_FD_WAVELET_LONG_GAUSSIAN
 
   !> Kind of the ids of tasks: `integer(sched_task_t) :: id`.
   integer, parameter, public :: sched_task_t = c_int64_t
@@ -133,8 +137,9 @@ module gpusched
     real(sp) :: frequency_hz = 0            !< peak frequency of `wavelet`
     integer(c_int32_t) :: wavelet = 0       !< SCHED_FD_WAVELET_*; 0: Ricker
     real(sp), allocatable :: wavelet_samples(:) !< custom source function, one sample for each step
-    real(sp) :: amplitude = 0               !< factor on the wavelet; 0: 10000
+    real(sp) :: amplitude = 0               !< factor on the wavelet; 0: 10000, or 1 with a unit
     integer(i8) :: source(3) = 1            !< cell ix, iy, iz, each from 1
+    integer(c_int32_t) :: source_kind = 0   !< SCHED_FD_SOURCE_*; 0: SCHED_FD_SOURCE_PRESSURE
     integer(i8), allocatable :: receivers(:, :) !< (3, count): cells ix, iy, iz, each from 1
     integer(i8) :: plane_iz = 1             !< depth of the receiver plane, from 1
     integer(c_int32_t) :: plane_every_x = 0, plane_every_y = 0 !< cells between receivers; 0: 1
@@ -868,7 +873,8 @@ contains
   end subroutine
 
   !> Fills `samples` with a source wavelet of unit amplitude: one sample for each time step, the
-  !> first for the time `dt_s`. `wavelet`: SCHED_FD_WAVELET_*.
+  !> first for the time `dt_s`, of SCHED_FD_WAVELET_LONG_* for the time 0. `wavelet`:
+  !> SCHED_FD_WAVELET_*.
   subroutine fd_wavelet(wavelet, frequency_hz, dt_s, samples, stat, errmsg)
     integer(c_int32_t), intent(in) :: wavelet
     real(sp), intent(in) :: frequency_hz, dt_s
@@ -1117,6 +1123,7 @@ contains
     desc%wavelet = shot%wavelet
     desc%amplitude = shot%amplitude
     desc%source = sched_fd_cell_t(shot%source(1) - 1, shot%source(2) - 1, shot%source(3) - 1)
+    desc%source_kind = shot%source_kind
     desc%plane_iz = shot%plane_iz - 1
     desc%plane_every_x = shot%plane_every_x
     desc%plane_every_y = shot%plane_every_y

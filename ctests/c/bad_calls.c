@@ -245,7 +245,7 @@ static void models(void) {
 
 static void wavelets(void) {
   section("wavelets");
-  BAD("unknown number", "is 7", sched_fd_wavelet(7, 20, 1e-3f, record, 40));
+  BAD("unknown number", "is 10", sched_fd_wavelet(10, 20, 1e-3f, record, 40));
   BAD("frequency zero", "frequency", sched_fd_wavelet(1, 0, 1e-3f, record, 40));
   BAD("dt negative", "dt", sched_fd_wavelet(1, 20, -1e-3f, record, 40));
   BAD("samples NULL", "samples is NULL", sched_fd_wavelet(1, 20, 1e-3f, NULL, 40));
@@ -293,6 +293,11 @@ static void shots(void) {
   SHOT("source beyond 32 bits", E_ARGUMENT, "4294967297", f.desc.source.iy = ((uint64_t)1 << 32) + 1);
   SHOT("exact time with too few samples", E_ARGUMENT, "record_every is 6; accepted: 1 to 5 steps",
        f.desc.flags = SCHED_FD_SHOT_EXACT_TIME, f.desc.record_every = 6);
+  SHOT("exact time with snapshots", E_ARGUMENT, "snapshot_every is 10; accepted: no snapshots",
+       f.desc.flags = SCHED_FD_SHOT_EXACT_TIME, f.desc.snapshot_every = 10);
+  SHOT("unknown source_kind", E_ARGUMENT, "source_kind is 5; accepted: 0 (pressure), 1 (monopole)",
+       f.desc.source_kind = 5);
+  SHOT("reserved of a shot", E_ARGUMENT, "reserved of sched_fd_shot_desc_t is 1", f.desc.reserved = 1);
   SHOT("dt too large for the optimised stencil", E_UNSTABLE, "without the optimised stencil",
        f.desc.flags = SCHED_FD_SHOT_OPTIMISED_STENCIL, f.desc.dt_s = 0.01f);
   SHOT("receiver outside", E_ARGUMENT, "receiver 0", f.desc.receivers = &outside, f.desc.receiver_count = 1);

@@ -339,6 +339,11 @@ void shots() {
     CHECK(small_model.shot_size(shot).device_bytes < model.shot_size(shot).device_bytes);
     shot.snapshot_every = 9;
     CHECK(model.shot_warnings(shot).find("snapshots are 9 steps apart") == 0);
+    shot.source_kind = SCHED_FD_SOURCE_FORCE_X;
+    CHECK(model.shot_size(shot).record_len == 15);
+    shot.source_kind = -1;
+    auto unknown = [&] { model.shot_size(shot); };
+    CHECK(thrown<gpusched::error>(unknown).find("source_kind is -1; accepted: 0 (pressure)") == 0);
   }
   const gpusched::fd::gather gather = task.get();
   CHECK(gather.traces == 3 && gather.samples == 5 && gather.snapshot_count == 3);

@@ -113,6 +113,11 @@ program arrays
   call model%shot_warnings(shot, warnings)
   call expect(index(warnings, "snapshots are") == 1, "a warning of snapshots")
   deallocate (warnings)
+  shot%source_kind = SCHED_FD_SOURCE_FORCE_Z
+  call model%shot_warnings(shot, warnings)
+  shot%source_kind = 9
+  call model%shot_warnings(shot, warnings, stat=stat, errmsg=message)
+  call expect(index(message, "source_kind is 9; accepted: 0 (pressure)") > 0, trim(message))
 
   call sched%destroy()
   call model%destroy()

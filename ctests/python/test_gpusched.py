@@ -579,10 +579,12 @@ class Shots(unittest.TestCase):
 
     def test_options_change_the_record(self) -> None:
         plain = shoot().record
-        for option in ({"exact_time": True}, {"stencil": "optimised"}):
+        kinds = [{"source_kind": kind} for kind in ("monopole", "force-x", "force-y", "force-z")]
+        for option in ({"exact_time": True}, {"stencil": "optimised"}, *kinds):
             self.assertGreater(float(np.abs(shoot(**option).record - plain).max()), 0.0)
-        for bad in ({"stencil": "best"}, {"wavelet": "square"}, {"stencil": True}):
-            self.assertRaisesRegex(ValueError, "^(stencil|wavelet) is .*; accepted: (taylor|ricker), ", shoot, **bad)
+        for bad in ({"stencil": "best"}, {"wavelet": "square"}, {"stencil": True}, {"source_kind": "dipole"}):
+            words = "^(stencil|wavelet|source_kind) is .*; accepted: (taylor|ricker|pressure), "
+            self.assertRaisesRegex(ValueError, words, shoot, **bad)
         self.assertFalse(shoot(mute_direct=True, exact_time=True).record.any())
         with small_model() as model:
             shot = small_shot(dt_s=model.dt_max, stencil="optimised")

@@ -119,9 +119,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
             Lane::Cpu(_) => Receivers::Plane { iz: 0, every: [1, case.n[1]] },
             Lane::Cuda(_) => Receivers::Plane { iz: 0, every: [1, 1] },
         },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     };
     let mut copy = match lane {
         Lane::Cpu(team) => Copy::new(team)?,

@@ -49,8 +49,7 @@ pub fn question() -> Result<(Arc<Model>, f32, Shot)> {
         nt: STEPS,
         receivers: Receivers::List((0..12).map(spread).collect()),
         record_every: 2,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     };
     Ok((model, DT, shot))
 }

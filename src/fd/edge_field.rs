@@ -162,6 +162,11 @@ impl EdgeField {
         self.at(self.place(layout, cell), len)
     }
 
+    /// Returns the value of a padded cell.
+    pub fn value(&self, layout: &Layout, cell: [usize; 3]) -> f64 {
+        self.row(layout, cell, 1).values(&mut Vec::new())[0].into()
+    }
+
     /// The same, and all that lie after them in memory: other rows too.
     #[inline(always)]
     pub fn onward(&self, layout: &Layout, cell: [usize; 3]) -> EdgeRow<'_> {

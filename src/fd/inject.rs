@@ -17,21 +17,16 @@ pub fn source_pressures(shot: &Shot) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::survey::Receivers;
     use crate::fd::wavelet::Wavelet;
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[test]
     fn source_pressures_are_flushed() {
         let shot = Shot {
-            source: [0; 3],
             wavelet: Wavelet { samples: vec![1e-20, -1e-20, 1e-40, 0.5, 1.0] },
             amplitude: 1e-20,
             nt: 4,
-            receivers: Receivers::List(Vec::new()),
-            record_every: 1,
-            snapshot_every: None,
-            mute: None,
+            ..Shot::default()
         };
         let found: Vec<u32> = source_pressures(&shot).into_iter().map(f32::to_bits).collect();
         assert_eq!(found, [0.0, -0.0, 0.0, 0.5e-20].map(f32::to_bits));

@@ -26,6 +26,7 @@
 //! | `one_pass` | the step of equations with a split PML |
 //! | `isotropic_ball` | epsilon and delta around the source, for `vti` and `tti` |
 //! | `equation` | traits of an equation, the list of all, a folder for each |
+//! | `source` | sources with a unit |
 //! | `verify` | sampling, mute of the direct wave |
 //! | `warp` | the spectrum between the frequencies of a Fourier transform |
 //! | `exact_time` | records without the error of steps in time |
@@ -53,6 +54,7 @@ pub mod plan;
 pub mod pml;
 pub mod record;
 pub mod shot;
+mod source;
 pub mod stencil;
 pub mod storage;
 pub mod survey;

@@ -7,11 +7,12 @@ use super::equation::{EQUATIONS, Equation, Material, Propagator, Scheme, needs_c
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
-use super::model::{Model, Outline};
+use super::model::{Model, Outline, Property};
 use super::record::Record;
+use super::source;
 pub use super::stencil::Stencil;
 pub use super::storage::Storage;
-use super::survey::{Effort, Gather, Receivers, Shot};
+use super::survey::{Effort, Gather, Receivers, Shot, SourceKind};
 pub use super::time_loop::block_shape::{BlockShape, SHAPES};
 use crate::backend::Lane;
 use crate::error::{Error, Result};
@@ -261,6 +262,7 @@ impl Plan {
         if let Some(every) = shot.snapshot_every {
             check_count("snapshot_every", every, MOST_STEPS, "steps")?;
         }
+        self.check_kind(&shot.kind)?;
         if !shot.amplitude.is_finite() {
             return Err(Error::argument("the amplitude", shot.amplitude, "a finite number"));
         }
@@ -296,6 +298,9 @@ impl Plan {
     /// Runs a checked shot: its record before the mute, and what it took.
     pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
         let equation = self.options.equation;
+        let (stencil, h) = (self.options.stencil.coefficients(), self.model.grid.h);
+        let with_poles = source::in_poles(shot, self.dt, h, stencil, &*self.propagator);
+        let shot = with_poles.as_ref().unwrap_or(shot);
         let done = match lane {
             Lane::Cuda(_) if !equation.runs_on_gpus() => Err(needs_cpu(equation, "the shot was given a GPU")),
             Lane::Cpu(team) => self.propagator.run_on_cpu(shot, team, control),
@@ -325,6 +330,18 @@ impl Plan {
 
     fn layout(&self) -> &Layout {
         self.propagator.layout()
+    }
+
+    /// Refuses a source with a unit in an anisotropic medium, of which `E` and `S` would be factors.
+    fn check_kind(&self, kind: &SourceKind) -> Result<()> {
+        let anisotropic = self.options.equation.properties().all().any(|one| one == Property::Epsilon);
+        if *kind == SourceKind::Pressure || !anisotropic || self.options.isotropic_source {
+            return Ok(());
+        }
+        let value = format!("{} with an anisotropic source", kind.name());
+        let accepted =
+            "pressure with an anisotropic source; or without it, so that the medium is isotropic there";
+        Err(Error::argument("source_kind", value, accepted))
     }
 
     fn check_cell(&self, what: &str, cell: [usize; 3]) -> Result<()> {

@@ -14,13 +14,49 @@ pub enum Receivers {
     List(Vec<[usize; 3]>),
 }
 
+/// Kind of a source. The order is that of the numbers in C.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SourceKind {
+    /// The source of the old kernels, without a unit: it is added to the pressure of its cell; in `acoustic1` and `acoustic2`
+    /// with a negative sign, and to that two cells below with a positive one.
+    Pressure,
+    /// Injection of a volume, in m³/s.
+    Monopole,
+    /// Force along an axis, in N, half a cell after the cell of the source.
+    ForceX,
+    ForceY,
+    ForceZ,
+    /// A source with a unit as the steps take it: [`source`](super::source).
+    Poles(Poles),
+}
+
+/// Padded cells to whose increments a source is added, and factors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Poles(pub(super) Vec<([usize; 3], f32)>);
+
+impl SourceKind {
+    /// The kinds that a caller may choose, by name.
+    pub const NAMED: [(&str, SourceKind); 5] = [
+        ("pressure", SourceKind::Pressure),
+        ("monopole", SourceKind::Monopole),
+        ("force-x", SourceKind::ForceX),
+        ("force-y", SourceKind::ForceY),
+        ("force-z", SourceKind::ForceZ),
+    ];
+
+    pub fn name(&self) -> &'static str {
+        SourceKind::NAMED.iter().find(|(_, kind)| kind == self).map_or("poles", |(name, _)| name)
+    }
+}
+
 /// One shot. Cells are counted from 0 in the model's grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shot {
-    /// Cell of the source; of `acoustic1` and `acoustic2` the upper, negative pole of a vertical dipole.
+    /// Cell of the source.
     pub source: [usize; 3],
+    pub kind: SourceKind,
     pub wavelet: Wavelet,
-    /// Factor on the wavelet; 10000 in the old kernel.
+    /// Factor on the wavelet; 10000 in the old kernel. The product has the unit of the source.
     pub amplitude: f32,
     /// Steps to compute.
     pub nt: usize,
@@ -68,6 +104,23 @@ impl Receivers {
         match self {
             Receivers::Plane { every, .. } => n[0].div_ceil(every[0].max(1)) * n[1].div_ceil(every[1].max(1)),
             Receivers::List(cells) => cells.len(),
+        }
+    }
+}
+
+impl Default for Shot {
+    /// A step without source and receivers.
+    fn default() -> Shot {
+        Shot {
+            source: [0; 3],
+            kind: SourceKind::Pressure,
+            wavelet: Wavelet { samples: Vec::new() },
+            amplitude: 1.0,
+            nt: 1,
+            receivers: Receivers::List(Vec::new()),
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
         }
     }
 }

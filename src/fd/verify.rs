@@ -55,12 +55,9 @@ mod tests {
         let shot = Shot {
             source: [0, 0, 0],
             wavelet: Wavelet { samples: vec![1.0] },
-            amplitude: 1.0,
             nt: 2,
             receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-            record_every: 1,
-            snapshot_every: None,
-            mute: None,
+            ..Shot::default()
         };
         assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0), [usize::MAX; 2]);
         assert_eq!(direct_wave_mute(&model, &shot, 1e-30, 1e-30), [usize::MAX; 2]);

@@ -4,6 +4,7 @@ use super::model::{Model, Property};
 use super::plan::{Plan, rounded_down};
 use super::survey::Shot;
 use super::verify::cells_per_wavelength;
+use super::wavelet::Shape;
 use crate::error::{Error, Result};
 
 /// m/s. The fastest part of a real medium is faster; one in km/s is slower.
@@ -32,13 +33,13 @@ pub fn check_units(model: &Model, permit: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a sentence for each property of a shot that is more often a mistake. `frequency_hz`: the peak frequency of its
-/// wavelet, if known. `dt_sure`: the [step that is certainly stable](super::plan::Options::dt_sure).
-pub fn warnings(plan: &Plan, shot: &Shot, frequency_hz: Option<f32>, dt_sure: f64) -> Vec<String> {
+/// Returns a sentence for each property of a shot that is more often a mistake. `wavelet`: shape and peak frequency in Hz of
+/// its wavelet, if known. `dt_sure`: the [step that is certainly stable](super::plan::Options::dt_sure).
+pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure: f64) -> Vec<String> {
     let mut warnings = Vec::new();
     let dt = f64::from(plan.dt);
     let [slowest, _] = plan.model.vp_range;
-    if let Some(frequency) = frequency_hz {
+    if let Some((shape, frequency)) = wavelet {
         let highest = 2.5 * f64::from(frequency);
         let cells = cells_per_wavelength(&plan.model, frequency);
         if cells < ENOUGH_CELLS {
@@ -47,7 +48,7 @@ pub fn warnings(plan: &Plan, shot: &Shot, frequency_hz: Option<f32>, dt_sure: f6
                  with fewer than {ENOUGH_CELLS} expect dispersion: lower frequency_hz or the spacing"
             ));
         }
-        let (centre, end) = (1.0 / f64::from(frequency), dt * shot.nt as f64);
+        let (centre, end) = (shape.centre(frequency.into()), dt * shot.nt as f64);
         if centre > end {
             warnings.push(format!(
                 "the centre of the wavelet, at {centre:.4} s, is after the end of the record, at {end:.4} s: \
@@ -123,19 +124,16 @@ mod tests {
         let plain: Mistake = |_, _, _, _| {};
         let found = |n, mistake: Mistake| {
             let mut shot = Shot {
-                source: [0; 3],
                 wavelet: Wavelet { samples: vec![1.0] },
-                amplitude: 1.0,
                 nt: 200,
                 receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-                record_every: 1,
                 snapshot_every: Some(10),
-                mute: None,
+                ..Shot::default()
             };
             let (mut frequency, mut dt_sure, mut options) = (20.0, 1.1e-3, Options::default());
             mistake(&mut shot, &mut frequency, &mut dt_sure, &mut options);
             let plan = Plan::new(Arc::new(model(n, 1500.0, None)), 1e-3, options).unwrap();
-            warnings(&plan, &shot, Some(frequency), dt_sure)
+            warnings(&plan, &shot, Some((Shape::Ricker, frequency)), dt_sure)
         };
         assert_eq!(found([2, 2, 2], plain), [""; 0]);
         let mistakes: [([usize; 3], Mistake, &str); 6] = [

@@ -1,4 +1,4 @@
-//! Source time functions: the six of the old kernels, or a caller's own samples.
+//! Source time functions: the six of the old kernels, three that are not cut, or a caller's own samples.
 //!
 //! The old kernels mix float32 and double in a fixed way and keep time by adding
 //! `dt` in float32, so the number of active steps follows from rounding: a peak
@@ -17,7 +17,10 @@ const FREQUENCIES: std::ops::RangeInclusive<f32> = 1e-6..=1e12;
 /// Float32 time stands still once it is this many steps long.
 const MAX_ACTIVE: f32 = 16_777_216.0;
 
-/// Shape of a source time function; the numbers are the old argument `wtype`.
+/// Periods from the begin of a long shape to its centre, and from there to its end. At both it is below 1e-5.
+const LONG: f64 = 1.25;
+
+/// Shape of a source time function; the numbers up to 6 are the old argument `wtype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Ricker = 1,
@@ -27,6 +30,10 @@ pub enum Shape {
     RickerIntegral = 4,
     RickerDoubleIntegral = 5,
     RickerTripleIntegral = 6,
+    LongRicker = 7,
+    LongGaussianDerivative = 8,
+    /// The frequency is that of the Ricker wavelet that is its second derivative.
+    LongGaussian = 9,
 }
 
 impl TryFrom<i32> for Shape {
@@ -54,6 +61,27 @@ impl TryFrom<i32> for Shape {
 }
 
 impl Shape {
+    /// Returns the value of a long shape so many periods after its centre, with a peak of 1. `None`: another shape.
+    fn long(self, periods: f64) -> Option<f64> {
+        let x = std::f64::consts::PI * periods;
+        match self {
+            Shape::LongRicker => Some((1.0 - 2.0 * x * x) * (-x * x).exp()),
+            Shape::LongGaussianDerivative => Some(-2.0 * x * (0.5 - 2.0 * x * x).exp()),
+            Shape::LongGaussian => Some((-x * x).exp()),
+            _ => None,
+        }
+    }
+
+    /// Returns the time of the centre in seconds: after the first sample of a long shape, else after one step before it.
+    pub fn centre(self, frequency_hz: f64) -> f64 {
+        self.long(0.0).map_or(1.0, |_| LONG) / frequency_hz
+    }
+
+    /// Returns true if the shape has its first sample at time 0, not after a step.
+    pub fn is_long(self) -> bool {
+        self.long(0.0).is_some()
+    }
+
     /// Value at `t` seconds after the pulse's centre, for a peak frequency of `f` Hz.
     /// Which products are float32 and which are double is part of the definition.
     fn at(self, f: f32, t: f32) -> f32 {
@@ -83,6 +111,9 @@ impl Shape {
                 let scale = wide(4.0 * f * f * f) * PI * PI * wide((PI as f32).sqrt());
                 (-libm::erf(wide(f) * PI * wide(t)) / scale) as f32
             }
+            Shape::LongRicker | Shape::LongGaussianDerivative | Shape::LongGaussian => {
+                self.long(wide(f) * wide(t)).unwrap_or(0.0) as f32
+            }
         }
     }
 }
@@ -98,6 +129,8 @@ impl Wavelet {
     /// `1 / frequency_hz` and lasts twice that; sample `i` is taken at the time `(i + 1) dt`,
     /// summed in float32. There are as many samples as the pulse has steps, at most `nt`.
     ///
+    /// A long shape is centred at `1.25 / frequency_hz` and lasts twice that; sample `i` is taken at `i dt`.
+    ///
     /// Refused: a frequency outside 1e-6 to 1e12 Hz, `dt` (seconds) not positive and
     /// finite or below `2 / frequency_hz / 2^24`, where float32 time would stand still, and
     /// `nt` of 0.
@@ -110,7 +143,7 @@ impl Wavelet {
             ));
         }
         let delay = (1.0 / f64::from(frequency_hz)) as f32;
-        let end = 2.0 * delay;
+        let end = if shape.is_long() { 2.0 * LONG as f32 * delay } else { 2.0 * delay };
         let least = end / MAX_ACTIVE;
         if !(dt.is_finite() && dt >= least && dt > 0.0) {
             return Err(Error::argument(
@@ -123,6 +156,13 @@ impl Wavelet {
             return Err(Error::argument("nt", nt, "at least 1 step"));
         }
 
+        if shape.is_long() {
+            let periods = f64::from(frequency_hz) * f64::from(dt);
+            // The last sample is not before the end.
+            let count = ((2.0 * LONG / periods).ceil() as usize + 1).min(nt);
+            let value = |i: usize| shape.long(i as f64 * periods - LONG).unwrap_or(0.0) as f32;
+            return Ok(Wavelet { samples: (0..count).map(value).collect() });
+        }
         let samples = std::iter::successors(Some(dt), |t| Some(t + dt))
             .take_while(|&t| t <= end)
             .take(nt)

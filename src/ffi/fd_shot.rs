@@ -11,9 +11,9 @@ use super::status::sched_status_t;
 use crate::backend::cpu::threads;
 use crate::error::{Error, Result};
 use crate::fd::plan::{Options, Plan, Stencil};
-use crate::fd::survey::{Receivers, Shot};
+use crate::fd::survey::{Receivers, Shot, SourceKind};
 use crate::fd::verify::direct_wave_mute;
-use crate::fd::wavelet::Wavelet;
+use crate::fd::wavelet::{Shape, Wavelet};
 use crate::memory::Bytes;
 
 /// Flag of a shot: samples are zero until the direct wave has passed, as in the old library.
@@ -30,7 +30,24 @@ pub const SCHED_FD_SHOT_OPTIMISED_STENCIL: u32 = 4;
 /// to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.
 pub const SCHED_FD_SHOT_ANISOTROPIC_SOURCE: u32 = 8;
 
-/// The amplitude for 0.
+/// Source without a unit, as in the old library; the default. The wavelet is added to the pressure of
+/// cells. `acoustic1`, `acoustic2`: a vertical dipole, `source` its upper, negative pole, the positive
+/// one two cells deeper, if necessary in the absorbing layer; its far field depends on the spacing.
+/// `vti`, `tti`: a single cell.
+pub const SCHED_FD_SOURCE_PRESSURE: i32 = 0;
+/// Monopole: wavelet times amplitude is the rate q at which volume is injected, in m3/s. Far from
+/// other things the pressure is rho / (4 pi r) dq/dt (t - r/vp), in Pa.
+pub const SCHED_FD_SOURCE_MONOPOLE: i32 = 1;
+/// Point force along x: wavelet times amplitude is the force F in N, positive towards larger ix. It acts
+/// half a cell after `source` along x. Far from other things the pressure is
+/// cos(angle) / (4 pi r) (dF/dt / vp + F / r) (t - r/vp), in Pa, `angle` that to the force.
+pub const SCHED_FD_SOURCE_FORCE_X: i32 = 2;
+/// Point force along y, likewise.
+pub const SCHED_FD_SOURCE_FORCE_Y: i32 = 3;
+/// Point force along z, likewise: positive downwards.
+pub const SCHED_FD_SOURCE_FORCE_Z: i32 = 4;
+
+/// The amplitude for 0 of a source without a unit.
 const DEFAULT_AMPLITUDE: f32 = 10_000.0;
 
 /// A cell of a model's grid, counted from 0.
@@ -68,13 +85,12 @@ pub struct sched_fd_shot_desc_t {
     pub wavelet_samples: *const f32,
     /// Number of `wavelet_samples`.
     pub wavelet_len: usize,
-    /// Factor on the wavelet; 0: 10000.
+    /// Factor on the wavelet; the product has the unit of `source_kind`. 0: 10000 with
+    /// SCHED_FD_SOURCE_PRESSURE, else 1.
     pub amplitude: f32,
     /// Number of time steps between samples, from step 0; 0: 1.
     pub record_every: u32,
-    /// Cell of the source. `acoustic1`, `acoustic2`: the upper, negative pole of a vertical dipole,
-    /// whose positive pole lies two cells deeper, if necessary in the absorbing layer. Others: a
-    /// monopole.
+    /// Cell of the source, see `source_kind`.
     pub source: sched_fd_cell_t,
     /// Receiver cells, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
     pub receivers: *const sched_fd_cell_t,
@@ -99,6 +115,11 @@ pub struct sched_fd_shot_desc_t {
     pub snapshots: *mut f32,
     /// Length of `snapshots` in floats.
     pub snapshots_len: usize,
+    /// SCHED_FD_SOURCE_*; 0: SCHED_FD_SOURCE_PRESSURE. `vti` and `tti` have the others only without
+    /// SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
+    pub source_kind: i32,
+    /// Reserved, 0.
+    pub reserved: u32,
 }
 
 /// Sizes of the results of a shot, and the memory that it takes.
@@ -136,6 +157,15 @@ unsafe impl VersionedStruct for sched_fd_shot_size_t {
 fn cell(what: &str, cell: sched_fd_cell_t) -> Result<[usize; 3]> {
     let axis = |name: &str, value| count(&format!("{what} {name}"), value);
     Ok([axis("ix", cell.ix)?, axis("iy", cell.iy)?, axis("iz", cell.iz)?])
+}
+
+/// Returns the kind of a SCHED_FD_SOURCE_* number.
+fn source_kind(number: i32) -> Result<SourceKind> {
+    let kind = usize::try_from(number).ok().and_then(|at| SourceKind::NAMED.get(at));
+    kind.map(|(_, kind)| kind.clone()).ok_or_else(|| {
+        let accepted = SourceKind::NAMED.iter().enumerate().map(|(at, (name, _))| format!("{at} ({name})"));
+        Error::argument("source_kind", number, accepted.collect::<Vec<_>>().join(", "))
+    })
 }
 
 /// # Safety
@@ -195,13 +225,19 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
             | SCHED_FD_SHOT_OPTIMISED_STENCIL
             | SCHED_FD_SHOT_ANISOTROPIC_SOURCE,
     )?;
+    if desc.reserved != 0 {
+        return Err(Error::argument("reserved of sched_fd_shot_desc_t", desc.reserved, "0"));
+    }
     let nt = count("nt", desc.nt)?;
+    let kind = source_kind(desc.source_kind)?;
+    let default = if kind == SourceKind::Pressure { DEFAULT_AMPLITUDE } else { 1.0 };
     let snapshot_every = count("snapshot_every", desc.snapshot_every)?;
     Ok(Shot {
         source: cell("source", desc.source)?,
+        kind,
         // SAFETY: as promised by the caller.
         wavelet: unsafe { wavelet_of(desc, nt)? },
-        amplitude: if desc.amplitude == 0.0 { DEFAULT_AMPLITUDE } else { desc.amplitude },
+        amplitude: if desc.amplitude == 0.0 { default } else { desc.amplitude },
         nt,
         // SAFETY: as promised by the caller.
         receivers: unsafe { receivers_of(desc)? },
@@ -280,9 +316,10 @@ pub unsafe extern "C" fn sched_fd_shot_size(
     })
 }
 
-/// Returns the frequency that a shot's description states for its wavelet.
-pub(super) fn frequency_of(desc: &sched_fd_shot_desc_t) -> Option<f32> {
-    desc.wavelet_samples.is_null().then_some(desc.frequency_hz)
+/// Returns the shape and the frequency that a shot's description states for its wavelet.
+pub(super) fn wavelet_stated(desc: &sched_fd_shot_desc_t) -> Option<(Shape, f32)> {
+    let shape = shape(desc.wavelet).ok().filter(|_| desc.wavelet_samples.is_null())?;
+    Some((shape, desc.frequency_hz))
 }
 
 /// Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
@@ -307,7 +344,7 @@ pub unsafe extern "C" fn sched_fd_shot_warnings(
         let medium = shared_model(model)?;
         // SAFETY: as above.
         let (plan, shot) = unsafe { plan_shot(&medium, &desc)? };
-        out.fill(&medium.warnings(&plan, &shot, frequency_of(&desc)).join("\n"));
+        out.fill(&medium.warnings(&plan, &shot, wavelet_stated(&desc)).join("\n"));
         Ok(())
     })
 }

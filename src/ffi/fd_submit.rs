@@ -1,7 +1,7 @@
 //! Finite differences: the submission of shots.
 
 use super::fd_shot::{
-    frequency_of, plan_shot, sched_fd_cell_t, sched_fd_shot_desc_t, sched_fd_shot_size_t, size_of_shot,
+    plan_shot, sched_fd_cell_t, sched_fd_shot_desc_t, sched_fd_shot_size_t, size_of_shot, wavelet_stated,
 };
 use super::guard::guard_status;
 use super::input::{SendPointer, read, read_or_default};
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         let (plan, shot) = unsafe { plan_shot(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, Bytes::default());
         let buffers = buffers(&desc, &need, medium.model().grid.cells(), user)?;
-        medium.log_warnings(&plan, &shot, frequency_of(&desc));
+        medium.log_warnings(&plan, &shot, wavelet_stated(&desc));
         let scheduler = scheduler(s);
         let threads = scheduler.as_ref().map_or(0, |there| there.cpu_threads());
         // SAFETY: as above.

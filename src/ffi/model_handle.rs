@@ -10,6 +10,7 @@ use crate::fd::model::{Model, Outline};
 use crate::fd::plan::{Options, Plan, Stencil};
 use crate::fd::survey::Shot;
 use crate::fd::warnings::warnings;
+use crate::fd::wavelet::Shape;
 use crate::fork::ProcessMark;
 
 /// A medium: properties on a grid. Any number of shots, threads and schedulers may share
@@ -79,12 +80,12 @@ impl SharedModel {
     }
 
     /// Returns the [`warnings`] of a shot.
-    pub(super) fn warnings(&self, plan: &Plan, shot: &Shot, frequency_hz: Option<f32>) -> Vec<String> {
-        warnings(plan, shot, frequency_hz, self.sure[plan.options.stencil as usize])
+    pub(super) fn warnings(&self, plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>) -> Vec<String> {
+        warnings(plan, shot, wavelet, self.sure[plan.options.stencil as usize])
     }
 
     /// Logs the warnings of a shot that the log does not have yet.
-    pub(super) fn log_warnings(&self, plan: &Plan, shot: &Shot, frequency_hz: Option<f32>) {
+    pub(super) fn log_warnings(&self, plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>) {
         // In a child of fork, the lock may belong to a thread of the parent.
         if !log::log_enabled!(log::Level::Warn) || !self.born.is_here() {
             return;
@@ -94,7 +95,7 @@ impl SharedModel {
             logged.len() < LOGGED && logged.insert(warning.clone())
         };
         // Without the lock: the caller's log function may submit a shot.
-        for warning in self.warnings(plan, shot, frequency_hz).iter().filter(|warning| new(warning)) {
+        for warning in self.warnings(plan, shot, wavelet).iter().filter(|warning| new(warning)) {
             log::warn!("{warning}");
         }
     }

@@ -127,7 +127,7 @@ impl Call {
             receivers: Receivers::Plane { iz: self.function.receivers_z, every: self.receivers_every },
             record_every: self.record_every,
             snapshot_every: self.snapshot_every,
-            mute: None,
+            ..Shot::default()
         };
         if let (Some((frequency, dt)), Some(mute)) = (self.mute, self.function.mute) {
             shot.mute = Some(mute(model, &shot, dt, frequency));

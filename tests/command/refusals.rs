@@ -39,6 +39,8 @@ const FILES: &[Case] = &[
     ("dt_s = 0.002", "dt_s = 1e-9", &["line 9: time.dt_s (dt) is 1e-9 s", "for a wavelet of 20 Hz"]),
     ("record_every = 2", "record_every = 50\n[accuracy]\nexact_time = true", &["line 11: time.record_every is 50", "with exact time"]),
     ("every = 30", "every = 20000000", &["snapshots.every (snapshot_every) is 20000000", "1 to 10000000 steps"]),
+    ("[wavelet]", "[accuracy]\nexact_time = true\n[wavelet]", &["snapshots.every (snapshot_every) is 30", "exact time"]),
+    ("[sources]", "[sources]\nkind = \"dipole\"", &["sources.kind", "dipole", "monopole", "force-z"]),
     ("record_every = 2", "record_every = 0", &["time.record_every is 0", "1 step or more"]),
     ("frequency_hz = 20.0", "frequency_hz = 1e-30", &["wavelet.frequency_hz", "1e-6 to 1e12 Hz"]),
     ("frequency_hz = 20.0", "frequency_hz = 20.0\namplitude = 1e60", &["wavelet.amplitude is 1e60", "float32"]),

@@ -336,8 +336,7 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
             nt: 60,
             receivers: Receivers::Plane { iz: 0, every: [2, 4] },
             record_every: 2,
-            snapshot_every: None,
-            mute: None,
+            ..Shot::default()
         };
         let record = fire_with(&model, 0.002, &shot, Options::default(), 1).record;
         assert!(record.iter().any(|value| *value != 0.0));

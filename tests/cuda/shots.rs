@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpusched::Error;
 use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::{control::Silent, shot};
 use gpusched::sched::{AUTO_SLOTS, Scheduler, TaskId};
 
@@ -43,10 +43,11 @@ pub fn shots_have_the_bits_of_the_cpu() {
             _ => Receivers::Plane { iz: n[2] / 2, every: [1, 2] },
         };
         let mut world = World::rough_for(equation, n, nt, receivers, &mut random);
-        world.shot = Shot { record_every, snapshot_every, ..world.shot };
+        let kind = SourceKind::NAMED[(number + number / 5) % 5].1.clone();
+        world.shot = Shot { record_every, snapshot_every, kind, ..world.shot };
         let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
         let storage = Storage::ALL[number / 2 % 2];
-        world.options = Options { pml, stencil, exact_time: number % 5 == 3, storage, ..world.options };
+        world.options = Options { pml, stencil, exact_time: number % 5 == 0, storage, ..world.options };
         same(&world.fire_on(&scheduler).unwrap(), &world.fire(), &format!("{equation:?}, {n:?}"));
     }
     let without_receivers = World::rough([3; 3], 20, Receivers::List(Vec::new()), &mut random);
@@ -176,10 +177,11 @@ pub fn a_shot_goes_on_after_a_pause() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(29);
     let cases = [("acoustic1", Some(9)), ("acoustic1", None), ("acoustic2", Some(9)), ("vti", Some(9))];
-    for (equation, snapshot_every) in cases {
+    for (number, (equation, snapshot_every)) in cases.into_iter().enumerate() {
         let (equation, receivers) = (by_name(equation).unwrap(), Receivers::Plane { iz: 2, every: [1, 2] });
         let mut world = World::rough_for(equation, [5, 4, 17], 90, receivers, &mut random);
-        world.shot = Shot { record_every: 3, snapshot_every, ..world.shot };
+        let kind = SourceKind::NAMED[number].1.clone();
+        world.shot = Shot { record_every: 3, snapshot_every, kind, ..world.shot };
         let (plan, shot) = (world.plan(), world.shot.clone());
         let parts = on_device(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));
         let (found, ends) = parts.unwrap();

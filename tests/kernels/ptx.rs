@@ -55,7 +55,7 @@ fn the_ptx_is_of_the_source_beside_it() {
             assert!(!floats || known, "{word}");
         }
     }
-    for launch in ["snapshot", "peak"] {
+    for launch in ["snapshot", "peak", "inject"] {
         assert!(PTX.contains(&format!(".visible .entry field_{launch}(")), "{launch}");
     }
     let shapes = SHAPES.into_iter().chain([OF_16_BITS]);

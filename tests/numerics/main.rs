@@ -9,6 +9,7 @@ mod pausing;
 mod physics;
 mod propagator;
 mod reference;
+mod sources;
 mod stability;
 mod storage;
 mod wavelets;

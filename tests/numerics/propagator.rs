@@ -31,14 +31,11 @@ fn plan(n: [usize; 3]) -> Plan {
 
 fn shot(nt: usize) -> Shot {
     Shot {
-        source: [0; 3],
         wavelet: Wavelet::new(Shape::Ricker, 25.0, DT, nt).unwrap(),
         amplitude: 10_000.0,
         nt,
         receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     }
 }
 

@@ -83,3 +83,56 @@ fn every_accepted_frequency_gives_finite_samples() {
         }
     }
 }
+
+const LONG: [Shape; 3] = [Shape::LongRicker, Shape::LongGaussianDerivative, Shape::LongGaussian];
+
+/// Centred at 1.25 periods after the first sample, of unit peak. The spectrum of a Gaussian has no peak above 0: that of its
+/// second derivative is compared.
+#[test]
+fn long_wavelets_begin_and_end_below_1e_5_and_have_their_peak_frequency() {
+    for shape in LONG {
+        for (f, dt) in [(10.0, 0.001f32), (25.0, 0.004), (3.0, 0.0007)] {
+            let samples = Wavelet::new(shape, f, dt, 100_000).unwrap().samples;
+            let peak = samples.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+            // The peak may lie between two samples.
+            assert!((0.9..=1.0).contains(&peak), "{shape:?}, {f} Hz: {peak}");
+            let ends = [samples[0], samples[samples.len() - 1]];
+            assert!(ends.iter().all(|v| v.abs() < 1e-5 * peak), "{shape:?}, {f} Hz: {ends:?}");
+            let (dt, f) = (f64::from(dt), f64::from(f));
+            // The middle of the energy.
+            let power: f64 = samples.iter().map(|&v| f64::from(v).powi(2)).sum();
+            let moment = samples.iter().enumerate().map(|(i, &v)| i as f64 * dt * f64::from(v).powi(2));
+            let centre = moment.sum::<f64>() / power;
+            assert!((centre - 1.25 / f).abs() < 1e-4 / f, "{shape:?}, {f} Hz: {centre} s");
+            let size = |hz: f64| {
+                let part = |sample: (usize, &f32)| {
+                    let (sin, cos) = (std::f64::consts::TAU * hz * dt * sample.0 as f64).sin_cos();
+                    (f64::from(*sample.1) * cos, f64::from(*sample.1) * sin)
+                };
+                let all =
+                    samples.iter().enumerate().map(part).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+                all.0.hypot(all.1) * if shape == Shape::LongGaussian { hz * hz } else { 1.0 }
+            };
+            assert!([0.97, 1.03].iter().all(|off| size(f * off) < size(f)), "{shape:?}, {f} Hz");
+        }
+    }
+}
+
+#[test]
+fn long_wavelets_are_derivatives_of_each_other() {
+    let of = |shape, f| Wavelet::new(shape, f, 1e-3, 10_000).unwrap().samples;
+    let (f, dt) = (8.0f32, 1e-3);
+    let (gaussian, ricker) = (of(Shape::LongGaussian, f), of(Shape::LongRicker, f));
+    for (i, near) in gaussian.windows(3).enumerate() {
+        let [before, at, after] = [0, 1, 2].map(|i| f64::from(near[i]));
+        let second =
+            -(after - 2.0 * at + before) / (2.0 * (std::f64::consts::PI * f64::from(f) * dt).powi(2));
+        assert!((second - f64::from(ricker[i + 1])).abs() < 2e-3, "{i}: {second}, {}", ricker[i + 1]);
+    }
+}
+
+#[test]
+fn old_wavelets_are_cut() {
+    let samples = Wavelet::new(Shape::Ricker, 10.0, 0.001, 10_000).unwrap().samples;
+    assert!(samples[samples.len() - 1].abs() > 5e-4 && samples[0].abs() > 5e-4);
+}

@@ -72,6 +72,9 @@ SCHED_FD_WAVELET_GAUSSIAN = 3
 SCHED_FD_WAVELET_RICKER_INTEGRAL = 4
 SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL = 5
 SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL = 6
+SCHED_FD_WAVELET_LONG_RICKER = 7
+SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE = 8
+SCHED_FD_WAVELET_LONG_GAUSSIAN = 9
 SCHED_FD_MODEL_STORAGE_16_BIT = 1
 SCHED_FD_MODEL_ANY_VALUES = 2
 SCHED_FD_EQUATION_ACOUSTIC1 = 0
@@ -88,6 +91,11 @@ SCHED_FD_SHOT_MUTE_DIRECT = 1
 SCHED_FD_SHOT_EXACT_TIME = 2
 SCHED_FD_SHOT_OPTIMISED_STENCIL = 4
 SCHED_FD_SHOT_ANISOTROPIC_SOURCE = 8
+SCHED_FD_SOURCE_PRESSURE = 0
+SCHED_FD_SOURCE_MONOPOLE = 1
+SCHED_FD_SOURCE_FORCE_X = 2
+SCHED_FD_SOURCE_FORCE_Y = 3
+SCHED_FD_SOURCE_FORCE_Z = 4
 
 # void (*sched_log_fn)(int32_t level, const char *message, void *user);
 sched_log_fn = CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
@@ -431,6 +439,8 @@ class sched_fd_shot_desc_t(Structure):
     snapshot_every: int
     snapshots: Any
     snapshots_len: int
+    source_kind: int
+    reserved: int
     _fields_ = [
         ("size", c_size_t),
         ("dt_s", c_float),
@@ -453,6 +463,8 @@ class sched_fd_shot_desc_t(Structure):
         ("snapshot_every", c_uint64),
         ("snapshots", POINTER(c_float)),
         ("snapshots_len", c_size_t),
+        ("source_kind", c_int32),
+        ("reserved", c_uint32),
     ]
 
 

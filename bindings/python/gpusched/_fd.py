@@ -33,6 +33,16 @@ WAVELETS = {
     "ricker-integral": _abi.SCHED_FD_WAVELET_RICKER_INTEGRAL,
     "ricker-double-integral": _abi.SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL,
     "ricker-triple-integral": _abi.SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL,
+    "long-ricker": _abi.SCHED_FD_WAVELET_LONG_RICKER,
+    "long-gaussian-derivative": _abi.SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE,
+    "long-gaussian": _abi.SCHED_FD_WAVELET_LONG_GAUSSIAN,
+}
+SOURCE_KINDS = {
+    "pressure": _abi.SCHED_FD_SOURCE_PRESSURE,
+    "monopole": _abi.SCHED_FD_SOURCE_MONOPOLE,
+    "force-x": _abi.SCHED_FD_SOURCE_FORCE_X,
+    "force-y": _abi.SCHED_FD_SOURCE_FORCE_Y,
+    "force-z": _abi.SCHED_FD_SOURCE_FORCE_Z,
 }
 STENCILS = {"taylor": 0, "optimised": _abi.SCHED_FD_SHOT_OPTIMISED_STENCIL}
 EQUATIONS = {
@@ -96,8 +106,8 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     Returns
     -------
     ndarray of float32, shape (nt,)
-        One sample for each time step, the first for the time `dt_s`; zero after the end of the
-        wavelet.
+        One sample for each time step, the first for the time `dt_s`, of long ones for the time 0;
+        zero after the end of the wavelet.
 
     Raises
     ------
@@ -305,8 +315,7 @@ class Shot:
     dt_s : float
         Time step in seconds, at most `Model.dt_max`.
     source : tuple of int
-        Cell (ix, iy, iz) of the source, a vertical dipole: of its upper, negative pole. The
-        positive pole is two cells deeper.
+        Cell (ix, iy, iz) of the source.
     frequency_hz : float
         Peak frequency of the wavelet in Hz. Required without `wavelet_samples`.
     wavelet : str
@@ -315,7 +324,8 @@ class Shot:
         Custom source function in place of `wavelet`: one sample for each time step, zero after the
         last.
     amplitude : float
-        Factor on the wavelet; 0: 10000.
+        Factor on the wavelet; the product has the unit of `source_kind`. 0: 10000 for "pressure",
+        else 1.
     receivers : sequence of tuple of int, optional
         Cells (ix, iy, iz) of the receivers, in the order of the traces. None: the plane at depth
         `plane_iz`.
@@ -338,6 +348,12 @@ class Shot:
     anisotropic_source : bool
         Keeps epsilon and delta around the source. Otherwise they are 0 up to 4 cells from it and
         rise to the model's at 15 cells.
+    source_kind : {"pressure", "monopole", "force-x", "force-y", "force-z"}
+        "pressure": without a unit, as in the old library: the wavelet is added to the pressure of
+        cells. "acoustic1", "acoustic2": a vertical dipole, `source` its upper, negative pole, the
+        positive one two cells deeper; "vti", "tti": a single cell. "monopole": the rate of a volume
+        in m3/s. Forces are in N, positive towards larger indices, half a cell after `source`. With
+        "vti" and "tti" these need `anisotropic_source` False.
     """
 
     nt: int
@@ -356,6 +372,7 @@ class Shot:
     exact_time: bool = False
     stencil: str = "taylor"
     anisotropic_source: bool = False
+    source_kind: str = "pressure"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Shot):
@@ -404,6 +421,7 @@ class Shot:
         desc = _abi.sched_fd_shot_desc_t(size=sizeof(_abi.sched_fd_shot_desc_t))
         desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell(self.source)
         desc.flags = choice("stencil", self.stencil, STENCILS)
+        desc.source_kind = choice("source_kind", self.source_kind, SOURCE_KINDS)
         for name in ("nt", "dt_s", "frequency_hz", "amplitude", "plane_iz", "record_every", "snapshot_every"):
             put(desc, name, getattr(self, name))
         names = ("plane_every_x", "plane_every_y")

@@ -4,4 +4,5 @@ static_assert(offsetof(Field, plane) == 16 && offsetof(Field, inner) == 36 && of
 
 #define ALL_KERNELS(KERNEL)                                                                                            \
     KERNEL(field_snapshot)                                                                                             \
-    KERNEL(field_peak)
+    KERNEL(field_peak)                                                                                                 \
+    KERNEL(field_inject)

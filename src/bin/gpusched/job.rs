@@ -11,7 +11,7 @@ use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::{self, Options, Plan};
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::verify;
 use gpusched::fd::warnings::{check_units, warnings};
 use gpusched::fd::wavelet::{self, Wavelet};
@@ -72,10 +72,10 @@ impl Job {
         let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
         let nt = steps(&file, &survey, dt)?;
         let frequency = survey.wavelet.frequency_hz as f32;
-        let wavelet =
-            Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt).map_err(|error| {
-                file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
-            })?;
+        let shape = library_shape(survey.wavelet.shape);
+        let wavelet = Wavelet::new(shape, frequency, dt, nt).map_err(|error| {
+            file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
+        })?;
         // The plan can refuse only the storage; all else is checked above.
         let plan =
             Plan::new(model.clone(), dt, options).map_err(|error| file.blame("accuracy.storage", error))?;
@@ -86,13 +86,14 @@ impl Job {
             .into_iter()
             .map(|source| Shot {
                 source,
+                kind: library_kind(survey.sources.kind),
                 wavelet: wavelet.clone(),
-                amplitude: survey.wavelet.amplitude as f32,
+                amplitude: survey.amplitude() as f32,
                 nt,
                 receivers: receivers.clone(),
                 record_every: survey.time.record_every,
                 snapshot_every: survey.snapshots.as_ref().map(|snapshots| snapshots.every),
-                mute: None,
+                ..Shot::default()
             })
             .collect();
         if let Some(mute) = &survey.mute {
@@ -105,7 +106,7 @@ impl Job {
         let cells_per_wavelength = verify::cells_per_wavelength(&plan.model, frequency);
         // Shots differ in their sources only.
         let warnings =
-            shots.first().map_or(Vec::new(), |shot| warnings(&plan, shot, Some(frequency), dt_sure));
+            shots.first().map_or(Vec::new(), |shot| warnings(&plan, shot, Some((shape, frequency)), dt_sure));
         let folder = file.resolve(&survey.output.folder);
         let stated = model::stated(&survey.model);
         let files = stated.iter().filter_map(|(_, from)| from.file());
@@ -144,7 +145,11 @@ fn equation(file: &Document, name: Option<&str>) -> Result<&'static dyn Equation
 
 /// Adds the number of the refused shot to an error, or the key if all shots have the value.
 fn name_shot(file: &Document, number: usize, error: Error) -> Error {
-    for (name, key) in [("record_every", "time.record_every"), ("snapshot_every", "snapshots.every")] {
+    for (name, key) in [
+        ("record_every", "time.record_every"),
+        ("snapshot_every", "snapshots.every"),
+        ("source_kind", "sources.kind"),
+    ] {
         if is_about(&error, name) {
             return file.blame(key, error);
         }
@@ -176,7 +181,7 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     if !positive(survey.wavelet.frequency_hz) {
         return Err(file.refuse("wavelet.frequency_hz", "a positive, finite number of hertz"));
     }
-    if !(survey.wavelet.amplitude as f32).is_finite() {
+    if !(survey.amplitude() as f32).is_finite() {
         return Err(file.refuse("wavelet.amplitude", "a finite number that float32 can hold"));
     }
     if survey.time.record_every == 0 {
@@ -328,7 +333,17 @@ fn options(equation: &'static dyn Equation, accuracy: &Accuracy) -> Options {
     }
 }
 
-fn library_shape(shape: Shape) -> wavelet::Shape {
+fn library_kind(kind: survey::SourceKind) -> SourceKind {
+    match kind {
+        survey::SourceKind::Pressure => SourceKind::Pressure,
+        survey::SourceKind::Monopole => SourceKind::Monopole,
+        survey::SourceKind::ForceX => SourceKind::ForceX,
+        survey::SourceKind::ForceY => SourceKind::ForceY,
+        survey::SourceKind::ForceZ => SourceKind::ForceZ,
+    }
+}
+
+pub fn library_shape(shape: Shape) -> wavelet::Shape {
     match shape {
         Shape::Ricker => wavelet::Shape::Ricker,
         Shape::GaussianDerivative => wavelet::Shape::GaussianDerivative,
@@ -336,6 +351,9 @@ fn library_shape(shape: Shape) -> wavelet::Shape {
         Shape::RickerIntegral => wavelet::Shape::RickerIntegral,
         Shape::RickerDoubleIntegral => wavelet::Shape::RickerDoubleIntegral,
         Shape::RickerTripleIntegral => wavelet::Shape::RickerTripleIntegral,
+        Shape::LongRicker => wavelet::Shape::LongRicker,
+        Shape::LongGaussianDerivative => wavelet::Shape::LongGaussianDerivative,
+        Shape::LongGaussian => wavelet::Shape::LongGaussian,
     }
 }
 
@@ -357,13 +375,9 @@ mod tests {
         let grid = Grid { n: [8; 3], h: [10.0, 20.0, 5.0] };
         let shot = Shot {
             source: [1, 1, 1],
-            wavelet: Wavelet { samples: Vec::new() },
-            amplitude: 1.0,
             nt: 1,
             receivers: Receivers::List(vec![[1, 1, 1], [4, 3, 1], [1, 1, 7]]),
-            record_every: 1,
-            snapshot_every: None,
-            mute: None,
+            ..Shot::default()
         };
         // 0, 50 and 30 m.
         let mute = Mute { velocity_m_s: 1000.0, after_s: 0.0105 };

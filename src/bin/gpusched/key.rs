@@ -9,7 +9,7 @@ use gpusched::fd::NUMERICS;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::Options;
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::wavelet::Wavelet;
 
 /// Makes the keys of all shots of one model.
@@ -53,6 +53,7 @@ impl Keys {
         } = options;
         let Shot {
             source,
+            kind,
             wavelet: Wavelet { samples },
             amplitude,
             nt,
@@ -72,6 +73,9 @@ impl Keys {
         }
         if *old_spacing {
             keys.text("old spacing");
+        }
+        if *kind != SourceKind::Pressure {
+            keys.text(kind.name());
         }
         keys.numbers(source);
         keys.floats(samples);
@@ -143,9 +147,7 @@ mod tests {
             amplitude: 2.0,
             nt: 7,
             receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-            record_every: 1,
-            snapshot_every: None,
-            mute: None,
+            ..Shot::default()
         };
         let keys = |grid: &Grid, vp: &Values, others: &[(Property, Values)]| {
             let properties = [(Property::Vp, vp.clone())].into_iter().chain(others.iter().cloned());
@@ -189,6 +191,8 @@ mod tests {
             with(&Options { old_spacing: true, ..options }),
             with(&Options { storage: Storage::Bits16, ..options }),
             of(&|shot| shot.source = [0, 0, 1]),
+            of(&|shot| shot.kind = SourceKind::Monopole),
+            of(&|shot| shot.kind = SourceKind::ForceX),
             of(&|shot| shot.wavelet.samples = vec![1.0, -1.5]),
             of(&|shot| shot.wavelet.samples = vec![1.0]),
             of(&|shot| shot.amplitude = -2.0),

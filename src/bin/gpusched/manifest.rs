@@ -42,7 +42,7 @@ impl Manifest {
                 json!({
                     "shape": job.survey.wavelet.shape,
                     "frequency_hz": job.survey.wavelet.frequency_hz,
-                    "amplitude": job.survey.wavelet.amplitude,
+                    "amplitude": job.survey.amplitude(),
                 }),
             );
             parts.insert("state".into(), "running".into());

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gpusched::fd::plan::Plan;
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::{Error, Result, descriptor};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::job::Job;
+use crate::job::{Job, library_shape};
 use crate::{names, positions};
 
 /// The part of a description that is known before the shot is computed.
@@ -38,12 +38,15 @@ impl About {
     /// Describes the shot with this number, counted from 1.
     pub fn new(job: &Job, number: usize) -> About {
         let shot = job.shots[number - 1].clone();
+        let shape = library_shape(job.survey.wavelet.shape);
+        // The first sample of the wavelet acts at 0; that of an old shape has the value at one step.
+        let begin = if shape.is_long() { 0.0 } else { decimal(job.plan.dt) };
+        let centre = shape.centre(job.survey.wavelet.frequency_hz) - begin;
         let wavelet = json!({
             "shape": job.survey.wavelet.shape,
             "frequency_hz": job.survey.wavelet.frequency_hz,
-            "amplitude": job.survey.wavelet.amplitude,
-            // The first sample of the wavelet acts at 0, and has the value at one step.
-            "centre_s": positions::tidy((1.0 / job.survey.wavelet.frequency_hz - decimal(job.plan.dt)) * 1e3) / 1e3,
+            "amplitude": job.survey.amplitude(),
+            "centre_s": positions::tidy(centre * 1e3) / 1e3,
         });
         let key = job.keys.of(job.plan.dt, &job.plan.options, &shot);
         About { number, plan: job.plan.clone(), shot, key, wavelet }
@@ -63,6 +66,33 @@ impl About {
     pub fn text(&self, sums: &Sums) -> Result<String> {
         serde_json::to_string_pretty(&self.describe(sums))
             .map_err(|error| Error::Internal(format!("{}: {error}", names::side(self.number))))
+    }
+
+    /// Returns the source with its position in metres.
+    fn source(&self) -> Value {
+        let (grid, cell) = (&self.plan.model.grid, self.shot.source);
+        let [x, y, z] = cell;
+        let mut at = positions::metres(grid, cell);
+        let mut force = |axis: usize| {
+            at[axis] = positions::tidy(at[axis] + 0.5 * decimal(grid.h[axis]));
+            "N"
+        };
+        let unit = match self.shot.kind {
+            SourceKind::Pressure if self.plan.options.equation.name().starts_with("acoustic") => {
+                return json!({
+                    "kind": "vertical dipole",
+                    "negative_pole_m": at,
+                    "positive_pole_m": positions::metres(grid, [x, y, z + 2]),
+                    "cell": cell,
+                });
+            }
+            SourceKind::ForceX => force(0),
+            SourceKind::ForceY => force(1),
+            SourceKind::ForceZ => force(2),
+            SourceKind::Monopole => "m³/s",
+            _ => "pressure, in units of the wavelet's amplitude",
+        };
+        json!({ "kind": self.shot.kind.name(), "unit": unit, "position_m": at, "cell": cell })
     }
 
     fn describe(&self, sums: &Sums) -> Value {
@@ -105,7 +135,6 @@ impl About {
                 })
             })
             .collect();
-        let [x, y, z] = shot.source;
         json!({
             "shot": self.number,
             "record": {
@@ -113,18 +142,16 @@ impl About {
                 "dtype": "<f4",
                 "order": order,
                 "shape": shape,
-                "unit": "pressure, in units of the wavelet's amplitude",
+                "unit": match shot.kind {
+                    SourceKind::Pressure => "pressure, in units of the wavelet's amplitude",
+                    _ => "Pa",
+                },
                 "first_sample_s": time(0, plan.dt),
                 "dt_s": decimal(plan.dt) * shot.record_every as f64,
                 "muted": shot.mute.is_some(),
                 "crc32": hex(sums.record),
             },
-            "source": {
-                "kind": "vertical dipole",
-                "negative_pole_m": positions::metres(grid, shot.source),
-                "positive_pole_m": positions::metres(grid, [x, y, z + 2]),
-                "cell": [x, y, z],
-            },
+            "source": self.source(),
             "receivers": receivers,
             "wavelet": self.wavelet,
             "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal) },

@@ -31,6 +31,14 @@ pub struct Survey {
     pub run: Run,
 }
 
+impl Survey {
+    /// Returns the factor on the wavelet.
+    pub fn amplitude(&self) -> f64 {
+        let default = if matches!(self.sources.kind, SourceKind::Pressure) { 10_000.0 } else { 1.0 };
+        self.wavelet.amplitude.unwrap_or(default)
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
@@ -159,6 +167,9 @@ pub enum Shape {
     RickerIntegral,
     RickerDoubleIntegral,
     RickerTripleIntegral,
+    LongRicker,
+    LongGaussianDerivative,
+    LongGaussian,
 }
 
 #[derive(Debug, Deserialize)]
@@ -167,13 +178,25 @@ pub struct Wavelet {
     #[serde(default = "ricker")]
     pub shape: Shape,
     pub frequency_hz: f64,
-    #[serde(default = "ten_thousand")]
-    pub amplitude: f64,
+    pub amplitude: Option<f64>,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SourceKind {
+    #[default]
+    Pressure,
+    Monopole,
+    ForceX,
+    ForceY,
+    ForceZ,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sources {
+    #[serde(default)]
+    pub kind: SourceKind,
     pub first_m: Option<[f64; 3]>,
     pub step_m: Option<[f64; 2]>,
     pub count: Option<[usize; 2]>,
@@ -231,10 +254,6 @@ fn one() -> usize {
 
 fn ricker() -> Shape {
     Shape::Ricker
-}
-
-fn ten_thousand() -> f64 {
-    10_000.0
 }
 
 impl<'de> Deserialize<'de> for Property {

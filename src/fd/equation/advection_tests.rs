@@ -109,6 +109,10 @@ impl Propagator for Upwind {
         0
     }
 
+    fn modulus(&self, _cell: [usize; 3]) -> f64 {
+        1.0
+    }
+
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
         let field = || Buffer::zeroed(self.layout.field_len(), "a field of a shot");
         let mut fields = [field()?, field()?];
@@ -184,9 +188,7 @@ fn new_equation_is_one_file_that_plans_and_shots_take_as_it_is() {
         amplitude: 3.0,
         nt: 12,
         receivers: Receivers::List(vec![[4, 1, 2], [11, 1, 2], [11, 0, 2], [3, 1, 2]]),
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     };
     let plan_of_shots = plan(model(None), 0.005).unwrap();
     let team = Team::new(2).unwrap();

@@ -40,9 +40,7 @@ fn shot(source: [usize; 3], samples: Vec<f32>, amplitude: f32, nt: usize) -> Sho
         amplitude,
         nt,
         receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline, Property, missing};
+use crate::fd::model::{Model, Outline, Property, WATER, missing};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
@@ -137,6 +137,19 @@ pub trait Propagator: Send + Sync {
     /// Returns the number of steps after which any long shot on the CPU has found its tile size.
     fn tuning_steps(&self) -> usize {
         0
+    }
+
+    /// Returns rho vp² of a padded cell in Pa. Equations without density have that of water.
+    fn modulus(&self, cell: [usize; 3]) -> f64;
+
+    /// Returns 1/rho in m³/kg, half a cell after a padded cell along an axis.
+    fn buoyancy(&self, _cell: [usize; 3], _axis: usize) -> f64 {
+        1.0 / f64::from(WATER)
+    }
+
+    /// Returns the factor on an increment of the pressure where a step takes one from a source.
+    fn increment_factor(&self) -> f64 {
+        1.0
     }
 
     /// Runs a shot that fits the grid on the CPU.

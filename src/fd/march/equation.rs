@@ -53,6 +53,10 @@ pub trait CudaEquation {
         None
     }
 
+    /// Returns the number of the array to which a step, of those that read the first or the second pressure, adds the
+    /// poles of a source.
+    fn increments(from: usize) -> usize;
+
     /// Returns the parameters of the steps that read the first pressure, and of those that read the second.
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [Self::Params; 2];
 

@@ -10,9 +10,11 @@ use super::tile_plan::TilePlan;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
 use crate::fd::control::Control;
+use crate::fd::grid::layout::Layout;
 use crate::fd::grid::tile_table::GpuTile;
-use crate::fd::survey::Shot;
-use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, StepKind};
+use crate::fd::survey::{Shot, SourceKind};
+use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, KERNELS, StepKind};
+use crate::fd::time_loop::field_kernels::inject;
 use crate::fd::time_loop::launch::Launch;
 
 /// Batches of a shape that a shot does not time: the launches of the first are new, of the second a graph is made.
@@ -29,12 +31,33 @@ struct Candidate<'a, P> {
     batches: Cell<u32>,
 }
 
+/// The poles of a source.
+struct CudaPoles {
+    kernel: Kernel,
+    launch: Launch,
+    places: DeviceBuffer<u32>,
+    factors: DeviceBuffer<f32>,
+}
+
+impl CudaPoles {
+    /// Returns the poles of a shot whose source has them.
+    fn new(layout: &Layout, shot: &Shot, stream: &Stream) -> Result<Option<CudaPoles>> {
+        let SourceKind::Poles(poles) = &shot.kind else { return Ok(None) };
+        let (places, factors): (Vec<_>, Vec<_>) =
+            poles.0.iter().map(|(cell, factor)| (layout.at(*cell) as u32, *factor)).unzip();
+        let (launch, what) = (inject(places.len()), "the source of a shot");
+        let (places, factors) = (stream.uploaded(&places, what)?, stream.uploaded(&factors, what)?);
+        Ok(Some(CudaPoles { kernel: stream.function(KERNELS, launch.kernel)?, launch, places, factors }))
+    }
+}
+
 pub struct MarchSteps<'a, E: CudaEquation> {
     equation: &'a E,
     pass: &'a PlanKernels,
     candidates: Vec<Option<Candidate<'a, E::Params>>>,
     injector: CudaSource,
     source: Kernel,
+    poles: Option<CudaPoles>,
     traces: u64,
     fields: Vec<DeviceBuffer<f32>>,
     _own: Option<DeviceBuffer<f32>>,
@@ -67,6 +90,7 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
             candidates,
             injector: CudaSource::new(&tables.layout, shot, clean),
             source: tables.kernels.load(stream, tables.kernels.source)?,
+            poles: CudaPoles::new(&tables.layout, shot, stream)?,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
             _own: own,
@@ -138,6 +162,14 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
         let mut row = at.samples;
         for (number, step) in steps.iter().enumerate() {
             let now = usize::from(step.odd);
+            let poles = self.poles.as_ref();
+            if let (Some(poles), Some(value)) = (poles, amplitude(number)) {
+                let to = self.fields[E::increments(now)].address();
+                let (places, factors) = (poles.places.address(), poles.factors.address());
+                let all = Arguments::new().with(to).with(places).with(factors).with(value);
+                put(&poles.kernel, poles.launch, all);
+            }
+            let amplitude = |number: usize| amplitude(number).filter(|_| poles.is_none());
             // The batch before has not this one's amplitudes.
             if let Some(value) = amplitude(number).filter(|_| number == 0) {
                 let points = self.injector.points(1 - now, false, Some(value));
@@ -147,7 +179,7 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
                     Arguments::new().with(candidate.params[1 - now]).with(points),
                 );
             }
-            let points = self.injector.points(now, step.has_source, amplitude(number + 1));
+            let points = self.injector.points(now, step.has_source && poles.is_none(), amplitude(number + 1));
             let samples = SampleParams { to: if step.records { row } else { 0 }, ..candidate.samples };
             let all = Arguments::new().with(candidate.params[now]).with(points).with(samples);
             put(&candidate.function, candidate.tile_plan.step(), all);

@@ -1,10 +1,11 @@
-//! The source of a shot: points of one column, which only the fluxes of a step see.
+//! The source of a shot: points of one column, which only the fluxes of a step see; or poles in increments.
 
 use std::ops::Range;
 
 use super::tiles::Tile;
 use crate::backend::cpu::Rows;
 use crate::fd::grid::layout::Layout;
+use crate::fd::survey::{Shot, SourceKind};
 
 /// A point of the source.
 struct Point {
@@ -15,33 +16,52 @@ struct Point {
     without: [f32; 2],
 }
 
-/// Puts the source into the pressures before a step; the step continues from the pressures without it.
+/// Puts the source into the fields before a step. The step continues from the pressures without the points, and from
+/// the increments with the poles.
 pub struct SourceInjector {
-    /// The row's indices along x and y.
+    /// The row of the points: indices along x and y.
     row: [usize; 2],
-    /// From the first point's index along z to the last's.
-    depths: Range<usize>,
     points: Vec<Point>,
+    /// Positions in a field, and factors.
+    poles: Vec<(usize, f32)>,
+    /// Indices along x, y and z from the first point or pole to the last.
+    cells: [Range<usize>; 3],
 }
 
 impl SourceInjector {
-    /// `cell`: the user's cell; `points`: cells below it, and factors.
-    pub fn new(layout: &Layout, cell: [usize; 3], points: &[(usize, f32)]) -> SourceInjector {
-        let [x, y, z] = cell.map(|i| i + layout.pml);
-        let deepest = points.iter().map(|(depth, _)| *depth).max().unwrap_or(0);
-        let point = |&(depth, weight): &(usize, f32)| Point {
-            at: layout.at([x, y, z + depth]),
-            weight,
-            without: [0.0; 2],
+    /// `points`: cells below that of the source, and factors, of a shot whose source has no poles.
+    pub fn new(layout: &Layout, shot: &Shot, points: &[(usize, f32)]) -> SourceInjector {
+        let [x, y, z] = shot.source.map(|i| i + layout.pml);
+        let (points, poles) = match &shot.kind {
+            SourceKind::Poles(poles) => (&[][..], &poles.0[..]),
+            _ => (points, &[][..]),
         };
-        SourceInjector { row: [x, y], depths: z..z + deepest + 1, points: points.iter().map(point).collect() }
+        let below = |&(depth, _): &(usize, f32)| [x, y, z + depth];
+        let all = || points.iter().map(below).chain(poles.iter().map(|(cell, _)| *cell));
+        let cells = [0, 1, 2].map(|axis| {
+            let along = || all().map(|cell| cell[axis]);
+            along().min().unwrap_or(0)..along().max().map_or(0, |last| last + 1)
+        });
+        let point =
+            |point: &(usize, f32)| Point { at: layout.at(below(point)), weight: point.1, without: [0.0; 2] };
+        SourceInjector {
+            row: [x, y],
+            points: points.iter().map(point).collect(),
+            poles: poles.iter().map(|(cell, weight)| (layout.at(*cell), *weight)).collect(),
+            cells,
+        }
     }
 
-    /// Puts a step's source into the pressures that the step starts from.
+    /// Puts a step's source into the pressures that the step starts from, or into the increments.
     ///
     /// # Safety
     /// The fields have the injector's layout, and no other thread uses them meanwhile.
-    pub unsafe fn put<'a>(&mut self, pressures: impl Iterator<Item = Rows<'a>>, value: f32) {
+    pub unsafe fn put<'a>(
+        &mut self,
+        pressures: impl Iterator<Item = Rows<'a>>,
+        increments: Rows<'_>,
+        value: f32,
+    ) {
         for (number, p) in pressures.enumerate() {
             for Point { at, weight, without } in &mut self.points {
                 // SAFETY: within the field, by its making; alone, by the caller's promise.
@@ -50,13 +70,19 @@ impl SourceInjector {
                 *cell += *weight * value;
             }
         }
+        for (at, weight) in &self.poles {
+            // SAFETY: as above.
+            unsafe { increments.write(*at, 1)[0] += weight * value };
+        }
     }
 
-    /// Returns the cells of the points if they are in a tile.
+    /// Returns the cells of the source that are in a tile.
     pub fn extent(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
-        let [x, y] = self.row;
-        let inside = tile.sides[0].cells.contains(&x) && tile.sides[1].cells.contains(&y);
-        inside.then(|| [x..x + 1, y..y + 1, self.depths.clone()])
+        let [x, y] = [0, 1].map(|axis| {
+            let (own, tile) = (&self.cells[axis], &tile.sides[axis].cells);
+            own.start.max(tile.start)..own.end.min(tile.end)
+        });
+        (!x.is_empty() && !y.is_empty()).then(|| [x, y, self.cells[2].clone()])
     }
 
     /// Returns true if the points are in a row.

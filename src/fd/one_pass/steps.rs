@@ -42,7 +42,7 @@ pub struct OnePass<'a, P> {
 impl<'a, P: Policy> OnePass<'a, P> {
     pub fn new(policy: &'a P, geometry: &'a Geometry, shot: &'a Shot, fields: &'a mut Fields) -> Self {
         let layout = &policy.coefficients().layout;
-        let injector = RwLock::new(SourceInjector::new(layout, shot.source, P::SOURCE));
+        let injector = RwLock::new(SourceInjector::new(layout, shot, P::SOURCE));
         let large = Fields::bytes(layout, P::PRESSURES) >= LARGE;
         let tuning = Tuning::new(None, shot.nt);
         OnePass {
@@ -108,8 +108,9 @@ impl<P: Policy> CpuSteps for OnePass<'_, P> {
                 if value != 0.0 {
                     self.activity_mut().mark(|tile| injector.extent(tile));
                 }
+                let pressures = fields.p.iter().take(P::PRESSURES).map(|both| both[from]);
                 // SAFETY: the others wait.
-                unsafe { injector.put(fields.p.iter().take(P::PRESSURES).map(|both| both[from]), value) };
+                unsafe { injector.put(pressures, fields.d[0], value) };
             })?;
         }
         let injector = self.injector.read().unwrap_or_else(PoisonError::into_inner);

@@ -220,7 +220,6 @@ pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::survey::Receivers;
     use crate::fd::wavelet::Wavelet;
 
     #[test]
@@ -240,16 +239,7 @@ mod tests {
     #[test]
     fn the_limit_grows_with_the_source_and_lets_silence_pass() {
         let loud = Wavelet::from_samples(vec![1.0, -4.0, 100.0]).unwrap();
-        let plain = Shot {
-            source: [2; 3],
-            wavelet: loud,
-            amplitude: -2.0,
-            nt: 2,
-            receivers: Receivers::List(Vec::new()),
-            record_every: 1,
-            snapshot_every: None,
-            mute: None,
-        };
+        let plain = Shot { source: [2; 3], wavelet: loud, amplitude: -2.0, nt: 2, ..Shot::default() };
         assert_eq!(limit(&plain), 8e6);
         // What is over any number lets all numbers pass.
         assert_eq!(limit(&Shot { amplitude: f32::MAX, ..plain.clone() }), f32::INFINITY);

@@ -322,7 +322,6 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::survey::Receivers;
     use crate::fd::wavelet::Wavelet;
 
     #[test]
@@ -330,14 +329,10 @@ mod tests {
         for (nt, every) in [(1, None), (16, None), (75, None), (64, Some(1)), (100, Some(7)), (50, Some(33))]
         {
             let shot = Shot {
-                source: [0; 3],
                 wavelet: Wavelet { samples: vec![1.0] },
-                amplitude: 1.0,
                 nt,
-                receivers: Receivers::List(Vec::new()),
-                record_every: 1,
                 snapshot_every: every,
-                mute: None,
+                ..Shot::default()
             };
             let mut next = 0;
             for steps in batches(&shot, 0) {

@@ -1,4 +1,4 @@
-//! CUDA kernels that read a field of pressures (`kernels/field.cu`): their parameters and launches.
+//! CUDA kernels for a field of any equation (`kernels/field.cu`): their parameters and launches.
 //!
 //! Nothing here knows a GPU: a pointer is a number, a launch is a name with sizes.
 
@@ -64,6 +64,12 @@ impl Field {
     pub fn peak(&self) -> Launch {
         blocks_of_tiles("field_peak", self.padded)
     }
+}
+
+/// Returns the launch that adds a source to a field in so many cells. Arguments: the addresses of the field's array,
+/// of the places in it, of the factors, and of the value.
+pub fn inject(cells: usize) -> Launch {
+    Launch { kernel: "field_inject", grid: [1; 3], block: [cells as u32, 1, 1] }
 }
 
 fn blocks_of_tiles(kernel: &'static str, n: [i32; 3]) -> Launch {

@@ -91,7 +91,7 @@ impl Case {
             receivers: Receivers::Plane { iz, every: [every_x, every_y] },
             record_every: every_t,
             snapshot_every,
-            mute: None,
+            ..Shot::default()
         };
         sources.into_iter().map(shot).collect()
     }

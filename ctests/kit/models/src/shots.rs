@@ -72,12 +72,9 @@ pub fn plain_shot(source: [usize; 3], samples: Vec<f32>, nt: usize, receivers: V
     Shot {
         source,
         wavelet: Wavelet::from_samples(samples).unwrap(),
-        amplitude: 1.0,
         nt,
         receivers: Receivers::List(receivers),
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     }
 }
 

@@ -84,7 +84,7 @@ const WORDS_OF_SURVEYS: &[&str] = &[
     "slope", "value", "gradient", "time", "dt_s", "nt", "duration_s", "record_every", "accuracy", "exact_time", "stencil",
     "anisotropic_source",
     "storage", "\"taylor\"", "\"optimised\"", "\"16-bit\"", "\"float32\"", "wavelet", "shape", "frequency_hz", "amplitude", "\"ricker\"",
-    "\"gaussian-derivative\"", "sources", "first_m", "step_m", "count", "positions_m", "receivers", "depth_m", "snapshots", "mute",
+    "\"gaussian-derivative\"", "sources", "kind", "\"monopole\"", "\"force-z\"", "first_m", "step_m", "count", "positions_m", "receivers", "depth_m", "snapshots", "mute",
     "velocity_m_s", "after_s", "output", "folder", "pictures", "clip_percentile", "run", "devices", "slots", "\"auto\"",
     "\"gardner\"", "\"whole.npy\"", "\"section.npy\"", "\"none.npy\"", "\"whole.bin\"", "\"empty.bin\"", "\"folder\"", "\"/dev/zero\"",
     "\"/dev/null\"", "\"no\\nsuch\"", "\"no\\u0000such\"", "\"..\"", "\"\"", "[0, 0, 0]", "[1, 1, 1]", "[24, 8, 16]", "[[0, 0, 0]]",

@@ -149,6 +149,14 @@ impl Propagator for Acoustic1Propagator {
         one_pass::geometry::TUNING_STEPS
     }
 
+    fn modulus(&self, cell: [usize; 3]) -> f64 {
+        self.0.kappa.value(&self.0.layout, cell)
+    }
+
+    fn buoyancy(&self, cell: [usize; 3], _axis: usize) -> f64 {
+        self.0.b.value(&self.0.layout, cell)
+    }
+
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
         one_pass::run(self, shot, team, control)
     }

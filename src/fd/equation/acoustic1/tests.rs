@@ -29,9 +29,7 @@ fn shot(n: [usize; 3], nt: usize) -> Shot {
         amplitude: 10_000.0,
         nt,
         receivers: Receivers::Plane { iz: 0, every: [1, 2] },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     }
 }
 

@@ -95,6 +95,11 @@ impl CudaEquation for Arc<Coefficients> {
         self.sponge.concat()
     }
 
+    /// The pressure of the step before.
+    fn increments(from: usize) -> usize {
+        1 - from
+    }
+
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [SecondOrderParams; 2] {
         let layout = &tables.layout;
         let factors = tables.profiles(Self::PROFILES, plan.profiles);

@@ -18,7 +18,8 @@
 //!
 //! The last addition turns -0 into 0: cells that are never updated have `g = 0` and keep the bits of 0.
 //!
-//! The source is a vertical dipole in the cells of [`Shot::source`], added to `P` before the step, where it stays.
+//! A source without a unit is a vertical dipole in the cells of [`Shot::source`], added to `P` before the step, where it stays.
+//! One with a unit is subtracted from `P-`, which adds it to `P+`.
 
 mod coefficients;
 mod cpu;
@@ -37,7 +38,7 @@ use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march;
-use crate::fd::model::{Model, Outline, Property};
+use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
@@ -137,6 +138,15 @@ impl Propagator for Arc<Coefficients> {
 
     fn tuning_steps(&self) -> usize {
         cpu::TUNING_STEPS
+    }
+
+    fn modulus(&self, cell: [usize; 3]) -> f64 {
+        f64::from(WATER) * self.v.value(&self.layout, cell)
+    }
+
+    /// A source is added to the pressure of the step before, which the next one has with a negative sign.
+    fn increment_factor(&self) -> f64 {
+        -1.0
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {

@@ -33,7 +33,7 @@ use crate::backend::cpu::Team;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta};
+use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
@@ -118,6 +118,10 @@ impl Propagator for Arc<TtiCoefficients> {
 
     fn tuning_steps(&self) -> usize {
         cpu::TUNING_STEPS
+    }
+
+    fn modulus(&self, cell: [usize; 3]) -> f64 {
+        f64::from(WATER) * self.columns.modulus.value(&self.layout, cell)
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {

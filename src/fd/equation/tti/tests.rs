@@ -39,9 +39,7 @@ fn shot(source: [usize; 3], amplitude: f32, nt: usize) -> Shot {
         amplitude,
         nt,
         receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     }
 }
 

@@ -81,6 +81,14 @@ impl Propagator for VtiPropagator {
         one_pass::geometry::TUNING_STEPS
     }
 
+    fn modulus(&self, cell: [usize; 3]) -> f64 {
+        self.bulk.kappa.value(&self.bulk.layout, cell)
+    }
+
+    fn buoyancy(&self, cell: [usize; 3], _axis: usize) -> f64 {
+        self.bulk.b.value(&self.bulk.layout, cell)
+    }
+
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
         one_pass::run(&self.shot(shot.source), shot, team, control)
     }

@@ -57,9 +57,7 @@ fn shot(source: [usize; 3], dt: f32, nt: usize) -> Shot {
         amplitude: 10.0,
         nt,
         receivers: Receivers::Plane { iz: 0, every: [2, 3] },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     }
 }
 

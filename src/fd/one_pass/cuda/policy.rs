@@ -86,6 +86,10 @@ impl<P: CudaPolicy> CudaEquation for P {
         profiles.flatten().copied().collect()
     }
 
+    fn increments(_from: usize) -> usize {
+        2 * P::PRESSURES
+    }
+
     fn own(&self) -> Option<Vec<f32>> {
         self.cube().map(|cube| cube.values.concat())
     }

@@ -93,7 +93,7 @@ impl<'a> Sweeps<'a> {
             shot,
             sponge_z,
             p: fields.each_mut().map(Buffer::rows),
-            injector: Mutex::new(SourceInjector::new(&c.layout, shot.source, &DIPOLE)),
+            injector: Mutex::new(SourceInjector::new(&c.layout, shot, &DIPOLE)),
             isa: Isa::best(),
             begun: AtomicUsize::new(0),
             activity: RwLock::new(Activity::new(partition, &c.layout, 0)),
@@ -136,7 +136,7 @@ impl CpuSteps for Sweeps<'_> {
                     self.activity_mut().mark(|tile| injector.extent(tile));
                 }
                 // SAFETY: the others wait.
-                unsafe { injector.put([p].into_iter(), value) };
+                unsafe { injector.put([p].into_iter(), other, value) };
             })?;
         }
         let this = Step { c: self.c, sponge_z: &self.sponge_z, p, other };

@@ -37,9 +37,7 @@ fn fields_after(c: &Coefficients, source: [usize; 3], amplitude: f32, way: Way) 
         amplitude,
         nt: 9,
         receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
+        ..Shot::default()
     };
     let partition = partition(&c.layout, way.threads, &[way.tiles]);
     let mut fields = fields(&c.layout).unwrap();

@@ -83,7 +83,7 @@ impl<'a> TwoStages<'a> {
             geometry,
             shot,
             fields: fields.shared(),
-            source: RwLock::new(SourceInjector::new(&c.layout, shot.source, &MONOPOLE)),
+            source: RwLock::new(SourceInjector::new(&c.layout, shot, &MONOPOLE)),
             ball: c
                 .isotropic_source
                 .then(|| IsotropicBall::new(&c.layout, &c.columns.e, &c.columns.s, shot.source)),
@@ -132,8 +132,9 @@ impl CpuSteps for TwoStages<'_> {
                 if value != 0.0 {
                     self.activity_mut().mark(|tile| source.extent(tile));
                 }
+                let pressures = [self.fields.p[from], self.fields.q[from]].into_iter();
                 // SAFETY: the others wait.
-                unsafe { source.put([self.fields.p[from], self.fields.q[from]].into_iter(), value) };
+                unsafe { source.put(pressures, self.fields.d, value) };
             })?;
         }
         let source = self.source.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,75 @@
+//! Sources with a unit. `docs/numerics.md` derives them from the wave equation.
+//!
+//! A step adds to the increment of the pressure
+//!
+//! ```text
+//! monopole    dt² kappa q' / V
+//! force       -dt² kappa D-(b f)    f = F / V at one half cell
+//! ```
+//!
+//! with the cell's volume `V` and the step's derivative `D-`. Both are poles: factors of cells times a series.
+
+use super::equation::Propagator;
+use super::stencil::HALF_WIDTH;
+use super::survey::{Poles, Shot, SourceKind};
+use super::wavelet::Wavelet;
+
+/// Returns a shot whose source has a unit with that source in poles, `None` for other shots. `stencil`: the coefficients
+/// of the derivative; `h`: metres from cell to cell.
+pub fn in_poles(
+    shot: &Shot,
+    dt: f32,
+    h: [f32; 3],
+    stencil: [f32; HALF_WIDTH],
+    propagator: &dyn Propagator,
+) -> Option<Shot> {
+    let axis = match shot.kind {
+        SourceKind::Pressure | SourceKind::Poles(_) => return None,
+        SourceKind::Monopole => None,
+        SourceKind::ForceX => Some(0),
+        SourceKind::ForceY => Some(1),
+        SourceKind::ForceZ => Some(2),
+    };
+    let (dt, h) = (f64::from(dt), h.map(f64::from));
+    let volume: f64 = h.iter().product();
+    let cell = shot.source.map(|i| i + propagator.layout().pml);
+    let buoyancy = propagator.buoyancy(cell, axis.unwrap_or(0));
+    let factors: Vec<([usize; 3], f64)> = match axis {
+        None => vec![(cell, propagator.modulus(cell) / volume)],
+        Some(axis) => {
+            let pole = |along: usize, c: f32| {
+                let mut at = cell;
+                at[axis] = along;
+                (at, f64::from(c) * propagator.modulus(at) * buoyancy / (h[axis] * volume))
+            };
+            let pair = |(m, &c): (usize, &f32)| [pole(cell[axis] - m, -c), pole(cell[axis] + 1 + m, c)];
+            stencil.iter().enumerate().flat_map(pair).collect()
+        }
+    };
+    // The square of the CFL number: values of the series then are about as large as the pressure beside the source.
+    let courant =
+        dt.powi(2) * propagator.modulus(cell) * buoyancy * h.map(|h| h.powi(-2)).iter().sum::<f64>();
+    let largest = factors.iter().fold(0.0, |most: f64, (_, factor)| most.max(factor.abs()));
+    let scale = propagator.increment_factor() * courant / largest;
+    let poles = factors.into_iter().map(|(cell, factor)| (cell, (factor * scale) as f32)).collect();
+    let series = if axis.is_some() { forces(&shot.wavelet, dt) } else { rates(&shot.wavelet, dt) };
+    let samples = series.take(shot.nt).map(|value| (value * largest / courant) as f32).collect();
+    Some(Shot { kind: SourceKind::Poles(Poles(poles)), wavelet: Wavelet { samples }, ..shot.clone() })
+}
+
+/// `dt² F`.
+fn forces(wavelet: &Wavelet, dt: f64) -> Box<dyn Iterator<Item = f64> + '_> {
+    Box::new(wavelet.samples.iter().map(move |&sample| dt * dt * f64::from(sample)))
+}
+
+/// `dt² q'`: differences of the rate half a step before and after, which is interpolated to fourth order. The injection
+/// begins with step 0.
+fn rates(wavelet: &Wavelet, dt: f64) -> Box<dyn Iterator<Item = f64> + '_> {
+    let at = |i: usize| wavelet.samples.get(i).map_or(0.0, |&sample| f64::from(sample));
+    let after = move |n: usize| {
+        let before = if n == 0 { 0.0 } else { at(n - 1) };
+        (9.0 * (at(n) + at(n + 1)) - before - at(n + 2)) / 16.0
+    };
+    let rate = move |n: usize| dt * (after(n) - if n == 0 { 0.0 } else { after(n - 1) });
+    Box::new((0..wavelet.samples.len() + 2).map(rate))
+}

@@ -1,0 +1,178 @@
+//! Sources with a unit against the solution of the wave equation in a homogeneous medium: absolute pressures.
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+use gpusched::fd::equation::by_name;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::{Model, Property};
+use gpusched::fd::plan::Options;
+use gpusched::fd::survey::{Shot, SourceKind};
+
+use testkit::Random;
+use testmodels::norms::relative_l2;
+use testmodels::shots::{World, fire_with, plain_shot, rough, time_step, try_fire};
+
+const SPEED: f64 = 2000.0;
+/// The Gaussian of the source. Its derivative has a tenth of its peak spectrum at twice this.
+const FREQUENCY: f64 = 10.0;
+const DELAY: f64 = 0.125;
+const DT: f32 = 0.00125;
+
+fn gauss(t: f64) -> f64 {
+    (-(PI * FREQUENCY * (t - DELAY)).powi(2)).exp()
+}
+
+fn rate(t: f64) -> f64 {
+    -2.0 * (PI * FREQUENCY).powi(2) * (t - DELAY) * gauss(t)
+}
+
+/// Pressure in Pa of a source in a medium of density `rho`, whose wavelet is `amplitude` times [`gauss`].
+fn truth(kind: &SourceKind, rho: f64, amplitude: f64, from_source: [f64; 3], t: f64) -> f64 {
+    let r = from_source.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let late = t - r / SPEED;
+    let force = |axis: usize| from_source[axis] / r * (rate(late) / SPEED + gauss(late) / r);
+    let field = match kind {
+        SourceKind::Monopole => rho * rate(late),
+        SourceKind::ForceX => force(0),
+        SourceKind::ForceY => force(1),
+        SourceKind::ForceZ => force(2),
+        _ => panic!("no unit"),
+    };
+    amplitude * field / (4.0 * PI * r)
+}
+
+/// Returns the relative error of all traces of a shot whose cells are 12.5 m divided by `fine`, 8 cells a wavelength at twice
+/// [`FREQUENCY`] and more.
+fn error(equation: &str, kind: &SourceKind, fine: usize, options: Options, dt: f32) -> f64 {
+    let equation = by_name(equation).unwrap();
+    let h = 12.5 / fine as f32;
+    // An odd spacing in z, so that no power of one is taken for another.
+    let spacing = [h, h, 0.9 * h];
+    // Nothing comes back from the thin layer in the time.
+    let (n, nt) = ([48 * fine; 3], (0.26 / dt) as usize);
+    let source = [23 * fine, 24 * fine, 25 * fine];
+    let offsets: [[isize; 3]; 5] = [[9, 0, 0], [0, -8, 2], [-4, 5, -9], [2, 3, 8], [-7, -6, 5]];
+    let receivers = offsets.map(|offset| {
+        std::array::from_fn(|axis| source[axis].checked_add_signed(offset[axis] * fine as isize).unwrap())
+    });
+    let has_density = equation.properties().all().any(|property| property == Property::Rho);
+    let rho = if has_density { 1700.0 } else { 1000.0 };
+    let all = equation.properties();
+    let value = |property| match property {
+        Property::Vp => SPEED as f32,
+        Property::Rho => rho,
+        // Isotropic: only the coupling of two pressures is left.
+        _ => 0.0,
+    };
+    let properties: Vec<_> = all.all().map(|property| (property, value(property).into())).collect();
+    let model = Arc::new(Model::of(Grid::new(n, spacing).unwrap(), properties).unwrap());
+    let samples = (0..nt).map(|i| gauss(i as f64 * f64::from(dt)) as f32).collect();
+    let amplitude = 3.5e4;
+    let shot = Shot { kind: kind.clone(), amplitude, ..plain_shot(source, samples, nt, receivers.to_vec()) };
+    let found = fire_with(&model, dt, &shot, Options { equation, pml: 8, ..options }, 2).record;
+    let half = |axis: usize| {
+        let along = [SourceKind::ForceX, SourceKind::ForceY, SourceKind::ForceZ];
+        if along[axis] == *kind { 0.5 } else { 0.0 }
+    };
+    let expected = offsets.map(|offset| {
+        let from_source = std::array::from_fn(|axis| {
+            ((offset[axis] * fine as isize) as f64 - half(axis)) * f64::from(spacing[axis])
+        });
+        let at =
+            |i: usize| truth(kind, rho.into(), amplitude.into(), from_source, (i + 1) as f64 * f64::from(dt));
+        (0..nt).map(|i| at(i) as f32).collect::<Vec<_>>()
+    });
+    relative_l2(&found, &expected.concat())
+}
+
+#[test]
+fn pressures_are_those_of_the_wave_equation_at_any_spacing() {
+    use SourceKind::*;
+    let cases = [
+        ("acoustic1", &[Monopole, ForceZ][..], &[1, 2][..]),
+        ("acoustic1", &[ForceX, ForceY], &[1]),
+        ("acoustic2", &[Monopole], &[1, 2]),
+        ("acoustic2", &[ForceX, ForceZ], &[1]),
+        ("vti", &[Monopole, ForceX, ForceZ], &[1]),
+        ("tti", &[Monopole, ForceX, ForceZ], &[1]),
+    ];
+    for (equation, kinds, all) in cases {
+        for (kind, &fine) in kinds.iter().flat_map(|kind| all.iter().map(move |fine| (kind, fine))) {
+            let found = error(equation, kind, fine, Options::default(), DT);
+            println!("{equation}, {}, {} m: {found:.2e}", kind.name(), 12.5 / fine as f64);
+            assert!(found < 3e-3, "{equation}, {kind:?}, {fine}: {found}");
+        }
+    }
+}
+
+/// Exact time takes out what steps in time cost these sources, too.
+#[test]
+fn exact_time_leaves_the_error_of_space() {
+    for kind in [SourceKind::Monopole, SourceKind::ForceZ] {
+        let of = |exact_time| error("acoustic1", &kind, 2, Options { exact_time, ..Options::default() }, DT);
+        let [with, without] = [true, false].map(of);
+        println!("{}, exact time: {with:.1e}, without: {without:.1e}", kind.name());
+        assert!(with < 2e-4 && without > 9e-4, "{kind:?}: {with:e}, {without:e}");
+    }
+}
+
+/// A volume injected at `a` and heard at `b` gives the record of one injected at `b` and heard at `a`.
+#[test]
+fn monopole_and_receiver_may_be_exchanged() {
+    let with_density = rough([24, 20, 22], [10.0, 12.0, 9.0], &mut Random::new(22));
+    let without =
+        Arc::new(Model::of(with_density.grid, [(Property::Vp, with_density.vp().clone())]).unwrap());
+    for (equation, model) in [("acoustic1", with_density), ("acoustic2", without)] {
+        let options = Options { equation: by_name(equation).unwrap(), pml: 12, ..Options::default() };
+        let dt = time_step(&model);
+        let heard = |from: [usize; 3], at: [usize; 3]| {
+            let samples = (0..60).map(|i| (-(f64::from(i - 30) / 8.0).powi(2)).exp() as f32).collect();
+            let shot = plain_shot(from, samples, 200, vec![at]);
+            fire_with(&model, dt, &Shot { kind: SourceKind::Monopole, ..shot }, options, 2).record
+        };
+        for (a, b) in [([3, 4, 5], [18, 13, 12]), ([0, 0, 0], [23, 19, 19]), ([12, 0, 10], [5, 10, 1])] {
+            let error = relative_l2(&heard(a, b), &heard(b, a));
+            println!("reciprocity of monopoles, {equation}, {a:?} {b:?}: {error:.1e}");
+            assert!(error <= 1e-5, "{equation}, {a:?} and {b:?}: {error:e}");
+        }
+    }
+}
+
+/// Poles lie in several tiles, and in the layers of a small grid.
+#[test]
+fn bits_depend_on_no_thread() {
+    for equation in ["acoustic1", "acoustic2", "vti", "tti"] {
+        for (_, kind) in &SourceKind::NAMED[1..] {
+            let mut random = Random::new(23);
+            let receivers = gpusched::fd::survey::Receivers::Plane { iz: 2, every: [1, 1] };
+            let mut world =
+                World::rough_for(by_name(equation).unwrap(), [40, 6, 5], 30, receivers, &mut random);
+            (world.shot.kind, world.shot.source) = (kind.clone(), [31, 0, 4]);
+            let of = |threads| fire_with(&world.model, world.dt, &world.shot, world.options, threads).record;
+            let alone = of(1);
+            assert!(alone.iter().any(|v| *v != 0.0) && alone.iter().all(|v| v.is_finite()));
+            assert!(of(3) == alone && of(5) == alone, "{equation}, {kind:?}");
+        }
+    }
+}
+
+/// The medium around the source has to be isotropic.
+#[test]
+fn units_and_an_anisotropic_source_are_refused_together() {
+    let receivers = gpusched::fd::survey::Receivers::List(Vec::new());
+    for equation in ["vti", "tti"] {
+        let mut random = Random::new(24);
+        let mut world =
+            World::rough_for(by_name(equation).unwrap(), [5; 3], 3, receivers.clone(), &mut random);
+        world.options.isotropic_source = false;
+        world.shot.kind = SourceKind::ForceZ;
+        let refused =
+            try_fire(&world.model, world.dt, &world.shot, world.options, 2).err().expect("a refusal");
+        let said = refused.to_string();
+        assert!(
+            said.starts_with("source_kind is force-z with an anisotropic source; accepted: pressure"),
+            "{said}"
+        );
+    }
+}
