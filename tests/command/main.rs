@@ -3,6 +3,7 @@
 mod environment;
 mod faults;
 mod observability;
+mod parts;
 mod pausing;
 mod places;
 mod refusals;

@@ -42,6 +42,14 @@ pub enum Command {
         /// ones, and compute the rest. Without it all shots are computed.
         #[arg(long)]
         resume: bool,
+        /// Compute only these shots, such as 5,8-20. Other runs may compute others into the same folder at the same
+        /// time, also on other nodes; `gpusched collect` merges their reports.
+        #[arg(long, value_name = "LIST")]
+        shots: Option<String>,
+        /// Read the list of --shots from a file. Numbers are separated by commas, blanks or lines. -: read lists from
+        /// standard input, one per line, and begin their shots as they arrive, until it is closed.
+        #[arg(long, value_name = "FILE", conflicts_with = "shots")]
+        shots_from: Option<PathBuf>,
         /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as after SIGTERM.
         #[arg(long, value_name = "TIME", value_parser = crate::stopping::duration)]
         stop_after: Option<Duration>,
@@ -67,6 +75,24 @@ pub enum Command {
         /// Neither read nor update the cached speeds of the devices.
         #[arg(long)]
         no_rates_cache: bool,
+    },
+    /// Prints which shots of an output folder are done, failed, stopped or missing. Reads no record.
+    #[command(after_help = AFTER_STATUS)]
+    Status {
+        /// Output folder of one run, or of several runs with --shots.
+        folder: PathBuf,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Checks the files of all shots of an output folder, and merges the reports of several runs into survey.json.
+    #[command(after_help = AFTER_STATUS)]
+    Collect {
+        /// Output folder of several runs with --shots.
+        folder: PathBuf,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Runs the scheduler on simulated devices, in virtual time.
     #[command(after_help = AFTER_SIMULATE)]
@@ -194,6 +220,7 @@ Examples:
   gpusched run survey.toml --dry-run
   gpusched run survey.toml --devices cuda:0,cuda:1 --stop-after 11h30m
   gpusched run survey.toml --resume --quiet
+  gpusched run survey.toml --shots 5,8-20
 
 Files: $XDG_CACHE_HOME/gpusched/rates, else ~/.cache/gpusched/rates, caches the speeds of the devices.
 
@@ -201,6 +228,16 @@ Exit status:
   0  every shot is written, and the trace if requested
   1  a shot failed, the run was stopped, no device passed its check, or output was lost; --resume continues
   2  the survey or an option was refused; nothing ran";
+
+const AFTER_STATUS: &str = "\
+A shot is done if its description is there and belongs to the survey; `collect` also compares the checksums of its
+files. The last line lists the shots that are not done, as --shots accepts them.
+
+Examples:
+  gpusched status out
+  gpusched collect out --json
+
+Exit status: 0 all shots are done; 1 some are not; 2 the folder has no results of one survey, or cannot be written.";
 
 const AFTER_SIMULATE: &str = "\
 The scenario is an object with `devices` and `tasks`; an integer `seed` is accepted and has no effect. A task takes

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::devices::describe;
 use crate::job::Job;
+use crate::part;
 use crate::say::{self, say};
 use crate::side::decimal;
 use crate::survey::{Accuracy, Stencil, Storage};
@@ -42,14 +43,14 @@ fn snapshots(job: &Job) -> usize {
     shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every))
 }
 
-/// Returns the bytes of all records and snapshots.
+/// Returns the bytes of all records and snapshots of a run.
 fn output_bytes(job: &Job) -> u64 {
     let (grid, shot) = (job.grid(), &job.shots[0]);
     let floats = shot.receivers.count(grid.n) * shot.samples() + snapshots(job) * grid.cells();
-    (4 * floats as u64).saturating_mul(job.shots.len() as u64)
+    (4 * floats as u64).saturating_mul(job.numbers.len() as u64)
 }
 
-pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
+pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo], slots: u32) -> Value {
     let grid = job.grid();
     let model = &job.plan.model;
     let shot = &job.shots[0];
@@ -57,6 +58,7 @@ pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
     json!({
         "title": job.survey.title,
         "shots": job.shots.len(),
+        "part": job.is_part.then(|| part::list(job.numbers.iter().copied())),
         "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal), "padded_cells": job.plan.padded_cells() },
         "vp_m_s": model.vp_range.map(decimal),
         "time": {
@@ -74,6 +76,7 @@ pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
         "shot_host_bytes": takes.host,
         "output_bytes": output_bytes(job),
         "folder": job.folder.to_string_lossy(),
+        "slots": slots,
         "devices": devices.iter().map(describe).collect::<Vec<_>>(),
         "warnings": job.warnings,
     })
@@ -88,8 +91,13 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
     if let Some(title) = &job.survey.title {
         say!("{title}");
     }
+    let part = match (job.is_part, job.numbers.len()) {
+        (true, 0) => "from standard input, of ".into(),
+        (true, some) => format!("{some} of "),
+        (false, _) => String::new(),
+    };
     say!(
-        "  shots       {}, of {} traces with {} samples",
+        "  shots       {part}{}, of {} traces with {} samples",
         job.shots.len(),
         summary["traces"],
         shot.samples()

@@ -20,12 +20,14 @@ pub struct OutputFolder {
     identity: (u64, u64),
     /// Locked until it is closed. `None`: the file system has no locks, or the folder cannot be opened.
     claim: Option<File>,
+    /// Other parts of the survey may hold the lock, too.
+    is_part: bool,
 }
 
 impl OutputFolder {
-    /// Creates the folder if it is missing, locks it, and writes a block to a file in it. Two runs at once would leave
-    /// records of one beside descriptions of the other.
-    pub fn claim(path: &Path) -> Result<OutputFolder> {
+    /// Creates the folder if it is missing, locks it, and writes a block to a file in it. Two runs of different surveys
+    /// at once would leave records of one beside descriptions of the other. Parts of one survey share the lock.
+    pub fn claim(path: &Path, is_part: bool) -> Result<OutputFolder> {
         let fail = |why: String| Error::io("write to the output folder", path, why);
         if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
             return Err(fail("it is a file; name a folder by output.folder".into()));
@@ -41,7 +43,8 @@ impl OutputFolder {
             fail(format!("the folder cannot be created: {why}; name another by output.folder"))
         })?;
         let claim = descriptor::open_read(path).ok();
-        let claim = match claim.as_ref().map(File::try_lock) {
+        let lock = if is_part { File::try_lock_shared } else { File::try_lock };
+        let claim = match claim.as_ref().map(lock) {
             Some(Err(TryLockError::WouldBlock)) => {
                 let why = "another run writes to it; wait for that, or change output.folder";
                 return Err(fail(why.into()));
@@ -60,14 +63,14 @@ impl OutputFolder {
             None => fs::metadata(path),
         };
         let identity = identity(&found.map_err(|why| fail(why.to_string()))?);
-        Ok(OutputFolder { path: path.to_owned(), identity, claim })
+        Ok(OutputFolder { path: path.to_owned(), identity, claim, is_part })
     }
 
     /// Does what [`claim`](OutputFolder::claim) does, and undoes it. Returns the [free bytes](OutputFolder::free_bytes).
-    pub fn probe(path: &Path) -> Result<Option<u64>> {
+    pub fn probe(path: &Path, is_part: bool) -> Result<Option<u64>> {
         let is_missing = |folder: &&Path| fs::symlink_metadata(folder).is_err();
         let missing: Vec<_> = path.ancestors().take_while(is_missing).collect();
-        let claimed = OutputFolder::claim(path).map(|claimed| claimed.free_bytes());
+        let claimed = OutputFolder::claim(path, is_part).map(|claimed| claimed.free_bytes());
         missing.iter().for_each(|folder| drop(fs::remove_dir(folder)));
         claimed
     }
@@ -78,8 +81,8 @@ impl OutputFolder {
     }
 
     /// Returns true if no other run can write to the folder, so that unfinished files in it are of ended runs.
-    pub fn is_locked(&self) -> bool {
-        self.claim.is_some()
+    pub fn is_exclusive(&self) -> bool {
+        self.claim.is_some() && !self.is_part
     }
 
     /// Returns an error if the path leads to another folder than when the run began, or to none.
@@ -104,7 +107,7 @@ pub fn check_results(job: &Job) -> Result<u64> {
     let mut bytes = 0;
     for entry in entries.flatten() {
         let number = entry.file_name().to_str().and_then(names::shot_of);
-        if number.is_none_or(|number| number > job.shots.len()) {
+        if number.is_none_or(|number| !job.numbers.contains(&number)) {
             continue;
         }
         match entry.metadata() {

@@ -1,5 +1,6 @@
 //! Reads and checks a survey. Every mistake that can be found before anything runs is refused here.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,10 @@ pub struct Job {
     pub inputs: Vec<PathBuf>,
     pub plan: Arc<Plan>,
     pub shots: Vec<Shot>,
+    /// Numbers of the shots that this run computes.
+    pub numbers: BTreeSet<usize>,
+    /// Other runs may compute other shots, or the same, into the same folder.
+    pub is_part: bool,
     pub keys: Keys,
     pub dt_max: f64,
     pub cells_per_wavelength: f64,
@@ -111,13 +116,36 @@ impl Job {
         let stated = model::stated(&survey.model);
         let files = stated.iter().filter_map(|(_, from)| from.file());
         let inputs = files.map(|model| file.resolve(model)).chain([path.to_owned()]).collect();
-        Ok(Job { survey, folder, inputs, plan, shots, keys, dt_max, cells_per_wavelength, warnings })
+        let numbers = (1..=shots.len()).collect();
+        Ok(Job {
+            survey,
+            folder,
+            inputs,
+            plan,
+            shots,
+            numbers,
+            is_part: false,
+            keys,
+            dt_max,
+            cells_per_wavelength,
+            warnings,
+        })
     }
 
     /// Returns the largest memory of a shot, with so many threads on the CPU.
     pub fn shot_bytes(&self, threads: u32) -> Bytes {
         let each = self.shots.iter().map(|shot| self.plan.shot_bytes(shot, threads));
         each.fold(Bytes::default(), Bytes::max)
+    }
+
+    /// Returns the key of the shot with this number.
+    pub fn key(&self, number: usize) -> String {
+        self.keys.of(self.plan.dt, &self.plan.options, &self.shots[number - 1])
+    }
+
+    /// Returns a hash of everything that determines the results of all shots. Shots differ in their sources only.
+    pub fn survey_key(&self) -> String {
+        self.keys.of_survey(self.plan.dt, &self.plan.options, &self.shots)
     }
 
     pub fn grid(&self) -> &Grid {

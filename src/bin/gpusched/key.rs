@@ -37,6 +37,14 @@ impl Keys {
         keys
     }
 
+    /// Returns the key of a survey, whose shots differ in their sources only.
+    pub fn of_survey(&self, dt: f32, options: &Options, shots: &[Shot]) -> String {
+        let mut keys = Keys(Hasher::new());
+        keys.text(&shots.first().map_or_else(String::new, |first| self.of(dt, options, first)));
+        shots.iter().for_each(|shot| keys.numbers(&shot.source));
+        keys.0.finalize().to_hex().to_string()
+    }
+
     /// Returns the key of a shot. It names every field, so that the compiler reports one that is added later.
     pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
         // The block shape changes no bit, and `allow_unstable` only decides whether a plan is refused.

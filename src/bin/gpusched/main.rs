@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod checkpoint;
 mod checks;
+mod collect;
 mod device_check;
 mod devices;
 mod document;
@@ -13,6 +14,7 @@ mod folder;
 #[cfg(test)]
 mod fuzz;
 mod generated;
+mod incoming;
 mod init;
 mod job;
 mod key;
@@ -20,6 +22,7 @@ mod manifest;
 mod model;
 mod names;
 mod output;
+mod part;
 mod picture;
 mod plot;
 mod positions;
@@ -110,6 +113,8 @@ fn command(command: Command) -> Result<bool> {
         Command::Run {
             survey,
             resume,
+            shots,
+            shots_from,
             stop_after,
             devices,
             check_devices,
@@ -124,6 +129,8 @@ fn command(command: Command) -> Result<bool> {
             }
             let done = run::run(run::Wanted {
                 survey: &survey,
+                shots: shots.as_deref(),
+                shots_from: shots_from.as_deref(),
                 resume,
                 stop_after,
                 devices,
@@ -137,6 +144,12 @@ fn command(command: Command) -> Result<bool> {
         }
         Command::Init { file } => init::write(&file),
         Command::Generate { folder } => generated::write(&folder),
+        Command::Status { folder, json } => {
+            refusals_as_json(json, collect::status(&folder).map(|merged| merged.report(json)))
+        }
+        Command::Collect { folder, json } => {
+            refusals_as_json(json, collect::collect(&folder).map(|merged| merged.report(json)))
+        }
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
             what: Bench::Fd { equation, n, nt, device, storage, shape, threads, pml, repeats, json },

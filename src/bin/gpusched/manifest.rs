@@ -1,5 +1,5 @@
 //! `survey.json`: the parameters, and the state of each shot. It is written at the start and updated as shots end, so
-//! that it is also true of a run that was killed.
+//! that it is also true of a run that was killed. A part of a survey has a file of its own, of its own shots.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ const PART: u32 = 20;
 pub struct Manifest {
     path: PathBuf,
     content: Value,
+    /// Numbers of its shots.
+    numbers: Vec<usize>,
     begun: Instant,
     /// Time of the last write, and its duration.
     written: Option<(Instant, Duration)>,
@@ -25,17 +27,12 @@ pub struct Manifest {
 
 impl Manifest {
     pub fn new(job: &Job, mut summary: Value) -> Manifest {
-        let shots: Vec<_> = (1..=job.shots.len())
-            .map(|number| {
-                json!({
-                    "shot": number,
-                    "source_m": positions::metres(job.grid(), job.shots[number - 1].source),
-                    "state": "queued",
-                })
-            })
-            .collect();
+        let numbers: Vec<usize> = job.numbers.iter().copied().collect();
+        let shots: Vec<_> = numbers.iter().map(|&number| queued(job, number)).collect();
         if let Value::Object(parts) = &mut summary {
             parts.insert("number_of_shots".into(), job.shots.len().into());
+            parts.insert("key".into(), job.survey_key().into());
+            parts.insert("node".into(), names::node().into());
             parts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
             parts.insert(
                 "wavelet".into(),
@@ -48,8 +45,21 @@ impl Manifest {
             parts.insert("state".into(), "running".into());
             parts.insert("shots".into(), shots.into());
         }
-        let path = job.folder.join(names::MANIFEST);
-        Manifest { path, content: summary, begun: Instant::now(), written: None }
+        let name = if job.is_part { names::part_manifest() } else { names::MANIFEST.into() };
+        let path = job.folder.join(name);
+        Manifest { path, content: summary, numbers, begun: Instant::now(), written: None }
+    }
+
+    /// Adds a shot, or sets its state back.
+    pub fn add(&mut self, job: &Job, number: usize) {
+        let Some(shots) = self.content["shots"].as_array_mut() else { return };
+        match self.numbers.binary_search(&number) {
+            Ok(at) => shots[at] = queued(job, number),
+            Err(at) => {
+                self.numbers.insert(at, number);
+                shots.insert(at, queued(job, number));
+            }
+        }
     }
 
     pub fn done(&mut self, number: usize, report: &Report) {
@@ -66,7 +76,7 @@ impl Manifest {
     }
 
     fn whole(&mut self, number: usize, files: Vec<String>) -> &mut Value {
-        let shot = &mut self.content["shots"][number - 1];
+        let shot = self.shot(number);
         shot["state"] = "done".into();
         shot["record"] = names::record(number).into();
         shot["description"] = names::side(number).into();
@@ -74,15 +84,20 @@ impl Manifest {
         shot
     }
 
+    fn shot(&mut self, number: usize) -> &mut Value {
+        let at = self.numbers.binary_search(&number).unwrap_or_default();
+        &mut self.content["shots"][at]
+    }
+
     pub fn failed(&mut self, number: usize, why: &str) {
-        let shot = &mut self.content["shots"][number - 1];
+        let shot = self.shot(number);
         shot["state"] = "failed".into();
         shot["error"] = why.into();
     }
 
     /// Records a shot that was stopped after so many steps.
     pub fn paused(&mut self, number: usize, done: usize) {
-        let shot = &mut self.content["shots"][number - 1];
+        let shot = self.shot(number);
         shot["state"] = "paused".into();
         shot["steps_done"] = done.into();
     }
@@ -117,6 +132,15 @@ impl Manifest {
     }
 }
 
+fn queued(job: &Job, number: usize) -> Value {
+    json!({
+        "shot": number,
+        "key": job.key(number),
+        "source_m": positions::metres(job.grid(), job.shots[number - 1].source),
+        "state": "queued",
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +153,8 @@ mod tests {
         for (took, renewed) in [(Duration::ZERO, true), (Duration::from_secs(3600), false)] {
             let _ = std::fs::remove_file(&path);
             let written = Some((now, took));
-            let mut manifest = Manifest { path: path.clone(), content: json!({}), begun: now, written };
+            let mut manifest =
+                Manifest { path: path.clone(), content: json!({}), numbers: Vec::new(), begun: now, written };
             manifest.write_now_and_then().unwrap();
             assert_eq!(path.exists(), renewed, "after {took:?}");
         }

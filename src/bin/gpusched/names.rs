@@ -1,14 +1,36 @@
 //! Names of the files of a shot. Each is unique in a survey.
 
+use std::io;
 use std::path::{Path, PathBuf};
+
+use gpusched::descriptor;
 
 /// The manifest: the survey's parameters and the state of each shot.
 pub const MANIFEST: &str = "survey.json";
 
+/// Returns the name of the manifest of a part of a survey: that of this process, on this node.
+pub fn part_manifest() -> String {
+    format!("survey.{}-{}.json", node(), std::process::id())
+}
+
+/// Returns true for the names of the manifests of surveys and of parts.
+pub fn is_manifest(name: &str) -> bool {
+    name.starts_with("survey.") && name.ends_with(".json")
+}
+
+/// Returns the host name in letters, digits and dashes.
+pub fn node() -> String {
+    let file = descriptor::open_read(Path::new("/proc/sys/kernel/hostname"));
+    let name = file.and_then(io::read_to_string).unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = name.trim().chars().take(64).map(plain).collect();
+    if name.is_empty() { "node".into() } else { name }
+}
+
 /// Returns true if a run may write a file of this name to its output folder.
 pub fn is_output(name: &str) -> bool {
     let number = name.strip_prefix("shot_").and_then(|rest| rest.chars().next());
-    name == MANIFEST || number.is_some_and(|digit| digit.is_ascii_digit())
+    is_manifest(name) || number.is_some_and(|digit| digit.is_ascii_digit())
 }
 
 /// Four digits, or as many as the number has.

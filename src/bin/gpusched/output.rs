@@ -42,6 +42,8 @@ struct Inner {
     deadline: Option<Duration>,
     /// Whether the shot continues from a saved state.
     resume: bool,
+    /// Other runs may write the same files.
+    is_part: bool,
     stop: Stop,
     room: Room,
     /// By attempt: two copies of a shot may run at a time.
@@ -117,6 +119,7 @@ impl Files {
             pictured,
             deadline: job.survey.run.deadline_s.map(Duration::from_secs_f64),
             resume,
+            is_part: job.is_part,
             stop: stop.clone(),
             room: room.clone(),
             attempts: Mutex::default(),
@@ -242,6 +245,10 @@ impl Files {
 
     /// Removes the files of a shot that could not be completed; but the snapshots of a saved state are kept.
     fn unname(&self) {
+        // They may be those of another part, which have the same bytes.
+        if self.inner.is_part {
+            return;
+        }
         let is_left = self.paused_path().exists();
         for name in all_files(self.about()) {
             if !is_left || names::snapshot_of(&name).is_none() {
@@ -272,28 +279,36 @@ impl Files {
         attempts.insert(exec.attempt, State::new(exec.device.label()));
         drop(attempts);
         self.inner.output.check()?;
-        let (folder, number) = (&self.inner.folder, self.about().number);
         if !*cleared {
-            let side = folder.join(names::side(number));
-            let description = side::read(&side).ok().and_then(|text| Description::parse(&text));
-            remove(&side)?;
-            remove(&folder.join(names::record(number)))?;
-            // A failure is reported when the picture is drawn.
-            names::PICTURES
-                .iter()
-                .for_each(|what| drop(fs::remove_file(names::picture(folder, number, what))));
-            if !self.inner.resume {
-                remove(&self.paused_path())?;
-            }
-            let listed = description.map(|found| found.snapshots).unwrap_or_default();
-            listed
-                .iter()
-                .filter(|one| names::snapshot_of(&one.file) == Some(number))
-                .try_for_each(|one| remove(&folder.join(&one.file)))?;
+            self.clear()?;
             *cleared = true;
         }
         let about = self.about();
-        self.inner.room.find(&folder.join(names::record(number)), 4 * about.traces() * about.shot.samples())
+        let record = self.inner.folder.join(names::record(about.number));
+        self.inner.room.find(&record, 4 * about.traces() * about.shot.samples())
+    }
+
+    /// Removes the files of an earlier run, the description first.
+    fn clear(&self) -> Result<()> {
+        let (folder, number) = (&self.inner.folder, self.about().number);
+        let side = folder.join(names::side(number));
+        let description = side::read(&side).ok().and_then(|text| Description::parse(&text));
+        // Another part may be writing them, with the same bytes.
+        if self.inner.is_part && description.as_ref().is_none_or(|found| found.key == self.about().key) {
+            return Ok(());
+        }
+        remove(&side)?;
+        remove(&folder.join(names::record(number)))?;
+        // A failure is reported when the picture is drawn.
+        names::PICTURES.iter().for_each(|what| drop(fs::remove_file(names::picture(folder, number, what))));
+        if !self.inner.resume {
+            remove(&self.paused_path())?;
+        }
+        let listed = description.map(|found| found.snapshots).unwrap_or_default();
+        listed
+            .iter()
+            .filter(|one| names::snapshot_of(&one.file) == Some(number))
+            .try_for_each(|one| remove(&folder.join(&one.file)))
     }
 }
 

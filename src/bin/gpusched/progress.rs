@@ -70,7 +70,7 @@ impl Progress {
     /// Returns the share of the survey that is done, from 0 to 1. All shots are the same work.
     fn part(&self, now: &sched::Progress) -> f64 {
         let part = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
-        (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots as f64
+        (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots.max(1) as f64
     }
 
     fn state(&self, now: &sched::Progress, failed: usize, held: &[String]) -> String {
@@ -112,6 +112,17 @@ impl Progress {
             .to_string(),
             _ => format!("{:5.1} %  {}", 100.0 * done, self.state(now, failed, held)),
         })
+    }
+
+    /// Counts a shot that has arrived.
+    pub fn add_shot(&mut self) {
+        self.shots += 1;
+    }
+
+    /// Counts a shot that has arrived and that an earlier run computed.
+    pub fn keep_shot(&mut self) {
+        self.kept += 1;
+        self.ended += 1;
     }
 
     /// Counts a shot that has ended.

@@ -32,20 +32,17 @@ pub enum Found {
     Unfit(String),
 }
 
-/// Examines every shot and reads the files of complete ones. With `renew`, updates their descriptions.
-pub fn examine(job: &Job, renew: bool) -> Vec<Found> {
-    let shots = job.shots.len();
-    let next = AtomicUsize::new(1);
-    let all = Mutex::new(Vec::with_capacity(shots));
+/// Examines the shots of a run, and reads the files of complete ones. With `renew`, updates their descriptions.
+pub fn examine(job: &Job, renew: bool) -> BTreeMap<usize, Found> {
+    let numbers: Vec<usize> = job.numbers.iter().copied().collect();
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(BTreeMap::new());
     let readers = thread::available_parallelism().map_or(1, NonZero::get).clamp(1, READERS);
     let read = || {
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number > shots {
-                return;
-            }
+            let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
             let found = shot(&job.folder, &About::new(job, number), renew);
-            all.lock().unwrap_or_else(PoisonError::into_inner).push((number, found));
+            all.lock().unwrap_or_else(PoisonError::into_inner).insert(number, found);
         }
     };
     thread::scope(|scope| {
@@ -55,9 +52,7 @@ pub fn examine(job: &Job, renew: bool) -> Vec<Found> {
         }
         read();
     });
-    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    all.sort_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, found)| found).collect()
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes the snapshots that a killed run left of shots with neither a description nor a saved state. Without
@@ -76,7 +71,8 @@ pub fn remove_strays(job: &Job, resume: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn shot(folder: &Path, about: &About, renew: bool) -> Found {
+/// Examines one shot.
+pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     let (record, side) = (names::record(about.number), names::side(about.number));
     let text = match side::read(&folder.join(&side)) {
         Ok(text) => text,
@@ -158,10 +154,10 @@ pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
 const NAMED: usize = 8;
 
 /// Prints the number of kept shots, and why others are not kept.
-pub fn report(job: &Job, found: &[Found], as_json: bool) {
+pub fn report(job: &Job, found: &BTreeMap<usize, Found>, as_json: bool) {
     let mut reasons: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut kept = 0;
-    for (number, found) in (1..).zip(found) {
+    for (&number, found) in found {
         let event = match found {
             Found::Whole => {
                 kept += 1;
@@ -180,7 +176,7 @@ pub fn report(job: &Job, found: &[Found], as_json: bool) {
     let redone = reasons.values().map(Vec::len).sum::<usize>();
     let missing = found.len() - kept - redone;
     let is_paused = |number: &usize| job.folder.join(names::paused(*number)).is_file();
-    let paused = (1..).zip(found).filter(|(_, found)| **found != Found::Whole).map(|(number, _)| number);
+    let paused = found.iter().filter(|(_, found)| **found != Found::Whole).map(|(&number, _)| number);
     let paused = paused.filter(is_paused).count();
     if as_json {
         say!(

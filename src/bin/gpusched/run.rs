@@ -1,6 +1,6 @@
 //! `gpusched run`: checks a survey and its devices, then runs the shots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,14 @@ use gpusched::sched::{Scheduler, discover_all};
 use serde_json::json;
 
 use crate::checks;
+use crate::collect;
 use crate::device_check;
 use crate::folder::{OutputFolder, check_inputs, check_results};
+use crate::incoming::Incoming;
 use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::output::all_files;
+use crate::part::Part;
 use crate::resume::{self, Found};
 use crate::say::{self, say};
 use crate::shots::SurveyRun;
@@ -30,6 +33,9 @@ const TRACE_EVENTS: usize = 1_000_000;
 /// Options of the command.
 pub struct Wanted<'a> {
     pub survey: &'a Path,
+    /// A list of shots, or a file with one. Neither: all.
+    pub shots: Option<&'a str>,
+    pub shots_from: Option<&'a Path>,
     /// Keep the shots that an earlier run has finished.
     pub resume: bool,
     /// Stop after this time, and save the state of the running shots.
@@ -47,24 +53,37 @@ pub struct Wanted<'a> {
 /// Runs a survey. Returns true if every shot is written. An error means that nothing was run.
 pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     let limit = Limit::after(wanted.stop_after);
+    let is_stream = wanted.shots_from == Some(Path::new("-"));
+    let part = match (wanted.shots, wanted.shots_from) {
+        (Some(list), _) => Some(Part::parse("--shots", list)?),
+        (None, Some(_)) if is_stream => Some(Part::none()),
+        (None, Some(file)) => Some(Part::read(file)?),
+        (None, None) => None,
+    };
     let mut job = Job::load(wanted.survey)?;
+    if let Some(part) = part {
+        job.numbers = part.numbers(job.shots.len())?;
+        job.is_part = true;
+    }
     let selection = wanted.devices.clone().or_else(|| job.survey.run.devices.clone());
     let scheduler = build_scheduler(&wanted, selection.clone(), job.survey.run.slots)?;
     let devices = scheduler.devices();
     let takes = job.shot_bytes(scheduler.cpu_threads());
     checks::memory(&job, takes, devices)?;
     check_inputs(&job, wanted.trace.as_deref())?;
-    let output = if wanted.dry_run { None } else { Some(Arc::new(OutputFolder::claim(&job.folder)?)) };
+    let output =
+        if wanted.dry_run { None } else { Some(Arc::new(OutputFolder::claim(&job.folder, job.is_part)?)) };
     let free = match &output {
         Some(output) => output.free_bytes(),
-        None => OutputFolder::probe(&job.folder)?,
+        None => OutputFolder::probe(&job.folder, job.is_part)?,
     };
     job.warnings.extend(checks::space(&job, check_results(&job)?, free));
     if let Some(trace) = &wanted.trace {
         // Dropped without a commit, the file is removed.
         atomic::Output::create(trace)?;
     }
-    let summary = checks::summary(&job, takes, devices);
+    let slots: u32 = scheduler.stats()?.devices.iter().map(|device| device.slots).sum();
+    let summary = checks::summary(&job, takes, devices, slots);
     if wanted.as_json {
         say!("{}", json!({ "event": "survey", "dry_run": wanted.dry_run, "survey": summary }));
     } else {
@@ -74,11 +93,11 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     if wanted.check_devices && !retire_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
         return Ok(false);
     }
-    if output.as_ref().is_some_and(|output| output.is_locked()) {
+    if output.as_ref().is_some_and(|output| output.is_exclusive()) {
         remove_leftovers(&job.folder, wanted.as_json);
     }
-    let found = if wanted.resume { resume::examine(&job, !wanted.dry_run) } else { Vec::new() };
-    if wanted.resume {
+    let found = if wanted.resume { resume::examine(&job, !wanted.dry_run) } else { BTreeMap::new() };
+    if wanted.resume && !is_stream {
         resume::report(&job, &found, wanted.as_json);
     }
     let Some(output) = output else {
@@ -89,22 +108,28 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         }
         return Ok(true);
     };
-    if output.is_locked()
+    if output.is_exclusive()
         && let Err(error) = resume::remove_strays(&job, wanted.resume)
     {
         log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
     }
-    let whole = (1..).zip(found).filter(|(_, found)| *found == Found::Whole);
+    let whole = found.into_iter().filter(|(_, found)| *found == Found::Whole);
     let kept: BTreeSet<usize> = whole.map(|(number, _)| number).collect();
     let mut manifest = Manifest::new(&job, summary);
     kept.iter().for_each(|&number| manifest.kept(number, all_files(&About::new(&job, number))));
     manifest.write()?;
+    if output.is_exclusive() {
+        collect::remove_parts(&job.folder);
+    }
     let stop = Stop::on_signals()?;
+    let incoming = if is_stream { Some(Incoming::open(job.shots.len())?) } else { None };
     let survey = SurveyRun {
         job: &job,
         scheduler: &scheduler,
         output,
         manifest,
+        incoming,
+        numbers: job.numbers.clone(),
         kept,
         failed: 0,
         open: 0,

@@ -12,12 +12,14 @@ use gpusched::{Error, Result};
 use serde_json::json;
 
 use crate::folder::OutputFolder;
+use crate::incoming::{Arrival, Incoming};
 use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::names;
 use crate::output::{Files, Room, all_files};
 use crate::picture::Picture;
 use crate::progress::Progress;
+use crate::resume::{self, Found};
 use crate::side::About;
 use crate::stopping::{Limit, Stop};
 use crate::summary;
@@ -27,6 +29,8 @@ use crate::summary;
 const WATCHED: usize = 256;
 /// Interval of the progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+/// The same while more shots may arrive: those that a busy device can begin next.
+const INCOMING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A submitted shot.
 struct SubmittedShot {
@@ -41,6 +45,10 @@ pub struct SurveyRun<'a> {
     pub scheduler: &'a Scheduler,
     pub output: Arc<OutputFolder>,
     pub manifest: Manifest,
+    /// More shots, which arrive while it runs.
+    pub incoming: Option<Incoming>,
+    /// Numbers of its shots.
+    pub numbers: BTreeSet<usize>,
     /// Numbers of the shots that an earlier run has finished.
     pub kept: BTreeSet<usize>,
     pub failed: usize,
@@ -55,9 +63,12 @@ impl SurveyRun<'_> {
     /// Runs the shots. Returns true if every file is written.
     pub fn run(mut self, as_json: bool, trace: Option<&Path>) -> bool {
         let begun = Instant::now();
-        let shots = self.job.shots.len();
-        let mut progress = Progress::new(shots, self.kept.len(), as_json);
-        let mut running = self.submit(&mut progress);
+        let mut progress = Progress::new(self.numbers.len(), self.kept.len(), as_json);
+        let mut running = VecDeque::new();
+        let room = Room::default();
+        for &number in self.job.numbers.difference(&self.kept.clone()) {
+            self.submit(number, &room, &mut running, &mut progress);
+        }
         self.draw_kept(&progress);
         let mut stopped = false;
         let mut retired = self
@@ -66,23 +77,15 @@ impl SurveyRun<'_> {
             .filter(|one| one.retired.is_some())
             .map(|one| one.device.label())
             .collect();
-        while !running.is_empty() {
+        while !running.is_empty() || self.incoming.is_some() {
             if !stopped && (self.stop.is_asked() || self.limit.is_over()) {
                 stopped = true;
+                self.incoming = None;
                 self.stop(&running, &progress);
             }
-            let ids: Vec<TaskId> = running.iter().take(WATCHED).map(|shot| shot.id).collect();
-            match self.scheduler.wait_any(&ids, Some(REPORT_INTERVAL)) {
-                Ok(at) => {
-                    if let Some(shot) = at.and_then(|at| running.remove(at)) {
-                        self.end(shot, &mut progress);
-                    }
-                }
-                Err(error) => {
-                    for shot in running.drain(..) {
-                        self.fail(shot.number, &error.to_string(), &mut progress);
-                    }
-                }
+            self.take_incoming(&room, &mut running, &mut progress);
+            if !running.is_empty() {
+                self.wait(&mut running, &mut progress);
             }
             let devices = self.devices();
             report_retired(&devices, &mut retired, &progress);
@@ -107,7 +110,7 @@ impl SurveyRun<'_> {
             &self.end_message(seconds),
             &json!({
                 "event": "end",
-                "done": shots - self.failed - self.open,
+                "done": self.numbers.len() - self.failed - self.open,
                 "kept": self.kept.len(),
                 "failed": self.failed,
                 "open": self.open,
@@ -119,8 +122,26 @@ impl SurveyRun<'_> {
         self.failed + self.open == 0 && listed.is_ok() && traced
     }
 
+    /// Waits until a shot ends or a report is due.
+    fn wait(&mut self, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
+        let ids: Vec<TaskId> = running.iter().take(WATCHED).map(|shot| shot.id).collect();
+        let interval = if self.incoming.is_some() { INCOMING_INTERVAL } else { REPORT_INTERVAL };
+        match self.scheduler.wait_any(&ids, Some(interval)) {
+            Ok(at) => {
+                if let Some(shot) = at.and_then(|at| running.remove(at)) {
+                    self.end(shot, progress);
+                }
+            }
+            Err(error) => {
+                for shot in running.drain(..) {
+                    self.fail(shot.number, &error.to_string(), progress);
+                }
+            }
+        }
+    }
+
     fn end_message(&self, seconds: f64) -> String {
-        let (shots, kept, folder) = (self.job.shots.len(), self.kept.len(), self.job.folder.display());
+        let (shots, kept, folder) = (self.numbers.len(), self.kept.len(), self.job.folder.display());
         let done = shots - self.failed - self.open;
         let mut message = match kept {
             0 => format!("{done} of {shots} shots written in {seconds:.1} s"),
@@ -175,20 +196,64 @@ impl SurveyRun<'_> {
         written.is_ok()
     }
 
-    fn submit(&mut self, progress: &mut Progress) -> VecDeque<SubmittedShot> {
-        let mut running = VecDeque::new();
-        let room = Room::default();
-        for number in 1..=self.job.shots.len() {
-            if self.kept.contains(&number) {
-                continue;
-            }
-            let files = Files::new(self.job, number, self.resume, &self.stop, &room, &self.output);
-            match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
-                Ok(id) => running.push_back(SubmittedShot { number, id, files }),
-                Err(error) => self.fail(number, &error.to_string(), progress),
+    /// Begins the shots that have arrived. Waits for some if none runs.
+    fn take_incoming(&mut self, room: &Room, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
+        while let Some(incoming) = &self.incoming {
+            let wait = if running.is_empty() { REPORT_INTERVAL } else { Duration::ZERO };
+            match incoming.next(wait) {
+                Arrival::Nothing => return,
+                Arrival::End => self.incoming = None,
+                Arrival::Refused(error) => {
+                    let why = error.to_string();
+                    progress.alert(&format!("error: {why}"), &json!({ "event": "error", "error": why }));
+                }
+                Arrival::Shots(numbers) => {
+                    numbers.into_iter().for_each(|number| self.arrived(number, room, running, progress));
+                }
             }
         }
-        running
+    }
+
+    /// Begins a shot that has arrived, unless it runs or is complete.
+    fn arrived(
+        &mut self,
+        number: usize,
+        room: &Room,
+        running: &mut VecDeque<SubmittedShot>,
+        progress: &mut Progress,
+    ) {
+        if running.iter().any(|shot| shot.number == number) {
+            return;
+        }
+        self.manifest.add(self.job, number);
+        if self.numbers.insert(number) {
+            progress.add_shot();
+        }
+        let about = About::new(self.job, number);
+        if self.resume && resume::shot(&self.job.folder, &about, true) == Found::Whole {
+            self.manifest.kept(number, all_files(&about));
+            if self.kept.insert(number) {
+                progress.keep_shot();
+            }
+            let event = json!({ "event": "shot", "shot": number, "state": "kept" });
+            progress.say(&format!("shot {number} kept"), &event);
+            return self.note(progress);
+        }
+        self.submit(number, room, running, progress);
+    }
+
+    fn submit(
+        &mut self,
+        number: usize,
+        room: &Room,
+        running: &mut VecDeque<SubmittedShot>,
+        progress: &mut Progress,
+    ) {
+        let files = Files::new(self.job, number, self.resume, &self.stop, room, &self.output);
+        match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
+            Ok(id) => running.push_back(SubmittedShot { number, id, files }),
+            Err(error) => self.fail(number, &error.to_string(), progress),
+        }
     }
 
     fn end(&mut self, shot: SubmittedShot, progress: &mut Progress) {

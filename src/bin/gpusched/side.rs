@@ -48,7 +48,7 @@ impl About {
             "amplitude": job.survey.amplitude(),
             "centre_s": positions::tidy(centre * 1e3) / 1e3,
         });
-        let key = job.keys.of(job.plan.dt, &job.plan.options, &shot);
+        let key = job.key(number);
         About { number, plan: job.plan.clone(), shot, key, wavelet }
     }
 

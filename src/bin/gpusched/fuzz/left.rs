@@ -46,9 +46,9 @@ fn resumed_descriptions() {
             JOB.with(|job| {
                 let job = job.get_or_init(|| Job::load(&survey().join("survey.toml")).expect("a survey"));
                 fs::write(job.folder.join("shot_0001.json"), bytes).expect("a description");
-                match examine(job, false).as_slice() {
-                    [Found::Whole] => None,
-                    [Found::Unfit(why)] => Some(why.clone()),
+                match &examine(job, false)[&1] {
+                    Found::Whole => None,
+                    Found::Unfit(why) => Some(why.clone()),
                     other => panic!("one shot, whose description is there: {other:?}"),
                 }
             })
@@ -65,6 +65,8 @@ fn survey() -> PathBuf {
         fs::write(folder.join("survey.toml"), SURVEY).expect("a survey");
         let wanted = Wanted {
             survey: &folder.join("survey.toml"),
+            shots: None,
+            shots_from: None,
             resume: false,
             stop_after: None,
             devices: Some("cpu".into()),

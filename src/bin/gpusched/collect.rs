@@ -1,0 +1,300 @@
+//! `gpusched status` and `gpusched collect`: the state of each shot of an output folder, from the reports of one run or of
+//! several, and from the descriptions beside the records.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use gpusched::io::atomic;
+use gpusched::{Error, Result, descriptor};
+use serde_json::{Map, Value, json};
+
+use crate::say::{self, say};
+use crate::side::{self, Description};
+use crate::{names, part, resume};
+
+/// Most failed shots whose errors are printed.
+const NAMED: usize = 20;
+
+/// The report of a run: its `survey.json`, or that of a part.
+struct Report {
+    path: PathBuf,
+    content: Map<String, Value>,
+}
+
+impl Report {
+    fn read(path: PathBuf) -> Result<Report> {
+        let unfit = || Error::io("read", &path, "it is damaged, or another program or version wrote it");
+        let bytes = side::read(&path).map_err(|why| Error::io("read", &path, why))?;
+        let content: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| unfit())?;
+        let is_whole = content.get("key").is_some_and(Value::is_string)
+            && content.get("number_of_shots").is_some_and(Value::is_u64)
+            && content.get("shots").and_then(Value::as_array).is_some_and(|shots| shots.iter().all(is_shot));
+        if is_whole { Ok(Report { path, content }) } else { Err(unfit()) }
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.content.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn shots(&self) -> &[Value] {
+        self.content.get("shots").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    fn number_of_shots(&self) -> usize {
+        self.content.get("number_of_shots").and_then(Value::as_u64).unwrap_or_default() as usize
+    }
+
+    /// Returns what a merged report keeps of the run.
+    fn run(&self) -> Value {
+        let kept = ["node", "part", "state", "seconds", "devices"];
+        let kept = kept.into_iter().filter_map(|key| Some((key.to_owned(), self.content.get(key)?.clone())));
+        Value::Object(kept.collect())
+    }
+
+    /// Returns the runs that the report is of: itself, or those that were merged into it.
+    fn runs(&self) -> Vec<Value> {
+        self.content.get("runs").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![self.run()])
+    }
+}
+
+fn is_shot(shot: &Value) -> bool {
+    shot["shot"].is_u64() && shot["state"].is_string()
+}
+
+/// The state of all shots.
+pub struct Merged {
+    folder: PathBuf,
+    reports: Vec<Report>,
+    shots: Vec<Value>,
+}
+
+/// Reads the reports and which descriptions are there.
+pub fn status(folder: &Path) -> Result<Merged> {
+    merge(folder, false, false)
+}
+
+/// Checks the files of all shots, writes `survey.json`, and removes the reports of parts unless some still run.
+pub fn collect(folder: &Path) -> Result<Merged> {
+    // Held by each part of a survey that runs.
+    let claim = descriptor::open_read(folder).ok().filter(|claim| claim.try_lock().is_ok());
+    let merged = merge(folder, true, claim.is_some())?;
+    let text = serde_json::to_string_pretty(&merged.manifest())
+        .map_err(|error| Error::Internal(format!("survey.json: {error}")))?;
+    atomic::write(&folder.join(names::MANIFEST), text.as_bytes())?;
+    if claim.is_some() {
+        remove_parts(folder);
+    }
+    drop::<Option<File>>(claim);
+    Ok(merged)
+}
+
+/// Removes the reports of parts. A failure is logged.
+pub fn remove_parts(folder: &Path) {
+    for path in manifests(folder).unwrap_or_default() {
+        if path.file_name().is_some_and(|name| name != names::MANIFEST)
+            && let Err(why) = fs::remove_file(&path)
+        {
+            log::warn!("could not remove {}: {why}", path.display());
+        }
+    }
+}
+
+/// Returns the reports of a folder, in the order of their last change.
+fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |why| Error::io("list", folder, why);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_str().is_some_and(names::is_manifest) {
+            let changed = entry.metadata().and_then(|about| about.modified()).ok();
+            found.push((changed, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// `check`: compares checksums. `all_ended`: no run writes to the folder.
+fn merge(folder: &Path, check: bool, all_ended: bool) -> Result<Merged> {
+    let mut reports = Vec::new();
+    for path in manifests(folder)? {
+        let mut report = Report::read(path)?;
+        if all_ended && report.text("state") == "running" {
+            report.content.insert("state".into(), "killed".into());
+        }
+        reports.push(report);
+    }
+    let Some(last) = reports.last() else {
+        let why = "no run has written survey.json there; name the folder of output.folder";
+        return Err(Error::io("read the results in", folder, why));
+    };
+    if let Some(other) = reports.iter().find(|report| report.text("key") != last.text("key")) {
+        let why = format!(
+            "it is of another survey than {}; remove the one that is not wanted",
+            last.path.file_name().unwrap_or_default().to_string_lossy()
+        );
+        return Err(Error::io("merge", &other.path, why));
+    }
+    let mut listed: BTreeMap<u64, Vec<(&Report, &Value)>> = BTreeMap::new();
+    for report in &reports {
+        for shot in report.shots() {
+            listed.entry(shot["shot"].as_u64().unwrap_or_default()).or_default().push((report, shot));
+        }
+    }
+    let shots = (1..=last.number_of_shots())
+        .map(|number| state(folder, number, listed.get(&(number as u64)).map_or(&[], Vec::as_slice), check))
+        .collect();
+    Ok(Merged { folder: folder.to_owned(), reports, shots })
+}
+
+/// Returns the entry of a shot, of those that reports have.
+fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], check: bool) -> Value {
+    let entry = |(report, shot): &(&Report, &Value)| {
+        let mut shot = (*shot).clone();
+        if let Some(node) = report.content.get("node").filter(|_| shot.get("node").is_none()) {
+            shot["node"] = node.clone();
+        }
+        shot
+    };
+    let in_state = |state: &str| listed.iter().rev().find(|(_, shot)| shot["state"] == state);
+    let keys = listed.iter().filter_map(|(_, shot)| shot["key"].as_str());
+    let missing = |why: Option<String>| {
+        let mut shot = listed.last().map_or_else(|| json!({ "shot": number }), |(_, shot)| (*shot).clone());
+        if let Value::Object(fields) = &mut shot {
+            fields.retain(|name, _| ["shot", "source_m", "key"].contains(&name.as_str()));
+            fields.insert("state".into(), "missing".into());
+            why.map(|why| fields.insert("error".into(), why.into()));
+        }
+        shot
+    };
+    match description(folder, number) {
+        Some(found) if keys.into_iter().any(|key| key == found.key) => {
+            if let Err(why) = if check { whole(folder, &found, number) } else { Ok(()) } {
+                return missing(Some(why));
+            }
+            let mut shot = in_state("done").or(listed.last()).map(entry).unwrap_or_default();
+            shot["state"] = "done".into();
+            shot["record"] = names::record(number).into();
+            shot["description"] = names::side(number).into();
+            if shot.get("files").is_none() {
+                let snapshots = found.snapshots.into_iter().map(|one| one.file);
+                shot["files"] =
+                    [names::record(number), names::side(number)].into_iter().chain(snapshots).collect();
+            }
+            return shot;
+        }
+        _ => {}
+    }
+    let is_paused = || folder.join(names::paused(number)).is_file();
+    match (in_state("paused").filter(|_| is_paused()), listed.last()) {
+        (Some(paused), _) => entry(paused),
+        (None, Some(last)) if last.1["state"] == "failed" => entry(last),
+        (None, Some(last)) if last.0.text("state") == "running" && last.1["state"] == "queued" => entry(last),
+        _ => missing(None),
+    }
+}
+
+fn description(folder: &Path, number: usize) -> Option<Description> {
+    Description::parse(&side::read(&folder.join(names::side(number))).ok()?)
+}
+
+/// Compares the checksums of the files of a shot with its description.
+fn whole(folder: &Path, found: &Description, number: usize) -> std::result::Result<(), String> {
+    let Some(sums) = found.sums() else { return Err(format!("{} is damaged", names::side(number))) };
+    let check = |name: String, sum: u32| {
+        let path = folder.join(&name);
+        let read = fs::symlink_metadata(&path).and_then(|about| resume::checksum(&path, about.len()));
+        match read {
+            Ok(Some(found)) if found == sum => Ok(()),
+            Ok(_) => Err(format!("{name} is damaged: its checksum differs")),
+            Err(why) => Err(format!("{name}: {why}")),
+        }
+    };
+    check(names::record(number), sums.record)?;
+    sums.snapshots.iter().try_for_each(|(&step, &sum)| check(names::snapshot(number, step), sum))
+}
+
+impl Merged {
+    fn numbers(&self, state: &str) -> Vec<usize> {
+        (1..).zip(&self.shots).filter(|(_, shot)| shot["state"] == state).map(|(number, _)| number).collect()
+    }
+
+    /// Returns the merged `survey.json`.
+    fn manifest(&self) -> Value {
+        let mut content = self.reports.last().map(|last| last.content.clone()).unwrap_or_default();
+        for key in ["part", "node", "seconds", "devices"] {
+            content.remove(key);
+        }
+        let runs: Vec<Value> = self.reports.iter().flat_map(Report::runs).collect();
+        let (failed, done) = (self.numbers("failed").len(), self.numbers("done").len());
+        let state = match (failed, self.numbers("queued").len()) {
+            _ if done == self.shots.len() => "done",
+            (_, 1..) => "running",
+            (0, 0) => "stopped",
+            _ => "failed",
+        };
+        content.insert("runs".into(), runs.into());
+        content.insert("state".into(), state.into());
+        content.insert("failed".into(), failed.into());
+        content.insert("shots".into(), self.shots.clone().into());
+        content.into()
+    }
+
+    /// Prints the counts. Returns true if all shots are done.
+    pub fn report(&self, as_json: bool) -> bool {
+        let shots = self.shots.len();
+        let [done, failed, paused, queued, missing] =
+            ["done", "failed", "paused", "queued", "missing"].map(|state| self.numbers(state).len());
+        let open =
+            (1..).zip(&self.shots).filter(|(_, shot)| shot["state"] != "done").map(|(number, _)| number);
+        let open = part::list(open);
+        let errors = self.shots.iter().filter(|shot| shot.get("error").is_some());
+        if as_json {
+            let errors: Vec<_> = errors
+                .map(|shot| json!({ "shot": shot["shot"], "node": shot["node"], "error": shot["error"] }))
+                .collect();
+            say!(
+                "{}",
+                json!({
+                    "event": "status",
+                    "folder": self.folder.to_string_lossy(),
+                    "shots": shots,
+                    "done": done,
+                    "failed": failed,
+                    "paused": paused,
+                    "queued": queued,
+                    "missing": missing,
+                    "not_done": open,
+                    "errors": errors,
+                })
+            );
+            return done == shots;
+        }
+        for shot in errors.clone().take(NAMED) {
+            let node = shot["node"].as_str().map_or(String::new(), |node| format!(" on {node}"));
+            let why = shot["error"].as_str().unwrap_or_default();
+            say::alert(&format!(
+                "shot {}, {}{node}: {why}",
+                shot["shot"],
+                shot["state"].as_str().unwrap_or_default()
+            ));
+        }
+        if let more @ 1.. = errors.count().saturating_sub(NAMED) {
+            say::alert(&format!("{more} more shots have errors; --json lists all"));
+        }
+        let mut line = format!("{done} of {shots} shots done");
+        for (count, what) in
+            [(failed, "failed"), (paused, "stopped"), (queued, "running or queued"), (missing, "missing")]
+        {
+            if count > 0 {
+                line += &format!(", {count} {what}");
+            }
+        }
+        say!("{line}");
+        if done < shots {
+            say!("not done: {open}");
+        }
+        done == shots
+    }
+}

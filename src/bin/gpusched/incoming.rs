@@ -1,0 +1,49 @@
+//! Lists of shots that arrive on standard input while a survey runs.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use gpusched::{Error, Result};
+
+use crate::part::Part;
+
+pub struct Incoming {
+    lines: Receiver<String>,
+    /// Number of shots of the survey.
+    shots: usize,
+}
+
+/// What has arrived.
+pub enum Arrival {
+    Shots(BTreeSet<usize>),
+    Refused(Error),
+    Nothing,
+    /// The input is closed.
+    End,
+}
+
+impl Incoming {
+    /// Reads the lines of standard input from now on.
+    pub fn open(shots: usize) -> Result<Incoming> {
+        let (sender, lines) = mpsc::channel();
+        let read =
+            move || io::stdin().lines().map_while(io::Result::ok).try_for_each(|line| sender.send(line));
+        let reader = thread::Builder::new().name("standard input".into()).spawn(read);
+        reader.map_err(|why| Error::Internal(format!("no thread for standard input: {why}")))?;
+        Ok(Incoming { lines, shots })
+    }
+
+    /// Returns the next list, for which it waits at most so long.
+    pub fn next(&self, wait: Duration) -> Arrival {
+        let line = match self.lines.recv_timeout(wait) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Arrival::Nothing,
+            Err(RecvTimeoutError::Disconnected) => return Arrival::End,
+        };
+        let numbers = Part::parse("standard input", &line).and_then(|part| part.numbers(self.shots));
+        numbers.map_or_else(Arrival::Refused, Arrival::Shots)
+    }
+}

@@ -1,0 +1,112 @@
+//! A part of a survey: the numbers of the shots that one of several runs computes.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use gpusched::{Error, Result};
+
+use crate::side;
+
+/// A list of numbers and ranges, such as `5,8-20`.
+pub struct Part {
+    /// The option that states it.
+    option: String,
+    ranges: Vec<RangeInclusive<usize>>,
+}
+
+impl Part {
+    /// Returns an empty part, whose shots arrive while it runs.
+    pub fn none() -> Part {
+        Part { option: String::new(), ranges: Vec::new() }
+    }
+
+    /// Parses numbers and ranges, separated by commas, blanks or lines.
+    pub fn parse(option: &str, text: &str) -> Result<Part> {
+        let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+        let ranges = words.map(|word| range(word).ok_or_else(|| refuse(option, word)));
+        let ranges: Vec<_> = ranges.collect::<Result<_>>()?;
+        if ranges.is_empty() {
+            return Err(refuse(option, text));
+        }
+        Ok(Part { option: option.to_owned(), ranges })
+    }
+
+    pub fn read(path: &Path) -> Result<Part> {
+        let option = format!("--shots-from {}", path.display());
+        let bytes = side::read(path).map_err(|why| Error::io("read", path, why))?;
+        Part::parse(&option, &String::from_utf8_lossy(&bytes))
+    }
+
+    /// Returns the numbers, all of them shots of a survey of so many.
+    pub fn numbers(&self, shots: usize) -> Result<BTreeSet<usize>> {
+        if let Some(outside) = self.ranges.iter().find(|range| *range.start() == 0 || *range.end() > shots) {
+            let accepted = format!("numbers of shots of the survey, 1 to {shots}");
+            return Err(Error::argument(&self.option, name(*outside.start(), *outside.end()), accepted));
+        }
+        Ok(self.ranges.iter().cloned().flatten().collect())
+    }
+}
+
+fn refuse(option: &str, value: &str) -> Error {
+    Error::argument(option, format!("{value:?}"), "numbers of shots and ranges, such as 5,8-20")
+}
+
+fn range(word: &str) -> Option<RangeInclusive<usize>> {
+    let number = |text: &str| text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    let (first, last) = (number(first)?, number(last)?);
+    (first <= last).then_some(first..=last)
+}
+
+/// Returns a list of ascending numbers in the form that `--shots` accepts.
+pub fn list(numbers: impl IntoIterator<Item = usize>) -> String {
+    let mut ranges: Vec<[usize; 2]> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some([_, last]) if *last + 1 == number => *last = number,
+            _ => ranges.push([number; 2]),
+        }
+    }
+    ranges.into_iter().map(|[first, last]| name(first, last)).collect::<Vec<_>>().join(",")
+}
+
+fn name(first: usize, last: usize) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(text: &str) -> Result<Vec<usize>> {
+        Ok(Part::parse("--shots", text)?.numbers(20)?.into_iter().collect())
+    }
+
+    #[test]
+    fn lists_and_their_numbers_agree() {
+        for (text, expected, again) in [
+            ("5", vec![5], "5"),
+            ("5,8-10", vec![5, 8, 9, 10], "5,8-10"),
+            ("20 1\n2-2,\n 3", vec![1, 2, 3, 20], "1-3,20"),
+            ("1-3,2-5", vec![1, 2, 3, 4, 5], "1-5"),
+        ] {
+            assert_eq!(numbers(text).unwrap(), expected, "{text}");
+            assert_eq!(list(expected), again);
+        }
+    }
+
+    #[test]
+    fn other_text_is_refused_with_its_value() {
+        for text in ["", ",", "x", "1-", "-1", "5-3", "+5", "1--2", "0x5", "99999999999999999999999"] {
+            let error = numbers(text).unwrap_err().to_string();
+            assert!(error.contains("--shots") && error.contains("such as 5,8-20"), "{text}: {error}");
+        }
+        for (text, value) in
+            [("0", "0"), ("21", "21"), ("3,19-18446744073709551615", "19-18446744073709551615")]
+        {
+            let error = numbers(text).unwrap_err().to_string();
+            assert!(error.contains(value) && error.contains("1 to 20"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `run --shots`: several runs compute one survey into one folder; `status` and `collect` report what is there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::command::{Ended, Workspace, brief};
+
+use crate::{finished, flip_a_bit};
+
+/// Longer than any run takes to come to a state on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+fn part(folder: &Workspace, list: &str) -> Ended {
+    folder.gpusched(&["run", "survey.toml", "--json", "--shots", list])
+}
+
+fn begin(folder: &Workspace, args: &[&str]) -> Child {
+    let mut command = folder.command(&[&["run", "survey.toml", "--quiet"], args].concat());
+    command.stderr(Stdio::inherit()).spawn().unwrap()
+}
+
+/// The files of shots, without the reports of runs.
+fn shots(folder: &Workspace) -> BTreeMap<String, Vec<u8>> {
+    folder.results().into_iter().filter(|(name, _)| !name.starts_with("survey.")).collect()
+}
+
+fn reports(folder: &Workspace) -> usize {
+    folder.results().keys().filter(|name| name.starts_with("survey.")).count()
+}
+
+#[test]
+fn parts_at_the_same_time_give_the_survey_of_one_run() {
+    let whole = finished(&brief());
+    let folder = Workspace::with_survey(&brief());
+    fs::write(folder.at("list"), "2\n4\n").unwrap();
+    let mut parts = [["--shots", "1,3"], ["--shots-from", "list"]].map(|args| begin(&folder, &args));
+    assert!(parts.iter_mut().all(|part| part.wait().unwrap().success()));
+    assert_eq!(reports(&folder), 2);
+    let ended = folder.gpusched(&["status", "out"]);
+    assert_eq!((ended.status, ended.out.as_str()), (0, "4 of 4 shots done\n"), "{ended:?}");
+    let ended = folder.gpusched(&["collect", "out"]);
+    assert_eq!((ended.status, ended.out.as_str()), (0, "4 of 4 shots done\n"), "{ended:?}");
+    assert!(shots(&folder) == shots(&whole), "{:?}", folder.results().keys());
+    assert_eq!(reports(&folder), 0);
+    let (merged, of_one) = (folder.json("out/survey.json"), whole.json("out/survey.json"));
+    assert_eq!((&merged["state"], merged["runs"].as_array().map(Vec::len)), (&"done".into(), Some(2)));
+    for (found, expected) in
+        merged["shots"].as_array().unwrap().iter().zip(of_one["shots"].as_array().unwrap())
+    {
+        assert!(found["node"].is_string(), "{found}");
+        for key in ["shot", "key", "source_m", "state", "files", "record", "description", "attempt"] {
+            assert_eq!(found[key], expected[key], "{key} of {found}");
+        }
+    }
+    // Once more, of the merged report alone.
+    let ended = folder.gpusched(&["collect", "out", "--json"]);
+    let event = &ended.events()[0];
+    assert_eq!((ended.status, &event["done"], &event["not_done"]), (0, &4.into(), &"".into()), "{event}");
+    assert_eq!(folder.json("out/survey.json")["runs"].as_array().map(Vec::len), Some(2));
+    // A run of all shots takes over.
+    assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume", "--json"]).shots("kept"), [1, 2, 3, 4]);
+}
+
+#[test]
+fn shots_that_two_runs_compute_at_the_same_time_are_whole() {
+    let whole = finished(&brief());
+    let folder = Workspace::with_survey(&brief());
+    for _ in 0..5 {
+        let mut runs = [(); 3].map(|()| begin(&folder, &["--shots", "1-4"]));
+        assert!(runs.iter_mut().all(|run| run.wait().unwrap().success()));
+        assert!(shots(&folder) == shots(&whole), "{:?}", folder.results().keys());
+        assert_eq!(folder.gpusched(&["collect", "out"]).status, 0);
+    }
+}
+
+#[test]
+fn resumed_part_computes_only_its_missing_shots() {
+    let folder = finished(&brief());
+    fs::remove_file(folder.at("out/shot_0002.json")).unwrap();
+    fs::remove_file(folder.at("out/shot_0004.json")).unwrap();
+    let ended = folder.gpusched(&["run", "survey.toml", "--json", "--resume", "--shots", "1-2"]);
+    assert_eq!((ended.status, ended.shots("kept"), ended.shots("done")), (0, vec![1], vec![2]), "{ended:?}");
+    let ended = folder.gpusched(&["status", "out"]);
+    assert_eq!((ended.status, ended.out.as_str()), (1, "3 of 4 shots done, 1 missing\nnot done: 4\n"));
+}
+
+#[test]
+fn missing_and_damaged_shots_are_listed() {
+    let folder = Workspace::with_survey(&brief());
+    assert_eq!(part(&folder, "1-3").status, 0);
+    fs::remove_file(folder.at("out/shot_0002.json")).unwrap();
+    flip_a_bit(&folder.at("out/shot_0003.bin"));
+    let ended = folder.gpusched(&["status", "out"]);
+    let lines = "2 of 4 shots done, 2 missing\nnot done: 2,4\n";
+    assert_eq!((ended.status, ended.out.as_str()), (1, lines), "no record is read: {ended:?}");
+    let ended = folder.gpusched(&["collect", "out", "--json"]);
+    let event = &ended.events()[0];
+    assert_eq!((ended.status, &event["done"], &event["missing"]), (1, &1.into(), &3.into()), "{event}");
+    assert_eq!(event["not_done"], "2-4");
+    assert_eq!(event["errors"][0]["shot"], 3);
+    let why = event["errors"][0]["error"].as_str().unwrap();
+    assert_eq!(why, "shot_0003.bin is damaged: its checksum differs");
+    assert_eq!(folder.json("out/survey.json")["state"], "stopped");
+    // The list is one that a run takes.
+    let list = event["not_done"].as_str().unwrap();
+    assert_eq!(part(&folder, list).shots("done"), [2, 3, 4]);
+    assert_eq!(folder.gpusched(&["collect", "out"]).status, 0);
+}
+
+#[test]
+fn killed_part_leaves_its_finished_shots_to_collect() {
+    let endless = brief().replace("nt = 4", "nt = 200000").replace("every = 3", "every = 100000");
+    let folder = Workspace::with_survey(&endless);
+    let mut run = begin(&folder, &["--shots", "2,3"]);
+    let began = Instant::now();
+    while reports(&folder) == 0 {
+        assert!(began.elapsed() < LONG, "no report of a part");
+        sleep(Duration::from_millis(5));
+    }
+    let ended = folder.gpusched(&["status", "out"]);
+    let lines = "0 of 4 shots done, 2 running or queued, 2 missing\nnot done: 1-4\n";
+    assert_eq!((ended.status, ended.out.as_str()), (1, lines), "{ended:?}");
+    // The lock of the running part: a run of all shots is refused, another part is not.
+    let refused = folder.gpusched(&["run", "survey.toml"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("another run writes to it"), "{refused:?}");
+    let more = folder.gpusched(&["run", "survey.toml", "--shots", "1", "--stop-after", "1ms"]);
+    assert_eq!(more.status, 1, "{more:?}");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let ended = folder.gpusched(&["collect", "out", "--json"]);
+    let event = &ended.events()[0];
+    assert_eq!((ended.status, &event["queued"]), (1, &0.into()), "{event}");
+    assert_eq!(reports(&folder), 0);
+    let runs = folder.json("out/survey.json")["runs"].clone();
+    assert!(runs.as_array().unwrap().iter().any(|run| run["state"] == "killed"), "{runs}");
+}
+
+#[test]
+fn part_is_refused_while_a_run_of_all_shots_writes() {
+    let folder = finished(&brief());
+    let held = File::open(folder.at("out")).unwrap();
+    held.lock().unwrap();
+    let ended = part(&folder, "1");
+    assert_eq!(ended.status, 2, "{ended:?}");
+    assert!(ended.err.contains("another run writes to it"), "{ended:?}");
+}
+
+#[test]
+fn lists_that_are_not_of_the_survey_are_refused_before_anything_is_written() {
+    let folder = Workspace::with_survey(&brief());
+    fs::write(folder.at("list"), "1 two").unwrap();
+    for (args, words) in [
+        (&["--shots", "0"][..], ["--shots is 0", "1 to 4"]),
+        (&["--shots", "3-5"], ["--shots is 3-5", "1 to 4"]),
+        (&["--shots", "1,x"], ["\"x\"", "such as 5,8-20"]),
+        (&["--shots", ""], ["\"\"", "such as 5,8-20"]),
+        (&["--shots-from", "list"], ["--shots-from list", "\"two\""]),
+        (&["--shots-from", "none"], ["none", "No such file"]),
+        (&["--shots-from", "list", "--shots", "1"], ["--shots-from", "cannot be used with"]),
+    ] {
+        let ended = folder.gpusched(&[&["run", "survey.toml"], args].concat());
+        assert_eq!(ended.status, 2, "{args:?}: {ended:?}");
+        assert!(words.iter().all(|word| ended.err.contains(word)), "{words:?}: {ended:?}");
+        assert!(!folder.at("out").exists());
+    }
+}
+
+#[test]
+fn folders_without_one_survey_are_refused() {
+    let folder = finished(&brief());
+    for (what, words) in [("status", "no run has written survey.json"), ("collect", "No such file")] {
+        fs::create_dir_all(folder.at("empty")).unwrap();
+        let place = if what == "status" { "empty" } else { "absent" };
+        let ended = folder.gpusched(&[what, place]);
+        assert_eq!(ended.status, 2, "{ended:?}");
+        assert!(ended.err.contains(words), "{ended:?}");
+    }
+    fs::write(folder.at("survey.toml"), brief().replace("nt = 4", "nt = 5")).unwrap();
+    assert_eq!(part(&folder, "2").status, 0);
+    let ended = folder.gpusched(&["collect", "out"]);
+    assert_eq!(ended.status, 2, "{ended:?}");
+    assert!(ended.err.contains("of another survey than"), "{ended:?}");
+    assert!(reports(&folder) == 1 && folder.json("out/survey.json")["state"] == "done");
+    fs::write(folder.at("out/survey.json"), "{}").unwrap();
+    let ended = folder.gpusched(&["status", "out"]);
+    assert!(ended.status == 2 && ended.err.contains("survey.json: it is damaged"), "{ended:?}");
+}
+
+#[test]
+fn shots_begin_as_their_numbers_arrive_on_standard_input() {
+    let whole = finished(&brief());
+    let folder = Workspace::with_survey(&brief());
+    let mut command = folder.command(&["run", "survey.toml", "--json", "--shots-from", "-"]);
+    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, from) = (run.stdin.take().unwrap(), run.stdout.take().unwrap());
+    let mut events =
+        BufReader::new(from).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let mut next = |kind: &str| events.find(|event| event["event"] == kind).unwrap();
+    assert_eq!(next("survey")["survey"]["shots"], 4);
+    for (line, ended) in [("3", 1), ("1,2 4", 3), ("3", 1)] {
+        writeln!(to, "{line}").unwrap();
+        for _ in 0..ended {
+            let shot = next("shot");
+            assert_eq!(shot["state"], "done", "{shot}");
+            assert!(line.contains(&shot["shot"].to_string()), "{shot} after {line}");
+        }
+    }
+    for (line, words) in [("5", "1 to 4"), ("one", "such as 5,8-20")] {
+        writeln!(to, "{line}").unwrap();
+        let refused = next("error");
+        assert!(refused["error"].as_str().unwrap().contains(words), "{refused}");
+    }
+    drop(to);
+    let end = next("end");
+    assert_eq!((&end["done"], &end["failed"], &end["open"]), (&4.into(), &0.into(), &0.into()), "{end}");
+    assert!(run.wait().unwrap().success());
+    assert!(shots(&folder) == shots(&whole));
+    fs::write(folder.at("list"), "1-4").unwrap();
+    let mut again = folder.command(&["run", "survey.toml", "--json", "--resume", "--shots-from", "-"]);
+    let ended = Ended::from(again.stdin(File::open(folder.at("list")).unwrap()).output().unwrap());
+    assert_eq!((ended.status, ended.shots("kept")), (0, vec![1, 2, 3, 4]), "{ended:?}");
+}
