@@ -21,9 +21,9 @@ REQUIRED = {
 OPTIONAL = {"gfortran": "gfortran", "valgrind": "valgrind"}
 # Modules and the packages that contain them. A warning fails the documentation: fixed versions.
 MODULES = {
-    "numpy": "numpy", "mypy": "mypy", "sphinx": "sphinx==9.0.4", "myst_parser": "myst-parser==5.2.0",
-    "breathe": "breathe==5.1.0", "furo": "furo==2025.12.19",
-    "sphinx_copybutton": "sphinx-copybutton==0.5.2",
+    "numpy": "numpy", "mypy": "mypy", "distributed": "distributed", "sphinx": "sphinx==9.0.4",
+    "myst_parser": "myst-parser==5.2.0", "breathe": "breathe==5.1.0",
+    "furo": "furo==2025.12.19", "sphinx_copybutton": "sphinx-copybutton==0.5.2",
     "sphinxcontrib.mermaid": "sphinxcontrib-mermaid==2.1.1",
 }  # fmt: skip
 

@@ -1,0 +1,142 @@
+"""Surveys and functions on a Dask cluster, whose nodes are processes of this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import gpusched
+import gpusched.dask
+from distributed import Client, LocalCluster
+
+# Cargo puts the library of the tests into a folder beside the command.
+COMMAND = str(Path(os.environ["GPUSCHED_LIBRARY"]).parents[1] / "gpusched")
+SHOTS = 8
+SURVEY = f"""
+[grid]
+n = [24, 8, 16]
+spacing_m = 10.0
+[model]
+vp = {{ layers = [{{ value = 1500.0 }}, {{ top_m = 80.0, value = 2000.0 }}] }}
+[time]
+dt_s = 0.002
+nt = %d
+[wavelet]
+frequency_hz = 20.0
+[sources]
+first_m = [60.0, 40.0, 10.0]
+step_m = [10.0, 10.0]
+count = [{SHOTS}, 1]
+[output]
+pictures = 0
+"""
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "out").iterdir() if path.name.startswith("shot_")}
+
+
+class OnDask(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = LocalCluster(n_workers=2, threads_per_worker=3, dashboard_address=None)
+        cls.client = Client(cls.cluster)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.client.close()
+        cls.cluster.close()
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def survey(self, steps: int) -> str:
+        path = self.folder / "survey.toml"
+        path.write_text(SURVEY % steps)
+        return str(path)
+
+    def of_one_run(self) -> dict[str, bytes]:
+        other = self.folder / "one"
+        other.mkdir()
+        (other / "survey.toml").write_text((self.folder / "survey.toml").read_text())
+        subprocess.run([COMMAND, "run", "survey.toml", "--quiet"], cwd=other, check=True)
+        return files(other)
+
+    def test_survey_on_two_nodes_has_the_bits_of_one_run(self) -> None:
+        found = gpusched.dask.run(self.survey(200), self.client, command=COMMAND)
+        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
+        self.assertEqual(files(self.folder), self.of_one_run())
+        report = json.loads((self.folder / "out/survey.json").read_text())
+        self.assertEqual((report["state"], len(report["runs"])), ("done", 2))
+        # Resumed, it computes nothing.
+        before = {path: path.stat().st_mtime_ns for path in (self.folder / "out").glob("*.bin")}
+        found = gpusched.dask.run(self.survey(200), self.client, command=COMMAND, resume=True)
+        self.assertEqual(found["done"], SHOTS)
+        self.assertEqual(before, {path: path.stat().st_mtime_ns for path in before})
+
+    def test_shots_of_a_killed_node_are_computed_elsewhere(self) -> None:
+        survey = self.survey(400)
+        victim = next(iter(self.client.run(os.getpid).values()))
+        done = threading.Event()
+
+        def kill_once_a_shot_is_done() -> None:
+            while not done.wait(0.01):
+                if any((self.folder / "out").glob("shot_*.json")):
+                    os.kill(victim, signal.SIGKILL)
+                    return
+
+        killer = threading.Thread(target=kill_once_a_shot_is_done)
+        killer.start()
+        try:
+            found = gpusched.dask.run(survey, self.client, command=COMMAND)
+        finally:
+            done.set()
+            killer.join()
+        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
+        with self.assertRaises(ProcessLookupError):
+            os.kill(victim, 0)
+        self.assertEqual(files(self.folder), self.of_one_run())
+
+    def test_failed_shots_are_reported_with_their_node(self) -> None:
+        survey = self.survey(20)
+        (self.folder / "out/shot_0003.bin").mkdir(parents=True)
+        with self.assertRaisesRegex(RuntimeError, "shot_0003.bin.*it is a folder"):
+            gpusched.dask.run(survey, self.client, command=COMMAND)
+        (self.folder / "out/shot_0003.bin").rmdir()
+        Path(survey).write_text(Path(survey).read_text().replace("dt_s = 0.002", "dt_s = 0.2"))
+        with self.assertRaisesRegex(RuntimeError, "time.dt_s"):
+            gpusched.dask.run(survey, self.client, command=COMMAND)
+
+    def test_program_runs_a_survey(self) -> None:
+        survey = self.survey(20)
+        environment = {**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+        address = self.cluster.scheduler_address
+        words = [sys.executable, "-m", "gpusched.dask", survey, "--scheduler", address, "--devices", "cpu"]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.endswith(f"{SHOTS} of {SHOTS} shots done\n"), done.stdout)
+
+    def test_functions_run_on_the_devices_of_the_nodes(self) -> None:
+        def where(item: int) -> tuple[int, str, int]:
+            time.sleep(0.05)
+            here = gpusched.current_exec()
+            return item * item, f"{here.backend}:{here.ordinal}", os.getpid()
+
+        found = gpusched.dask.map(where, range(20), self.client)
+        self.assertEqual([square for square, _, _ in found], [item * item for item in range(20)])
+        self.assertEqual({label for _, label, _ in found}, {"cpu:0"})
+        self.assertEqual(len({process for _, _, process in found}), 2)
+        with self.assertRaises(ZeroDivisionError):
+            gpusched.dask.map(lambda item: 1 // item, [1, 0], self.client)
+
+
+if __name__ == "__main__":
+    unittest.main()
