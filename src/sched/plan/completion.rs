@@ -9,7 +9,7 @@ use log::Level;
 
 use super::{Attempt, DeadlineState, Effects, Planner, TaskState};
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::{DeviceMask, Role, TaskId};
+use crate::sched::base::{DeviceMask, Role, TaskId, WaitResult};
 use crate::sched::observe::{Ending, Span};
 
 /// The way in which an attempt ended.
@@ -87,6 +87,7 @@ impl Planner {
             self.record(now, &run, if cancelled { Ending::Cancelled } else { Ending::Late });
             if let Err(error) = outcome {
                 self.record_device_error(&run, &error, effects);
+                self.late_attempt_failed(&run, &error, effects);
             }
             return self.await_abandoned(now, id);
         }
@@ -112,7 +113,7 @@ impl Planner {
         if self.tasks.get(id).is_ok_and(|record| record.live_attempts > 0) {
             self.stop_losers(now, id);
         }
-        self.clear_suspects(run, effects);
+        self.count_wrong_results(id, effects);
         if plain {
             self.tune_concurrency(run, effects);
         }
@@ -370,23 +371,33 @@ impl Planner {
         guilty
     }
 
-    /// A task has ended well: counts its earlier wrong results against the devices that computed them.
-    fn clear_suspects(&mut self, run: &Attempt, effects: &mut Effects) {
-        let Ok(record) = self.tasks.get(run.id) else { return };
-        if record.suspect_devices == DeviceMask::NONE {
+    /// A copy has failed after another attempt committed. A wrong result still counts against its device.
+    fn late_attempt_failed(&mut self, run: &Attempt, error: &Error, effects: &mut Effects) {
+        let Ok(record) = self.tasks.get_mut(run.id) else { return };
+        if error.is_suspect() {
+            record.suspect_devices.add(run.device);
+            if let Some(Ok(WaitResult::Done)) = record.signal.outcome.get() {
+                self.count_wrong_results(run.id, effects);
+            }
+        }
+    }
+
+    /// Counts the wrong results of a task that ended well against the devices that computed them.
+    fn count_wrong_results(&mut self, id: TaskId, effects: &mut Effects) {
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        let suspects = std::mem::replace(&mut record.suspect_devices, DeviceMask::NONE);
+        if suspects == DeviceMask::NONE {
             return;
         }
-        let name = if record.label.is_empty() { format!("task {}", run.id.0) } else { record.name() };
-        let suspects = record.suspect_devices;
-        let well = self.devices[run.device].info.label();
+        let name = if record.label.is_empty() { format!("task {}", id.0) } else { record.name() };
         for suspect in (0..self.devices.len()).filter(|&suspect| suspects.contains(suspect)) {
             let device = &mut self.devices[suspect];
             device.wrong_result_tasks.push(name.clone());
             let label = device.info.label();
-            let text = format!("{label} computed a wrong result for {name}; a retry on {well} was right");
+            let text = format!("{label} computed a wrong result for {name}; another attempt was right");
             let retired = device.wrong_result_tasks.len() >= self.policy.wrong_tasks;
             let why = format!(
-                "it computed wrong results for {}; retries were right",
+                "it computed wrong results for {}; other attempts were right",
                 device.wrong_result_tasks.join(" and ")
             );
             self.note(Level::Warn, suspect, text, effects);

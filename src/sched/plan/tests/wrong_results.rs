@@ -31,7 +31,7 @@ fn the_second_task_that_is_right_elsewhere_retires_the_device() {
     assert_eq!((driver.state(id), &driver.planner.devices[0].retired), (TaskStatus::Done, &None));
     wrong_once(&mut driver, "b", [0, 1]);
     let why = driver.planner.devices[0].retired.clone().unwrap();
-    assert_eq!(why, "it computed wrong results for task 'a' and task 'b'; retries were right");
+    assert_eq!(why, "it computed wrong results for task 'a' and task 'b'; other attempts were right");
     assert!(!driver.is_retired(1));
 }
 
@@ -69,6 +69,18 @@ fn copy_proves_a_fault_like_a_retry() {
     driver.ends(19, 0, &first, wrong());
     driver.ends(20, 1, &second, Ok(()));
     assert_eq!((driver.state(id), driver.planner.devices[0].wrong_result_tasks.len()), (TaskStatus::Done, 1));
+}
+
+#[test]
+fn copy_that_is_wrong_after_the_task_has_ended_counts() {
+    let mut driver = driver(2).seasoned();
+    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..named("a") });
+    let second = driver.take(18, 1).expect("a copy, for the first is late");
+    driver.ends(19, 1, &second, Ok(()));
+    assert_eq!(driver.state(id), TaskStatus::Done);
+    driver.ends(20, 0, &first, wrong());
+    let counted = driver.planner.devices.iter().map(|device| device.wrong_result_tasks.len());
+    assert!(counted.eq([1, 0]));
 }
 
 #[test]
