@@ -55,10 +55,13 @@ impl Drop for AllocationScope {
     fn drop(&mut self) {
         // A callback inside of this one may have allocated for it, so the order carries no information. Freed outside of the
         // borrow.
-        let own = ALLOCATIONS.try_with(|allocations| {
-            allocations.borrow_mut().extract_if(.., |(address, _)| *address == self.0).collect::<Vec<_>>()
+        let _ = ALLOCATIONS.try_with(|allocations| {
+            if !allocations.borrow().is_empty() {
+                let own = |(address, _): &mut (usize, Allocation)| *address == self.0;
+                let own = allocations.borrow_mut().extract_if(.., own).collect::<Vec<_>>();
+                drop(own);
+            }
         });
-        drop(own);
     }
 }
 

@@ -195,8 +195,8 @@ fn is_plain(desc: &sched_task_desc_t) -> bool {
         && desc.after.is_null()
         && desc.flags & !SCHED_TASK_DETACHED == 0
         && desc.deadline_ns == 0
-        && [desc.device_bytes, desc.work.to_bits(), desc.device_mask, desc.after_count as u64] == [0; 4]
-        && [desc.backend_mask, desc.retries, desc.task_class, desc.reserved, desc.priority as u32] == [0; 5]
+        && desc.device_bytes | desc.work.to_bits() | desc.device_mask | desc.after_count as u64 == 0
+        && desc.backend_mask | desc.retries | desc.task_class | desc.reserved | desc.priority as u32 == 0
 }
 
 /// Submits a task and returns at once. `*id` receives its id; `id` may be NULL if the task is

@@ -114,8 +114,14 @@ static KIND: InlineJobKind = InlineJobKind {
         let callback = ManuallyDrop::new(unsafe { Callback::of(words) });
         callback.run(exec)
     },
+    drop: None,
+};
+
+/// The same with a drop callback.
+static KIND_WITH_DROP: InlineJobKind = InlineJobKind {
     // SAFETY: as above; the scheduler drops them once.
-    drop: |words| drop(unsafe { Callback::of(words) }),
+    drop: Some(|words| drop(unsafe { Callback::of(words) })),
+    ..KIND
 };
 
 impl Callback {
@@ -123,7 +129,8 @@ impl Callback {
         let this = ManuallyDrop::new(self);
         let drop = this.user.drop.map_or(0, |drop| drop as usize);
         let pointer = this.user.pointer.pointer().expose_provenance();
-        InlineJob::new([this.run as usize, pointer, drop, this.user.mode.to_word()], &KIND)
+        let kind = if drop == 0 { &KIND } else { &KIND_WITH_DROP };
+        InlineJob::new([this.run as usize, pointer, drop, this.user.mode.to_word()], kind)
     }
 
     /// # Safety

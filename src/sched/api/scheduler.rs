@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult, lock};
+use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult, lock, stale};
 use crate::sched::light::{CLOSED, LightTask, STOPPING};
 use crate::sched::observe::Timeline;
 use crate::sched::plan::{Progress, Stats};
@@ -85,6 +85,11 @@ impl Scheduler {
     /// worker may use the caller's slot; and a wait that can never end returns [`Error::Deadlock`].
     pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<WaitResult> {
         let runtime = self.runtime()?;
+        if id.is_light()
+            && runtime.light.slab.lookup(id).is_some_and(|(task, generation)| task.is_done(generation))
+        {
+            return Ok(WaitResult::Done);
+        }
         let watch = self.watch(id)?;
         if let Watch::Ended(outcome) = watch {
             return outcome;
@@ -206,8 +211,9 @@ impl Scheduler {
         if !id.is_light() {
             return runtime.lock().planner.release(id);
         }
-        let (slot, generation) = runtime.light.slab.find(id)?;
-        runtime.apply_end_actions(id, slot.release(generation, id)?);
+        let found = runtime.light.slab.lookup(id);
+        let released = found.and_then(|(slot, generation)| slot.release(generation));
+        runtime.apply_end_actions(id, released.ok_or_else(|| stale(id))?);
         Ok(())
     }
 

@@ -210,10 +210,10 @@ mod models {
 
         fn fail(&self) {
             let mut counted = 0;
-            let actions = self.task.end(self.generation, FAILED, 0, |_| counted = 1);
+            let actions = self.task.end(self.generation, &FAILED, 0, || counted = 1);
             locked(&self.guarded).light_ends += counted;
-            if let Some((proxy, outcome)) = actions.proxy {
-                self.proxies.end(&mut locked(&self.guarded).step(), proxy, outcome);
+            if actions.proxy.0 != 0 {
+                self.proxies.end(&mut locked(&self.guarded).step(), actions.proxy, FAILED);
                 self.publish();
             }
         }
@@ -255,8 +255,8 @@ mod models {
                     && let Some(id) = self.proxies.take_promoted(planned)
                 {
                     assert_eq!(id, self.id);
-                    let actions = self.task.end(self.generation, outcome, 0, |_| panic!("counted twice"));
-                    assert_eq!(actions.proxy, None);
+                    let actions = self.task.end(self.generation, &outcome, 0, || panic!("counted twice"));
+                    assert_eq!(actions.proxy, TaskId(0));
                 }
             }
         }

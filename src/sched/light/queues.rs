@@ -175,6 +175,7 @@ impl LightQueues {
     }
 
     /// Pops from the worker's own deque, else from the injector, else steals.
+    #[inline]
     pub fn pop(&self, queue: &LocalQueue) -> Option<LightItem> {
         let tick = queue.polls.get().wrapping_add(1);
         queue.polls.set(tick);

@@ -62,12 +62,17 @@ impl LightSlab {
 
     /// Returns a task and its generation.
     pub fn find(&self, id: TaskId) -> Result<(&LightTask, u64)> {
+        self.lookup(id).ok_or_else(|| stale(id))
+    }
+
+    /// [`LightSlab::find`] without an error, whose 64 bytes would be copied.
+    pub fn lookup(&self, id: TaskId) -> Option<(&LightTask, u64)> {
         let (tag, generation, position) = unpack(id);
         if tag != self.tag || position >= self.grown.load(Ordering::Acquire) {
-            return Err(stale(id));
+            return None;
         }
         let task = self.at(position as u32);
-        if task.is_known(generation) { Ok((task, generation)) } else { Err(stale(id)) }
+        task.is_known(generation).then_some((task, generation))
     }
 
     /// Returns a task that was not freed, also one whose id callers have released.

@@ -16,7 +16,7 @@ use crate::sched::base::{
 };
 
 pub struct LightTask {
-    /// The generation, and below it 8 bits with [`UNKNOWN`] and [`ENDED`].
+    /// The generation, and below it 8 bits with [`UNKNOWN`], [`ENDED`] and [`DONE`].
     word: AtomicU64,
     pub signal: Signal,
     state: Mutex<LightTaskState>,
@@ -25,6 +25,8 @@ pub struct LightTask {
 /// No caller has a valid id; only threads that already wait for the task use it.
 const UNKNOWN: u64 = 1;
 const ENDED: u64 = 2;
+/// It has succeeded, and a caller may wait for it.
+const DONE: u64 = 4;
 
 #[derive(Default)]
 struct LightTaskState {
@@ -58,8 +60,8 @@ pub struct LightAttempt {
 /// Actions that the caller takes after an end or a release, without the lock.
 #[derive(Debug, Default)]
 pub struct EndActions {
-    /// The proxy to be ended, and how.
-    pub proxy: Option<(TaskId, Result<()>)>,
+    /// The proxy to be ended; 0: none.
+    pub proxy: TaskId,
     /// Notify the waiters.
     pub notify: bool,
     /// Free the position.
@@ -77,7 +79,12 @@ impl LightTask {
 
     /// Returns whether callers may know a task of this generation.
     pub fn is_known(&self, generation: u64) -> bool {
-        self.word.load(Ordering::Acquire) & !ENDED == generation << 8
+        self.word.load(Ordering::Acquire) & !(ENDED | DONE) == generation << 8
+    }
+
+    /// Returns whether callers may know a task of this generation, and it has succeeded.
+    pub fn is_done(&self, generation: u64) -> bool {
+        self.word.load(Ordering::Acquire) == generation << 8 | ENDED | DONE
     }
 
     /// Returns whether the task of this generation has ended.
@@ -202,18 +209,11 @@ impl LightTask {
 
     /// Publishes the end of a task whose job has been dropped, after `count` unless the planner counts
     /// it. `Err(Cancelled)` is no failure.
-    pub fn end(
-        &self,
-        generation: u64,
-        outcome: Result<()>,
-        now: u64,
-        count: impl FnOnce(&Result<()>),
-    ) -> EndActions {
+    pub fn end(&self, generation: u64, outcome: &Result<()>, now: u64, count: impl FnOnce()) -> EndActions {
         let Some(mut state) = self.lock(generation) else { return EndActions::default() };
-        let proxy = (state.proxy.0 != 0 && state.lifecycle != Lifecycle::Planned)
-            .then(|| (state.proxy, outcome.clone()));
+        let proxy = if state.lifecycle == Lifecycle::Planned { TaskId(0) } else { state.proxy };
         if state.proxy.0 == 0 {
-            count(&outcome);
+            count();
         }
         let passed = now.saturating_sub(state.changed_ns);
         match state.lifecycle {
@@ -224,7 +224,7 @@ impl LightTask {
             Ok(()) => Lifecycle::Done,
             Err(Error::Cancelled) => Lifecycle::Cancelled,
             Err(error) => {
-                state.error = Some(Box::new(error));
+                state.error = Some(Box::new(error.clone()));
                 Lifecycle::Failed
             }
         };
@@ -245,12 +245,13 @@ impl LightTask {
         state.slot = info.slot as u16;
     }
 
-    pub fn release(&self, generation: u64, id: TaskId) -> Result<EndActions> {
-        let mut state = self.lock_known(generation, id)?;
+    /// `None`: no caller knows it any more.
+    pub fn release(&self, generation: u64) -> Option<EndActions> {
+        let mut state = self.lock(generation).filter(|_| self.is_known(generation))?;
         state.detached = true;
         let ended = state.lifecycle.is_ended();
         let notify = ended && state.waiters > 0;
-        Ok(EndActions { proxy: None, notify, free: ended && self.try_free(state, generation) })
+        Some(EndActions { proxy: TaskId(0), notify, free: ended && self.try_free(state, generation) })
     }
 
     /// Returns the outcome, if the task has ended, or else counts a waiter until [`LightTask::stop_wait`].
@@ -308,6 +309,7 @@ impl LightTask {
         if state.lifecycle.advance(life) {
             let flags = match life {
                 Lifecycle::Free => UNKNOWN | ENDED,
+                Lifecycle::Done if !state.detached => ENDED | DONE,
                 life if life.is_ended() => ENDED,
                 _ => 0,
             };
@@ -420,10 +422,10 @@ pub struct InlineJob {
     kind: &'static InlineJobKind,
 }
 
-/// The functions of an [`InlineJob`]. `drop` is called once, after the last `run`.
+/// The functions of an [`InlineJob`]. `drop` is called once, after the last `run`; `None`: nothing to drop.
 pub struct InlineJobKind {
     pub run: fn([usize; 4], &Exec<'_>) -> Result<()>,
-    pub drop: fn([usize; 4]),
+    pub drop: Option<fn([usize; 4])>,
 }
 
 impl InlineJob {
@@ -434,7 +436,9 @@ impl InlineJob {
 
 impl Drop for InlineJob {
     fn drop(&mut self) {
-        (self.kind.drop)(self.words)
+        if let Some(drop) = self.kind.drop {
+            drop(self.words);
+        }
     }
 }
 
@@ -443,6 +447,13 @@ impl Job for LightJob {
         match self {
             LightJob::Shared(job) => job.run(exec),
             LightJob::Inline(bare) => (bare.kind.run)(bare.words, exec),
+        }
+    }
+
+    fn has_drop(&self) -> bool {
+        match self {
+            LightJob::Shared(job) => job.has_drop(),
+            LightJob::Inline(bare) => bare.kind.drop.is_some(),
         }
     }
 }

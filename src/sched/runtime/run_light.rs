@@ -25,6 +25,7 @@ pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {
 }
 
 /// Takes the next light task for a worker. `None`: the queues are empty, or none may begin here.
+#[inline]
 pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightItem> {
     let flag = &worker.queue.shared.stats.runs_light;
     let needs_lease = runtime.shares(worker.device) && runtime.light.queues.has_items(&worker.queue);
@@ -64,7 +65,7 @@ pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) 
     match item {
         // The item of a task that was cancelled stays in its queue.
         LightItem::WithId(id) => {
-            if let Ok((task, generation)) = runtime.light.slab.find(id)
+            if let Some((task, generation)) = runtime.light.slab.lookup(id)
                 && let Some(attempt) = task.begin(generation, worker.device, worker.slot, since)
             {
                 run_attempt(runtime, worker, id, Some(task), attempt);
@@ -129,7 +130,7 @@ fn run_attempt(
             };
             if let Some(job) = job {
                 runtime.drop_job(job);
-                runtime.end_light(Some(&worker.queue), task, id, epoch, Err(Error::Cancelled), end);
+                runtime.end_light(Some(&worker.queue), task, id, epoch, &Err(Error::Cancelled), end);
             } else if task.is_some() {
                 runtime.light.queues.push(None, LightItem::WithId(id));
             }
@@ -147,11 +148,13 @@ fn run_attempt(
                 None => runtime.promote_detached(job, epoch, failure),
             }
         }
-        AttemptEnd::Ran(outcome) => {
-            let outcome = if cancelled { Err(Error::Cancelled) } else { outcome };
-            record_end(runtime, worker, id, &outcome, (since, end));
+        AttemptEnd::Ran(ref outcome) => {
+            let outcome = if cancelled { &Err(Error::Cancelled) } else { outcome };
+            record_end(runtime, worker, id, outcome, (since, end));
             // The drop is the caller's code, and part of the task.
-            runtime.drop_job(job);
+            if job.has_drop() {
+                runtime.drop_job(job);
+            }
             worker.tasks.borrow_mut().pop();
             runtime.end_light(Some(&worker.queue), task, id, epoch, outcome, end);
         }
@@ -199,21 +202,21 @@ impl Runtime {
         task: Option<&LightTask>,
         id: TaskId,
         epoch: Epoch,
-        outcome: Result<()>,
+        outcome: &Result<()>,
         now: u64,
     ) {
-        let mut proxy = None;
-        let count = |outcome: &Result<()>| self.light.count_outcome(queue, outcome);
+        let mut proxy = TaskId(0);
+        let count = || self.light.count_outcome(queue, outcome);
         if let Some(task) = task {
-            let mut actions = task.end(unpack(id).1, outcome, now, count);
-            proxy = actions.proxy.take();
+            let actions = task.end(unpack(id).1, outcome, now, count);
+            proxy = actions.proxy;
             self.apply_end_actions(id, actions);
         } else {
-            count(&outcome);
+            count();
         }
         self.count_ended(queue, epoch, 1);
-        if let Some((proxy, outcome)) = proxy {
-            self.end_proxy(proxy, outcome);
+        if proxy.0 != 0 {
+            self.end_proxy(proxy, outcome.clone());
         }
     }
 
@@ -278,7 +281,7 @@ impl Runtime {
             }
             LightItem::Detached { job, epoch } => self.ending(|| {
                 self.drop_job(job);
-                self.end_light(queue, None, TaskId(0), epoch, Err(why.clone()), 0);
+                self.end_light(queue, None, TaskId(0), epoch, &Err(why.clone()), 0);
             }),
         }
     }
@@ -295,7 +298,7 @@ impl Runtime {
         self.ending(|| {
             let Some((job, epoch)) = task.withdraw(generation) else { return false };
             self.drop_job(job);
-            self.end_light(queue, Some(task), id, epoch, Err(why.clone()), self.clock());
+            self.end_light(queue, Some(task), id, epoch, &Err(why.clone()), self.clock());
             true
         })
     }
@@ -313,7 +316,7 @@ impl Runtime {
                 let device = self.devices[worker.device].label();
                 let outcome = Err(Error::Deadline { what, limit_s, device });
                 let task = task_of(nested).map(|(task, _)| task);
-                self.end_light(None, task, nested.id, nested.epoch, outcome, self.clock());
+                self.end_light(None, task, nested.id, nested.epoch, &outcome, self.clock());
             }
         }
     }
@@ -352,7 +355,7 @@ impl Runtime {
             Err(job) => {
                 self.apply_effects(guard, effects);
                 self.drop_job(job);
-                self.end_light(None, Some(task), id, task.epoch(unpack(id).1), Err(error), self.clock());
+                self.end_light(None, Some(task), id, task.epoch(unpack(id).1), &Err(error), self.clock());
             }
         }
     }
@@ -370,7 +373,7 @@ impl Runtime {
             }
             Err(_) => {
                 self.drop_job(job);
-                self.end_light(None, None, TaskId(0), epoch, Err(failure.error), 0);
+                self.end_light(None, None, TaskId(0), epoch, &Err(failure.error), 0);
             }
         }
     }
@@ -385,7 +388,7 @@ impl Runtime {
         if let Ok(info) = info {
             task.set_info(generation, &info);
         }
-        let actions = task.end(generation, outcome, self.clock(), |_| ());
+        let actions = task.end(generation, &outcome, self.clock(), || ());
         self.apply_end_actions(id, actions);
         self.count_ended(None, epoch, 1);
     }

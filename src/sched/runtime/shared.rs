@@ -213,7 +213,9 @@ impl Runtime {
         }
         let start = |index| self.start_worker(index, &mut log);
         self.pool.wake_any(self.closed_to_light(), start, || self.light.queues.is_empty());
-        log_all(log);
+        if !log.is_empty() {
+            log_all(log);
+        }
     }
 
     /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device

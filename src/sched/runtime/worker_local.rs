@@ -256,6 +256,10 @@ impl WorkerLocal {
             // another.
             self.drop_queue(self.idle_queue.take());
         }
+        if outcome.is_ok() && finished.is_ok() {
+            self.drop_queue(Some(opened));
+            return AttemptEnd::Ran(Ok(()));
+        }
         let outcome = match (outcome, finished) {
             // The task's error may be a consequence of this one.
             (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
@@ -315,14 +319,18 @@ fn ignore_panic<T>(code: impl FnOnce() -> T) {
 
 /// Runs `code` and returns a panic as an error.
 pub fn catch_panic<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|payload| {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|text| text.to_string())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".into());
-        // The payload may panic in its drop.
-        std::mem::forget(payload);
-        Err(Error::Panic { message })
-    })
+    let payload = match catch_unwind(AssertUnwindSafe(code)) {
+        // Not the result as a whole: it has the size of an error.
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => return Err(error),
+        Err(payload) => payload,
+    };
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|text| text.to_string())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into());
+    // The payload may panic in its drop.
+    std::mem::forget(payload);
+    Err(Error::Panic { message })
 }
