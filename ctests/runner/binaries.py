@@ -60,7 +60,7 @@ NIGHT_NUMERICS = (
 PARTS: dict[str, list[Part]] = {
     "cuda": [Part(minimum=109, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
-        Part(minimum=37, levels=FULL),
+        Part(minimum=46, levels=FULL),
         Part("-night", NIGHT_NUMERICS, minimum=5, levels="night"),
     ],
     "kernels": [Part(minimum=8, levels=FULL)],
