@@ -222,7 +222,7 @@
 #define SCHED_FD_WAVELET_LONG_GAUSSIAN 9
 
 /**
- * Flag of a model: 1/rho and rho vp² are stored in 16 bits, between the smallest and the largest
+ * Flag of a model: rho and rho vp² are stored in 16 bits, between the smallest and the largest
  * value of each in the model, instead of 32. Shots take up to a sixth less memory; speeds have a
  * relative error of at most 5e-4, nearly always much less. A model whose values are too far apart
  * for this is refused.
@@ -234,6 +234,14 @@
  * accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
  */
 #define SCHED_FD_MODEL_ANY_VALUES 2
+
+/**
+ * Flag of a model: the density between two cells is that of the cell with the lower index, as in
+ * the old kernels. Without it it is the mean of both cells. With it interfaces of density lie up to
+ * half a cell too deep, and their reflections are off by some tenths. Equations without density
+ * ignore it.
+ */
+#define SCHED_FD_MODEL_DENSITY_AT_CELLS 4
 
 /** Acoustic equation of first order; properties: vp, and if not 1000 kg/m3 rho. The default. */
 #define SCHED_FD_EQUATION_ACOUSTIC1 0

@@ -495,18 +495,21 @@ struct medium {
 /// need.
 class model {
  public:
-  /// Copies the properties. `storage_16_bit`, `any_values`: see SCHED_FD_MODEL_STORAGE_16_BIT,
-  /// SCHED_FD_MODEL_ANY_VALUES.
-  model(const grid &g, const medium &of, bool storage_16_bit = false, bool any_values = false) {
-    create(g, of.equation, storage_16_bit, any_values,
+  /// Copies the properties. `storage_16_bit`, `any_values`, `density_at_cells`: see
+  /// SCHED_FD_MODEL_STORAGE_16_BIT, SCHED_FD_MODEL_ANY_VALUES, SCHED_FD_MODEL_DENSITY_AT_CELLS.
+  model(const grid &g, const medium &of, bool storage_16_bit = false, bool any_values = false,
+        bool density_at_cells = false) {
+    create(g, of.equation, flags(storage_16_bit, any_values, density_at_cells),
            {&of.vp_m_s, &of.rho_kg_m3, &of.epsilon, &of.delta, &of.theta_rad, &of.phi_rad});
   }
   /// Copies nx*ny*nz velocities in m/s, [iy][ix][iz], and as many densities in kg/m3 (empty: 1000).
-  /// `storage_16_bit`, `any_values`: see SCHED_FD_MODEL_STORAGE_16_BIT, SCHED_FD_MODEL_ANY_VALUES.
+  /// `storage_16_bit`, `any_values`, `density_at_cells`: see SCHED_FD_MODEL_STORAGE_16_BIT,
+  /// SCHED_FD_MODEL_ANY_VALUES, SCHED_FD_MODEL_DENSITY_AT_CELLS.
   model(const grid &g, const std::vector<float> &vp_m_s,
         const std::vector<float> &rho_kg_m3 = std::vector<float>(), bool storage_16_bit = false,
-        bool any_values = false) {
-    create(g, SCHED_FD_EQUATION_ACOUSTIC1, storage_16_bit, any_values, {&vp_m_s, &rho_kg_m3});
+        bool any_values = false, bool density_at_cells = false) {
+    create(g, SCHED_FD_EQUATION_ACOUSTIC1, flags(storage_16_bit, any_values, density_at_cells),
+           {&vp_m_s, &rho_kg_m3});
   }
   model(model &&other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
   model &operator=(model &&other) noexcept {
@@ -544,14 +547,19 @@ class model {
   }
 
  private:
+  static std::uint32_t flags(bool storage_16_bit, bool any_values, bool density_at_cells) noexcept {
+    return (storage_16_bit ? SCHED_FD_MODEL_STORAGE_16_BIT : 0u) |
+           (any_values ? SCHED_FD_MODEL_ANY_VALUES : 0u) |
+           (density_at_cells ? SCHED_FD_MODEL_DENSITY_AT_CELLS : 0u);
+  }
+
   /// `fields`: the properties in the order of SCHED_FD_PROPERTY_*.
-  void create(const grid &g, std::int32_t equation, bool storage_16_bit, bool any_values,
+  void create(const grid &g, std::int32_t equation, std::uint32_t flags,
               std::initializer_list<const std::vector<float> *> fields) {
     auto d = init<sched_fd_model_desc_t>();
     d.nx = g.nx, d.ny = g.ny, d.nz = g.nz;
     d.dx_m = g.dx_m, d.dy_m = g.dy_m, d.dz_m = g.dz_m;
-    d.flags = (storage_16_bit ? SCHED_FD_MODEL_STORAGE_16_BIT : 0u) |
-              (any_values ? SCHED_FD_MODEL_ANY_VALUES : 0u);
+    d.flags = flags;
     d.equation = equation;
     const char *names[] = {"vp_m_s", "rho_kg_m3", "epsilon", "delta", "theta_rad", "phi_rad"};
     const float **places[] = {&d.vp_m_s, &d.rho_kg_m3, &d.epsilon,

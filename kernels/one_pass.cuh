@@ -28,7 +28,7 @@
 // Kinds of tiles.
 enum { X_PML = 1, Y_PML = 2, Z_PML = 4 };
 
-// Coefficients. E and S are those of an equation with two pressures.
+// Coefficients: 1/rho, or rho/2 if `beside` is not negative. E and S are those of an equation with two pressures.
 enum { B, KAPPA, E, S };
 
 // Where velocities of an axis are eliminated, and where PML velocities are stored: before
@@ -59,7 +59,7 @@ struct OnePass {
     unsigned pitch, plane;
     unsigned slots[2]; // of PML velocities: rows of a plane along x, values of a row along z
     int pml;
-    int unused;
+    int beside; // cells to the second of the two densities of a half point: 1 or 0; -1 if the density is constant
     float stencil[4]; // of the derivative
     Scale scales[4];
     Cube cube;
@@ -67,8 +67,8 @@ struct OnePass {
 
 static_assert(sizeof(Zone) == 16 && sizeof(OnePass) == 488, "layout of the parameters");
 
-// The data of a plane that only their thread uses: the first pressure seven planes on and 1/rho
-// three planes on; a second pressure, the other coefficients and the increments of the plane.
+// The data of a plane that only their thread uses: the first pressure seven planes on and B three
+// planes on, or four; a second pressure, the other coefficients and the increments of the plane.
 template <class Equation, class Shape, class Pair> struct Own {
     enum {
         N = Equation::PRESSURES,
@@ -100,7 +100,7 @@ template <class Shape> struct Pressures<Shape, 2> {
 
 // The data of the current plane that the threads of a block share.
 template <class Equation, class Shape, class Pair> struct __align__(16) Plane : Pressures<Shape, Equation::PRESSURES> {
-    float flux_x[Shape::X + 7][Z]; // from four rows before the tile on: b times the derivative
+    float flux_x[Shape::X + 7][Z]; // from four rows before the tile on: 1/rho times the derivative
     float flux_z[Shape::X][Z + 8]; // from four cells before it on
     union {
         Velocity<Shape> velocity;

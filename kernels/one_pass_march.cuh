@@ -41,6 +41,18 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     const auto load_b = [&](int y, int x, int z, bool there) {
         return fetch<Pair>(k.coefficients[B], place(B, y, x, z), there && in_row);
     };
+    // Where density varies, coefficients B give 1/rho at half points. Cells to the second cell of a half point.
+    const bool varies = k.beside >= 0;
+    const int step = max(k.beside, 0);
+    // Of a row of fluxes along x, or of the row after the last.
+    const auto load_b_x = [&](int y, int i) {
+        const bool there = (i < Shape::FLUX && in_flux(i)) || (i > 0 && in_flux(i - 1) && step);
+        return load_b(y, tile_x - HALF_WIDTH + Shape::FLUX * warp + i, z, there);
+    };
+    // The coefficient after a pair along z, which lies beside one that was loaded.
+    const auto load_b_after = [&](int y, int x, int z, bool there) {
+        return value(k.scales[B], fetch_one<Pair>(k.coefficients[B], place(B, y, x, z) + 2, there && in_row && step));
+    };
 
     // The first pressure, of the planes from this one on; fluxes along y, of those from four before
     // it on.
@@ -71,12 +83,23 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
             p[r][0][7] = coming[r].x, p[r][1][7] = coming[r].y;
         }
     };
-    // Moves on by a plane of b times the derivative along y, or of the velocity, of index `y`.
+    // Moves on by a plane of 1/rho times the derivative along y, or of the velocity, of index `y`, with the coefficients
+    // of plane `y + step`. Those of plane `y` are loaded again, which takes fewer registers than to keep them.
     const auto flux_y = [&](int y, const Pair (&b_pairs)[ROWS]) {
+        float2 b[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            b[r] = values(k.scales[B], b_pairs[r]);
+        if (varies) {
+            Pair before[ROWS];
+            load_b_rows(before, y);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+                b[r] = halfway(values(k.scales[B], before[r]), b[r]);
+        }
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const float2 b = values(k.scales[B], b_pairs[r]);
-            const float2 flux = make_float2(b.x * derivative(k, p[r][0]), b.y * derivative(k, p[r][1]));
+            const float2 flux = make_float2(b[r].x * derivative(k, p[r][0]), b[r].y * derivative(k, p[r][1]));
             float2 v = flux;
             if (pml_y) {
                 const int nth = slot(k, 1, y);
@@ -127,7 +150,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
             for (int r = 0; r < ROWS; r++) {
 #pragma unroll
                 for (int number = 0; number < 2 * N; number++) {
-                    const unsigned at = place(number, number == B ? y + 3 : y, x + r, z);
+                    const unsigned at = place(number, number == B ? y + 3 + step : y, x + r, z);
                     begin_copy(own(y).coefficients[number][r][thread],
                                static_cast<const Pair *>(k.coefficients[number]) + at / 2);
                 }
@@ -154,11 +177,12 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
         enter(coming);
         load_p(coming, y + 1);
-        load_b_rows(coming_b, max(y, tile.y) - 4);
+        load_b_rows(coming_b, max(y, tile.y) - 4 + step);
         if (y >= tile.y)
             flux_y(y - 4, coming_b);
     }
-    load_b_rows(coming_b, tile.y + 3);
+    if (!late)
+        load_b_rows(coming_b, tile.y + 3 + step);
     load_around(tile.y);
 #pragma unroll 1
     for (int y = tile.y; y < tile.end; y++) {
@@ -182,6 +206,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
             }
             begin_copies(y + Shape::PREFETCH_DISTANCE);
         }
+        if (late)
+            load_b_rows(coming_b, y + 3 + step);
         enter(coming);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -198,12 +224,16 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         if (warp < Shape::X / 4)
             pair(s.along_z(beside_its)[beside_cell + 8]) = cells;
         flux_y(y + 3, coming_b);
-        load_b_rows(b, y);
+        const bool beside_there = has_beside && (!pml_z || unsigned(tile_z + beside) < k.pitch);
+        const auto load_b_z = [&] {
+            load_b_rows(b, y);
+            b_beside = load_b(y, tile_x + beside_row, tile_z + beside, beside_there);
+        };
+        if (!late)
+            load_b_z();
 #pragma unroll
         for (int i = 0; i < Shape::FLUX; i++)
-            b_x[i] = load_b(y, tile_x - HALF_WIDTH + Shape::FLUX * warp + i, z, in_flux(i));
-        const bool beside_there = has_beside && (!pml_z || unsigned(tile_z + beside) < k.pitch);
-        b_beside = load_b(y, tile_x + beside_row, tile_z + beside, beside_there);
+            b_x[i] = load_b_x(y, i);
         __syncthreads();
 
         // Fluxes along x, of neighbouring rows.
@@ -212,6 +242,17 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         for (int i = 0; i < Shape::FLUX + 7; i++)
             if (i < 7 || in_flux(i - 7))
                 line[i] = pair(s.p[Shape::FLUX * warp + i][2 * lane + MARGIN]);
+        float2 b_here[Shape::FLUX];
+#pragma unroll
+        for (int i = 0; i < Shape::FLUX; i++)
+            b_here[i] = values(k.scales[B], b_x[i]);
+        if (varies) {
+#pragma unroll
+            for (int i = 0; i < Shape::FLUX; i++)
+                b_here[i] = halfway(b_here[i], !step                ? b_here[i]
+                                               : i + 1 < Shape::FLUX ? b_here[i + 1]
+                                                                     : values(k.scales[B], load_b_x(y, i + 1)));
+        }
 #pragma unroll
         for (int i = 0; i < Shape::FLUX; i++) {
             if (!in_flux(i))
@@ -220,8 +261,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
 #pragma unroll
             for (int m = 0; m < 8; m++)
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
-            const float2 b_here = values(k.scales[B], b_x[i]);
-            const float2 flux = make_float2(b_here.x * derivative(k, first), b_here.y * derivative(k, second));
+            const float2 flux = make_float2(b_here[i].x * derivative(k, first), b_here[i].y * derivative(k, second));
             const int row = Shape::FLUX * warp + i, j = tile_x - HALF_WIDTH + row;
             pair(s.flux_x[row][2 * lane]) = flux;
             if (pml_x) {
@@ -240,7 +280,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         // The data that are used after the next barrier, and for the next plane.
         if (!late && !ahead) {
             load_p(coming, y + 8);
-            load_b_rows(coming_b, y + 4);
+            load_b_rows(coming_b, min(y + 4, tile.end + 2) + step);
         }
         const auto load_own = [&](int r) {
 #pragma unroll
@@ -259,8 +299,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         }
 
         // Fluxes along z, of neighbours from `cell` on.
-        const auto flux_z = [&](int row, int cell, Pair b_pair, bool mine) {
-            const float2 b = values(k.scales[B], b_pair);
+        const auto flux_z = [&](int row, int cell, float2 b, bool mine) {
             float f[10];
 #pragma unroll
             for (int m = 0; m < 5; m++) {
@@ -284,11 +323,26 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
                 pair(s.velocity.z[row][cell + 4]) = make_float2(v[0], v[1]);
             }
         };
+        if (late)
+            load_b_z();
+        // Of the thread's rows, and beside the tile.
+        float2 b_z[ROWS + 1];
+#pragma unroll
+        for (int r = 0; r < ROWS + 1; r++)
+            b_z[r] = values(k.scales[B], r < ROWS ? b[r] : b_beside);
+        if (varies) {
+#pragma unroll
+            for (int r = 0; r < ROWS + 1; r++) {
+                const float after = r < ROWS ? load_b_after(y, x + r, z, true)
+                                             : load_b_after(y, tile_x + beside_row, tile_z + beside, beside_there);
+                b_z[r] = halfway(b_z[r], step ? make_float2(b_z[r].y, after) : b_z[r]);
+            }
+        }
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            flux_z(first_row + r, 2 * lane, b[r], true);
+            flux_z(first_row + r, 2 * lane, b_z[r], true);
         if (has_beside)
-            flux_z(beside_row, beside, b_beside, false);
+            flux_z(beside_row, beside, b_z[ROWS], false);
         if (!late)
             load_around(y + 1);
         __syncthreads();
@@ -407,7 +461,6 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         }
         if (late) {
             load_p(coming, y + 8);
-            load_b_rows(coming_b, y + 4);
             load_around(y + 1);
         }
     }

@@ -86,6 +86,23 @@ template <class Pair = float2> __device__ __forceinline__ Pair fetch(const void 
     return there ? __ldg(static_cast<const Pair *>(from) + at / 2) : Pair();
 }
 
+// Returns the first of two values from a place on that need not be even.
+template <class Pair> __device__ __forceinline__ auto fetch_one(const void *from, unsigned at, bool there)
+{
+    return there ? __ldg(static_cast<const decltype(Pair::x) *>(from) + at) : decltype(Pair::x)();
+}
+
+// Returns the value of a coefficient.
+__device__ __forceinline__ float value(const Scale &, float stored)
+{
+    return stored;
+}
+
+__device__ __forceinline__ float value(const Scale &scale, unsigned short stored)
+{
+    return fmaf(float(stored), scale.step, scale.low);
+}
+
 // Returns the values of two coefficients.
 __device__ __forceinline__ float2 values(const Scale &, float2 stored)
 {
@@ -94,7 +111,7 @@ __device__ __forceinline__ float2 values(const Scale &, float2 stored)
 
 __device__ __forceinline__ float2 values(const Scale &scale, ushort2 stored)
 {
-    return make_float2(fmaf(float(stored.x), scale.step, scale.low), fmaf(float(stored.y), scale.step, scale.low));
+    return make_float2(value(scale, stored.x), value(scale, stored.y));
 }
 
 __device__ __forceinline__ float2 &pair(float &first)

@@ -205,12 +205,13 @@ static void models(void) {
   MODEL("longer struct, tail set", E_TOO_NEW, "newer", m.desc.size = sizeof m, m.tail[9] = 1);
   MODEL("longer struct, tail zero", OK, "", m.desc.size = sizeof m);
   MODEL("shorter struct", OK, "", m.desc.size = offsetof(sched_fd_model_desc_t, rho_kg_m3));
-  MODEL("unknown flags", E_ARGUMENT, "flags of a model is 0x4", m.desc.flags = 4);
+  MODEL("unknown flags", E_ARGUMENT, "flags of a model is 0x8", m.desc.flags = 8);
   MODEL("values too far apart for 16 bits", E_ARGUMENT, "in 16 bits",
         m.desc.flags = SCHED_FD_MODEL_STORAGE_16_BIT, vp[0] = 10.0f, vp[1] = 15.0f);
   MODEL("km/s", E_ARGUMENT, "4.5 looks like km/s", fill(vp, 4.5f));
   MODEL("g/cm3", E_ARGUMENT, "2.5 looks like g/cm", fill(rho, 2.5f));
   MODEL("km/s, permitted", OK, "", fill(vp, 4.5f), m.desc.flags = SCHED_FD_MODEL_ANY_VALUES);
+  MODEL("density at cells", OK, "", m.desc.flags = SCHED_FD_MODEL_DENSITY_AT_CELLS);
   MODEL("nx zero", E_ARGUMENT, "nx is 0", m.desc.nx = 0);
   MODEL("ny beyond the limit", E_ARGUMENT, "ny is 100001", m.desc.ny = 100001);
   MODEL("nx*ny*nz beyond 2^64", E_ARGUMENT, "nx is 4194304",

@@ -319,7 +319,7 @@ static void make_model(chance_t *c) {
   /* No more cells than the arrays have, or absurdly many. */
   if (one_in(c, 10)) s.model.nx = one_in(c, 2) ? 0 : 100001 + number(c) / 2;
   if (one_in(c, 10)) s.model.dx_m = (float)real(c);
-  if (one_in(c, 10)) s.model.flags = (uint32_t)below(c, 4);
+  if (one_in(c, 10)) s.model.flags = (uint32_t)below(c, 8);
   if (one_in(c, 20)) s.model.vp_m_s = NULL;
   if (CALL(sched_fd_model_create, &s.model, one_in(c, 30) ? NULL : &out) == SCHED_OK) {
     void *old = __atomic_exchange_n(&models[below(c, MODELS)], out, __ATOMIC_SEQ_CST);

@@ -337,6 +337,10 @@ void shots() {
     CHECK(s.submit_shot(model, shot).get().snapshots.empty());
     const gpusched::fd::model small_model(grid, vp, vp, true);
     CHECK(small_model.shot_size(shot).device_bytes < model.shot_size(shot).device_bytes);
+    std::vector<float> rho(vp.size(), 1000.0f);
+    for (std::size_t i = 0; i < rho.size(); i += 7) rho[i] = 2000.0f;
+    const gpusched::fd::model half_points(grid, vp, rho), cells(grid, vp, rho, false, false, true);
+    CHECK(s.submit_shot(half_points, shot).get().record != s.submit_shot(cells, shot).get().record);
     shot.snapshot_every = 9;
     CHECK(model.shot_warnings(shot).find("snapshots are 9 steps apart") == 0);
     shot.source_kind = SCHED_FD_SOURCE_FORCE_X;

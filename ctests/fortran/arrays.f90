@@ -95,6 +95,12 @@ program arrays
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp, storage_16_bit=.true.)
   call model%shot_size(shot, sizes(2))
   call expect(sizes(2)%device_bytes < sizes(1)%device_bytes, "16 bits take less memory")
+  vp(:3, :, :) = 1600.0
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp)
+  call shoot(record)
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp, density_at_cells=.true.)
+  call shoot(records(:, :72))
+  call expect(any(abs(record - records(:, :72)) > 0.0), "density at cells")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "km/s are refused")
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=one(1800.0))

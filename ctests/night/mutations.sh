@@ -26,6 +26,10 @@ source: amplitude turned over;              src/fd/equation/acoustic1/cpu.rs; s/
 wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test it golden_cases::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/one_pass/coefficients.rs; s/rho.at(i) \* vp.at(i) \* vp.at(i)/rho.at(i) * vp.at(i) * vp.at(0)/; --test numerics edges::grids
+density: that of the cell along z;          src/fd/one_pass/pass.rs; s/b.wrapping_add(beside))/b.wrapping_add(0 * beside))/; --test numerics density_interface
+density: that of the cell along x and y;    src/fd/one_pass/flux_xy.rs; s/b\[beside..beside + U\]/b[..U]/; --test numerics density_interface
+density: old entry points take the mean;    src/legacy/run.rs; s/with_density_at(DensityAt::Cells)/with_density_at(DensityAt::HalfPoints)/; --test it golden_cases::iso1_hetero
+density: the margin is not continued;       src/fd/edge_field.rs; s/values\[at + active.end..end\].fill(last)//; --lib nothing_moves
 vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s/stencil, len, p: p\[1\]/stencil, len, p: p[0]/; --lib elliptical
 vti: the couplings are exchanged;      src/fd/equation/vti/cpu.rs; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --lib elliptical
 vti: the ball around the source is a cell smaller; src/fd/isotropic_ball.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test it golden_cases::vti_homog
@@ -158,6 +162,9 @@ kernels: a snapshot is one cell aside; kernels/field.cu; s/y + k.pml, z + k.pml/
 kernels: one pass rounds a product before it is added; kernels/one_pass_march.cuh; s/a = fmaf(square_x, derivative_x, a)/a = square_x * derivative_x + a/; --test kernels shots_of_odd_sizes
 kernels: one pass rounds an increment twice; kernels/one_pass_march.cuh; s/fmaf(kappa, a, undamped\[0\]\[c\])/kappa * a + undamped[0][c]/; --test kernels shots_of_odd_sizes
 kernels: one pass subtracts a split pressure; kernels/one_pass_cells.cuh; s/\*split = old + c\x3b/*split = old - c\x3b/; --test kernels shots_of_odd_sizes
+kernels: one pass has the density of the cell along x; kernels/one_pass_march.cuh; s/halfway(b_here\[i\], !step /halfway(b_here[i], true /; --test kernels shots_of_odd_sizes
+kernels: one pass has the density of the cell along y; kernels/one_pass_march.cuh; s/load_b_rows(before, y)/load_b_rows(before, y + step)/; --test kernels shots_of_odd_sizes
+kernels: one pass has the density of the cell along z; kernels/one_pass_march.cuh; s/step ? make_float2(b_z\[r\].y, after) : b_z\[r\]/b_z[r]/; --test kernels shots_of_odd_sizes
 kernels: vti adds the increment of z to p without S; kernels/vti_one_pass.cu; s/mixing\[1\] \* increments\[1\]/increments[1]/; --test kernels shots_of_odd_sizes
 kernels: vti has the medium of the model around its source; kernels/one_pass_march.cuh; s/if (pml_x \&\& pml_z)$/if (false)/; --test kernels shots_of_odd_sizes
 kernels: one pass loses a pole of the source; kernels/one_pass_march.cuh; s/if (has_source \&\& source.there)/if (has_source \&\& source.there \&\& point)/; --test kernels shots_of_odd_sizes

@@ -4,6 +4,7 @@ use super::grid::layout::Layout;
 use super::host_memory::host_zeros;
 use super::model::Values;
 use super::storage::{Scale, Storage, check};
+use super::vector::lanes::WIDEST;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 
@@ -25,9 +26,20 @@ pub enum EdgeRow<'a> {
     Numbers(&'a [u16], Scale),
 }
 
-/// Returns the number of float32 values in whose place so many values are stored.
-fn floats(values: usize, storage: Storage) -> usize {
-    (values * storage.bytes()).div_ceil(size_of::<f32>())
+/// Returns the number of float32 values in whose place so many rows are stored, with a vector after the last.
+fn floats(layout: &Layout, rows: usize, storage: Storage) -> usize {
+    ((layout.rows(rows) + WIDEST) * storage.bytes()).div_ceil(size_of::<f32>())
+}
+
+/// Continues rows along z into the cells that are never updated, and into the gaps between rows.
+fn continue_rows<T: Copy>(values: &mut [T], layout: &Layout, rows: usize) {
+    let (active, len) = (layout.active(2), values.len());
+    for (row, at) in (0..rows).map(|row| (row, layout.row(row))) {
+        let (first, last) = (values[at + active.start], values[at + active.end - 1]);
+        let end = if row + 1 == rows { len } else { at + layout.pitch };
+        values[at..at + active.start].fill(first);
+        values[at + active.end..end].fill(last);
+    }
 }
 
 impl EdgeField {
@@ -37,7 +49,7 @@ impl EdgeField {
     /// Values that 16 bits are not enough for; no memory.
     pub fn new(layout: &Layout, storage: Storage, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
         let [nx, ny, nz] = layout.inner;
-        let mut values = Buffer::zeroed(floats(layout.rows(nx * ny), storage), what)?;
+        let mut values = Buffer::zeroed(floats(layout, nx * ny, storage), what)?;
         let step = [1, nx];
         let cells = (0..nx * ny).flat_map(|column| {
             let first = layout.row(column);
@@ -82,7 +94,7 @@ impl EdgeField {
 
     /// Makes a field of one value.
     pub fn uniform(layout: &Layout, storage: Storage, value: f32) -> Result<Self> {
-        let mut values = Buffer::zeroed(floats(layout.rows(1), storage), "a row of coefficients")?;
+        let mut values = Buffer::zeroed(floats(layout, 1, storage), "a row of coefficients")?;
         let scale = match storage {
             Storage::Float32 => {
                 values[layout.row(0)..][layout.active(2)].fill(value);
@@ -94,9 +106,24 @@ impl EdgeField {
         Ok(EdgeField { values, scale, step: [0, 0] })
     }
 
+    /// Returns the same with values in the cells that are never updated, too: those at the ends of their rows.
+    pub fn continued_along_z(mut self, layout: &Layout) -> EdgeField {
+        let rows = self.rows(layout);
+        match self.scale {
+            None => continue_rows(&mut self.values, layout, rows),
+            Some(_) => continue_rows(self.values.halves_mut(), layout, rows),
+        }
+        self
+    }
+
+    /// Returns true if all rows are the same.
+    pub fn is_uniform(&self) -> bool {
+        self.step == [0, 0]
+    }
+
     /// Returns the number of rows.
     fn rows(&self, layout: &Layout) -> usize {
-        if self.step == [0, 0] { 1 } else { layout.inner[0] * layout.inner[1] }
+        if self.is_uniform() { 1 } else { layout.inner[0] * layout.inner[1] }
     }
 
     /// Values from column to column along x and y, where rows are `pitch` values apart.
@@ -111,14 +138,16 @@ impl EdgeField {
 
     /// Returns the bytes of a field of so many rows.
     pub fn bytes_of(layout: &Layout, storage: Storage, rows: usize) -> u64 {
-        Buffer::bytes_of(floats(layout.rows(rows), storage))
+        Buffer::bytes_of(floats(layout, rows, storage))
     }
 
     /// Returns the same with float32 values in the place of the numbers that stand for them.
     #[cfg(test)]
     pub fn expanded(&self, layout: &Layout) -> EdgeField {
-        let mut values = Buffer::zeroed(self.len_in(layout), "a test").unwrap();
-        values.copy_from_slice(&self.copied(layout, layout).unwrap());
+        let mut values =
+            Buffer::zeroed(floats(layout, self.rows(layout), Storage::Float32), "a test").unwrap();
+        let copied = self.copied(layout, layout).unwrap();
+        values[..copied.len()].copy_from_slice(&copied);
         EdgeField { values, scale: None, step: self.step }
     }
 

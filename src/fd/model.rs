@@ -109,6 +109,16 @@ impl From<Vec<f32>> for Values {
     }
 }
 
+/// Where `1/rho` between two cells is taken from, for the particle velocities half a cell after their cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DensityAt {
+    /// The half point: its density is the mean of both cells beside it.
+    #[default]
+    HalfPoints,
+    /// The cell before the half point, as in the old kernels. Interfaces lie up to half a cell too deep.
+    Cells,
+}
+
 /// A medium whose values are in the ranges of their properties.
 #[derive(Debug)]
 pub struct Model {
@@ -130,6 +140,7 @@ pub struct Outline {
     /// Horizontal P velocity of cell (0, 0, 0) in m/s, `vp sqrt(1 + 2 epsilon)`, by which the old
     /// kernels mute the direct wave.
     pub direct_velocity: f32,
+    pub density_at: DensityAt,
 }
 
 impl Deref for Model {
@@ -171,7 +182,8 @@ impl Model {
         let [_, rho, epsilon, ..] = &all;
         check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
         let vp_range = vp.range();
-        let mut outline = Outline { grid, vp_range, fastest: vp_range[1], direct_velocity: vp.at(0) };
+        let (fastest, direct_velocity, density_at) = (vp_range[1], vp.at(0), DensityAt::default());
+        let mut outline = Outline { grid, vp_range, fastest, direct_velocity, density_at };
         if let Some(epsilon) = epsilon {
             let horizontal = |cell: usize| {
                 (f64::from(vp.at(cell)) * f64::from(1.0 + 2.0 * epsilon.at(cell)).sqrt()) as f32
@@ -181,6 +193,12 @@ impl Model {
             outline.direct_velocity = horizontal(0);
         }
         Ok(Model { outline, vp, others: all })
+    }
+
+    /// Returns the model with another rule for the density between cells. Equations without density ignore it.
+    pub fn with_density_at(mut self, density_at: DensityAt) -> Model {
+        self.outline.density_at = density_at;
+        self
     }
 
     /// Returns the values of a property, if the model has it.
@@ -245,7 +263,7 @@ fn check(grid: &Grid, property: Property, values: &Values) -> Result<()> {
 fn check_moduli(grid: &Grid, vp: &Values, rho: &Values) -> Result<()> {
     let fits = |&at: &usize| {
         let (vp, rho) = (vp.at(at), rho.at(at));
-        (rho * vp * vp).is_normal() && (1.0 / rho).is_normal()
+        (rho * vp * vp).is_normal() && (1.0 / rho).is_normal() && (0.5 * rho).is_normal()
     };
     let cells = vp.distinct().len().max(rho.distinct().len());
     let Some(bad) = (0..cells).find(|at| !fits(at)) else { return Ok(()) };

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 
-/// Of 1/rho and rho vp².
+/// Of rho and rho vp².
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
     #[default]

@@ -9,7 +9,7 @@ use super::status::sched_status_t;
 use crate::error::{Error, Result};
 use crate::fd::equation::{Equation, by_name};
 use crate::fd::grid::Grid;
-use crate::fd::model::{Model, Property, Values};
+use crate::fd::model::{DensityAt, Model, Property, Values};
 use crate::fd::plan::{Options, Storage, rounded_down};
 use crate::fd::warnings::check_units;
 use crate::fd::wavelet::{Shape, Wavelet};
@@ -36,7 +36,7 @@ pub const SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE: i32 = 8;
 /// Gaussian, likewise; its second derivative is the Ricker wavelet of `frequency_hz`.
 pub const SCHED_FD_WAVELET_LONG_GAUSSIAN: i32 = 9;
 
-/// Flag of a model: 1/rho and rho vp² are stored in 16 bits, between the smallest and the largest
+/// Flag of a model: rho and rho vp² are stored in 16 bits, between the smallest and the largest
 /// value of each in the model, instead of 32. Shots take up to a sixth less memory; speeds have a
 /// relative error of at most 5e-4, nearly always much less. A model whose values are too far apart
 /// for this is refused.
@@ -45,6 +45,12 @@ pub const SCHED_FD_MODEL_STORAGE_16_BIT: u32 = 1;
 /// Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere, are
 /// accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
 pub const SCHED_FD_MODEL_ANY_VALUES: u32 = 2;
+
+/// Flag of a model: the density between two cells is that of the cell with the lower index, as in
+/// the old kernels. Without it it is the mean of both cells. With it interfaces of density lie up to
+/// half a cell too deep, and their reflections are off by some tenths. Equations without density
+/// ignore it.
+pub const SCHED_FD_MODEL_DENSITY_AT_CELLS: u32 = 4;
 
 /// Acoustic equation of first order; properties: vp, and if not 1000 kg/m3 rho. The default.
 pub const SCHED_FD_EQUATION_ACOUSTIC1: i32 = 0;
@@ -202,13 +208,15 @@ pub unsafe extern "C" fn sched_fd_model_create(
         check_bits(
             "flags of a model",
             desc.flags,
-            SCHED_FD_MODEL_STORAGE_16_BIT | SCHED_FD_MODEL_ANY_VALUES,
+            SCHED_FD_MODEL_STORAGE_16_BIT | SCHED_FD_MODEL_ANY_VALUES | SCHED_FD_MODEL_DENSITY_AT_CELLS,
         )?;
         let n = [count("nx", desc.nx)?, count("ny", desc.ny)?, count("nz", desc.nz)?];
         let grid = Grid::new(n, [desc.dx_m, desc.dy_m, desc.dz_m])?;
         let equation = equation(desc.equation)?;
         // SAFETY: the header requires nx*ny*nz values, or one of a constant, behind each pointer.
         let model = Model::of(grid, unsafe { properties(&desc, grid.cells())? })?;
+        let at_cells = set(SCHED_FD_MODEL_DENSITY_AT_CELLS);
+        let model = model.with_density_at(if at_cells { DensityAt::Cells } else { DensityAt::HalfPoints });
         if !set(SCHED_FD_MODEL_ANY_VALUES) {
             check_units(&model, "SCHED_FD_MODEL_ANY_VALUES")?;
         }

@@ -12,7 +12,7 @@ use super::{calls, device};
 use crate::error::{Error, Result};
 use crate::fd::equation::by_name;
 use crate::fd::grid::Grid;
-use crate::fd::model::{Model, Outline, Property};
+use crate::fd::model::{DensityAt, Model, Outline, Property};
 use crate::fd::plan::{Options, Plan};
 use crate::fd::shot;
 use crate::io::raw;
@@ -84,7 +84,8 @@ impl Function {
             raw::read(file, grid.cells()).map(|values| (*property, values.into()))
         };
         let properties = files.iter().zip(self.models).map(read);
-        Model::of(grid, properties.collect::<Result<Vec<_>>>()?)
+        let model = Model::of(grid, properties.collect::<Result<Vec<_>>>()?)?;
+        Ok(model.with_density_at(DensityAt::Cells))
     }
 
     /// Returns the step of the first snapshot of a call that writes any.

@@ -89,7 +89,8 @@ fn options_of_accuracy_change_the_record_and_are_listed() {
     let record = |survey: &str, exact_time: bool, stencil: &str, storage: &str| {
         let folder = finished(&one_shot(survey));
         let options = json!({
-            "exact_time": exact_time, "stencil": stencil, "storage": storage, "anisotropic_source": false
+            "exact_time": exact_time, "stencil": stencil, "storage": storage, "density_at": "half-points",
+            "anisotropic_source": false
         });
         assert_eq!(folder.json("out/survey.json")["accuracy"], options);
         folder.floats("out/shot_0001.bin")
@@ -231,7 +232,8 @@ fn an_automatic_step_is_stable_and_short() {
 #[test]
 fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
     let density = "rho = { layers = [{ value = 800.0 }, { top_m = 80.0, value = 2400.0 }] }";
-    let survey = SURVEY.replace("rho = \"gardner\"", density);
+    let half_points = SURVEY.replace("rho = \"gardner\"", density);
+    let survey = half_points.replace("[wavelet]", "[accuracy]\ndensity_at = \"cells\"\n[wavelet]");
     let warned = |survey: &str| {
         let summary = summary(survey);
         let warnings = summary["warnings"].to_string();
@@ -240,6 +242,8 @@ fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
     // sqrt(3 / 4) of the 0.00224421 s that velocity allows.
     assert_eq!(warned(&survey.replace("dt_s = 0.002", "dt_s = \"auto\"")), (0.0019, false));
     assert_eq!(warned(&survey), (0.002, true));
+    // The mean at the interface leaves 0.953 of it.
+    assert_eq!(warned(&half_points), (0.002, false));
     assert_eq!(warned(&SURVEY.replace("dt_s = 0.002", "dt_s = 0.0022")), (0.0022, false));
 }
 

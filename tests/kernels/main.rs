@@ -2,4 +2,5 @@
 
 mod large_grids;
 mod ptx;
+mod reciprocal;
 mod shots;

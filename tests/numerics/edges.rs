@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::dt_max;
 use gpusched::fd::equation::by_name;
-use gpusched::fd::model::{Model, Property};
+use gpusched::fd::model::{DensityAt, Model, Property};
 use gpusched::fd::plan::{Options, Stencil};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::fd::{grid::Grid, survey::Shot};
@@ -49,15 +49,17 @@ fn compare(equation: Equation, n: [usize; 3], pml: usize, nt: usize, random: &mu
         h = [h[0]; 3];
     }
     let options = Options { equation: equation.in_library().unwrap(), pml, ..Options::default() };
-    let model = rough_for(options.equation, n, h, random);
+    let density_at = [DensityAt::HalfPoints, DensityAt::Cells][random.below(2)];
+    let model = Arc::into_inner(rough_for(options.equation, n, h, random)).unwrap();
+    let model = Arc::new(model.with_density_at(density_at));
     let dt = (0.9 * options.dt_max(&model)) as f32;
     let mut shot = shot_at_edges(n, dt, nt, random);
     shot.snapshot_every = Some(nt / 2 - 1);
     let medium = Medium::from(&*model);
-    let reference = Reference { layer: pml, ..Reference::new(equation, &medium, dt) };
+    let reference = Reference { layer: pml, density_at, ..Reference::new(equation, &medium, dt) };
     let truth = reference.run::<f64>(&shot);
     let found = fire_with(&model, dt, &shot, options, 2);
-    let what = format!("{equation:?}, {n:?} in {pml} from {:?}", shot.source);
+    let what = format!("{equation:?}, {density_at:?}, {n:?} in {pml} from {:?}", shot.source);
     let record = relative_l2(&found.record, &truth.record);
     let bound = rounding(nt);
     assert!(record <= bound, "{what}: {record:e}, and rounding gives {bound:e}");

@@ -3,6 +3,7 @@
 mod accuracy;
 mod analytic;
 mod check;
+mod density;
 mod edges;
 mod flushing;
 mod pausing;

@@ -52,6 +52,7 @@ EQUATIONS = {
     "tti": _abi.SCHED_FD_EQUATION_TTI,
 }
 STORAGES = {"float32": 0, "16-bit": _abi.SCHED_FD_MODEL_STORAGE_16_BIT}
+DENSITIES = {"half-points": 0, "cells": _abi.SCHED_FD_MODEL_DENSITY_AT_CELLS}
 
 
 def choice(name: str, value: str, accepted: Mapping[str, int]) -> int:
@@ -134,7 +135,7 @@ class Model(Handle):
     rho : array_like, shape (ny, nx, nz), or float, optional
         Density in kg/m³, positive. Copied. None: 1000 everywhere. A number applies to all cells.
     storage : {"float32", "16-bit"}
-        Format of 1/rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds
+        Format of rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds
         have a relative error of at most 5e-4; a model whose values are too far apart for this is
         refused.
     any_values : bool
@@ -147,6 +148,9 @@ class Model(Handle):
         Thomsen's parameters, above -0.5; epsilon is nowhere below delta. Copied.
     theta_rad, phi_rad : array_like, shape (ny, nx, nz), or float, optional
         Tilt from the vertical and azimuth of the symmetry axis, -2 pi to 2 pi radians. Copied.
+    density_at : {"half-points", "cells"}
+        Density between two cells: the mean of both, or that of the cell with the lower index, as in
+        the old kernels. With "cells" interfaces of density lie up to half a cell too deep.
 
     Attributes
     ----------
@@ -175,6 +179,7 @@ class Model(Handle):
         delta: ArrayLike | None = None,
         theta_rad: ArrayLike | None = None,
         phi_rad: ArrayLike | None = None,
+        density_at: str = "half-points",
     ) -> None:
         self._handle: int | None = None
         v = floats("vp", vp)
@@ -207,7 +212,7 @@ class Model(Handle):
                 raise ValueError(f"{name} has the shape {array.shape}; accepted: that of vp, {v.shape}, or a number")
             setattr(desc, field, pointer(array))
             arrays.append(array)
-        desc.flags = choice("storage", storage, STORAGES)
+        desc.flags = choice("storage", storage, STORAGES) | choice("density_at", density_at, DENSITIES)
         if any_values:
             desc.flags |= _abi.SCHED_FD_MODEL_ANY_VALUES
         made = c_void_p()

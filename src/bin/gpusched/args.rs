@@ -134,7 +134,7 @@ pub enum Bench {
         /// Device to measure: cpu, or a GPU such as cuda:0.
         #[arg(long, default_value = "cpu")]
         device: String,
-        /// Storage of 1/rho and rho vp².
+        /// Storage of rho and rho vp².
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
         /// Block shape on a GPU, with float32, as warps x rows per warp. auto: the fastest for shots; each:

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::part;
 use crate::say::{self, say};
 use crate::side::decimal;
-use crate::survey::{Accuracy, Stencil, Storage};
+use crate::survey::{Accuracy, DensityAt, Stencil, Storage};
 
 /// Refuses a survey if no device has the memory for a shot.
 pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
@@ -140,11 +140,13 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
 }
 
 /// Returns the options that are not the default.
-fn accuracy(Accuracy { exact_time, stencil, storage, anisotropic_source }: Accuracy) -> Option<String> {
+fn accuracy(options: Accuracy) -> Option<String> {
+    let Accuracy { exact_time, stencil, storage, density_at, anisotropic_source } = options;
     let options = [
         (exact_time, "exact time"),
         (matches!(stencil, Stencil::Optimised), "optimised stencil"),
         (matches!(storage, Storage::Bits16), "16-bit storage"),
+        (matches!(density_at, DensityAt::Cells), "density at cells"),
         (anisotropic_source, "anisotropic source"),
     ];
     let asked: Vec<_> = options.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();

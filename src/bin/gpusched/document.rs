@@ -233,6 +233,7 @@ fn example(key: &str) -> String {
         "shape" => "a name in quotes, such as shape = \"ricker\"",
         "stencil" => "stencil = \"taylor\" or stencil = \"optimised\"",
         "storage" => "storage = \"float32\" or storage = \"16-bit\"",
+        "density_at" => "density_at = \"half-points\" or density_at = \"cells\"",
         "every" => "the time steps between snapshots, such as every = 100",
         "velocity_m_s" => "the velocity of the mute in m/s, such as velocity_m_s = 1500.0",
         "value" => "the value at the top of the layer, such as value = 1500.0",

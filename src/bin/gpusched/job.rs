@@ -10,7 +10,7 @@ use gpusched::backend::cpu::{self, CpuBackend};
 use gpusched::device::Selection;
 use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
 use gpusched::fd::grid::Grid;
-use gpusched::fd::model::{Model, Property};
+use gpusched::fd::model::{self as fd, Model, Property};
 use gpusched::fd::plan::{self, Options, Plan};
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::verify;
@@ -21,7 +21,7 @@ use gpusched::{Error, Result};
 
 use crate::document::Document;
 use crate::key::Keys;
-use crate::survey::{Accuracy, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
+use crate::survey::{Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions, survey};
 
 /// Share of the largest stable step that `dt_s = "auto"` takes at most.
@@ -64,7 +64,8 @@ impl Job {
             Some(property) => file.blame(&model::key(property), error),
             None => error,
         };
-        let model = Arc::new(Model::of(grid, properties).map_err(about_property)?);
+        let model = Model::of(grid, properties).map_err(about_property)?;
+        let model = Arc::new(model.with_density_at(density_at(&survey.accuracy)));
         options.equation.check_model(&model).map_err(about_property)?;
         let keys = Keys::new(&model);
         if !survey.model.any_values {
@@ -340,6 +341,13 @@ fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
         ((distance / mute.velocity_m_s + mute.after_s) / f64::from(dt)).ceil() as usize
     };
     shot.receivers.cells(grid.n).map(count).collect()
+}
+
+fn density_at(accuracy: &Accuracy) -> fd::DensityAt {
+    match accuracy.density_at {
+        DensityAt::HalfPoints => fd::DensityAt::HalfPoints,
+        DensityAt::Cells => fd::DensityAt::Cells,
+    }
 }
 
 fn options(equation: &'static dyn Equation, accuracy: &Accuracy) -> Options {

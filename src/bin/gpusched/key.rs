@@ -7,7 +7,7 @@
 use blake3::Hasher;
 use gpusched::fd::NUMERICS;
 use gpusched::fd::grid::Grid;
-use gpusched::fd::model::{Model, Property, Values};
+use gpusched::fd::model::{DensityAt, Model, Property, Values};
 use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::wavelet::Wavelet;
@@ -33,6 +33,9 @@ impl Keys {
                 keys.text(property.name());
                 keys.volume(Some(values), cells);
             }
+        }
+        if model.density_at == DensityAt::Cells {
+            keys.text("density at cells");
         }
         keys
     }
@@ -180,6 +183,9 @@ mod tests {
         faster[5] = f32::from_bits(1500f32.to_bits() + 1);
         heavier[0] = 1001.0;
         let with_property = |property: Property, values: Values| model(&grid, &vp, &[(property, values)]);
+        let properties = [(Property::Vp, vp.clone()), (Property::Rho, heavier.clone().into())];
+        let at_cells = Model::of(grid, properties).unwrap().with_density_at(DensityAt::Cells);
+        let at_cells = Keys::new(&at_cells);
         let all = [
             plain,
             base.of(0.0011, &options, &shot),
@@ -187,7 +193,8 @@ mod tests {
             model(&Grid { n: [3, 1, 2], h: [10.0, 10.0, 11.0] }, &vp, &[]),
             model(&grid, &faster.into(), &[]),
             with_property(Property::Rho, rho.into()),
-            with_property(Property::Rho, heavier.into()),
+            with_property(Property::Rho, heavier.clone().into()),
+            at_cells.of(0.001, &options, &shot),
             with_property(Property::Epsilon, 0.1.into()),
             with_property(Property::Delta, 0.1.into()),
             with_property(Property::Theta, 0.1.into()),

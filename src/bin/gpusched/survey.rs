@@ -131,6 +131,7 @@ pub struct Accuracy {
     pub exact_time: bool,
     pub stencil: Stencil,
     pub storage: Storage,
+    pub density_at: DensityAt,
     /// Keep epsilon and delta around the source.
     pub anisotropic_source: bool,
 }
@@ -150,6 +151,14 @@ pub enum Storage {
     Float32,
     #[serde(rename = "16-bit")]
     Bits16,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DensityAt {
+    #[default]
+    HalfPoints,
+    Cells,
 }
 
 #[derive(Debug, Clone, Copy)]

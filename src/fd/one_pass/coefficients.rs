@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline, Property, Values, WATER};
+use crate::fd::model::{DensityAt, Model, Outline, Property, Values, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
@@ -25,8 +25,10 @@ pub struct BulkMaterial {
 /// Shared by all shots of a plan.
 pub struct Coefficients {
     pub layout: Layout,
-    /// 1 / rho.
+    /// 1 / rho if that is constant, else rho / 2: `1 / (b[i] + b[i + beside])` is then 1 / rho between two cells.
     pub b: Arc<EdgeField>,
+    /// See [`Beside`].
+    pub beside: Beside,
     /// (rho vp) vp.
     pub kappa: Arc<EdgeField>,
     /// Coefficients of the derivative.
@@ -37,6 +39,9 @@ pub struct Coefficients {
     pub spacing: [f32; 3],
     pub storage: Storage,
 }
+
+/// Cells from a cell to the second of the two whose densities the half point after it has. `None`: all have the same.
+pub type Beside = Option<usize>;
 
 /// What depends on the index along one axis only.
 #[cfg_attr(test, derive(Clone))]
@@ -64,7 +69,14 @@ impl BulkMaterial {
         let field = |what, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
             EdgeField::from_properties(&layout, storage, what, properties, value)
         };
-        let b = field("1/rho of the model", &[rho], &|i| 1.0 / rho.at(i))?;
+        let b = match rho {
+            Values::Constant(rho) => EdgeField::uniform(&layout, storage, 1.0 / rho)?,
+            Values::Volume(rho) => {
+                // Sums of two are not zero anywhere.
+                EdgeField::new(&layout, storage, "rho of the model", |i| 0.5 * rho[i])?
+                    .continued_along_z(&layout)
+            }
+        };
         let kappa = |i| rho.at(i) * vp.at(i) * vp.at(i);
         let kappa = field("rho vp² of the model", &[rho, vp], &kappa)?;
         let (b, kappa) = (Arc::new(b), Arc::new(kappa));
@@ -86,14 +98,15 @@ impl BulkMaterial {
 
     /// For steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32) -> Coefficients {
-        let BulkMaterial { layout, storage, model: Outline { grid, .. }, .. } = *self;
+        let BulkMaterial { layout, storage, model: Outline { grid, density_at, .. }, .. } = *self;
+        let beside = (!self.b.is_uniform()).then_some(usize::from(density_at == DensityAt::HalfPoints));
         let pml = layout.pml;
         let d0 = d0(self.reference, pml, grid.h);
         let axis = |axis: usize| Axis::new(grid.n[axis], pml, dt, grid.h[axis], d0);
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = Stencil::Taylor.coefficients();
         let axes = [axis(0), axis(1), axis(2)];
-        Coefficients { layout, b, kappa, stencil, axes, spacing: grid.h, storage }
+        Coefficients { layout, b, beside, kappa, stencil, axes, spacing: grid.h, storage }
     }
 }
 
@@ -127,10 +140,18 @@ impl Coefficients {
     /// Returns the same with float32 values in the place of the numbers that stand for them.
     #[cfg(test)]
     pub fn expanded(&self) -> Coefficients {
-        let Coefficients { layout, stencil, spacing, .. } = *self;
-        let [b, kappa] = [&self.b, &self.kappa].map(|field| Arc::new(field.expanded(&layout)));
-        let axes = self.axes.clone();
-        Coefficients { layout, b, kappa, stencil, axes, spacing, storage: Storage::Float32 }
+        let Coefficients { layout, beside, stencil, spacing, .. } = *self;
+        let [b, kappa] = [&self.b, &self.kappa].map(|field| field.expanded(&layout));
+        let b = if beside.is_some() { b.continued_along_z(&layout) } else { b };
+        let (b, kappa, axes) = (Arc::new(b), Arc::new(kappa), self.axes.clone());
+        Coefficients { layout, b, beside, kappa, stencil, axes, spacing, storage: Storage::Float32 }
+    }
+
+    /// Returns 1/rho half a cell after a padded cell along an axis.
+    pub fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
+        let (b, mut next) = (self.b.value(&self.layout, cell), cell);
+        next[axis] += self.beside.unwrap_or(0);
+        if self.beside.is_some() { 1.0 / (b + self.b.value(&self.layout, next)) } else { b }
     }
 
     /// Bytes allocated for them.
@@ -161,10 +182,11 @@ mod tests {
             let clamp = |i: usize, n: usize| i.saturating_sub(8).min(n - 1);
             let near = grid.index([clamp(x, 3), clamp(y, 4), clamp(z, 5)]);
             assert_eq!(at(&c, &c.kappa, [x, y, z]), rho[near] * vp[near] * vp[near]);
-            assert_eq!(at(&c, &c.b, [x, y, z]), 1.0 / rho[near]);
+            assert_eq!(at(&c, &c.b, [x, y, z]), 0.5 * rho[near]);
         }
         for z in [0, 3, nz - 4, nz - 1] {
-            assert_eq!([&c.b, &c.kappa].map(|field| at(&c, field, [8, 8, z])), [0.0; 2]);
+            let end = grid.index([0, 0, if z < 4 { 0 } else { 4 }]);
+            assert_eq!([&c.b, &c.kappa].map(|field| at(&c, field, [8, 8, z])), [0.5 * rho[end], 0.0]);
         }
         let model = Model::new(grid, vp, None).unwrap();
         let light = Coefficients::new(&model, 1e-3, 8).unwrap();
@@ -206,8 +228,8 @@ mod tests {
                 }
             }
         }
-        let air = Model::new(grid, values([330.0, 1500.0, 5500.0]), Some(values([1.2, 1000.0, 2600.0])));
+        let air = Model::new(grid, values([330.0, 340.0, 5500.0]), Some(values([1.2, 1.5, 2600.0])));
         let why = BulkMaterial::new(&air.unwrap(), 8, Storage::Bits16).map(drop).unwrap_err().to_string();
-        assert!(why.contains("1/rho of the model in 16 bits") && why.contains("float32"), "{why}");
+        assert!(why.contains("rho of the model in 16 bits") && why.contains("float32"), "{why}");
     }
 }

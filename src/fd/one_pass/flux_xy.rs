@@ -127,6 +127,7 @@ impl<P: Policy> Sweep<'_, P> {
                 p: self.old[0].wrapping_add(self.at(x, y)).wrapping_sub((HALF_WIDTH - 1) * stride),
                 stride,
                 b: [std::ptr::null(); U],
+                beside: [std::ptr::null(); U],
                 fluxes: [std::ptr::null_mut(); MAX_TAPS],
                 square: self.geometry.square[axis],
                 onto: line.onto,
@@ -141,19 +142,26 @@ impl<P: Policy> Sweep<'_, P> {
                     rows.fluxes[k] = self.place(line, j + k - FLUX_PLANES);
                 }
             }
-            for u in 0..U {
-                if MOVE {
-                    rows.b[u] = if axis == 0 {
+            if MOVE {
+                let mut b = [std::ptr::null(); ROWS_PER_BLOCK + 1];
+                for (u, b) in b.iter_mut().enumerate().take(U + self.c.beside.unwrap_or(0)) {
+                    *b = if axis == 0 {
                         line.b.0.wrapping_add(layout.nearest(0, j + u) * line.b.1)
                     } else {
                         self.row(&self.c.b, position(j + u), u)
                     };
                 }
+                rows.b.copy_from_slice(&b[..U]);
+                if let Some(beside) = self.c.beside {
+                    rows.beside.copy_from_slice(&b[beside..beside + U]);
+                }
+            }
+            for u in 0..U {
                 if TERMS && PML {
                     rows.kappa[u] = if axis == 0 {
                         line.kappa.0.wrapping_add(layout.nearest(0, at + u) * line.kappa.1)
                     } else {
-                        self.row(&self.c.kappa, position(at + u), ROWS_PER_BLOCK + u)
+                        self.row(&self.c.kappa, position(at + u), ROWS_PER_BLOCK + 1 + u)
                     };
                 }
             }

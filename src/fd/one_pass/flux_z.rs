@@ -1,6 +1,6 @@
 //! A row along z: its taps are neighbours in the same vectors, so they are shifted out of registers.
 
-use super::rows::{derivative, splats, write};
+use super::rows::{derivative, halfway, splats, write};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
@@ -11,7 +11,9 @@ pub struct FluxRow {
     pub stencil: [f32; HALF_WIDTH],
     pub len: usize,
     pub p: *const f32,
+    /// See [`halfway`].
     pub b: *const f32,
+    pub beside: *const f32,
     /// Room for the fluxes, between vectors of zeros.
     pub q: *mut f32,
     /// Rows to ask for meanwhile.
@@ -77,7 +79,7 @@ impl Kernel for FluxRow {
                 L::prefetch_far(self.coming[0].wrapping_add(i));
                 L::prefetch_far(self.coming[1].wrapping_add(i));
                 let s = derivative_after::<L>(c, before, at, after);
-                L::store(self.q.add(i), L::mul(L::load(self.b.add(i)), s));
+                L::store(self.q.add(i), L::mul(halfway::<L>(self.b, self.beside, i), s));
                 (before, at) = (at, after);
             }
             // A longer row may have been there before.

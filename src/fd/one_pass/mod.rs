@@ -5,7 +5,7 @@
 //!
 //! | row | contents |
 //! | --- | --- |
-//! | `coefficients` | 1/rho, rho vp² and the profiles of the layers |
+//! | `coefficients` | rho, rho vp² and the profiles of the layers |
 //! | `rows` | operations on rows of cells, a vector at a time |
 //! | `tiles`, `partition` | tiles of several sizes |
 //! | `geometry` | zones, tiles and tables of a plan |
@@ -80,7 +80,7 @@ pub fn run<P: Policy>(
     time_loop::cpu::check_memory(layout, shot, own)?;
     let geometry = Geometry::new(c, team.threads());
     let mut fields = Fields::new(layout, &geometry, P::PRESSURES)?;
-    let density = if c.b.steps(layout.pitch)[0] == 0 { ", no density" } else { "" };
+    let density = if c.beside.is_none() { ", no density" } else { "" };
     let kind = format!("{}{density}", P::NAME);
     let tuner = TileTuner::new(&kind, layout, c.storage, &geometry.partition, team.threads(), control);
     let steps = OnePass::new(policy, &geometry, shot, &mut fields).tuned(&tuner);

@@ -1,10 +1,11 @@
 //! A step of a tile in one pass: the next pressure from this one.
 //!
-//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once. `b = 1/rho`,
-//! `kappa = (rho vp) vp`, `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a dt/h`, `b - 1`.
+//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once. `kappa = (rho vp) vp`,
+//! `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a dt/h`, `b - 1`.
 //!
 //! ```text
 //! derivative of f      s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3
+//! 1/rho at i + 1/2     b = 1 / (rho[i]/2 + rho[i+1]/2), with i in the place of i+1 if the density is taken at cells
 //! flux                 q = b s(p)
 //! PML velocity         u = fma(-rate, q, keep u)
 //! undamped increment   a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;  d = fma(kappa, a, d)
@@ -19,6 +20,7 @@
 //! whichever tile it is in.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::activity::ActiveTile;
 use super::flux_xy::Line;
@@ -87,8 +89,10 @@ impl<P: Policy> Sweep<'_, P> {
         let side = &self.tile.sides[0];
         // SAFETY: by the caller's promise.
         unsafe {
-            let b = self.rows(&self.c.b, y, side.fluxes(), scratch.b);
-            let kappa = self.rows(&self.c.kappa, y, side.cells.clone(), scratch.kappa);
+            let beside = self.c.beside.unwrap_or(0);
+            let Range { start, end } = side.fluxes();
+            let b = self.rows(&self.c.b, y, start..end + beside, scratch.b, self.len + beside);
+            let kappa = self.rows(&self.c.kappa, y, side.cells.clone(), scratch.kappa, self.len);
             let mixing = self.mixing_rows(y);
             let source = self.clean_source(y);
             let mut line = Line {
@@ -145,7 +149,8 @@ impl<P: Policy> Sweep<'_, P> {
         unsafe {
             let coming = self.prefetch([x, y]);
             let (stencil, len) = (self.c.stencil, self.len);
-            self.isa.run(&FluxRow { stencil, len, p: p[1], b, q, coming: [coming.p, coming.beside] });
+            let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
+            self.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
             let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
             let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
             for (end, table) in geometry.near_and_far.iter().enumerate() {
@@ -222,7 +227,7 @@ impl<P: Policy> Sweep<'_, P> {
             }
             let room = self.scratch.mixing[number];
             // SAFETY: by the caller's promise.
-            unsafe { self.rows(self.policy.mixing(number), y, cells.clone(), room) }
+            unsafe { self.rows(self.policy.mixing(number), y, cells.clone(), room, self.len) }
         })
     }
 

@@ -15,7 +15,7 @@ const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
 /// Rows beside a tile whose pressures its fluxes along x take, on each side; and whose `b`, before it and after it.
 const BESIDE: usize = FLUX_PLANES;
 const BEFORE: usize = HALF_WIDTH;
-const AFTER: usize = HALF_WIDTH - 1;
+const AFTER: usize = HALF_WIDTH;
 
 /// Rows that are asked for while another is worked on.
 #[derive(Clone, Copy)]
@@ -61,6 +61,7 @@ impl<P: Policy> Sweep<'_, P> {
         let p = |x: usize, y: usize| self.old[0].wrapping_add(self.at(x, y));
         let there = |ahead: usize, end: usize| if y + ahead < end { y + ahead } else { y };
         let next = there(1, planes.cells.end);
+        let lead = self.c.beside.unwrap_or(0);
         // All of them, spread over the tile's rows.
         let (cells, many) = (&columns.cells, 2 * BESIDE + BEFORE + AFTER);
         let nth = (x - cells.start) * many / cells.len();
@@ -74,7 +75,7 @@ impl<P: Policy> Sweep<'_, P> {
         };
         Prefetch {
             p: p(x, there(NEXT + HALF_WIDTH, end + HALF_WIDTH)),
-            b: self.asked(&self.c.b, [x, there(NEXT, end)]),
+            b: self.asked(&self.c.b, [x, there(NEXT + lead, end + lead)]),
             beside: match nth.checked_sub(2 * BESIDE) {
                 None => p(beside(nth, BESIDE), next),
                 Some(nth) => self.asked(&self.c.b, [beside(nth, BEFORE), next]),

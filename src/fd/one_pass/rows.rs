@@ -65,6 +65,19 @@ pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
     }
 }
 
+/// Returns 1/rho of half points: `b`, or if there is a row `beside` it the reciprocal of the sum.
+///
+/// # Safety
+/// `L::N` values of the rows may be read from value `i` on; the processor has the instructions.
+#[inline(always)]
+pub unsafe fn halfway<L: Lanes>(b: *const f32, beside: *const f32, i: usize) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let b = L::load(b.wrapping_add(i));
+        if beside.is_null() { b } else { L::reciprocal(L::add(b, L::load(beside.wrapping_add(i)))) }
+    }
+}
+
 /// Writes the values that the 16-bit numbers of a row stand for.
 pub struct Expansion {
     pub numbers: *const u16,
@@ -186,7 +199,9 @@ pub struct RowBlock<const U: usize> {
     /// The first derivative's first tap, and values from tap to tap, which is from row to row.
     pub p: *const f32,
     pub stride: usize,
+    /// See [`halfway`].
     pub b: [*const f32; U],
+    pub beside: [*const f32; U],
     /// Fluxes of the pressure times b, or velocities where they are kept: those that are there, and of these rows.
     pub fluxes: [*mut f32; MAX_TAPS],
     /// r², if the terms are eliminated, and what they are added to.
@@ -233,7 +248,7 @@ impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, cons
                 if MOVE {
                     let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
                     for u in 0..U {
-                        let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
+                        let q = L::mul(halfway::<L>(rows.b[u], rows.beside[u], i), q[u]);
                         s[FLUX_PLANES + u] = if PML { velocity.moved::<L>(u, i, q) } else { q };
                     }
                 }

@@ -74,10 +74,11 @@ impl ScratchPointers {
         storage: Storage,
         first: *mut f32,
     ) -> (ScratchPointers, usize) {
-        // Odd numbers of lines: neighbours in other sets of a cache.
-        let row = ((len / WIDEST) | 1) * WIDEST;
+        // Odd numbers of lines: neighbours in other sets of a cache. Rows of expanded numbers have a value more.
+        let expands = storage == Storage::Bits16;
+        let row = ((len / WIDEST + usize::from(expands)) | 1) * WIDEST;
         let plane = columns * row;
-        let expanded = |rows: usize| if storage == Storage::Bits16 { rows * row } else { 0 };
+        let expanded = |rows: usize| if expands { rows * row } else { 0 };
         let several = |count: usize, len: usize, take: &mut dyn FnMut(usize) -> *mut f32| {
             [0, 1].map(|number| if number < count { take(len) } else { std::ptr::null_mut() })
         };
@@ -97,10 +98,10 @@ impl ScratchPointers {
             increments: take(row),
             clean: several(P::PRESSURES, row, &mut take),
             adapted: several(P::MIXING, row, &mut take),
-            b: take(expanded(columns + TAPS - 1)),
+            b: take(expanded(columns + TAPS)),
             kappa: take(expanded(columns)),
             mixing: several(P::MIXING, expanded(columns), &mut take),
-            few: take(expanded(2 * ROWS_PER_BLOCK)),
+            few: take(expanded(2 * ROWS_PER_BLOCK + 1)),
         };
         (parts, taken)
     }

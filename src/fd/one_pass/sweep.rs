@@ -95,7 +95,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
     }
 
     /// Coefficients of a plane, for some of its rows: of the user's first row, and values from row to row. Numbers of 16 bits are
-    /// expanded.
+    /// expanded, `len` of each row.
     ///
     /// # Safety
     /// See [`Sweep`].
@@ -105,6 +105,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
         y: usize,
         rows: Range<usize>,
         room: *mut f32,
+        len: usize,
     ) -> (*const f32, usize) {
         let layout = &self.c.layout;
         let step = field.steps(layout.pitch)[0];
@@ -119,7 +120,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
                     let numbers = numbers.as_ptr().wrapping_add((begin + nth) * step);
                     let to = room.wrapping_add(nth * row);
                     // SAFETY: by the caller's promise.
-                    unsafe { self.isa.run(&Expansion { numbers, scale, len: self.len, to }) };
+                    unsafe { self.isa.run(&Expansion { numbers, scale, len, to }) };
                 }
                 (room.wrapping_sub(begin * row), row)
             }

@@ -39,6 +39,11 @@ pub trait Lanes {
     /// # Safety
     /// See [`Lanes::splat`].
     unsafe fn mul(x: Self::V, y: Self::V) -> Self::V;
+    /// The reciprocal, rounded once.
+    ///
+    /// # Safety
+    /// See [`Lanes::splat`].
+    unsafe fn reciprocal(x: Self::V) -> Self::V;
     /// `x y + z`.
     ///
     /// # Safety
@@ -116,6 +121,10 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn mul(x: [f32; 4], y: [f32; 4]) -> [f32; 4] {
         std::array::from_fn(|i| x[i] * y[i])
+    }
+    #[inline(always)]
+    unsafe fn reciprocal(x: [f32; 4]) -> [f32; 4] {
+        x.map(f32::recip)
     }
     #[inline(always)]
     unsafe fn fma(x: [f32; 4], y: [f32; 4], z: [f32; 4]) -> [f32; 4] {

@@ -7,7 +7,7 @@ use super::lanes::Lanes;
 /// Implements [`Lanes`] with the named instructions of the processor.
 macro_rules! x86 {
     ($name:ident, $v:ty, $n:literal,
-     $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident
+     $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $div:ident $fma:ident $fnma:ident
      $shifted:ident $widened:ident) => {
         impl Lanes for $name {
             type V = $v;
@@ -62,6 +62,11 @@ macro_rules! x86 {
             unsafe fn mul(x: $v, y: $v) -> $v {
                 // SAFETY: by the caller's promise.
                 unsafe { $mul(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn reciprocal(x: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $div($set(1.0), x) }
             }
             #[inline(always)]
             unsafe fn fma(x: $v, y: $v, z: $v) -> $v {
@@ -151,7 +156,7 @@ pub struct Avx512;
 
 x86!(Avx2, __m256, 8,
     _mm256_loadu_ps _mm256_storeu_ps _mm256_stream_ps _mm256_set1_ps
-    _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps shifted8 widened8);
+    _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_div_ps _mm256_fmadd_ps _mm256_fnmadd_ps shifted8 widened8);
 x86!(Avx512, __m512, 16,
     _mm512_loadu_ps _mm512_storeu_ps _mm512_stream_ps _mm512_set1_ps
-    _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps shifted16 widened16);
+    _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_div_ps _mm512_fmadd_ps _mm512_fnmadd_ps shifted16 widened16);

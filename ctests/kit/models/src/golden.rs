@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpusched::fd::model::Model;
+use gpusched::fd::model::{DensityAt, Model};
 use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::{Shape, Wavelet};
@@ -38,7 +38,7 @@ impl Case {
         let [vp, rho, epsilon, delta] = ["vel", "rho", "epsilon", "delta"].map(field);
         let [theta, phi] = ["theta", "psi"].map(field);
         let medium = Medium { n, h, vp, rho, epsilon, delta, theta, phi };
-        let model = medium.model();
+        let model = medium.model(DensityAt::Cells);
         let dt = case.float("dt");
         let equation = equation(&index);
         // The second-order kernel takes the argument and does nothing.

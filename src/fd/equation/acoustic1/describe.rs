@@ -7,16 +7,17 @@ impl Coefficients {
     /// Returns the words for a padded cell: the user's cell and metres, velocity, density and CFL number there.
     /// `stretch`: the fastest velocity over that along z; `more`: words for further properties.
     pub fn describe_cell(&self, padded: [usize; 3], stretch: f64, more: &str) -> String {
-        let Coefficients { layout, b, kappa, .. } = self;
+        let Coefficients { layout, b, beside, kappa, .. } = self;
         describe_cell(layout, self.spacing, padded, |inside| {
             let mut room = Vec::new();
             let [b, kappa] =
                 [b, kappa].map(|field| f64::from(field.row(layout, inside, 1).values(&mut room)[0]));
-            let vp = (b * kappa).sqrt();
+            let rho = if beside.is_some() { 2.0 * b } else { 1.0 / b };
+            let vp = (kappa / rho).sqrt();
             let weights: f64 = self.stencil.iter().map(|weight| f64::from(weight.abs())).sum();
             let rates: f64 = self.axes.iter().map(|axis| f64::from(axis.rate).powi(2)).sum();
             let cfl = stretch * vp * weights * rates.sqrt();
-            let (vp, rho) = (readable(vp), readable(1.0 / b));
+            let (vp, rho) = (readable(vp), readable(rho));
             format!("vp is {vp} m/s, rho {rho} kg/m³{more} and the CFL number {cfl:.3} (stable: up to 1)")
         })
     }

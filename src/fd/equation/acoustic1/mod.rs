@@ -153,8 +153,8 @@ impl Propagator for Acoustic1Propagator {
         self.0.kappa.value(&self.0.layout, cell)
     }
 
-    fn buoyancy(&self, cell: [usize; 3], _axis: usize) -> f64 {
-        self.0.b.value(&self.0.layout, cell)
+    fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
+        self.0.buoyancy(cell, axis)
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {

@@ -85,8 +85,8 @@ impl Propagator for VtiPropagator {
         self.bulk.kappa.value(&self.bulk.layout, cell)
     }
 
-    fn buoyancy(&self, cell: [usize; 3], _axis: usize) -> f64 {
-        self.bulk.b.value(&self.bulk.layout, cell)
+    fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
+        self.bulk.buoyancy(cell, axis)
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {

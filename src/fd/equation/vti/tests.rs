@@ -67,7 +67,7 @@ fn relative_l2(found: &[f32], truth: &[f32]) -> f64 {
     difference / norm(&mut truth.iter().map(|v| f64::from(*v)))
 }
 
-/// Returns a model whose cells are random, with densities that jump by up to 3 from cell to cell.
+/// Returns a model whose cells are random, with densities that jump by up to 20 times from cell to cell.
 fn rough(n: [usize; 3], largest_epsilon: f32, seed: u64) -> Model {
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
     let mut random = Random::new(seed);
@@ -77,7 +77,7 @@ fn rough(n: [usize; 3], largest_epsilon: f32, seed: u64) -> Model {
     let delta: Vec<_> = epsilon.iter().zip(below).map(|(epsilon, below)| epsilon - below).collect();
     let properties = [
         (Property::Vp, values(1500.0, 3000.0)),
-        (Property::Rho, values(1000.0, 3000.0)),
+        (Property::Rho, values(300.0, 6000.0)),
         (Property::Epsilon, epsilon),
         (Property::Delta, delta),
     ];

@@ -34,7 +34,7 @@ pub trait CudaPolicy: Policy {
 
 /// Names of the coefficients in messages.
 const NAMES: [&str; 4] =
-    ["1/rho of the model", "rho vp² of the model", "epsilon of the model", "delta of the model"];
+    ["rho of the model", "rho vp² of the model", "epsilon of the model", "delta of the model"];
 
 impl<P: CudaPolicy> CudaEquation for P {
     type Params = StepParams;
@@ -69,7 +69,7 @@ impl<P: CudaPolicy> CudaEquation for P {
         self.coefficients().storage
     }
 
-    /// 1/rho, rho vp², and those of the mixing.
+    /// rho, rho vp², and those of the mixing.
     fn fields(&self) -> Vec<&EdgeField> {
         let c = self.coefficients();
         let mixing = (0..P::MIXING).map(|number| self.mixing(number));
@@ -130,7 +130,7 @@ impl<P: CudaPolicy> CudaEquation for P {
                 plane: layout.stride(1) as u32,
                 slots: [tables.zones[0].velocities() as u32, slots(&tables.zones[2]) as u32],
                 pml: layout.pml as i32,
-                unused: 0,
+                beside: c.beside.map_or(-1, |beside| beside as i32),
                 stencil: c.stencil,
                 scales: tables.scales,
                 cube: self.cube().map_or_else(CubeParams::default, |cube| CubeParams::new(&cube, shot.own)),

@@ -10,10 +10,12 @@ mod flush;
 mod launch;
 mod lexer;
 mod program;
+mod reciprocal;
 mod simple;
 mod warp;
 
 pub use decode::parse;
 pub use launch::Launch;
 pub use program::{Kernel, Module, Param, Refused};
+pub use reciprocal::reciprocal;
 pub use warp::{Fault, FaultKind, Memory, Region};

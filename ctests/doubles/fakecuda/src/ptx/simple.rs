@@ -53,6 +53,8 @@ operations! {
     MulFtz "nnn": "mul.rn.ftz.f32";
     FmaFtz "nnnn": "fma.rn.ftz.f32";
     NegFtz "nn": "neg.ftz.f32";
+    RcpF32 "nn": "rcp.approx.f32";
+    RcpFtz "nn": "rcp.approx.ftz.f32";
     Add32 "nnn": "add.s32";
     Sub32 "nnn": "sub.s32";
     Mul32 "nnn": "mul.lo.s32";

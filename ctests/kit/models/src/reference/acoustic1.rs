@@ -2,7 +2,9 @@
 
 use super::grid::{Padded, Real, backward, forward};
 use super::pml::Pml;
-use super::{HalfPoint, Reference, Scheme, inject};
+use gpusched::fd::model::DensityAt;
+
+use super::{Reference, Scheme, inject};
 
 pub struct Acoustic1<R> {
     grid: Padded,
@@ -56,20 +58,20 @@ impl<R: Real> Scheme<R> for Acoustic1<R> {
 
 pub struct Density<R> {
     pub rho: Vec<R>,
-    half_point: HalfPoint,
+    at: DensityAt,
 }
 
 impl<R: Real> Density<R> {
     pub fn new(reference: &Reference<'_>, grid: &Padded) -> Self {
-        Density { rho: grid.extend(&reference.medium.rho), half_point: reference.half_point }
+        Density { rho: grid.extend(&reference.medium.rho), at: reference.density_at }
     }
 
     /// Returns the density between a cell and the next one along the axis of stride `s`.
     #[inline(always)]
     pub fn halfway(&self, at: usize, s: usize) -> R {
-        match self.half_point {
-            HalfPoint::Cell => self.rho[at],
-            HalfPoint::Mean => (self.rho[at] + self.rho[at + s]) / R::from(2.0),
+        match self.at {
+            DensityAt::Cells => self.rho[at],
+            DensityAt::HalfPoints => (self.rho[at] + self.rho[at + s]) / R::from(2.0),
         }
     }
 }

@@ -12,7 +12,7 @@ mod vti;
 use std::sync::Arc;
 
 use gpusched::fd::grid::Grid;
-use gpusched::fd::model::{Model, Property, Values};
+use gpusched::fd::model::{DensityAt, Model, Property, Values};
 use gpusched::fd::survey::Shot;
 
 use crate::shots::Shots;
@@ -80,7 +80,7 @@ impl Equation {
 }
 
 impl Medium {
-    pub fn model(&self) -> Arc<Model> {
+    pub fn model(&self, density_at: DensityAt) -> Arc<Model> {
         let all = [
             (Property::Vp, &self.vp),
             (Property::Rho, &self.rho),
@@ -91,15 +91,9 @@ impl Medium {
         ];
         let given = all.into_iter().filter(|(_, values)| !values.is_empty());
         let properties = given.map(|(property, values)| (property, values.clone().into()));
-        Arc::new(Model::of(Grid::new(self.n, self.h).unwrap(), properties).unwrap())
+        let model = Model::of(Grid::new(self.n, self.h).unwrap(), properties).unwrap();
+        Arc::new(model.with_density_at(density_at))
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HalfPoint {
-    /// That of the cell with the same index.
-    Cell,
-    Mean,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +110,7 @@ pub struct Reference<'a> {
     /// s.
     pub dt: f32,
     pub layer: usize,
-    pub half_point: HalfPoint,
+    pub density_at: DensityAt,
     /// Whether `Vti` and `Tti` have an isotropic ball around the source.
     pub taper: bool,
     pub source: Source,
@@ -130,7 +124,7 @@ impl<'a> Reference<'a> {
             Equation::Vti => (20, Source::Monopole),
             Equation::Tti => (40, Source::Monopole),
         };
-        Reference { equation, medium, dt, layer, half_point: HalfPoint::Cell, taper: true, source }
+        Reference { equation, medium, dt, layer, density_at: DensityAt::Cells, taper: true, source }
     }
 
     pub fn run<R: Precision>(&self, shot: &Shot) -> Shots {

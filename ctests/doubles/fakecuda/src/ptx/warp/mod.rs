@@ -13,6 +13,7 @@ use watch::{Watch, Wrong};
 
 use crate::ptx::flush;
 use crate::ptx::program::*;
+use crate::ptx::reciprocal::reciprocal;
 use crate::ptx::simple::Op;
 
 pub(in crate::ptx) const LANES: usize = 32;
@@ -381,6 +382,8 @@ impl Warp {
                 Op::MulFtz => op!(n f32, |a, b| flush::mul(a, b)),
                 Op::FmaFtz => op!(n f32, |a, b, c| flush::fma(a, b, c)),
                 Op::NegFtz => op!(n f32, |a| -flush::operand(a)),
+                Op::RcpF32 => op!(n f32, |a| reciprocal(a)),
+                Op::RcpFtz => op!(n f32, |a| flush::operand(reciprocal(flush::operand(a)))),
                 Op::Add32 => op!(n u32, |a, b| a.wrapping_add(b)),
                 Op::Sub32 => op!(n u32, |a, b| a.wrapping_sub(b)),
                 Op::Mul32 => op!(n u32, |a, b| a.wrapping_mul(b)),
