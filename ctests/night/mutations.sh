@@ -8,7 +8,6 @@
 #   ctests/night/mutations.sh --check  only whether each edit still changes its file
 #
 # The copy and its build are in target/mutations.
-[ -n "${BASH_VERSION-}" ] || exec bash "$0" "$@" # for `sh mutations.sh`
 set -eu
 cd "$(dirname "$0")/../.."
 work=$PWD/target/mutations
