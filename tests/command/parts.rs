@@ -203,7 +203,7 @@ fn shots_begin_as_their_numbers_arrive_on_standard_input() {
         BufReader::new(from).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     let mut next = |kind: &str| events.find(|event| event["event"] == kind).unwrap();
     assert_eq!(next("survey")["survey"]["shots"], 4);
-    for (line, ended) in [("3", 1), ("1,2 4", 3), ("3", 1)] {
+    for (line, ended) in [("3", 1), ("", 0), ("1,2 4", 3), ("3", 1)] {
         writeln!(to, "{line}").unwrap();
         for _ in 0..ended {
             let shot = next("shot");
@@ -219,7 +219,7 @@ fn shots_begin_as_their_numbers_arrive_on_standard_input() {
     drop(to);
     let end = next("end");
     assert_eq!((&end["done"], &end["failed"], &end["open"]), (&4.into(), &0.into(), &0.into()), "{end}");
-    assert!(run.wait().unwrap().success());
+    assert_eq!(run.wait().unwrap().code(), Some(1), "lists were refused");
     assert!(shots(&folder) == shots(&whole));
     fs::write(folder.at("list"), "1-4").unwrap();
     let mut again = folder.command(&["run", "survey.toml", "--json", "--resume", "--shots-from", "-"]);

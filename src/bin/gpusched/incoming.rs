@@ -36,13 +36,16 @@ impl Incoming {
         Ok(Incoming { lines, shots })
     }
 
-    /// Returns the next list, for which it waits at most so long.
+    /// Returns the next list, for which it waits at most so long. That of a blank line is empty.
     pub fn next(&self, wait: Duration) -> Arrival {
         let line = match self.lines.recv_timeout(wait) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => return Arrival::Nothing,
             Err(RecvTimeoutError::Disconnected) => return Arrival::End,
         };
+        if line.trim().is_empty() {
+            return Arrival::Shots(BTreeSet::new());
+        }
         let numbers = Part::parse("standard input", &line).and_then(|part| part.numbers(self.shots));
         numbers.map_or_else(Arrival::Refused, Arrival::Shots)
     }

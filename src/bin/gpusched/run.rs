@@ -129,6 +129,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         output,
         manifest,
         incoming,
+        refused: false,
         numbers: job.numbers.clone(),
         kept,
         failed: 0,

@@ -47,6 +47,8 @@ pub struct SurveyRun<'a> {
     pub manifest: Manifest,
     /// More shots, which arrive while it runs.
     pub incoming: Option<Incoming>,
+    /// A list that arrived was refused.
+    pub refused: bool,
     /// Numbers of its shots.
     pub numbers: BTreeSet<usize>,
     /// Numbers of the shots that an earlier run has finished.
@@ -119,7 +121,7 @@ impl SurveyRun<'_> {
                 "schedule": stats.as_ref().map(summary::object),
             }),
         );
-        self.failed + self.open == 0 && listed.is_ok() && traced
+        self.failed + self.open == 0 && !self.refused && listed.is_ok() && traced
     }
 
     /// Waits until a shot ends or a report is due.
@@ -204,6 +206,7 @@ impl SurveyRun<'_> {
                 Arrival::Nothing => return,
                 Arrival::End => self.incoming = None,
                 Arrival::Refused(error) => {
+                    self.refused = true;
                     let why = error.to_string();
                     progress.alert(&format!("error: {why}"), &json!({ "event": "error", "error": why }));
                 }
