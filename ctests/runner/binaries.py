@@ -60,11 +60,11 @@ NIGHT_NUMERICS = (
 PARTS: dict[str, list[Part]] = {
     "cuda": [Part(minimum=109, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
-        Part(minimum=46, levels=FULL),
+        Part(minimum=48, levels=FULL),
         Part("-night", NIGHT_NUMERICS, minimum=5, levels="night"),
     ],
-    "kernels": [Part(minimum=8, levels=FULL)],
-    "command": [Part(minimum=82)],
+    "kernels": [Part(minimum=10, levels=FULL)],
+    "command": [Part(minimum=83)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
@@ -76,7 +76,7 @@ PARTS: dict[str, list[Part]] = {
     "fuzz": [Part(minimum=3)],
     "node": [Part(minimum=30)],
     "scheduler": [Part(minimum=86)],
-    "lib": [Part(minimum=282)],
+    "lib": [Part(minimum=283)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }
 
