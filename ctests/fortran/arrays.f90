@@ -124,6 +124,7 @@ program arrays
   shot%source_kind = 9
   call model%shot_warnings(shot, warnings, stat=stat, errmsg=message)
   call expect(index(message, "source_kind is 9; accepted: 0 (pressure)") > 0, trim(message))
+  if (allocated(warnings)) deallocate (warnings)
 
   call sched%destroy()
   call model%destroy()
