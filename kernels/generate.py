@@ -66,7 +66,7 @@ ASSEMBLERS = {  # what: architectures
 # Registers a thread of a march, at most. A multiprocessor has 65536; a block's plane is in shared memory, of which every GPU
 # has 48 KiB. Other kernels take at most SMALL registers and no shared memory.
 REGISTERS = {
-    "acoustic1_one_pass_4x2": 192,
+    "acoustic1_one_pass_4x2": 176,
     "acoustic1_one_pass_4x4": 255,
     "acoustic1_one_pass_4x2_16_bit": 176,
     "acoustic1_one_pass_4x2_async": 168,
