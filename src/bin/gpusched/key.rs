@@ -12,6 +12,9 @@ use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::wavelet::Wavelet;
 
+/// Values that are hashed at a time.
+const BLOCK: usize = 1 << 14;
+
 /// Makes the keys of all shots of one model.
 #[derive(Clone)]
 pub struct Keys(Hasher);
@@ -123,18 +126,25 @@ impl Keys {
         match values {
             None => self.floats(&[]),
             Some(Values::Volume(values)) => self.floats(values),
-            Some(constant) => self.floats(&constant.to_volume(cells)),
+            Some(Values::Constant(value)) => {
+                self.number(cells);
+                let block = vec![*value; BLOCK.min(cells)];
+                for first in (0..cells).step_by(BLOCK) {
+                    self.plain(&block[..BLOCK.min(cells - first)]);
+                }
+            }
         }
     }
 
     fn floats(&mut self, values: &[f32]) {
         self.number(values.len());
-        let mut bytes = Vec::with_capacity(1 << 16);
-        for values in values.chunks(1 << 14) {
-            bytes.clear();
-            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-            self.0.update(&bytes);
-        }
+        values.chunks(BLOCK).for_each(|values| self.plain(values));
+    }
+
+    /// Adds values without their number.
+    fn plain(&mut self, values: &[f32]) {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.0.update(&bytes);
     }
 }
 
