@@ -22,7 +22,8 @@ fn jumps(n: [usize; 3], density_at: DensityAt) -> Arc<Model> {
     Arc::new(Model::new(grid, vp, Some(rho)).unwrap().with_density_at(density_at))
 }
 
-/// What is sure is stable. What is nearly as much as velocity allows is not, with the density of one cell at half points.
+/// The certainly stable step is stable. Nearly the largest step by velocity is not, with the density of one cell at half
+/// points.
 #[test]
 fn density_that_jumps_asks_for_smaller_steps() {
     for (density_at, expected) in [(DensityAt::HalfPoints, 0.79..0.81), (DensityAt::Cells, 0.51..0.52)] {
