@@ -44,7 +44,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     // Where density varies, coefficients B give 1/rho at half points. Cells to the second cell of a half point.
     const bool varies = k.beside >= 0;
     const int step = max(k.beside, 0);
-    // Of a row of fluxes along x, or of the row after the last.
+    // Loads the coefficients of a row of fluxes along x, or of the row after the last.
     const auto load_b_x = [&](int y, int i) {
         const bool there = (i < Shape::FLUX && in_flux(i)) || (i > 0 && in_flux(i - 1) && step);
         return load_b(y, tile_x - HALF_WIDTH + Shape::FLUX * warp + i, z, there);
@@ -325,7 +325,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         };
         if (late)
             load_b_z();
-        // Of the thread's rows, and beside the tile.
+        // 1/rho of the thread's rows, and beside the tile.
         float2 b_z[ROWS + 1];
 #pragma unroll
         for (int r = 0; r < ROWS + 1; r++)

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 
-/// Of rho and rho vp².
+/// Number format of the stored rho and rho vp².
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
     #[default]

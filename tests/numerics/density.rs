@@ -78,7 +78,7 @@ fn reflection(axis: usize, [before, after]: [f32; 2], density_at: DensityAt) -> 
 fn density_interface_lies_halfway_between_its_cells() {
     for densities in [[1000.0, 2400.0], [2400.0, 1000.0]] {
         let half_points = [0, 1, 2].map(|axis| (axis, DensityAt::HalfPoints, 0.0, 0.02));
-        // That of the old kernels. The least squares are of small depths.
+        // The old kernels' depth. The least squares are of small depths.
         let beside = 0.5 * f64::from(densities[0] / (densities[0] + densities[1]));
         for (axis, density_at, place, accepted) in
             half_points.into_iter().chain([(2, DensityAt::Cells, beside, 0.03)])

@@ -201,7 +201,7 @@ def run(
     Returns
     -------
     dict
-        What `gpusched collect --json` prints: `shots`, `done`, `failed`, `not_done`, `errors` and more.
+        The object that `gpusched collect --json` prints: `shots`, `done`, `failed`, `not_done`, `errors` and more.
         Each of `errors` has `shot`, `node` and `error`.
 
     Raises

@@ -16,7 +16,7 @@ pub struct Incoming {
     shots: usize,
 }
 
-/// What has arrived.
+/// The next arrival on the input.
 pub enum Arrival {
     Shots(BTreeSet<usize>),
     Refused(Error),
