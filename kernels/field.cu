@@ -32,6 +32,14 @@ extern "C" __global__ void field_snapshot(const Field k, float *to)
         to[((long long)y * nx + x) * nz + z] = value(k, x + k.pml, y + k.pml, z + k.pml);
 }
 
+// Turns rows of samples into traces: from[row][trace] to to[trace][row]. A thread has one sample, threads along x a trace.
+extern "C" __global__ void field_traces(const float *from, float *to, int traces)
+{
+    const int trace = blockIdx.x * blockDim.y + threadIdx.y;
+    if (trace < traces)
+        to[(long long)trace * blockDim.x + threadIdx.x] = __ldg(from + (long long)threadIdx.x * traces + trace);
+}
+
 // Raises `largest` to the magnitude of the largest value, as the bits of a float32 without its sign: these
 // order as the numbers do, with infinity and then NaN on top. The host sets it to zero before.
 extern "C" __global__ void field_peak(const Field k, unsigned int *largest)

@@ -188,6 +188,7 @@ interpreter: fused results below the boundary are kept; ctests/doubles/fakecuda/
 interpreter: denormal operands are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if bits \& 0x7f80_0000 == 0 {/if false {/; --test kernels both_engines_flush
 virtual GPU: memory that is not zeroed is no zeros; src/backend/cuda/stream.rs; s/^        self.zero(&block)?\x3b//; --test cuda shots_have_the_bits
 virtual GPU: events are left; src/backend/cuda/event.rs; s/unsafe { driver.event_destroy(self.handle) }/{ _ = driver\x3b Ok(()) }/; --test cuda nothing_of_ours_stays
+virtual GPU: samples are copied before they are there; src/fd/time_loop/cuda.rs; s/self.copies.follow(self.stream)?\x3b//; --test cuda shots_have_the_bits
 virtual GPU: a copy is read while it is under way; src/backend/cuda/event.rs; s/^        self.done.wait()?\x3b//; --test cuda memory_is_used_again
 kernels: threads of a block do not meet; kernels/one_pass_march.cuh; s/^        __syncthreads()\x3b/        if (threadIdx.x > 0) __syncthreads()\x3b/; --test kernels shots_of_odd_sizes
 kernels: the PTX has no barriers; kernels/ptx/acoustic1_one_pass.ptx; s/bar.sync.*//; --test kernels committed_ptx

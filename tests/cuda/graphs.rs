@@ -114,8 +114,8 @@ pub fn a_shots_batches_are_graphs() {
     fire(&scheduler, 260);
     assert_eq!(told(0, "graph_launches"), 16, "{}", report());
     let long = calls() - begin;
-    // 160 steps: two of velocity, pressure and record each by themselves are more than six calls a step.
-    assert!(long - short <= 160 * 3 / 2, "{} calls for 160 steps", long - short);
+    // 160 steps in ten batches. Launched each by itself, a step takes more than six calls.
+    assert!(long - short <= 160 * 5 / 2, "{} calls for 160 steps", long - short);
 }
 
 /// By a driver that makes none, or does not take the first: the launches come one by one.

@@ -4,5 +4,6 @@ static_assert(offsetof(Field, plane) == 16 && offsetof(Field, inner) == 36 && of
 
 #define ALL_KERNELS(KERNEL)                                                                                            \
     KERNEL(field_snapshot)                                                                                             \
+    KERNEL(field_traces)                                                                                               \
     KERNEL(field_peak)                                                                                                 \
     KERNEL(field_inject)

@@ -235,6 +235,7 @@ table! {
     stream_create = cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     stream_destroy = cuStreamDestroy_v2(stream: CUstream);
     stream_synchronize = cuStreamSynchronize(stream: CUstream);
+    stream_wait = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
     event_destroy = cuEventDestroy_v2(event: CUevent);
     event_record = cuEventRecord(event: CUevent, stream: CUstream);

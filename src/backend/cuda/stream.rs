@@ -68,6 +68,20 @@ impl Stream {
         Ok(Stream { context: context.clone(), handle, number })
     }
 
+    /// Opens another queue in the context of this one, for a task that runs in it.
+    pub fn beside(&self) -> Result<Stream> {
+        self.context.enter()?;
+        Stream::of(&self.context)
+    }
+
+    /// Lets later operations of this queue begin after those that `other` has now.
+    pub fn follow(&self, other: &Stream) -> Result<()> {
+        let last = other.record()?;
+        // SAFETY: the stream and the event exist. The driver keeps what it needs of the event.
+        let waits = unsafe { self.context.driver().stream_wait(self.handle, last.handle, 0) };
+        self.context.check(waits, || "waiting for another queue".into())
+    }
+
     pub fn device(&self) -> &CudaDevice {
         self.context.device()
     }

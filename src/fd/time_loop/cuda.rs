@@ -1,17 +1,18 @@
 //! The time loop of a shot on a GPU.
 //!
 //! Steps are put on the queue a batch at a time; batches whose launches are the same are one graph. While the GPU computes a
-//! batch, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. So the
-//! GPU never waits for the host, what waits on the queue is bounded, and a cancel is heard within two batches.
+//! batch, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. These
+//! are copied to the host on a queue of their own. So the GPU waits neither for the host nor for copies, what waits
+//! on the queue is bounded, and a cancel is heard within two batches.
 
 use std::ops::Range;
 use std::time::Instant;
 
 use super::cpu::{PROBE, judge, limit};
 use super::cuda_steps::{BATCH_STEPS, Buffers, CudaSteps, KERNELS, StepKind};
-use super::field_kernels::Field;
+use super::field_kernels::{Field, traces};
 use super::instability;
-use super::launch::{Address, Launch};
+use super::launch::Launch;
 use crate::backend::cuda::{DeviceBuffer, Download, Event, Graphs, Kernel, Params, Stream, allocation_bytes};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
@@ -37,7 +38,8 @@ pub fn loop_bytes(layout: &Layout, shot: &Shot) -> u64 {
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>() as u64);
     let traces = shot.receivers.count(layout.inner) as u64;
     let wavelet = shot.wavelet.samples.len().min(shot.nt) as u64;
-    let pieces = [picture, traces.saturating_mul(batch_samples(shot) as u64), wavelet];
+    let samples = traces.saturating_mul(batch_samples(shot) as u64);
+    let pieces = [picture, samples, samples, wavelet];
     pieces.map(granted_bytes).into_iter().fold(SMALL, u64::saturating_add)
 }
 
@@ -162,17 +164,22 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
 /// A shot on a GPU.
 struct CudaShot<'a> {
     stream: &'a Stream,
+    /// The queue on which the results of batches are copied to the host.
+    copies: Stream,
     /// That of the fields.
     layout: &'a Layout,
     steps: &'a dyn CudaSteps,
     snapshot: Kernel,
     peak: Kernel,
+    transpose: Kernel,
     /// Amplitude times wavelet, of all steps that have a source, and of those of a batch.
     wavelet: DeviceBuffer<f32>,
     amplitudes: DeviceBuffer<f32>,
     traces: usize,
     /// `[sample of the batch][trace]`.
     samples: DeviceBuffer<f32>,
+    /// `[trace][sample of the batch]`, on its way to the host.
+    leaving: DeviceBuffer<f32>,
     /// The user's cells, if there are snapshots.
     picture: Option<DeviceBuffer<f32>>,
     largest: DeviceBuffer<u32>,
@@ -186,16 +193,20 @@ impl<'a> CudaShot<'a> {
         };
         let traces = shot.receivers.count(layout.inner);
         let function = |name| stream.function(KERNELS, name);
+        let samples = || stream.alloc(batch_samples(shot) * traces, "the record of a shot");
         Ok(CudaShot {
             stream,
+            copies: stream.beside()?,
             layout,
             steps,
             snapshot: function("field_snapshot")?,
             peak: function("field_peak")?,
+            transpose: function("field_traces")?,
             wavelet: stream.uploaded(&source_pressures(shot), "the wavelet of a shot")?,
             amplitudes: stream.alloc(BATCH_STEPS, "the wavelet of a batch")?,
             traces,
-            samples: stream.alloc(batch_samples(shot) * traces, "the record of a shot")?,
+            samples: samples()?,
+            leaving: samples()?,
             picture,
             largest: stream.alloc(1, "the probe of a shot")?,
         })
@@ -220,11 +231,10 @@ impl<'a> CudaShot<'a> {
         steps: Range<usize>,
         graphs: &mut Graphs<(usize, Vec<StepKind>)>,
     ) -> Result<InFlight> {
-        let traces = self.traces;
         let step = |step: usize| StepKind {
             odd: !step.is_multiple_of(2),
             has_source: step < self.wavelet.len(),
-            records: traces > 0 && step.is_multiple_of(shot.record_every),
+            records: self.traces > 0 && step.is_multiple_of(shot.record_every),
         };
         let launched: Vec<StepKind> = steps.clone().map(step).collect();
         let rows = launched.iter().filter(|step| step.records).count();
@@ -238,30 +248,35 @@ impl<'a> CudaShot<'a> {
         let time =
             begun.map(|begin| Ok(BatchTime { candidate, begin, end: self.stream.stamp()? })).transpose()?;
         let last = steps.end - 1;
-        let samples = match rows {
-            0 => None,
-            rows => Some(self.stream.download(&self.samples, 0..rows * traces)?),
-        };
         let field = Field::new(self.layout, self.steps.pressure(last).address());
-        let look = |function: &Kernel, launch: Launch, to: Address| {
-            let all = Params::new().with(field).with(to);
+        let picture = self
+            .picture
+            .as_ref()
+            .filter(|_| shot.snapshot_every.is_some_and(|every| last.is_multiple_of(every)));
+        let probes = steps.end == shot.nt || steps.end.is_multiple_of(PROBE);
+        let launch = |function: &Kernel, launch: Launch, all: Params| {
             self.stream.launch(function, launch.grid, launch.block, all)
         };
-        let picture = match (&self.picture, shot.snapshot_every) {
-            (Some(picture), Some(every)) if last.is_multiple_of(every) => {
-                look(&self.snapshot, field.snapshot(), picture.address())?;
-                Some(self.stream.download(picture, 0..picture.len())?)
-            }
-            _ => None,
-        };
-        let largest = if steps.end == shot.nt || steps.end.is_multiple_of(PROBE) {
+        // The copies of the batch before read what is overwritten here.
+        self.stream.follow(&self.copies)?;
+        if rows > 0 {
+            let all = Params::new().with(self.samples.address()).with(self.leaving.address());
+            launch(&self.transpose, traces(rows, self.traces), all.with(self.traces as i32))?;
+        }
+        if let Some(picture) = picture {
+            launch(&self.snapshot, field.snapshot(), Params::new().with(field).with(picture.address()))?;
+        }
+        if probes {
             self.stream.zero(&self.largest)?;
-            look(&self.peak, field.peak(), self.largest.address())?;
-            Some(self.stream.download(&self.largest, 0..1)?)
-        } else {
-            None
-        };
-        Ok(InFlight { done: self.stream.record()?, steps, time, samples, picture, largest })
+            launch(&self.peak, field.peak(), Params::new().with(field).with(self.largest.address()))?;
+        }
+        let done = self.stream.record()?;
+        self.copies.follow(self.stream)?;
+        let samples =
+            (rows > 0).then(|| self.copies.download(&self.leaving, 0..rows * self.traces)).transpose()?;
+        let picture = picture.map(|picture| self.copies.download(picture, 0..picture.len())).transpose()?;
+        let largest = probes.then(|| self.copies.download(&self.largest, 0..1)).transpose()?;
+        Ok(InFlight { done, steps, time, samples, picture, largest })
     }
 }
 
@@ -300,11 +315,9 @@ impl InFlight {
             let samples = samples.wait()?;
             let first = self.steps.start.div_ceil(shot.record_every);
             let rows = samples.len() / gather.traces;
-            for (trace, to) in gather.data.chunks_exact_mut(gather.samples).enumerate() {
-                for (row, to) in to[first..first + rows].iter_mut().enumerate() {
-                    *to = samples[row * gather.traces + trace];
-                }
-            }
+            let to = gather.data.chunks_exact_mut(gather.samples);
+            to.zip(samples.chunks_exact(rows))
+                .for_each(|(to, from)| to[first..first + rows].copy_from_slice(from));
         }
         if let Some(largest) = self.largest {
             judge(largest.wait()?[0], limit, last)?;

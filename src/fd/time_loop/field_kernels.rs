@@ -66,6 +66,17 @@ impl Field {
     }
 }
 
+/// Returns the launch that turns rows of samples, at most 32, into traces. Arguments: the addresses of rows and traces, and
+/// the number of traces as an `i32`.
+pub fn traces(rows: usize, traces: usize) -> Launch {
+    let each = 256 / rows;
+    Launch {
+        kernel: "field_traces",
+        grid: [traces.div_ceil(each) as u32, 1, 1],
+        block: [rows as u32, each as u32, 1],
+    }
+}
+
 /// Returns the launch that adds a source to a field in so many cells. Arguments: the addresses of the field's array,
 /// of the places in it, of the factors, and of the value.
 pub fn inject(cells: usize) -> Launch {

@@ -145,6 +145,12 @@ cuda! {
         enter("sync")?;
         Driver::get().stream(stream)?.synchronize()
     }
+    fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
+        let _ = flags;
+        enter("event")?;
+        Driver::get().event(event)?.hold(&*Driver::get().stream(stream)?);
+        Ok(())
+    }
     fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
         let _ = mode;
         enter("stream")?;

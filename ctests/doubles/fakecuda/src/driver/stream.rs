@@ -168,6 +168,17 @@ impl Event {
         self.context.check()
     }
 
+    /// Lets what is put on a stream later wait for the event as it is recorded now.
+    pub fn hold(&self, stream: &Stream) {
+        if let Some(record) = self.current() {
+            let context = self.context.clone();
+            stream.push(true, move || {
+                record.wait(&context);
+                Ok(())
+            });
+        }
+    }
+
     pub fn elapsed(&self, end: &Event) -> Answer<f32> {
         self.context.check()?;
         if !self.timing || !end.timing {
