@@ -38,7 +38,7 @@ static_assert(sizeof(SpongeAxis) == 32 && sizeof(SecondOrder) == 160, "layout of
 // The data of a plane that only their thread uses: the pressure four planes on; the pressure before
 // and vp² of the plane.
 template <class Shape, class Pair> struct Own {
-    enum { ROWS = Shape::ROWS, THREADS = Shape::PREFETCH_DISTANCE > 0 ? 32 * Shape::WARPS : 1 };
+    enum { ROWS = Shape::ROWS, THREADS = Shape::PREFETCH_DISTANCE > 0 ? Shape::THREADS : 1 };
     float2 p[ROWS][THREADS], before[ROWS][THREADS];
     Pair v[ROWS][THREADS];
 };
@@ -75,24 +75,21 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
 {
     enum { ROWS = Shape::ROWS };
     const bool ahead = Shape::PREFETCH_DISTANCE > 0;
-    static_assert(int(Shape::WARPS) == int(HALF_WIDTH), "a warp fetches a row before the tile and one after it");
-    const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
+    static_assert(int(Shape::GROUPS) == 2 * HALF_WIDTH, "a group fetches a row before the tile or after it");
+    const int thread = 32 * threadIdx.y + threadIdx.x, lane = threadIdx.x % LANES, group = thread / LANES;
     const int nx = k.axis[0].n, nz = k.axis[2].n;
-    const int first_row = ROWS * warp, x = tile.x + first_row, z = tile.z + 2 * lane;
+    const int first_row = ROWS * group, x = tile.x + first_row, z = tile.z + 2 * lane;
     const bool in_row = z < int(k.pitch);
     const auto there = [&](int r) { return in_row && x + r < nx; };
 
-    // The rows before and after the tile, one a warp each; and four cells before and after its rows.
+    // The rows before and after the tile, one a group; and four cells before and after its rows.
+    const int side_row = group < HALF_WIDTH ? group : group + Shape::X, side_x = tile.x - HALF_WIDTH + side_row;
     const int end_row = thread / 4, end_cell = 2 * (thread % 4) + (thread % 4 < 2 ? 0 : Z);
     const bool has_end = thread < 4 * Shape::X;
     const bool end_there = has_end && tile.x + end_row < nx && tile.z - HALF_WIDTH + end_cell < int(k.pitch);
-    float2 sides[2], end;
+    float2 side, end;
     const auto load_around = [&](int y) {
-#pragma unroll
-        for (int side = 0; side < 2; side++) {
-            const int row = tile.x - HALF_WIDTH + warp + side * (Shape::X + HALF_WIDTH);
-            sides[side] = fetch(k.p[0], position(k, row, y, z), in_row && row < nx);
-        }
+        side = fetch(k.p[0], position(k, side_x, y, z), in_row && side_x < nx);
         end = fetch(k.p[0], position(k, tile.x + end_row, y, tile.z - HALF_WIDTH + end_cell), end_there);
     };
 
@@ -177,9 +174,7 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
         for (int r = 0; r < ROWS; r++)
             pair(plane[HALF_WIDTH + first_row + r][HALF_WIDTH + 2 * lane]) =
                 make_float2(queue[r][0][HALF_WIDTH], queue[r][1][HALF_WIDTH]);
-#pragma unroll
-        for (int side = 0; side < 2; side++)
-            pair(plane[warp + side * (Shape::X + HALF_WIDTH)][HALF_WIDTH + 2 * lane]) = sides[side];
+        pair(plane[side_row][HALF_WIDTH + 2 * lane]) = side;
         if (has_end)
             pair(plane[HALF_WIDTH + end_row][end_cell]) = end;
         __syncthreads();
@@ -229,12 +224,12 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
 template <class Shape>
 __device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile &tile, const Source &source)
 {
-    const int row = source.x - tile.x - Shape::ROWS * int(threadIdx.y);
+    const int group = (32 * threadIdx.y + threadIdx.x) / LANES, row = source.x - tile.x - Shape::ROWS * group;
     if (!source.put || source.y < tile.y || source.y >= tile.end || row < 0 || row >= Shape::ROWS)
         return;
 #pragma unroll
     for (int point = 0; point < Dipole::POINTS; point++) {
-        const int cell = source.z + Dipole::APART * point - tile.z - 2 * int(threadIdx.x);
+        const int cell = source.z + Dipole::APART * point - tile.z - 2 * int(threadIdx.x % LANES);
         if (cell == 0 || cell == 1)
             put_source<Dipole>(k, source, point);
     }
@@ -249,7 +244,7 @@ __device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile 
         const Tile tile = k.tiles[blockIdx.x];                                                                         \
         march<Shape<__VA_ARGS__>, Pair>(k, tile, planes);                                                              \
         put_own_points<Shape<__VA_ARGS__>>(k, tile, source);                                                           \
-        take<Dipole>(k, source, receivers, 32 * Shape<__VA_ARGS__>::WARPS);                                            \
+        take<Dipole>(k, source, receivers, Shape<__VA_ARGS__>::THREADS);                                               \
     }
 
 // A text of PTX has the kernels of its architecture, the host's build all.

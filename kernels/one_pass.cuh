@@ -6,8 +6,9 @@
 //   PRESSURES   1 or 2. Fluxes along x and y are those of the first, along z those of the last
 //   advance     the pressures after a step
 //
-// A table names the tile of a block: 64 cells along z by some rows along x, through which the block
-// marches along y. A thread has two neighbours along z in one row or more. It keeps eight planes of
+// A table names the tile of a block: 32 cells along z by some rows along x, through which the block
+// marches along y. A thread has two neighbours along z in one row or more. The longer tiles are along z, the
+// more of them reach into a layer, where each cell costs twice as much. It keeps eight planes of
 // the first pressure and of the fluxes along y of its own columns in registers. The current plane
 // is in shared memory with the cells around it, and so are the fluxes along x and z. Two tiles that
 // need the same flux both compute it, so blocks are independent: a launch reads one set of
@@ -73,7 +74,7 @@ template <class Equation, class Shape, class Pair> struct Own {
     enum {
         N = Equation::PRESSURES,
         ROWS = Shape::ROWS,
-        THREADS = Shape::PREFETCH_DISTANCE > 0 ? 32 * Shape::WARPS : 1
+        THREADS = Shape::PREFETCH_DISTANCE > 0 ? Shape::THREADS : 1
     };
     float2 p[N][ROWS][THREADS], d[N][ROWS][THREADS];
     Pair coefficients[2 * N][ROWS][THREADS];
@@ -141,7 +142,7 @@ __device__ __forceinline__ void step(const OnePass &k, const Source &source, con
     case Y_PML | Z_PML: march<Equation, Shape, Pair, Y_PML | Z_PML>(k, tile, source, plane); break;
     default: march<Equation, Shape, Pair, X_PML | Y_PML | Z_PML>(k, tile, source, plane);
     }
-    take<Equation>(k, source, receivers, 32 * Shape::WARPS);
+    take<Equation>(k, source, receivers, Shape::THREADS);
 }
 
 // A kernel of a shape, of which `blocks` blocks are to be on a multiprocessor at once.

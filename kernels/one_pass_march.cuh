@@ -10,9 +10,9 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     // Registers do not suffice for the data of the update of more rows while fluxes are computed.
     const bool own_late = late || (!ahead && ROWS * N > 4);
     const bool pml_x = KIND & X_PML, pml_y = KIND & Y_PML, pml_z = KIND & Z_PML;
-    const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
+    const int lane = threadIdx.x % LANES, group = (32 * threadIdx.y + threadIdx.x) / LANES, thread = LANES * group + lane;
     const int nx = k.axis[0].n, ny = k.axis[1].n, nz = k.axis[2].n;
-    const int first_row = ROWS * warp;
+    const int first_row = ROWS * group;
     int x = tile.x + first_row, z = tile.z + 2 * lane;
 #define tile_x (x - first_row)
 #define tile_z (z - 2 * lane)
@@ -20,17 +20,17 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     const float square_x = k.axis[0].rate * k.axis[0].rate, square_y = k.axis[1].rate * k.axis[1].rate;
     const float square_z = k.axis[2].rate * k.axis[2].rate;
 
-    // Rows before the tile and after it, one a warp; and cells before and after its rows, four rows
-    // a warp.
+    // Rows before the tile and after it, one a group; and cells before and after its rows, eight threads
+    // a row.
     const int beside_cell = (lane & 7) < 4 ? 2 * (lane & 7) - 8 : Z + 2 * (lane & 7) - 8;
-    const int beside_its = 4 * warp + (lane >> 3);
+    const auto beside_its = [&](int i) { return 2 * group + (lane >> 3) + i * (Shape::THREADS / 8); };
     // Returns true if a thread has so many rows of fluxes along x.
     const auto in_flux = [&](int i) {
-        return (Shape::WARPS - 1) * Shape::FLUX + i < Shape::X + 7 || warp * Shape::FLUX + i < Shape::X + 7;
+        return (Shape::GROUPS - 1) * Shape::FLUX + i < Shape::X + 7 || group * Shape::FLUX + i < Shape::X + 7;
     };
     // Fluxes along z beside the tile: the first of a pair.
-    const int beside_row = thread >> 2, beside = (thread & 3) < 2 ? 2 * (thread & 3) - 4 : Z + 2 * (thread & 3) - 4;
-    const bool has_beside = thread < 4 * Shape::X;
+    const int beside_row = 4 * group + (lane >> 2), beside = (lane & 3) < 2 ? 2 * (lane & 3) - 4 : Z + 2 * (lane & 3) - 4;
+    const bool has_beside = group < 4 * Shape::X / LANES;
 
     // Places in the coefficients.
     const auto column = [&](int x) { return unsigned(pml_x ? nearest(k, 0, x) : x - k.pml); };
@@ -47,7 +47,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     // Loads the coefficients of a row of fluxes along x, or of the row after the last.
     const auto load_b_x = [&](int y, int i) {
         const bool there = (i < Shape::FLUX && in_flux(i)) || (i > 0 && in_flux(i - 1) && step);
-        return load_b(y, tile_x - HALF_WIDTH + Shape::FLUX * warp + i, z, there);
+        return load_b(y, tile_x - HALF_WIDTH + Shape::FLUX * group + i, z, there);
     };
     // The coefficient after a pair along z, which lies beside one that was loaded.
     const auto load_b_after = [&](int y, int x, int z, bool there) {
@@ -119,21 +119,24 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     };
 
     // The data of the next plane are on their way while one is computed.
-    float2 coming[ROWS], coming_q[ROWS], rows[2][Shape::HALO], cells;
+    float2 coming[ROWS], coming_q[ROWS], rows[2][Shape::HALO], cells[Shape::BESIDE];
     Pair coming_b[ROWS];
     const auto load_around = [&](int y) {
 #pragma unroll
         for (int i = 0; i < Shape::HALO; i++) {
 #pragma unroll
             for (int side = 0; side < 2; side++) {
-                const int row = tile_x + side * (Shape::X + 7) - 7 + warp + i * Shape::WARPS;
-                const bool there = warp + i * Shape::WARPS < 7 && in_row && (!pml_x || unsigned(row) < unsigned(nx));
+                const int row = tile_x + side * (Shape::X + 7) - 7 + group + i * Shape::GROUPS;
+                const bool there = group + i * Shape::GROUPS < 7 && in_row && (!pml_x || unsigned(row) < unsigned(nx));
                 rows[side][i] = fetch(k.p[0], position(k, row, y, z), there);
             }
         }
-        const bool there = (!pml_x || tile_x + beside_its < nx) && (!pml_z || unsigned(tile_z + beside_cell) < k.pitch);
-        const unsigned at = position(k, tile_x + beside_its, y, tile_z + beside_cell);
-        cells = fetch(k.p[LAST], at, warp < Shape::X / 4 && there);
+#pragma unroll
+        for (int i = 0; i < Shape::BESIDE; i++) {
+            const int row = tile_x + beside_its(i);
+            const bool there = (!pml_x || row < nx) && (!pml_z || unsigned(tile_z + beside_cell) < k.pitch);
+            cells[i] = fetch(k.p[LAST], position(k, row, y, tile_z + beside_cell), there);
+        }
         if (N == 2 && !ahead) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
@@ -217,12 +220,13 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
         }
 #pragma unroll
         for (int i = 0; i < Shape::HALO; i++)
-            if (warp + i * Shape::WARPS < 7) {
-                pair(s.p[warp + i * Shape::WARPS][2 * lane + MARGIN]) = rows[0][i];
-                pair(s.p[warp + i * Shape::WARPS + Shape::X + 7][2 * lane + MARGIN]) = rows[1][i];
+            if (group + i * Shape::GROUPS < 7) {
+                pair(s.p[group + i * Shape::GROUPS][2 * lane + MARGIN]) = rows[0][i];
+                pair(s.p[group + i * Shape::GROUPS + Shape::X + 7][2 * lane + MARGIN]) = rows[1][i];
             }
-        if (warp < Shape::X / 4)
-            pair(s.along_z(beside_its)[beside_cell + 8]) = cells;
+#pragma unroll
+        for (int i = 0; i < Shape::BESIDE; i++)
+            pair(s.along_z(beside_its(i))[beside_cell + 8]) = cells[i];
         flux_y(y + 3, coming_b);
         const bool beside_there = has_beside && (!pml_z || unsigned(tile_z + beside) < k.pitch);
         const auto load_b_z = [&] {
@@ -241,7 +245,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
 #pragma unroll
         for (int i = 0; i < Shape::FLUX + 7; i++)
             if (i < 7 || in_flux(i - 7))
-                line[i] = pair(s.p[Shape::FLUX * warp + i][2 * lane + MARGIN]);
+                line[i] = pair(s.p[Shape::FLUX * group + i][2 * lane + MARGIN]);
         float2 b_here[Shape::FLUX];
 #pragma unroll
         for (int i = 0; i < Shape::FLUX; i++)
@@ -262,7 +266,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
             for (int m = 0; m < 8; m++)
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
             const float2 flux = make_float2(b_here[i].x * derivative(k, first), b_here[i].y * derivative(k, second));
-            const int row = Shape::FLUX * warp + i, j = tile_x - HALF_WIDTH + row;
+            const int row = Shape::FLUX * group + i, j = tile_x - HALF_WIDTH + row;
             pair(s.flux_x[row][2 * lane]) = flux;
             if (pml_x) {
                 const int nth = slot(k, 0, j);

@@ -14,8 +14,8 @@
 #include "grid.cuh"
 #include "copies.cuh"
 
-// Cells of a tile along z.
-enum { Z = 64 };
+// Cells of a tile along z, and threads of a group, which have two of them each: half of a warp.
+enum { Z = 32, LANES = Z / 2 };
 
 // The tile of a block: rows from `x`, cells from `z`, planes from `y` to `end`.
 struct Tile {
@@ -59,19 +59,22 @@ struct Dipole {
     }
 };
 
-// The shape of a block: warps, and rows along x of each. PREFETCH_DISTANCE: planes that the march
-// through the middle copies ahead into shared memory; 0 if it loads the next plane into registers.
+// The shape of a block: warps, and rows along x of each of their groups. PREFETCH_DISTANCE: planes that the
+// march through the middle copies ahead into shared memory; 0 if it loads the next plane into registers.
 template <int WARPS_, int ROWS_, int PREFETCH_DISTANCE_ = 0> struct Shape {
     enum {
         WARPS = WARPS_,
         ROWS = ROWS_,
         PREFETCH_DISTANCE = PREFETCH_DISTANCE_,
         PLACES = PREFETCH_DISTANCE > 0 ? PREFETCH_DISTANCE : 1, // of planes that are on their way
-        X = WARPS * ROWS,
-        FLUX = (X + 7 + WARPS - 1) / WARPS, // fluxes along x of a thread: seven rows more than the tile has
-        HALO = (7 + WARPS - 1) / WARPS      // rows that a warp fetches before the tile, and after it
+        THREADS = 32 * WARPS,
+        GROUPS = THREADS / LANES,
+        X = GROUPS * ROWS,
+        FLUX = (X + 7 + GROUPS - 1) / GROUPS,    // fluxes along x of a thread: seven rows more than the tile has
+        HALO = (7 + GROUPS - 1) / GROUPS,        // rows that a group fetches before the tile, and after it
+        BESIDE = ROWS / 2                        // pairs that a thread fetches before and after the tile's rows
     };
-    static_assert(X % 4 == 0 && 4 * X <= 32 * WARPS, "");
+    static_assert(8 * X == BESIDE * THREADS && 4 * X <= THREADS, "");
 };
 
 // Returns the position of a cell in a field.

@@ -137,7 +137,7 @@ pub enum Bench {
         /// Storage of rho and rho vp².
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
-        /// Block shape on a GPU, with float32, as warps x rows per warp. auto: the fastest for shots; each:
+        /// Block shape on a GPU, with float32, as warps x rows. auto: the fastest for shots; each:
         /// all shapes in turn. 4x2_async copies ahead and needs compute capability 8.0.
         #[arg(long, value_parser = shapes(), default_value = "auto")]
         shape: Shapes,

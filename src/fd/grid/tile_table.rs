@@ -20,11 +20,11 @@ use super::zones::{Term, Zones};
 use crate::fd::stencil::HALF_WIDTH;
 
 /// Cells of a tile along z.
-pub const TILE_Z: usize = 64;
+pub const TILE_Z: usize = 32;
 /// Cost of a plane of a plain tile, and the extra cost for each axis along which a tile is not plain, in
 /// counted instructions (`docs/performance.md`).
 const PLAIN: usize = 10;
-const MORE: [usize; 3] = [11, 4, 10];
+const MORE: [usize; 3] = [8, 3, 8];
 /// What a march costs before its first plane, in planes of the plain kind: of fourteen it reads the pressure only.
 const BEGINNING: usize = 8;
 /// Planes that a tile in the middle has, at least, if there are so many.
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn places_of_a_gpu_end_together() {
         for (n, rows, at_once) in
-            [(128, 8, 396), (300, 8, 396), (300, 16, 264), (600, 8, 396), (600, 16, 216)]
+            [(128, 16, 396), (300, 16, 396), (300, 32, 264), (600, 16, 396), (600, 32, 216)]
         {
             let (_, _, table) = table_of([n; 3], 20, rows, at_once);
             assert!(table.tiles.is_sorted_by_key(|tile| Reverse(tile.cost())));
@@ -272,12 +272,12 @@ mod tests {
 
     #[test]
     fn most_of_a_large_grid_is_plain() {
-        let (_, _, table) = table_of([600; 3], 20, 16, 264);
+        let (_, _, table) = table_of([600; 3], 20, 32, 264);
         let cells =
             |tiles: &mut dyn Iterator<Item = &GpuTile>| tiles.map(|tile| tile.end - tile.y).sum::<i32>();
         let plain = cells(&mut table.tiles.iter().filter(|tile| tile.kind == 0));
         let share = f64::from(plain) / f64::from(cells(&mut table.tiles.iter()));
-        assert!(share > 0.66, "{share}");
+        assert!(share > 0.74, "{share}");
         assert!(table.tiles.len() > 4 * 264);
     }
 }

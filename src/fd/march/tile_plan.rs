@@ -24,7 +24,7 @@ pub struct TilePlan {
 
 /// Returns the most tiles of a shape's table.
 pub fn most_tiles(layout: &Layout, shape: BlockShape) -> usize {
-    tile_table::most(layout, shape.warps * shape.rows)
+    tile_table::most(layout, shape.tile_rows())
 }
 
 impl TilePlan {
@@ -38,7 +38,7 @@ impl TilePlan {
             let accepted = format!("at most {} on a GPU", u32::MAX);
             return Err(Error::argument("the number of cells, layers included", layout.cells(), accepted));
         }
-        let table = TileTable::new(&layout, &tables.zones, shape.warps * shape.rows, at_once);
+        let table = TileTable::new(&layout, &tables.zones, shape.tile_rows(), at_once);
         Ok(TilePlan { kernels: tables.kernels, shape, table, layout })
     }
 

@@ -1,9 +1,9 @@
 //! Shapes of thread blocks on a GPU.
 
-/// A shape: so many warps, each with so many rows of a tile along x. All shapes compute the same bits.
+/// A shape: so many warps, each half of which has so many rows of a tile along x. All shapes compute the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockShape {
-    /// As users call it: warps x rows per warp, and what is special about it.
+    /// As users call it: warps x rows, and what is special about it.
     pub name: &'static str,
     pub warps: usize,
     pub rows: usize,
@@ -29,6 +29,11 @@ impl BlockShape {
     pub fn on(capability: Option<(u32, u32)>) -> &'static [BlockShape] {
         let runs = |shape: &BlockShape| shape.since <= capability.unwrap_or(ANY);
         &SHAPES[..SHAPES.partition_point(runs)]
+    }
+
+    /// Returns the rows of a tile along x.
+    pub fn tile_rows(self) -> usize {
+        2 * self.warps * self.rows
     }
 
     /// Returns the number of threads of a block.

@@ -66,6 +66,7 @@ operations! {
     Or32 "nnn": "or.b32";
     Not32 "nn": "not.b32";
     Shl32 "nnn": "shl.b32";
+    Bits32 "nnnn": "bfe.u32";
     ShrS32 "nnn": "shr.s32";
     ShrU32 "nnn": "shr.u32";
     Sel32 "nnnp": "selp.b32" | "selp.f32" | "selp.u32" | "selp.s32" | "selp.u16";
