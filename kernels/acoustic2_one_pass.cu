@@ -163,8 +163,8 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
                 continue;
             if (ahead)
                 coming[r] = own(y).p[r][thread];
-            before[r] = ahead ? own(y).before[r][thread] : pair(k.next[0][position(k, x + r, y, z)]);
-            v[r] = ahead ? own(y).v[r][thread] : __ldg(static_cast<const Pair *>(k.v) + position_v(y, r));
+            before[r] = ahead ? own(y).before[r][thread] : fetch_once(k.next[0], position(k, x + r, y, z), true);
+            v[r] = ahead ? own(y).v[r][thread] : __ldcs(static_cast<const Pair *>(k.v) + position_v(y, r));
         }
         if (ahead)
             begin_copies(y + Shape::PREFETCH_DISTANCE);
@@ -213,7 +213,7 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
             }
             float &to = k.next[0][position(k, x + r, y, z)];
             if (z + 1 < nz - HALF_WIDTH)
-                pair(to) = make_float2(after[0], after[1]);
+                __stcs(&pair(to), make_float2(after[0], after[1]));
             else
                 to = after[0];
         }

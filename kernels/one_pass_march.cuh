@@ -290,11 +290,11 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
 #pragma unroll
             for (int number = KAPPA; number < 2 * N; number++)
                 others[r][number - KAPPA] =
-                    fetch<Pair>(k.coefficients[number], place(number, y, x + r, z), in_row);
+                    fetch_once<Pair>(k.coefficients[number], place(number, y, x + r, z), in_row);
             const bool there = in_row && (!pml_x || x + r < nx);
 #pragma unroll
             for (int number = 0; number < N; number++)
-                d[r][number] = there ? pair(k.d[number][position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
+                d[r][number] = fetch_once(k.d[number], position(k, x + r, y, z), there);
         };
         if (!own_late && !ahead) {
 #pragma unroll
@@ -459,8 +459,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
 #pragma unroll
             for (int number = 0; number < N; number++) {
                 const unsigned at = position(k, x + r, y, z);
-                pair(k.d[number][at]) = make_float2(undamped[number][0], undamped[number][1]);
-                pair(k.next[number][at]) = make_float2(after[number][0], after[number][1]);
+                __stcs(&pair(k.d[number][at]), make_float2(undamped[number][0], undamped[number][1]));
+                __stcs(&pair(k.next[number][at]), make_float2(after[number][0], after[number][1]));
             }
         }
         if (late) {

@@ -89,6 +89,12 @@ template <class Pair = float2> __device__ __forceinline__ Pair fetch(const void 
     return there ? __ldg(static_cast<const Pair *>(from) + at / 2) : Pair();
 }
 
+// The same for values that no other thread reads in a step: the caches evict them first.
+template <class Pair = float2> __device__ __forceinline__ Pair fetch_once(const void *from, unsigned at, bool there)
+{
+    return there ? __ldcs(static_cast<const Pair *>(from) + at / 2) : Pair();
+}
+
 // Returns the first of two values from a place on that need not be even.
 template <class Pair> __device__ __forceinline__ auto fetch_one(const void *from, unsigned at, bool there)
 {

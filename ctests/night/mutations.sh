@@ -178,7 +178,7 @@ kernels: acoustic2 writes beyond the updated cells; kernels/acoustic2_one_pass.c
 kernels: acoustic2 waits for one copy too few; kernels/acoustic2_one_pass.cu; s/wait_for_copies<Shape::PLACES - 1>/wait_for_copies<Shape::PLACES>/; --test kernels shots_of_odd_sizes
 kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/load_around(y + 1)/load_around(y)/; --test kernels shots_of_odd_sizes
 kernels: a source is recorded a step early; kernels/tile.cuh; s/= hidden ?/= hidden \&\& !point ?/; --test kernels shots_of_odd_sizes
-kernels: a thread fetches one pair beside the rows; kernels/one_pass_march.cuh; s/(lane >> 3) + i \*/(lane >> 3) + 0 */; --test kernels shots_of_odd_sizes
+kernels: a thread fetches one pair beside the rows; kernels/one_pass_march.cuh; s/(lane >> 3) + i \*/(lane >> 3) + 0 * i */; --test kernels shots_of_odd_sizes
 kernels: copies are not waited for; kernels/one_pass_march.cuh; s/wait_for_copies<Shape::PLACES - 1>()\x3b//; --test kernels shots_of_odd_sizes
 kernels: one copy too few is waited for; kernels/one_pass_march.cuh; s/wait_for_copies<Shape::PLACES - 1>/wait_for_copies<Shape::PLACES>/; --test kernels shots_of_odd_sizes
 interpreter: a difference is a sum; ctests/doubles/fakecuda/src/ptx/warp/mod.rs; s/Op::Sub32 => op!(n u32, |a, b| a.wrapping_sub(b))/Op::Sub32 => op!(n u32, |a, b| a.wrapping_add(b))/; --test kernels committed_ptx

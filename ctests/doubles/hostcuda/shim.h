@@ -69,6 +69,14 @@ template <class T> T __ldg(const T *from)
 {
     return *from;
 }
+template <class T> T __ldcs(const T *from)
+{
+    return *from;
+}
+template <class T> void __stcs(T *to, T value)
+{
+    *to = value;
+}
 template <class T> T min(T a, T b)
 {
     return a < b ? a : b;

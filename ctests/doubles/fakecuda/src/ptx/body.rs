@@ -352,7 +352,7 @@ fn access(opcode: &str) -> Option<(bool, Access)> {
     };
     let (kind, pair) = rest.strip_suffix(".v2").map_or((rest, false), |kind| (kind, true));
     let space = match (kind, store) {
-        ("global", _) | ("global.nc" | "volatile.global", false) => Space::Global,
+        ("global" | "global.cs", _) | ("global.nc" | "volatile.global", false) => Space::Global,
         ("shared", _) => Space::Shared,
         ("param", false) => Space::Param,
         _ => return None,
