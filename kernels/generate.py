@@ -80,7 +80,7 @@ REGISTERS = {
     "vti_one_pass_4x2_async": 168,
 }
 SMALL = 32
-SHARED = dict.fromkeys(REGISTERS, 32 << 10) | {"vti_one_pass_4x4": 33 << 10}
+SHARED = dict.fromkeys(REGISTERS, 32 << 10)
 
 
 def main() -> None:

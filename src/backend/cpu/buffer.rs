@@ -9,8 +9,6 @@ use crate::error::{Error, Result};
 
 /// Bytes of a cache line on common processors, and of the widest vector.
 pub const ALIGN: usize = 64;
-/// Bytes from which on a buffer uses huge pages.
-const LARGE: usize = 4 << 20;
 
 /// Zeroed float32 values; the first is at a multiple of 64 bytes.
 ///
@@ -49,11 +47,8 @@ impl Buffer {
         // SAFETY: the layout is at least `ALIGN` bytes.
         let block =
             NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| refused(layout.size() as u64))?;
-        let buffer = Buffer { block, layout, len };
-        if layout.size() >= LARGE {
-            buffer.ask_for_huge_pages();
-        }
-        Ok(buffer)
+        super::host::request_huge_pages(block, layout.size());
+        Ok(Buffer { block, layout, len })
     }
 
     /// Returns the bytes that [`Buffer::zeroed`] allocates for `len` values.
@@ -86,19 +81,6 @@ impl Buffer {
         let block = self.block.as_ptr();
         // At most `ALIGN - 4` bytes further: within the block.
         block.wrapping_add(block.align_offset(ALIGN)).cast()
-    }
-
-    fn ask_for_huge_pages(&self) {
-        #[cfg(target_os = "linux")]
-        {
-            const PAGE: usize = 2 << 20;
-            let begin = (self.block.as_ptr() as usize).next_multiple_of(PAGE);
-            let end = (self.block.as_ptr() as usize + self.layout.size()) / PAGE * PAGE;
-            if end > begin {
-                // SAFETY: whole pages inside this buffer's block. A refusal costs speed only.
-                unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
-            }
-        }
     }
 }
 

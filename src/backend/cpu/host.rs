@@ -6,6 +6,9 @@ use std::ptr::NonNull;
 
 use crate::descriptor;
 
+/// Bytes from which on a block uses huge pages.
+const LARGE: usize = 4 << 20;
+
 /// Returns the processor's name.
 pub fn name() -> String {
     let text = descriptor::read_to_string(Path::new("/proc/cpuinfo")).unwrap_or_default();
@@ -60,6 +63,21 @@ pub fn reserve<T>(len: usize) -> Option<Vec<T>> {
     (can_allocate(bytes) && list.try_reserve_exact(len).is_ok()).then_some(list)
 }
 
+/// Requests huge pages for memory whose pages nobody has used yet, if it is large.
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+pub(super) fn request_huge_pages(block: NonNull<u8>, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 2 << 20;
+        let begin = (block.as_ptr() as usize).next_multiple_of(PAGE);
+        let end = (block.as_ptr() as usize + bytes) / PAGE * PAGE;
+        if bytes >= LARGE && end > begin {
+            // SAFETY: whole pages inside the block. A refusal costs speed only.
+            unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
+        }
+    }
+}
+
 /// Numbers whose zero has no bit set.
 ///
 /// # Safety
@@ -71,8 +89,8 @@ unsafe impl Zero for f32 {}
 // SAFETY: as above.
 unsafe impl Zero for u16 {}
 
-/// Returns `len` zeros; `None` if the memory is not available. A long list gets its pages when they
-/// are first used.
+/// Returns `len` zeros; `None` if the memory is not available. A long list gets its pages, huge
+/// ones if the system has them, when they are first used.
 pub fn zeros<T: Zero>(len: usize) -> Option<Vec<T>> {
     let layout = Layout::array::<T>(len).ok()?;
     if len == 0 {
@@ -83,6 +101,7 @@ pub fn zeros<T: Zero>(len: usize) -> Option<Vec<T>> {
     }
     // SAFETY: the layout is not empty.
     let first = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    request_huge_pages(first, layout.size());
     // SAFETY: allocated as a list of `len` values is, and each is a zero.
     Some(unsafe { Vec::from_raw_parts(first.as_ptr().cast(), len, len) })
 }
