@@ -19,6 +19,9 @@ use crate::fd::vector::lanes::WIDEST;
 /// Cells around a pressure that a step may change, and one more, so that rows stay together.
 const MARGIN: usize = 2 * HALF_WIDTH;
 
+/// Values that are compared with zero at once.
+const CHUNK: usize = 4 * WIDEST;
+
 /// Indices along x, y and z.
 type Extent = [Range<usize>; 3];
 
@@ -77,6 +80,20 @@ fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
+}
+
+/// Returns the index of the last value whose bits are not all zero.
+fn last_other_than_zero(row: &[f32]) -> Option<usize> {
+    let mut end = row.len();
+    for chunk in row.rchunks(CHUNK) {
+        // All values of a chunk, without a branch, become vector instructions.
+        if chunk.iter().fold(0, |bits, value| bits | value.to_bits()) != 0 {
+            let last = chunk.iter().rposition(|value| value.to_bits() != 0);
+            return last.map(|last| end - chunk.len() + last);
+        }
+        end -= chunk.len();
+    }
+    None
 }
 
 impl<'a> Activity<'a> {
@@ -191,7 +208,7 @@ impl<'a> Activity<'a> {
             }
             // SAFETY: by the caller's promise.
             let row = unsafe { p.read(layout.at([ix, iy, begin]), z.end - begin) };
-            if let Some(last) = row.iter().rposition(|value| value.to_bits() != 0) {
+            if let Some(last) = last_other_than_zero(row) {
                 grown = hulls(&grown, &[ix..ix + 1, iy..iy + 1, z.start..begin + last + 1]);
                 has_grown = true;
             }
@@ -225,5 +242,20 @@ impl ActiveTile {
     fn cells(&self, layout: &Layout) -> usize {
         let [x, y] = self.tile.sides.each_ref().map(|side| side.cells.len());
         x * y * self.len.min(layout.active(2).len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_value_other_than_zero_is_found_in_any_chunk() {
+        let mut row = vec![0.0; 2 * CHUNK + 5];
+        assert_eq!((last_other_than_zero(&[]), last_other_than_zero(&row)), (None, None));
+        for last in [0, 4, 5, CHUNK + 4, CHUNK + 5, 2 * CHUNK + 4] {
+            row[last] = -0.0;
+            assert_eq!(last_other_than_zero(&row), Some(last));
+        }
     }
 }

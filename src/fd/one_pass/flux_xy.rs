@@ -134,7 +134,7 @@ impl<P: Policy> Sweep<'_, P> {
                 to: line.to,
                 to_apart: line.to_apart,
                 kappa: [std::ptr::null(); U],
-                prefetched: [[std::ptr::null(); PREFETCHED]; U],
+                prefetched: [[std::ptr::null(); U]; PREFETCHED],
                 count: 0,
             };
             for k in 0..FLUX_PLANES + U {
@@ -193,7 +193,10 @@ impl<P: Policy> Sweep<'_, P> {
             }
             // The rows that the planes' updates read are prefetched while the fluxes along y are computed.
             if axis == 1 && TERMS {
-                rows.prefetched = std::array::from_fn(|u| self.update_rows(position(at.wrapping_add(u))));
+                for u in 0..U {
+                    let kinds = self.update_rows(position(at.wrapping_add(u)));
+                    rows.prefetched.iter_mut().zip(kinds).for_each(|(kind, row)| kind[u] = row);
+                }
                 rows.count = if P::PRESSURES == 1 { 2 } else { 4 + P::MIXING };
             }
             let stencil = self.c.stencil;

@@ -212,8 +212,8 @@ pub struct RowBlock<const U: usize> {
     pub to_apart: usize,
     /// If they are not eliminated.
     pub kappa: [*const f32; U],
-    /// Rows to prefetch meanwhile, the first `count` of each.
-    pub prefetched: [[*const f32; PREFETCHED]; U],
+    /// Rows to prefetch meanwhile: the first `count` kinds, of each row.
+    pub prefetched: [[*const f32; U]; PREFETCHED],
     pub count: usize,
 }
 
@@ -242,8 +242,8 @@ impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, cons
             let c = splats::<L>(self.stencil);
             for i in (0..rows.len).step_by(L::N) {
                 let mut s = [L::splat(0.0); MAX_TAPS];
-                for row in rows.prefetched.iter().flat_map(|rows_of| &rows_of[..rows.count]) {
-                    L::prefetch_far(row.wrapping_add(i));
+                for kind in &rows.prefetched[..rows.count] {
+                    kind.iter().for_each(|row| L::prefetch_far(row.wrapping_add(i)));
                 }
                 if MOVE {
                     let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
