@@ -38,7 +38,7 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
     let whole = finished(&brief());
     let folder = Workspace::with_survey(&brief());
     fs::write(folder.at("list"), "2\n4\n").unwrap();
-    let mut parts = [["--shots", "1,3"], ["--shots-from", "list"]].map(|args| begin(&folder, &args));
+    let mut parts = [["--array-index", "1/2"], ["--shots-from", "list"]].map(|args| begin(&folder, &args));
     assert!(parts.iter_mut().all(|part| part.wait().unwrap().success()));
     assert_eq!(reports(&folder), 2);
     let ended = folder.gpusched(&["status", "out"]);

@@ -50,6 +50,9 @@ pub enum Command {
         /// standard input, one per line, and begin their shots as they arrive, until it is closed.
         #[arg(long, value_name = "FILE", conflicts_with = "shots")]
         shots_from: Option<PathBuf>,
+        /// Compute the Nth of M parts of about the same number of shots, such as 3/10: for arrays of jobs.
+        #[arg(long, value_name = "N/M", conflicts_with_all = ["shots", "shots_from"])]
+        array_index: Option<String>,
         /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as after SIGTERM.
         #[arg(long, value_name = "TIME", value_parser = crate::stopping::duration)]
         stop_after: Option<Duration>,
@@ -221,6 +224,7 @@ Examples:
   gpusched run survey.toml --devices cuda:0,cuda:1 --stop-after 11h30m
   gpusched run survey.toml --resume --quiet
   gpusched run survey.toml --shots 5,8-20
+  gpusched run survey.toml --resume --array-index 3/10
 
 Files: $XDG_CACHE_HOME/gpusched/rates, else ~/.cache/gpusched/rates, caches the speeds of the devices.
 

@@ -8,17 +8,19 @@ use gpusched::{Error, Result};
 
 use crate::side;
 
-/// A list of numbers and ranges, such as `5,8-20`.
-pub struct Part {
-    /// The option that states it.
-    option: String,
-    ranges: Vec<RangeInclusive<usize>>,
+/// Which shots of a survey a run computes.
+pub enum Part {
+    /// Numbers and ranges, such as `5,8-20`, and the option that states them.
+    List { option: String, ranges: Vec<RangeInclusive<usize>> },
+    /// One of `of` parts whose numbers of shots differ by at most one: every `of`th shot from the `nth` on. All shots are
+    /// the same work where the wave has come, and neighbours differ least in where it has not.
+    Every { nth: usize, of: usize },
 }
 
 impl Part {
     /// Returns an empty part, whose shots arrive while it runs.
     pub fn none() -> Part {
-        Part { option: String::new(), ranges: Vec::new() }
+        Part::List { option: String::new(), ranges: Vec::new() }
     }
 
     /// Parses numbers and ranges, separated by commas, blanks or lines.
@@ -29,7 +31,7 @@ impl Part {
         if ranges.is_empty() {
             return Err(refuse(option, text));
         }
-        Ok(Part { option: option.to_owned(), ranges })
+        Ok(Part::List { option: option.to_owned(), ranges })
     }
 
     pub fn read(path: &Path) -> Result<Part> {
@@ -38,13 +40,30 @@ impl Part {
         Part::parse(&option, &String::from_utf8_lossy(&bytes))
     }
 
+    /// Parses `N/M`: the Nth of M parts.
+    pub fn of_array(text: &str) -> Result<Part> {
+        let both = text.split_once('/').and_then(|(nth, of)| Some((number(nth)?, number(of)?)));
+        match both {
+            Some((nth, of)) if (1..=of).contains(&nth) => Ok(Part::Every { nth, of }),
+            _ => {
+                Err(Error::argument("--array-index", format!("{text:?}"), "N/M, N from 1 to M, such as 3/10"))
+            }
+        }
+    }
+
     /// Returns the numbers, all of them shots of a survey of so many.
     pub fn numbers(&self, shots: usize) -> Result<BTreeSet<usize>> {
-        if let Some(outside) = self.ranges.iter().find(|range| *range.start() == 0 || *range.end() > shots) {
-            let accepted = format!("numbers of shots of the survey, 1 to {shots}");
-            return Err(Error::argument(&self.option, name(*outside.start(), *outside.end()), accepted));
+        match self {
+            Part::Every { nth, of } => Ok((*nth..=shots).step_by(*of).collect()),
+            Part::List { option, ranges } => {
+                if let Some(outside) = ranges.iter().find(|range| *range.start() == 0 || *range.end() > shots)
+                {
+                    let accepted = format!("numbers of shots of the survey, 1 to {shots}");
+                    return Err(Error::argument(option, name(*outside.start(), *outside.end()), accepted));
+                }
+                Ok(ranges.iter().cloned().flatten().collect())
+            }
         }
-        Ok(self.ranges.iter().cloned().flatten().collect())
     }
 }
 
@@ -52,8 +71,11 @@ fn refuse(option: &str, value: &str) -> Error {
     Error::argument(option, format!("{value:?}"), "numbers of shots and ranges, such as 5,8-20")
 }
 
+fn number(text: &str) -> Option<usize> {
+    text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 fn range(word: &str) -> Option<RangeInclusive<usize>> {
-    let number = |text: &str| text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     let (first, last) = (number(first)?, number(last)?);
     (first <= last).then_some(first..=last)
@@ -107,6 +129,18 @@ mod tests {
         {
             let error = numbers(text).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains("1 to 20"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn parts_of_an_array_hold_each_shot_once() {
+        let parts = (1..=3).map(|nth| Part::of_array(&format!("{nth}/3")).unwrap().numbers(7).unwrap());
+        assert_eq!(parts.map(list).collect::<Vec<_>>(), ["1,4,7", "2,5", "3,6"]);
+        assert!(Part::of_array("9/9").unwrap().numbers(7).unwrap().is_empty());
+        for text in ["", "3", "0/4", "5/4", "1/0", "-1/4", "1/4/4", "1/18446744073709551616"] {
+            let error = Part::of_array(text).err().map(|error| error.to_string()).unwrap_or_default();
+            let expected = format!("--array-index is {text:?}; accepted: N/M, N from 1 to M");
+            assert!(error.contains(&expected), "{text}: {error}");
         }
     }
 }

@@ -33,9 +33,10 @@ const TRACE_EVENTS: usize = 1_000_000;
 /// Options of the command.
 pub struct Wanted<'a> {
     pub survey: &'a Path,
-    /// A list of shots, or a file with one. Neither: all.
+    /// A list of shots, a file with one, or one of several parts. None of them: all.
     pub shots: Option<&'a str>,
     pub shots_from: Option<&'a Path>,
+    pub array_index: Option<&'a str>,
     /// Keep the shots that an earlier run has finished.
     pub resume: bool,
     /// Stop after this time, and save the state of the running shots.
@@ -54,11 +55,12 @@ pub struct Wanted<'a> {
 pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     let limit = Limit::after(wanted.stop_after);
     let is_stream = wanted.shots_from == Some(Path::new("-"));
-    let part = match (wanted.shots, wanted.shots_from) {
-        (Some(list), _) => Some(Part::parse("--shots", list)?),
-        (None, Some(_)) if is_stream => Some(Part::none()),
-        (None, Some(file)) => Some(Part::read(file)?),
-        (None, None) => None,
+    let part = match (wanted.shots, wanted.shots_from, wanted.array_index) {
+        (Some(list), ..) => Some(Part::parse("--shots", list)?),
+        (_, Some(_), _) if is_stream => Some(Part::none()),
+        (_, Some(file), _) => Some(Part::read(file)?),
+        (.., Some(index)) => Some(Part::of_array(index)?),
+        (None, None, None) => None,
     };
     let mut job = Job::load(wanted.survey)?;
     if let Some(part) = part {

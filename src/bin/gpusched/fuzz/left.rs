@@ -67,6 +67,7 @@ fn survey() -> PathBuf {
             survey: &folder.join("survey.toml"),
             shots: None,
             shots_from: None,
+            array_index: None,
             resume: false,
             stop_after: None,
             devices: Some("cpu".into()),
