@@ -6,9 +6,10 @@
     with Client("scheduler:8786") as client:
         found = gpusched.dask.run("survey.toml", client)
 
-Each shot is a Dask task, so Dask decides which node computes it, and moves the shots of a lost node.
-Start one Dask worker a node, with at least one thread more than the node has slots. Each worker
-keeps one process, `gpusched run`, whose scheduler shares the node's GPUs among its shots.
+Each shot is a Dask task. A shot is handed to a node when the node has a place for it and is expected to
+end it before the others could; Dask moves the shots of a lost node. Start one Dask worker a node, with
+at least one thread more than the node has slots. Each worker keeps one process, `gpusched run`, whose
+scheduler shares the node's GPUs among its shots.
 
 Needs the package distributed: pip install gpusched[dask].
 """
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import heapq
+import itertools
 import json
 import os
 import shutil
@@ -25,15 +28,18 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from distributed import Client, Worker, WorkerPlugin, as_completed, get_worker, progress
+from distributed import Client, Worker, WorkerPlugin, get_worker
 
+from ._jobs import Exec
 from ._scheduler import Scheduler
 
 __all__ = ["map", "run"]
@@ -45,10 +51,127 @@ R = TypeVar("R")
 RESOURCE = "gpusched"
 # Shots of a worker beyond those that run, so that a slot that becomes free has a next shot at once.
 AHEAD = 1
-# Times that Dask computes a failed shot again, perhaps on another node.
+# Times that a failed shot is computed again, on another node if there is one.
 RETRIES = 2
+# Seconds after which workers that have come or gone are noticed.
+LOOK_S = 0.5
 # Seconds for which a node's process may save the state of its shots.
 STOP_S = 60.0
+
+
+class _Places:
+    """The places of a worker, and how long an item takes there."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        # Items that were handed to it, and when each began; those beyond the slots have not.
+        self.begun: dict[int, float | None] = {}
+        self.seconds: list[float] = []
+
+    def is_free(self) -> bool:
+        return len(self.begun) < self.slots + AHEAD
+
+    def begin(self, item: int) -> None:
+        running = sum(begun is not None for begun in self.begun.values())
+        self.begun[item] = time.monotonic() if running < self.slots else None
+
+    def end(self, item: int, seconds: float | None) -> None:
+        self.begun.pop(item, None)
+        if seconds is not None:
+            self.seconds.append(seconds)
+        waiting = next((other for other, begun in self.begun.items() if begun is None), None)
+        if waiting is not None:
+            self.begun[waiting] = time.monotonic()
+
+    def ends(self, mean: float) -> list[float]:
+        """Returns a heap of the times at which the slots are expected to be free."""
+        now = time.monotonic()
+        times = [max(now, begun + mean) for begun in self.begun.values() if begun is not None]
+        times += [now] * (self.slots - len(times))
+        heapq.heapify(times)
+        for begun in self.begun.values():
+            if begun is None:
+                heapq.heappush(times, heapq.heappop(times) + mean)
+        return times
+
+
+class _HandOut:
+    """Decides which worker computes which item. `begin` submits an item to a worker, whose result is seconds and a value."""
+
+    def __init__(self, client: Client, begin: Callable[[int, str], Any], count: int, attempts: int) -> None:
+        self.client = client
+        self.begin = begin
+        self.left = deque(range(count))
+        self.attempts = attempts
+        self.workers: dict[str, _Places] = {}
+        self.running: dict[Any, tuple[int, str]] = {}
+        self.failed: dict[int, list[str]] = {}
+        self.ended: SimpleQueue[Any] = SimpleQueue()
+        self.looked = float("-inf")
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        """Yields the items as they end, each with its future."""
+        while self.left or self.running:
+            self._look()
+            for address in self._next():
+                self._hand(address)
+            try:
+                future = self.ended.get(timeout=LOOK_S)
+            except Empty:
+                continue
+            item, address = self.running.pop(future)
+            is_done = future.status == "finished"
+            if address in self.workers:
+                self.workers[address].end(item, future.result()[0] if is_done else None)
+            failed = self.failed.setdefault(item, []) if not is_done else []
+            failed += [] if is_done else [address]
+            if is_done or len(failed) >= self.attempts:
+                yield item, future
+            else:
+                self.left.appendleft(item)
+
+    def cancel(self) -> None:
+        self.client.cancel(list(self.running))
+
+    def _look(self) -> None:
+        """Looks which workers there are. A worker is ready when it has told its slots."""
+        if time.monotonic() < self.looked + LOOK_S:
+            return
+        self.looked = time.monotonic()
+        found = self.client.sync(self.client.scheduler.identity)["workers"]
+        places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in found.items()}
+        self.workers = {
+            address: self.workers.get(address) or _Places(count - AHEAD) for address, count in places.items() if count
+        }
+
+    def _next(self) -> list[str]:
+        """Returns the workers that get an item now: those with a place that would end it before the others."""
+        means = {a: sum(w.seconds) / len(w.seconds) for a, w in self.workers.items() if w.seconds}
+        usual = sum(means.values()) / len(means) if means else 0.0
+        places = sum(worker.slots + AHEAD for worker in self.workers.values())
+        free = [address for address, worker in self.workers.items() if worker.is_free()]
+        if len(self.left) > 4 * places:
+            return free
+        ends = {a: worker.ends(means.get(a, usual)) for a, worker in self.workers.items()}
+        chosen = set()
+        for _ in range(len(self.left) if free else 0):
+            first = min(ends, key=lambda address: ends[address][0] + means.get(address, usual))
+            heapq.heapreplace(ends[first], ends[first][0] + means.get(first, usual))
+            chosen.add(first)
+        return [address for address in free if address in chosen]
+
+    def _hand(self, address: str) -> None:
+        """Hands an item to a worker: one that has not failed there, unless all others have left."""
+        for item in self.left:
+            if address not in self.failed.get(item, []) or set(self.workers) <= set(self.failed[item]):
+                break
+        else:
+            return
+        self.left.remove(item)
+        self.workers[address].begin(item)
+        future = self.begin(item, address)
+        self.running[future] = (item, address)
+        future.add_done_callback(self.ended.put)
 
 
 class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete types
@@ -145,9 +268,9 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
             process.kill()
 
 
-def _compute(name: str, number: int) -> dict[str, Any]:
+def _compute(name: str, number: int) -> tuple[float | None, dict[str, Any]]:
     report: dict[str, Any] = get_worker().plugins[name].compute(number)
-    return report
+    return report.get("seconds"), report
 
 
 def _find_command() -> str:
@@ -196,7 +319,7 @@ def run(
     command : str
         Path of the command `gpusched` on the nodes and here. Default: on PATH, or beside Python.
     show_progress : bool
-        Show Dask's progress bar.
+        Print how many shots have ended to standard error.
 
     Returns
     -------
@@ -218,28 +341,36 @@ def run(
     options += ["--resume"] if resume else []
     node = _Node(name, [command, "run", str(path), "--json", "--shots-from", "-", *options], str(Path.cwd()))
     client.register_plugin(node, name)
-    shots = {
-        client.submit(
-            _compute, name, number, key=f"shot-{number}-{name}", resources={RESOURCE: 1}, retries=RETRIES, pure=False
-        ): number
-        for number in range(1, described["shots"] + 1)
-    }
+    attempts = itertools.count()
+
+    def begin(shot: int, worker: str) -> Any:
+        key = f"shot-{shot + 1}-{name}-{next(attempts)}"
+        return client.submit(_compute, name, shot + 1, key=key, **_only(worker))
+
+    shots = _HandOut(client, begin, described["shots"], 1 + RETRIES)
     lost: dict[int, str] = {}
     try:
-        if show_progress:
-            progress(list(shots))
-        for shot in as_completed(shots):
-            if shot.status == "error":
-                lost[shots[shot]] = str(shot.exception())
+        for done, (shot, future) in enumerate(shots, 1):
+            if future.status != "finished":
+                lost[shot + 1] = str(future.exception())
+            if show_progress:
+                print(f"\r{done} of {described['shots']} shots", end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        client.cancel(list(shots))
+        shots.cancel()
         raise
     finally:
         client.unregister_worker_plugin(name)
+        if show_progress:
+            print(file=sys.stderr)
     found = _call(command, "collect", str(folder))
     listed = {error["shot"] for error in found["errors"]}
     found["errors"] += [{"shot": shot, "error": why} for shot, why in lost.items() if shot not in listed]
     return found
+
+
+def _only(worker: str) -> dict[str, Any]:
+    """Returns the options of a task for a worker; if the worker is lost, Dask chooses another that is ready."""
+    return {"workers": [worker], "allow_other_workers": True, "resources": {RESOURCE: 1}, "pure": False}
 
 
 class _Functions(WorkerPlugin):  # type: ignore[misc]
@@ -257,9 +388,14 @@ class _Functions(WorkerPlugin):  # type: ignore[misc]
         self.scheduler.close()
 
 
-def _apply(name: str, function: Callable[[T], R], item: T) -> R:
+def _apply(name: str, function: Callable[[T], R], item: T) -> tuple[float, R]:
+    def call(_: Exec) -> tuple[float, R]:
+        begun = time.monotonic()
+        result = function(item)
+        return time.monotonic() - begun, result
+
     scheduler: Scheduler = get_worker().plugins[name].scheduler
-    return scheduler.submit(lambda _: function(item)).result()
+    return scheduler.submit(call).result()
 
 
 def map(function: Callable[[T], R], items: Iterable[T], client: Client) -> list[R]:
@@ -270,13 +406,20 @@ def map(function: Callable[[T], R], items: Iterable[T], client: Client) -> list[
     """
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
     client.register_plugin(_Functions(name), name)
-    calls = [client.submit(_apply, name, function, item, resources={RESOURCE: 1}, pure=False) for item in items]
+    listed = list(items)
+
+    def begin(item: int, worker: str) -> Any:
+        return client.submit(_apply, name, function, listed[item], **_only(worker))
+
+    calls = _HandOut(client, begin, len(listed), 1)
+    results: dict[int, R] = {}
     try:
-        results: list[R] = client.gather(calls)
-        return results
+        for item, future in calls:
+            results[item] = future.result()[1]
     finally:
-        client.cancel(calls)
+        calls.cancel()
         client.unregister_worker_plugin(name)
+    return [results[item] for item in range(len(listed))]
 
 
 def main() -> int:
