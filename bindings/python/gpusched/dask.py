@@ -66,7 +66,9 @@ class _Places:
         self.slots = slots
         # Items that were handed to it, and when each began; those beyond the slots have not.
         self.begun: dict[int, float | None] = {}
-        self.seconds: list[float] = []
+        # Of the items that have succeeded there.
+        self.done = 0
+        self.seconds = 0.0
 
     def is_free(self) -> bool:
         return len(self.begun) < self.slots + AHEAD
@@ -78,7 +80,8 @@ class _Places:
     def end(self, item: int, seconds: float | None) -> None:
         self.begun.pop(item, None)
         if seconds is not None:
-            self.seconds.append(seconds)
+            self.done += 1
+            self.seconds += seconds
         waiting = next((other for other, begun in self.begun.items() if begun is None), None)
         if waiting is not None:
             self.begun[waiting] = time.monotonic()
@@ -113,8 +116,8 @@ class _HandOut:
         """Yields the items as they end, each with its future."""
         while self.left or self.running:
             self._look()
-            for address in self._next():
-                self._hand(address)
+            while any([self._hand(address) for address in self._next()]):
+                pass
             try:
                 future = self.ended.get(timeout=LOOK_S)
             except Empty:
@@ -123,9 +126,9 @@ class _HandOut:
             is_done = future.status == "finished"
             if address in self.workers:
                 self.workers[address].end(item, future.result()[0] if is_done else None)
-            failed = self.failed.setdefault(item, []) if not is_done else []
-            failed += [] if is_done else [address]
-            if is_done or len(failed) >= self.attempts:
+            if not is_done:
+                self.failed.setdefault(item, []).append(address)
+            if is_done or len(self.failed[item]) >= self.attempts:
                 yield item, future
             else:
                 self.left.appendleft(item)
@@ -146,7 +149,7 @@ class _HandOut:
 
     def _next(self) -> list[str]:
         """Returns the workers that get an item now: those with a place that would end it before the others."""
-        means = {a: sum(w.seconds) / len(w.seconds) for a, w in self.workers.items() if w.seconds}
+        means = {a: w.seconds / w.done for a, w in self.workers.items() if w.done}
         usual = sum(means.values()) / len(means) if means else 0.0
         places = sum(worker.slots + AHEAD for worker in self.workers.values())
         free = [address for address, worker in self.workers.items() if worker.is_free()]
@@ -160,18 +163,19 @@ class _HandOut:
             chosen.add(first)
         return [address for address in free if address in chosen]
 
-    def _hand(self, address: str) -> None:
-        """Hands an item to a worker: one that has not failed there, unless all others have left."""
+    def _hand(self, address: str) -> bool:
+        """Hands an item to a worker: one that has not failed there, or that has failed everywhere. Returns whether it did."""
         for item in self.left:
             if address not in self.failed.get(item, []) or set(self.workers) <= set(self.failed[item]):
                 break
         else:
-            return
+            return False
         self.left.remove(item)
         self.workers[address].begin(item)
         future = self.begin(item, address)
         self.running[future] = (item, address)
         future.add_done_callback(self.ended.put)
+        return True
 
 
 class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete types
