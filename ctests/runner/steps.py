@@ -107,7 +107,7 @@ def python_steps(level: str, python: str) -> list[Step]:
              " -p test_without_numpy.py", "quick", needs=("build",), counts="unittest", minimum=2,
              environment=library),
         Step("python", f"{python} -m unittest discover -v -s ctests/python", FULL,
-             needs=("build", "python-packages"), counts="unittest", minimum=66,
+             needs=("build", "python-packages"), counts="unittest", minimum=74,
              environment=library),
         Step("python-types", f"{python} -m mypy --strict --cache-dir {cache} {checked}", FULL,
              needs=("python-packages",)),

@@ -19,6 +19,7 @@ from ._info import Device, Progress, Stats, TaskInfo
 from ._jobs import Exec, current_exec
 from ._library import Cancelled, GpuschedError, lib, status_name
 from ._log import log_to
+from ._parallel import parallel
 from ._scheduler import Scheduler, devices
 from ._tasks import Task
 
@@ -44,6 +45,7 @@ __all__ = [
     "devices",
     "lib",
     "log_to",
+    "parallel",
     "status_name",
     "wavelet",
 ]

@@ -380,11 +380,13 @@ def _only(worker: str) -> dict[str, Any]:
 class _Functions(WorkerPlugin):  # type: ignore[misc]
     """Keeps a scheduler on a worker."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, devices: str | None, slots: int) -> None:
         self.name = name
+        self.devices = devices
+        self.slots = slots
 
     async def setup(self, worker: Worker) -> None:
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(self.devices, self.slots)
         slots = sum(device.slots for device in self.scheduler.devices)
         await worker.set_resources(**{RESOURCE: slots + AHEAD})
 
@@ -402,14 +404,22 @@ def _apply(name: str, function: Callable[[T], R], item: T) -> tuple[float, R]:
     return scheduler.submit(call).result()
 
 
-def map(function: Callable[[T], R], items: Iterable[T], client: Client) -> list[R]:
+def map(
+    function: Callable[[T], R],
+    items: Iterable[T],
+    client: Client,
+    *,
+    devices: str | None = None,
+    slots: int = 0,
+) -> list[R]:
     """Calls `function(item)` for each item on the devices of all workers, and returns the results in order.
 
     `gpusched.current_exec` returns the device of a call. The first exception is raised; a call whose
-    worker is lost is made again on another.
+    worker is lost is made again on another. `devices` and `slots` are those of the scheduler of each
+    node, as in `Scheduler`.
     """
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
-    client.register_plugin(_Functions(name), name)
+    client.register_plugin(_Functions(name, devices, slots), name)
     listed = list(items)
 
     def begin(item: int, worker: str) -> Any:

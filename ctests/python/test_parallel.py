@@ -1,0 +1,122 @@
+"""Decorated loops on this machine and on the nodes of a Dask cluster."""
+
+import json
+import os
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import gpusched
+from distributed import Client, LocalCluster
+
+calls: list[int] = []
+
+
+@gpusched.parallel(max_jobs_per_gpu=2, batch=8)
+def squares(numbers: list[int], add: int = 0) -> list[int]:
+    calls.append(len(numbers))
+    return [number * number + add for number in numbers]
+
+
+class OutOfMemoryError(RuntimeError):
+    """As PyTorch's."""
+
+
+def fits_two(error: type[Exception], numbers: list[int]) -> list[int]:
+    if len(numbers) > 2:
+        raise error("too large")
+    return [-number for number in numbers]
+
+
+class Parallel(unittest.TestCase):
+    def setUp(self) -> None:
+        calls.clear()
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(holder.name)
+
+    def test_results_are_in_order(self) -> None:
+        for items in (list(range(100)), range(100), (number for number in range(100))):
+            self.assertEqual(squares(items, add=1), [number * number + 1 for number in range(100)])
+        self.assertGreaterEqual(len(calls), 3 * 13)
+        self.assertLessEqual(max(calls), 8)
+        self.assertEqual(squares([]), [])
+
+    def test_jobs_of_a_device_run_at_the_same_time(self) -> None:
+        both = threading.Barrier(2, timeout=60)
+        split = gpusched.parallel(max_jobs_per_gpu=2, batch=1)(lambda items: [both.wait() >= 0 for _ in items])
+        self.assertEqual(split([1, 2]), [True, True])
+
+    def test_batch_is_halved_when_memory_is_short(self) -> None:
+        for error in (MemoryError, OutOfMemoryError):
+            split = gpusched.parallel(batch=16)(lambda items, error=error: fits_two(error, items))
+            self.assertEqual(split(range(50)), [-number for number in range(50)])
+
+    def test_switches(self) -> None:
+        def whole(**options: bool) -> bool:
+            calls.clear()
+            self.assertEqual(squares(range(20), **options)[-1], 361)
+            return calls == [20]
+
+        file = Path("gpusched.json")
+        self.assertTrue(whole(parallel=False))
+        self.assertFalse(whole(parallel=True))
+        file.write_text(json.dumps({"enabled": False}))
+        self.assertTrue(whole())
+        with mock.patch.dict(os.environ, GPUSCHED_PARALLEL="1"):
+            self.assertFalse(whole())
+            with gpusched.parallel(enabled=False):
+                self.assertTrue(whole())
+                self.assertFalse(whole(parallel=True))
+            self.assertFalse(whole())
+        file.unlink()
+        with mock.patch.dict(os.environ, GPUSCHED_PARALLEL="0"):
+            self.assertTrue(whole())
+
+    def test_wrong_options_are_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "unknown option 'cores'; accepted: enabled"):
+            gpusched.parallel(cores=8)
+        with self.assertRaisesRegex(ValueError, "batch is 0; accepted: an integer of 1 or more"):
+            gpusched.parallel(batch=0)
+        Path("gpusched.json").write_text('{"cpu": 1}')
+        with self.assertRaisesRegex(ValueError, "gpusched.json: cpu is 1; accepted: true or false"):
+            squares([1])
+        Path("gpusched.json").unlink()
+        with mock.patch.dict(os.environ, GPUSCHED_PARALLEL="yes"):
+            with self.assertRaisesRegex(ValueError, "GPUSCHED_PARALLEL is yes; accepted: 0 or 1"):
+                squares([1])
+
+    def test_failures_are_raised(self) -> None:
+        with self.assertRaises(ZeroDivisionError):
+            gpusched.parallel(lambda items: [1 // item for item in items])([1, 0])
+        with self.assertRaisesRegex(ValueError, "returned 0 results for 1 elements"):
+            gpusched.parallel(lambda items: [])([1])
+        with self.assertRaisesRegex(gpusched.GpuschedError, "no device for the task"):
+            gpusched.parallel(cpu=False)(lambda items: items)([1])
+
+    def test_inner_loop_runs_in_the_task_of_the_outer_one(self) -> None:
+        outer = gpusched.parallel(batch=1)(lambda items: [squares(range(item)) for item in items])
+        self.assertEqual(outer([20, 30]), [[n * n for n in range(20)], [n * n for n in range(30)]])
+        self.assertEqual(sorted(calls), [20, 30])
+
+    def test_loop_is_split_over_nodes(self) -> None:
+        @gpusched.parallel(batch=4)
+        def places(numbers: list[int]) -> list[tuple[int, int, int]]:
+            here = gpusched.current_exec()
+            fits_two(MemoryError, numbers)
+            return [(number, os.getpid(), here.task) for number in numbers]
+
+        with LocalCluster(n_workers=2, threads_per_worker=3, dashboard_address=None) as cluster:
+            with Client(cluster) as client, gpusched.parallel(client=client, max_jobs_per_gpu=2):
+                found = places(range(50))
+                self.assertEqual(squares(range(20)), [n * n for n in range(20)])
+        self.assertEqual([number for number, _, _ in found], list(range(50)))
+        processes = {process for _, process, _ in found}
+        self.assertEqual((len(processes), os.getpid() in processes, calls), (2, False, []))
+
+
+if __name__ == "__main__":
+    unittest.main()
