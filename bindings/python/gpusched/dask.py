@@ -112,26 +112,39 @@ class _HandOut:
         self.ended: SimpleQueue[Any] = SimpleQueue()
         self.looked = float("-inf")
 
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yields the items as they end, each with its future."""
+    def __iter__(self) -> Iterator[tuple[int, Any, BaseException | None]]:
+        """Yields the items as they end, each with its value or its exception."""
         while self.left or self.running:
             self._look()
             while any([self._hand(address) for address in self._next()]):
                 pass
-            try:
-                future = self.ended.get(timeout=LOOK_S)
-            except Empty:
-                continue
-            item, address = self.running.pop(future)
-            is_done = future.status == "finished"
-            if address in self.workers:
-                self.workers[address].end(item, future.result()[0] if is_done else None)
-            if not is_done:
+            futures = self._ended()
+            done = [future for future in futures if future.status == "finished"]
+            # One message for all of them.
+            results = dict(zip(done, self.client.gather(done)))
+            for future in futures:
+                item, address = self.running.pop(future)
+                seconds, value = results.get(future, (None, None))
+                if address in self.workers:
+                    self.workers[address].end(item, seconds)
+                if future in results:
+                    yield item, value, None
+                    continue
                 self.failed.setdefault(item, []).append(address)
-            if is_done or len(self.failed[item]) >= self.attempts:
-                yield item, future
-            else:
-                self.left.appendleft(item)
+                if len(self.failed[item]) >= self.attempts:
+                    yield item, None, future.exception()
+                else:
+                    self.left.appendleft(item)
+
+    def _ended(self) -> list[Any]:
+        """Waits for LOOK_S at most. Returns the futures that have ended."""
+        found = []
+        try:
+            found.append(self.ended.get(timeout=LOOK_S))
+            while True:
+                found.append(self.ended.get_nowait())
+        except Empty:
+            return found
 
     def cancel(self) -> None:
         self.client.cancel(list(self.running))
@@ -354,9 +367,9 @@ def run(
     shots = _HandOut(client, begin, described["shots"], 1 + RETRIES)
     lost: dict[int, str] = {}
     try:
-        for done, (shot, future) in enumerate(shots, 1):
-            if future.status != "finished":
-                lost[shot + 1] = str(future.exception())
+        for done, (shot, _, error) in enumerate(shots, 1):
+            if error is not None:
+                lost[shot + 1] = str(error)
             if show_progress:
                 print(f"\r{done} of {described['shots']} shots", end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
@@ -428,8 +441,10 @@ def map(
     calls = _HandOut(client, begin, len(listed), 1)
     results: dict[int, R] = {}
     try:
-        for item, future in calls:
-            results[item] = future.result()[1]
+        for item, value, error in calls:
+            if error is not None:
+                raise error
+            results[item] = value
     finally:
         calls.cancel()
         client.unregister_worker_plugin(name)
