@@ -9,6 +9,7 @@
 // planes of shared memory take turns, so a plane needs one barrier. Compiled with --fmad=false: only
 // `fmaf` is fused.
 
+#include "activity.cuh"
 #include "tile.cuh"
 
 enum { QUEUE = 2 * HALF_WIDTH + 1 };
@@ -32,8 +33,9 @@ struct SecondOrder {
     int pml;
     float centre; // the weight of the cell itself, summed over the axes
     Scale scale;  // of vp²
+    Activity activity;
 };
-static_assert(sizeof(SpongeAxis) == 32 && sizeof(SecondOrder) == 160, "layout of the parameters");
+static_assert(sizeof(SpongeAxis) == 32 && sizeof(SecondOrder) == 192, "layout of the parameters");
 
 // The data of a plane that only their thread uses: the pressure four planes on; the pressure before
 // and vp² of the plane.
@@ -69,9 +71,10 @@ __device__ __forceinline__ float advance(const SecondOrder &k, const float (&x)[
     return fmaf(g, fmaf(v, l, fmaf(-g, before, p + p)), 0.0f);
 }
 
-// The march of a block through its tile. `Pair` is two neighbours of vp².
+// The march of a block through its tile. Returns the bits of all pressures that a thread has computed. `Pair` is two
+// neighbours of vp².
 template <class Shape, class Pair>
-__device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Planes<Shape, Pair> &s)
+__device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile, Planes<Shape, Pair> &s)
 {
     enum { ROWS = Shape::ROWS };
     const bool ahead = Shape::PREFETCH_DISTANCE > 0;
@@ -152,6 +155,7 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
         load_p(tile.y + HALF_WIDTH);
     }
     load_around(tile.y);
+    unsigned seen = 0;
 #pragma unroll 1
     for (int y = tile.y; y < tile.end; y++) {
         if (ahead)
@@ -211,6 +215,7 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
                 after[c] = advance(k, x_taps[c], queue[r][c], taps, g * sponge_z[c], c ? speeds.y : speeds.x,
                                    c ? before[r].y : before[r].x);
             }
+            seen |= __float_as_uint(after[0]) | __float_as_uint(after[1]);
             float &to = k.next[0][position(k, x + r, y, z)];
             if (z + 1 < nz - HALF_WIDTH)
                 __stcs(&pair(to), make_float2(after[0], after[1]));
@@ -218,6 +223,7 @@ __device__ __forceinline__ void march(const SecondOrder &k, const Tile &tile, Pl
                 to = after[0];
         }
     }
+    return seen;
 }
 
 // Each thread puts the points of the source into cells that it has written itself.
@@ -242,8 +248,11 @@ __device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile 
     {                                                                                                                  \
         __shared__ Planes<Shape<__VA_ARGS__>, Pair> planes;                                                            \
         const Tile tile = k.tiles[blockIdx.x];                                                                         \
-        march<Shape<__VA_ARGS__>, Pair>(k, tile, planes);                                                              \
-        put_own_points<Shape<__VA_ARGS__>>(k, tile, source);                                                           \
+        if (!is_at_rest<Shape<__VA_ARGS__>::X>(k.activity, tile)) {                                                    \
+            const unsigned seen = march<Shape<__VA_ARGS__>, Pair>(k, tile, planes);                                    \
+            mark<Shape<__VA_ARGS__>::X>(k.activity, tile, seen);                                                       \
+            put_own_points<Shape<__VA_ARGS__>>(k, tile, source);                                                       \
+        }                                                                                                              \
         take<Dipole>(k, source, receivers, Shape<__VA_ARGS__>::THREADS);                                               \
     }
 

@@ -37,7 +37,7 @@ TEXTS = {
     "vti_one_pass_80": ("vti_one_pass", 80, "7.0"),
 }
 OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
-HEADERS = ["grid.cuh", "copies.cuh", "tile.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"]
+HEADERS = ["grid.cuh", "copies.cuh", "tile.cuh", "activity.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"]
 
 COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
 WHEELS = {  # what: (sha256, files wanted)

@@ -24,6 +24,7 @@
 // only `fmaf` is fused.
 #pragma once
 
+#include "activity.cuh"
 #include "tile.cuh"
 
 // Kinds of tiles.
@@ -64,9 +65,10 @@ struct OnePass {
     float stencil[4]; // of the derivative
     Scale scales[4];
     Cube cube;
+    Activity activity;
 };
 
-static_assert(sizeof(Zone) == 16 && sizeof(OnePass) == 488, "layout of the parameters");
+static_assert(sizeof(Zone) == 16 && sizeof(OnePass) == 520, "layout of the parameters");
 
 // The data of a plane that only their thread uses: the first pressure seven planes on and B three
 // planes on, or four; a second pressure, the other coefficients and the increments of the plane.
@@ -131,16 +133,20 @@ __device__ __forceinline__ void step(const OnePass &k, const Source &source, con
                                      Plane<Equation, Shape, Pair> &plane)
 {
     const Tile tile = k.tiles[blockIdx.x];
-    // The march through the middle has no source.
-    const int kind = is_near_source<Equation, Shape>(k, tile, source) ? tile.kind | X_PML | Z_PML : tile.kind;
-    switch (kind) {
-    case 0: march<Equation, Shape, Pair, 0>(k, tile, source, plane); break;
-    case X_PML: march<Equation, Shape, Pair, X_PML>(k, tile, source, plane); break;
-    case Y_PML: march<Equation, Shape, Pair, Y_PML>(k, tile, source, plane); break;
-    case Z_PML: march<Equation, Shape, Pair, Z_PML>(k, tile, source, plane); break;
-    case X_PML | Z_PML: march<Equation, Shape, Pair, X_PML | Z_PML>(k, tile, source, plane); break;
-    case Y_PML | Z_PML: march<Equation, Shape, Pair, Y_PML | Z_PML>(k, tile, source, plane); break;
-    default: march<Equation, Shape, Pair, X_PML | Y_PML | Z_PML>(k, tile, source, plane);
+    if (!is_at_rest<Shape::X>(k.activity, tile)) {
+        unsigned seen;
+        // The march through the middle has no source.
+        const int kind = is_near_source<Equation, Shape>(k, tile, source) ? tile.kind | X_PML | Z_PML : tile.kind;
+        switch (kind) {
+        case 0: seen = march<Equation, Shape, Pair, 0>(k, tile, source, plane); break;
+        case X_PML: seen = march<Equation, Shape, Pair, X_PML>(k, tile, source, plane); break;
+        case Y_PML: seen = march<Equation, Shape, Pair, Y_PML>(k, tile, source, plane); break;
+        case Z_PML: seen = march<Equation, Shape, Pair, Z_PML>(k, tile, source, plane); break;
+        case X_PML | Z_PML: seen = march<Equation, Shape, Pair, X_PML | Z_PML>(k, tile, source, plane); break;
+        case Y_PML | Z_PML: seen = march<Equation, Shape, Pair, Y_PML | Z_PML>(k, tile, source, plane); break;
+        default: seen = march<Equation, Shape, Pair, X_PML | Y_PML | Z_PML>(k, tile, source, plane);
+        }
+        mark<Shape::X>(k.activity, tile, seen);
     }
     take<Equation>(k, source, receivers, Shape::THREADS);
 }

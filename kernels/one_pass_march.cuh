@@ -1,9 +1,9 @@
-// The march of a block through its tile, for one_pass.cuh.
+// The march of a block through its tile, for one_pass.cuh. Returns the bits of all pressures that a thread has computed.
 #pragma once
 
 template <class Equation, class Shape, class Pair, int KIND>
-__device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const Source &source,
-                                      Plane<Equation, Shape, Pair> &s)
+__device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, const Source &source,
+                                          Plane<Equation, Shape, Pair> &s)
 {
     enum { ROWS = Shape::ROWS, N = Equation::PRESSURES, LAST = N - 1, MARGIN = Plane<Equation, Shape, Pair>::MARGIN };
     const bool late = KIND != 0, ahead = Shape::PREFETCH_DISTANCE > 0 && !late;
@@ -187,6 +187,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
     if (!late)
         load_b_rows(coming_b, tile.y + 3 + step);
     load_around(tile.y);
+    unsigned seen = 0;
 #pragma unroll 1
     for (int y = tile.y; y < tile.end; y++) {
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
@@ -459,6 +460,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
 #pragma unroll
             for (int number = 0; number < N; number++) {
                 const unsigned at = position(k, x + r, y, z);
+                seen |= __float_as_uint(after[number][0]) | __float_as_uint(after[number][1]);
                 __stcs(&pair(k.d[number][at]), make_float2(undamped[number][0], undamped[number][1]));
                 __stcs(&pair(k.next[number][at]), make_float2(after[number][0], after[number][1]));
             }
@@ -468,4 +470,5 @@ __device__ __forceinline__ void march(const OnePass &k, const Tile &tile, const 
             load_around(y + 1);
         }
     }
+    return seen;
 }

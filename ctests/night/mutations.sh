@@ -187,6 +187,10 @@ interpreter: products below the boundary are kept; ctests/doubles/fakecuda/src/p
 interpreter: sums are not flushed; ctests/doubles/fakecuda/src/ptx/flush.rs; s/operand(operand(a) + operand(b))/a + b/; --test kernels both_engines_flush
 interpreter: fused results below the boundary are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if tiny { 0f32/if false { 0f32/; --test kernels both_engines_flush
 interpreter: denormal operands are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if bits \& 0x7f80_0000 == 0 {/if false {/; --test kernels both_engines_flush
+GPU at rest: a tile is computed a step too late; kernels/activity.cuh; s/ACTIVE_MARGIN = 2 \* HALF_WIDTH/ACTIVE_MARGIN = 0/; --test kernels tiles_at_rest
+GPU at rest: pressures set no flags; kernels/activity.cuh; s/if (seen == 0 /if (seen != 7 /; --test kernels tiles_at_rest
+GPU at rest: the source sets no flags; src/fd/march/activity.rs; s/+ z\] = 1.0/+ z] = 0.0/; --test kernels tiles_at_rest
+GPU at rest: a resumed shot has no flags; src/fd/march/steps.rs; s/        blocks.extend(both)/        std::mem::forget(both)/; --test cuda goes_on_after
 virtual GPU: memory that is not zeroed is no zeros; src/backend/cuda/stream.rs; s/^        self.zero(&block)?\x3b//; --test cuda shots_have_the_bits
 virtual GPU: events are left; src/backend/cuda/event.rs; s/unsafe { driver.event_destroy(self.handle) }/{ _ = driver\x3b Ok(()) }/; --test cuda nothing_of_ours_stays
 virtual GPU: samples are copied before they are there; src/fd/time_loop/cuda.rs; s/self.copies.follow(self.stream)?\x3b//; --test cuda shots_have_the_bits

@@ -15,6 +15,7 @@ use gpusched::backend::Lane;
 use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Stream};
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
 use gpusched::fd::grid::tile_table::GpuTile;
+use gpusched::fd::march::activity;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
@@ -111,11 +112,17 @@ impl<'a> Rig<'a> {
             arrays.push(stream.uploaded(&values, "the model")?);
         }
         arrays.push(stream.uploaded(&tables.profiles, "the model")?);
+        // All parts are active: the rig measures steps that skip nothing.
+        for _ in 0..2 {
+            arrays.push(stream.uploaded(&vec![1.0; activity::flags(&tables.layout)], "the flags")?);
+        }
         let at: Vec<u64> = arrays.iter().map(DeviceBuffer::address).collect();
         let (of_shot, of_plan) = at.split_at(count);
         let plan =
             PlanAddresses { coefficients: [of_plan[1], of_plan[2], 0, 0], profiles: of_plan[3], tiles: 0 };
-        let params = policy.params(&tables, &plan, &ShotAddresses { arrays: of_shot.into(), own: 0 });
+        let flags = [of_plan[4], of_plan[5]];
+        let of_shot = ShotAddresses { arrays: of_shot.into(), own: 0, flags };
+        let params = policy.params(&tables, &plan, &of_shot);
         let shot = shot(n, 1, Vec::new());
         Ok(Rig {
             stream,

@@ -79,6 +79,8 @@ pub struct ShotAddresses {
     pub arrays: Vec<Address>,
     /// [`CudaEquation::own`]; 0 if there are none.
     pub own: Address,
+    /// The flags of the parts that the wave has reached, of even and of odd steps.
+    pub flags: [Address; 2],
 }
 
 impl Tables {

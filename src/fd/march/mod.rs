@@ -1,6 +1,7 @@
 //! The step of an equation on a GPU as one launch, whose blocks march along y through tiles
 //! (`kernels/tile.cuh`). An equation adds a [`CudaEquation`] and a kernel file.
 
+pub mod activity;
 pub mod equation;
 pub mod kernel_set;
 mod medium;

@@ -1,5 +1,6 @@
 //! The bytes of a shot on a GPU.
 
+use super::activity;
 use super::equation::CudaEquation;
 use super::plan_kernels;
 use super::source::CLEAN;
@@ -27,7 +28,8 @@ fn coefficients(len: usize, storage: Storage) -> usize {
 fn own_bytes<E: CudaEquation>(layout: &Layout, shared: impl Iterator<Item = usize>, traces: usize) -> u64 {
     let profiles = E::PROFILES * layout.padded.iter().sum::<usize>();
     let arrays = E::lens(layout).into_iter().chain(plan_kernels::tables(layout, traces));
-    let pieces = arrays.chain([CLEAN, profiles, (E::OWN_BYTES / 4) as usize]).chain(shared);
+    let flags = activity::flags(layout);
+    let pieces = arrays.chain([CLEAN, flags, flags, profiles, (E::OWN_BYTES / 4) as usize]).chain(shared);
     pieces.map(|len| granted_bytes(len as u64)).fold(0, u64::saturating_add)
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::activity;
 use super::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use super::medium::Medium;
 use super::plan_kernels::PlanKernels;
@@ -71,12 +72,18 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
         };
         let lens = E::lens(&tables.layout).into_iter().chain([CLEAN]).enumerate();
         let blocks = lens.map(|(number, len)| stream.zeroed::<f32>(len, named(number)));
-        let blocks = blocks.collect::<Result<Vec<_>>>()?;
+        let mut blocks = blocks.collect::<Result<Vec<_>>>()?;
         let own =
             equation.own().map(|own| stream.uploaded(&own, "the coefficients of a shot")).transpose()?;
         let mut arrays: Vec<_> = blocks.iter().map(DeviceBuffer::address).collect();
         let clean = arrays.pop().unwrap_or_default();
-        let addresses = ShotAddresses { arrays, own: own.as_ref().map_or(0, DeviceBuffer::address) };
+        let at_start = activity::at_start(&tables.layout, shot);
+        let uploaded = || stream.uploaded(&at_start, "the flags of a shot");
+        let both = [uploaded()?, uploaded()?];
+        let flags = both.each_ref().map(DeviceBuffer::address);
+        blocks.extend(both);
+        let own_address = own.as_ref().map_or(0, DeviceBuffer::address);
+        let addresses = ShotAddresses { arrays, own: own_address, flags };
         let mut candidates: Vec<_> = pass.shapes.iter().map(|_| None).collect();
         for candidate in pass.tuner.candidates() {
             if let Some(tile_plan) = &pass.tile_plans[candidate] {

@@ -7,6 +7,7 @@ use super::coefficients::Coefficients;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
+use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::march::tables::Tables;
@@ -44,11 +45,12 @@ pub struct SecondOrderParams {
     pub pml: i32,
     pub centre: f32,
     pub scale: Scale,
+    pub activity: ActivityParams,
 }
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<SpongeAxis>() == 32 && size_of::<SecondOrderParams>() == 160);
+    assert!(size_of::<SpongeAxis>() == 32 && size_of::<SecondOrderParams>() == 192);
     assert!(offset_of!(SecondOrderParams, steps) == 128 && offset_of!(SecondOrderParams, scale) == 152);
 };
 
@@ -121,6 +123,7 @@ impl CudaEquation for Arc<Coefficients> {
             pml: layout.pml as i32,
             centre: self.weights.centre,
             scale: tables.scales[0],
+            activity: ActivityParams::new(layout, shot.flags, from),
         })
     }
 

@@ -4,6 +4,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use crate::fd::grid::tile_table::GpuTile;
+use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::tables::COEFFICIENTS;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
@@ -79,11 +80,12 @@ pub struct StepParams {
     /// Of coefficients in 16 bits.
     pub scales: [Scale; COEFFICIENTS],
     pub cube: CubeParams,
+    pub activity: ActivityParams,
 }
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<Zone>() == 16 && size_of::<GpuTile>() == 32 && size_of::<StepParams>() == 488);
+    assert!(size_of::<Zone>() == 16 && size_of::<GpuTile>() == 32 && size_of::<StepParams>() == 520);
     assert!(size_of::<AxisParams>() == 48 && offset_of!(AxisParams, rate) == 32);
     assert!(offset_of!(AxisParams, inner) == 40);
     assert!(offset_of!(StepParams, axis) == 152 && offset_of!(StepParams, tiles) == 344);
@@ -91,6 +93,7 @@ const _: () = {
         offset_of!(StepParams, slots) == 392
             && offset_of!(StepParams, stencil) == 408
             && offset_of!(StepParams, cube) == 456
+            && offset_of!(StepParams, activity) == 488
     );
 };
 

@@ -7,6 +7,7 @@ use super::params::{AxisParams, CubeParams, MixingCube, StepParams, Zone};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
+use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::march::tables::Tables;
@@ -134,6 +135,7 @@ impl<P: CudaPolicy> CudaEquation for P {
                 stencil: c.stencil,
                 scales: tables.scales,
                 cube: self.cube().map_or_else(CubeParams::default, |cube| CubeParams::new(&cube, shot.own)),
+                activity: ActivityParams::new(layout, shot.flags, from),
             }
         })
     }
