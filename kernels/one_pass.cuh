@@ -146,7 +146,8 @@ __device__ __forceinline__ void step(const OnePass &k, const Source &source, con
         case Y_PML | Z_PML: seen = march<Equation, Shape, Pair, Y_PML | Z_PML>(k, tile, source, plane); break;
         default: seen = march<Equation, Shape, Pair, X_PML | Y_PML | Z_PML>(k, tile, source, plane);
         }
-        mark<Shape::X>(k.activity, tile, seen);
+        // Loaded again: the march has no registers for it.
+        mark<Shape::X>(k.activity, k.tiles[blockIdx.x], seen);
     }
     take<Equation>(k, source, receivers, Shape::THREADS);
 }
