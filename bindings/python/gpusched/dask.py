@@ -7,9 +7,9 @@
         found = gpusched.dask.run("survey.toml", client)
 
 Each shot is a Dask task. A shot is handed to a node when the node has a place for it and is expected to
-end it before the others could; Dask moves the shots of a lost node. Start one Dask worker a node, with
-at least one thread more than the node has slots. Each worker keeps one process, `gpusched run`, whose
-scheduler shares the node's GPUs among its shots.
+end it before the others could; the shots of a lost node are computed elsewhere. Start one Dask worker a
+node, with at least one thread more than the node has slots. Each worker keeps one process, `gpusched
+run`, whose scheduler shares the node's GPUs among its shots.
 
 Needs the package distributed: pip install gpusched[dask].
 """
@@ -47,12 +47,16 @@ __all__ = ["map", "run"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Dask's name for the places of a worker.
+# Name of the resource by which a worker states its places.
 RESOURCE = "gpusched"
 # Shots of a worker beyond those that run, so that a slot that becomes free has a next shot at once.
 AHEAD = 1
 # Times that a failed shot is computed again, on another node if there is one.
 RETRIES = 2
+# Times that a shot is computed again because its worker was lost.
+LOSSES = 3
+# Seconds for results to arrive, at first.
+PATIENCE_S = 10.0
 # Seconds after which workers that have come or gone are noticed.
 LOOK_S = 0.5
 # Seconds for which a node's process may save the state of its shots.
@@ -110,18 +114,29 @@ class _HandOut:
         self.running: dict[Any, tuple[int, str]] = {}
         self.failed: dict[int, list[str]] = {}
         self.ended: SimpleQueue[Any] = SimpleQueue()
+        self.losses: dict[int, int] = {}
         self.looked = float("-inf")
+        self.patience_s = PATIENCE_S
 
     def __iter__(self) -> Iterator[tuple[int, Any, BaseException | None]]:
         """Yields the items as they end, each with its value or its exception."""
         while self.left or self.running:
-            self._look()
+            for item in self._look():
+                why = f"{LOSSES + 1} workers were lost, one after the other, during item {item + 1}"
+                yield item, None, RuntimeError(why)
             while any([self._hand(address) for address in self._next()]):
                 pass
-            futures = self._ended()
+            futures = [future for future in self._ended() if future in self.running]
             done = [future for future in futures if future.status == "finished"]
-            # One message for all of them.
-            results = dict(zip(done, self.client.gather(done)))
+            try:
+                # One message for all of them.
+                results = dict(zip(done, self.client.sync(self.client.gather, done, callback_timeout=self.patience_s)))
+            except (TimeoutError, asyncio.TimeoutError):
+                # A worker was lost with its results, which `_look` notices, or the network is slow.
+                self.patience_s *= 2
+                for future in futures:
+                    self.ended.put(future)
+                continue
             for future in futures:
                 item, address = self.running.pop(future)
                 seconds, value = results.get(future, (None, None))
@@ -149,16 +164,30 @@ class _HandOut:
     def cancel(self) -> None:
         self.client.cancel(list(self.running))
 
-    def _look(self) -> None:
-        """Looks which workers there are. A worker is ready when it has told its slots."""
+    def _look(self) -> list[int]:
+        """Looks which workers there are. A worker is ready when it has told its slots.
+
+        Takes back the items of lost workers, and returns those that have lost too many.
+        """
         if time.monotonic() < self.looked + LOOK_S:
-            return
+            return []
         self.looked = time.monotonic()
         found = self.client.sync(self.client.scheduler.identity)["workers"]
         places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in found.items()}
         self.workers = {
             address: self.workers.get(address) or _Places(count - AHEAD) for address, count in places.items() if count
         }
+        lost = {future: item for future, (item, address) in self.running.items() if address not in self.workers}
+        self.client.cancel(list(lost))
+        given_up = []
+        for future, item in lost.items():
+            del self.running[future]
+            self.losses[item] = self.losses.get(item, 0) + 1
+            if self.losses[item] > LOSSES:
+                given_up.append(item)
+            else:
+                self.left.appendleft(item)
+        return given_up
 
     def _next(self) -> list[str]:
         """Returns the workers that get an item now: those with a place that would end it before the others."""
@@ -168,12 +197,19 @@ class _HandOut:
         free = [address for address, worker in self.workers.items() if worker.is_free()]
         if len(self.left) > 4 * places:
             return free
+        if not free:
+            return []
         ends = {a: worker.ends(means.get(a, usual)) for a, worker in self.workers.items()}
-        chosen = set()
-        for _ in range(len(self.left) if free else 0):
-            first = min(ends, key=lambda address: ends[address][0] + means.get(address, usual))
-            heapq.heapreplace(ends[first], ends[first][0] + means.get(first, usual))
+        firsts = [(times[0] + means.get(address, usual), address) for address, times in ends.items()]
+        heapq.heapify(firsts)
+        chosen: set[str] = set()
+        for _ in range(len(self.left)):
+            if chosen.issuperset(free):
+                break
+            end, first = firsts[0]
             chosen.add(first)
+            heapq.heapreplace(ends[first], end)
+            heapq.heapreplace(firsts, (ends[first][0] + means.get(first, usual), first))
         return [address for address in free if address in chosen]
 
     def _hand(self, address: str) -> bool:
@@ -386,8 +422,8 @@ def run(
 
 
 def _only(worker: str) -> dict[str, Any]:
-    """Returns the options of a task for a worker; if the worker is lost, Dask chooses another that is ready."""
-    return {"workers": [worker], "allow_other_workers": True, "resources": {RESOURCE: 1}, "pure": False}
+    """Returns the options of a task for a worker. `_HandOut` moves the tasks of lost workers."""
+    return {"workers": [worker], "pure": False}
 
 
 class _Functions(WorkerPlugin):  # type: ignore[misc]
