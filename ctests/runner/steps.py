@@ -109,6 +109,8 @@ def python_steps(level: str, python: str) -> list[Step]:
         Step("python", f"{python} -m unittest discover -v -s ctests/python", FULL,
              needs=("build", "python-packages"), counts="unittest", minimum=74,
              environment=library),
+        Step("kills", f"{python} ctests/night/kills", "night", needs=("build", "python-packages"),
+             exclusive="cargo"),
         Step("python-types", f"{python} -m mypy --strict --cache-dir {cache} {checked}", FULL,
              needs=("python-packages",)),
     ]
