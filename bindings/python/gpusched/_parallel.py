@@ -69,7 +69,7 @@ def parallel(function: None = None, **options: Any) -> Parallel: ...
 
 
 def parallel(function: Callable[..., Iterable[Result]] | None = None, **options: Any) -> Any:
-    """Splits a function's loop over its first argument among devices and, with a client, among nodes.
+    """Splits a function's loop over its first argument among devices and, with a client, among nodes::
 
         @gpusched.parallel
         def migrate(shots, model):
