@@ -521,8 +521,8 @@ typedef struct sched_exec_t {
  * - SCHED_E_RESOURCES: a launch found too few resources beside other work. Treated in the same
  *   way.
  * - SCHED_E_DEVICE: the device's context is unusable (a sticky error). The scheduler renews the
- *   context and retries the task on another device; the second time the task fails with
- *   SCHED_E_DEVICE.
+ *   context, or retires the device if the driver gives the process no new one, and retries the
+ *   task on another device; the second time the task fails with SCHED_E_DEVICE.
  * - SCHED_E_RESULT: the result is wrong, possibly because of the device. The task is retried once,
  *   on another device if one may run it; if that result is wrong too, it fails with
  *   SCHED_E_RESULT. If the retry succeeds, a fault is counted against the first device; the second

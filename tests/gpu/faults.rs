@@ -1,7 +1,7 @@
 //! Failures on purpose, each in a process of its own. After each a recorded case must have the bits of the CPU: in the
-//! renewed context of the same process, or, where the GPU is retired, in the next process.
+//! same process, or, where the GPU is retired, in the next one.
 
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use gpusched::backend::Lane;
@@ -86,20 +86,37 @@ fn none() -> Value {
     sound(&scheduler)
 }
 
-/// A kernel fails, and with it the context. The next task gets another.
+/// A kernel fails, and with it the context. Either the next task of the process gets another, or the GPU is retired, and
+/// the next process gets one.
 fn poisoned(code: fn(&Stream) -> Result<()>, statuses: &[u32]) -> Value {
     let scheduler = one();
     let error = submit(&scheduler, task(code)).unwrap_err();
-    assert!(matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }), "{error}");
     let known = statuses.iter().any(|status| error.to_string().contains(&format!("status {status} ")));
     assert!(known, "one of {statuses:?} was expected: {error}");
     let begin = Instant::now();
-    let mut found = sound(&scheduler);
+    let mut found = next(&scheduler, &error);
     found["status"] = error.to_string().into();
     found["recovered_in_s"] = begin.elapsed().as_secs_f64().into();
-    let health = &scheduler.stats().unwrap().devices[0].device.health;
-    assert_eq!(*health, Health::Good, "one task failed twice: it is to blame, and not the GPU");
     found
+}
+
+/// The recorded case after a kernel's failure, in this process or in the next.
+fn next(scheduler: &Scheduler, error: &Error) -> Value {
+    let health = scheduler.stats().unwrap().devices[0].device.health;
+    if matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }) {
+        assert_eq!(health, Health::Good, "one task failed twice: it is to blame, and not the GPU");
+        return sound(scheduler);
+    }
+    assert!(matches!(error, Error::NoDevice { .. }) && health == Health::Retired, "{error}");
+    let process = start("none");
+    assert!(process.status.success(), "{}", String::from_utf8_lossy(&process.stdout));
+    json!({ "needs_a_new_process": true })
+}
+
+/// Runs a failure in a process of its own.
+fn start(name: &str) -> Output {
+    let program = std::env::current_exe().expect("the path of this program");
+    Command::new(program).args(["--fault", name]).output().expect("a process")
 }
 
 fn no_memory() -> Value {
@@ -142,13 +159,9 @@ fn scheduler_in_child_fails() -> bool {
 
 /// Two processes, one of which fails while the other works.
 fn two_processes() -> Value {
-    let start = |name: &str| {
-        let program = std::env::current_exe().expect("the path of this program");
-        Command::new(program).args(["--fault", name]).output()
-    };
     let results = std::thread::scope(|scope| {
         let runs = ["none", "out-of-bounds", "none"].map(|name| scope.spawn(move || start(name)));
-        runs.map(|run| run.join().expect("a thread").expect("a process"))
+        runs.map(|run| run.join().expect("a thread"))
     });
     for result in results {
         assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stdout));
@@ -161,9 +174,13 @@ fn two_schedulers() -> Value {
     let (one, other) = (one(), one());
     submit(&one, task(|stream| store(stream, |address| address))).unwrap();
     submit(&other, task(|stream| store(stream, |address| address))).unwrap();
-    assert!(submit(&one, task(|stream| store(stream, |_| 16))).is_err());
-    sound(&other);
-    sound(&one)
+    let error = submit(&one, task(|stream| store(stream, |_| 16))).unwrap_err();
+    if let Error::NoDevice { .. } = error {
+        assert!(matches!(submit(&other, task(|_| Ok(()))), Err(Error::NoDevice { .. })));
+    } else {
+        sound(&other);
+    }
+    next(&one, &error)
 }
 
 /// A kernel that never ends costs the GPU, and neither the process nor its other threads.

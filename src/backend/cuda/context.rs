@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use cudarc::driver::sys::{CUcontext, CUstream};
@@ -32,8 +32,8 @@ pub struct Context {
     state: RwLock<ContextState>,
     /// No more queues are opened in it.
     stale: AtomicBool,
-    /// The driver has reported it as poisoned.
-    poisoned: AtomicBool,
+    /// The failure that has poisoned it, as the driver reported it.
+    poisoned: OnceLock<String>,
     /// Number of tasks that use it, nested ones included.
     running: Mutex<usize>,
     idle: Condvar,
@@ -79,7 +79,7 @@ impl Context {
             handle,
             state: RwLock::new(ContextState::Alive),
             stale: AtomicBool::new(false),
-            poisoned: AtomicBool::new(false),
+            poisoned: OnceLock::new(),
             running: Mutex::new(0),
             idle: Condvar::new(),
             streams: Mutex::default(),
@@ -117,9 +117,10 @@ impl Context {
             return Err(Error::Forked);
         }
         if self.is_poisoned() || *self.state() != ContextState::Alive {
+            let why = self.poisoned.get().map_or("a task failed in it", String::as_str);
             return Err(Error::Device {
                 device: self.device.label(),
-                what: "its context is unusable, because a task failed in it".into(),
+                what: format!("its context is unusable: {why}"),
                 fault: DeviceFault::Poisoned,
             });
         }
@@ -159,8 +160,9 @@ impl Context {
             false if self.repeats(failure.code) => StatusClass::Poisoned,
             false => StatusClass::Plain,
         };
-        if class == StatusClass::Poisoned && !self.poisoned.swap(true, Ordering::SeqCst) {
+        if class == StatusClass::Poisoned && self.poisoned.set(failure.message()).is_ok() {
             self.retire();
+            self.device.note_poison(failure.code);
             log::warn!("{}: its context is unusable: {}", self.device.label(), failure.message());
         }
         self.device.error(failure, class, what, || self.free_bytes())
@@ -193,7 +195,7 @@ impl Context {
     }
 
     fn is_poisoned(&self) -> bool {
-        self.poisoned.load(Ordering::SeqCst)
+        self.poisoned.get().is_some()
     }
 
     /// Calls `work` with the context current, and restores the previous one.

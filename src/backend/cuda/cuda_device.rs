@@ -1,5 +1,6 @@
 //! A GPU as this process sees it: its properties, and what failures mean on it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 
 use cudarc::driver::sys::CUdevice;
@@ -28,13 +29,24 @@ pub struct CudaDevice {
     /// take long.
     pub(super) retained: Mutex<bool>,
     pub(super) released: Condvar,
+    /// Status code that poisoned a context of this process last; 0 if none did.
+    poisoned_by: AtomicU32,
 }
 
 impl CudaDevice {
     pub(super) fn new(driver: &'static Driver, found: probe::ProbedDevice) -> CudaDevice {
         let probe::ProbedDevice { info, device, multiprocessors, listed, integrated } = found;
-        let (retained, released) = (Mutex::new(false), Condvar::new());
-        CudaDevice { driver, device, info, multiprocessors, listed, integrated, retained, released }
+        CudaDevice {
+            driver,
+            device,
+            info,
+            multiprocessors,
+            listed,
+            integrated,
+            retained: Mutex::new(false),
+            released: Condvar::new(),
+            poisoned_by: AtomicU32::new(0),
+        }
     }
 
     /// Returns the properties that the first probe found.
@@ -85,11 +97,31 @@ impl CudaDevice {
         }
     }
 
-    /// [`error`](CudaDevice::error) for a context that could not be retained. Drivers before CUDA
-    /// 11.7 have no status code for a GPU whose compute mode excludes this process.
+    /// Notes that a context is poisoned.
+    pub(super) fn note_poison(&self, code: u32) {
+        self.poisoned_by.store(code, Ordering::SeqCst);
+    }
+
+    /// [`error`](CudaDevice::error) for a context that could not be retained.
+    ///
+    /// Once a kernel has failed, a driver may give the process no context of the GPU again, and
+    /// return the kernel's status code instead: the GPU is lost to this process.
+    ///
+    /// Drivers before CUDA 11.7 have no status code for a GPU whose compute mode excludes this
+    /// process.
     pub(super) fn retain_error(&self, failure: DriverFailure) -> Error {
         let what = "creating a context";
-        match self.error(failure, status::class_of(failure.code), what, || self.free_bytes(0, || None)) {
+        let repeated = self.poisoned_by.load(Ordering::SeqCst) == failure.code;
+        let class = if repeated { StatusClass::Poisoned } else { status::class_of(failure.code) };
+        match self.error(failure, class, what, || self.free_bytes(0, || None)) {
+            Error::Device { device, what, fault: DeviceFault::Poisoned } => Error::Device {
+                device,
+                what: format!(
+                    "{what}; after such a failure the driver gives this process no context of the GPU again: \
+                     restart the process"
+                ),
+                fault: DeviceFault::Lost,
+            },
             Error::Driver { device, what }
                 if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>
             {

@@ -195,6 +195,22 @@ impl WorkerLocal {
         Ok(opened)
     }
 
+    /// Returns the queue of an attempt, with the device current. The context of an idle queue may have ended under another
+    /// scheduler; the attempt then gets another queue.
+    fn enter_queue(&self, context: u32) -> std::result::Result<Rc<OpenQueue>, AttemptEnd> {
+        let open = || self.open_queue(context).map_err(|error| queue_failed("opened", error));
+        let was_idle = self.outer_queue().is_none() && self.idle_queue.borrow().is_some();
+        let mut opened = open()?;
+        let mut entered = catch_panic(|| opened.queue.enter());
+        if was_idle && entered.is_err() {
+            self.idle_queue.take();
+            let ended = std::mem::replace(&mut opened, open()?);
+            self.drop_queue(Some(ended));
+            entered = catch_panic(|| opened.queue.enter());
+        }
+        entered.map(|()| opened).map_err(|error| queue_failed("made current", error))
+    }
+
     /// Returns whether the worker may cache memory of the device that other processes need.
     pub fn caches_shared_memory(&self) -> bool {
         self.used.get() && self.runtime.shares(self.device)
@@ -225,13 +241,10 @@ impl WorkerLocal {
         signal: &Signal,
         run: impl FnOnce(&Exec<'_>) -> Result<()>,
     ) -> AttemptEnd {
-        let opened = match self.open_queue(context) {
+        let opened = match self.enter_queue(context) {
             Ok(opened) => opened,
-            Err(error) => return queue_failed("opened", error),
+            Err(end) => return end,
         };
-        if let Err(error) = catch_panic(|| opened.queue.enter()) {
-            return queue_failed("made current", error);
-        }
         let runtime = &self.runtime;
         self.used.set(true);
         self.current_queues.borrow_mut().push(opened.clone());

@@ -35,6 +35,15 @@ impl Context {
         }
     }
 
+    /// The code of a kernel that has failed in it. Driver 580 then gives the process no other context, though this one
+    /// counts as gone. Handles that are no longer valid leave the GPU alone.
+    fn fault(&self) -> Answer {
+        match self.poison.load(Ordering::Relaxed) {
+            0 | code::INVALID_CONTEXT | code::CONTEXT_DESTROYED => Ok(()),
+            code => Err(code),
+        }
+    }
+
     pub fn dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed) || self.gpu().lost()
     }
@@ -73,6 +82,7 @@ impl Driver {
             return Err(if self.config.driver >= 11070 { 46 } else { code::INVALID_DEVICE });
         }
         self.suffer(gpu, "ctx")?;
+        gpu.barred()?;
         let _alone = lock(&gpu.making);
         let mut state = lock(&gpu.state);
         if state.context.is_none() {
@@ -119,6 +129,9 @@ impl Driver {
         let context = lock(&gpu.state).context.take();
         let Some(context) = context else { return Ok(()) };
         context.dead.store(true, Ordering::Relaxed);
+        if let Err(code) = context.fault() {
+            gpu.bar(code);
+        }
         let streams = context.all_streams();
         for stream in &streams {
             stream.close();

@@ -1,7 +1,7 @@
 //! A GPU: its memory and what befell it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Answer, Context, Driver, code, lock};
@@ -27,6 +27,8 @@ pub struct Gpu {
     /// Held while the primary context is made or destroyed: no new one begins while the old one ends.
     pub making: Mutex<()>,
     lost: AtomicBool,
+    /// The code of a failed kernel. From the end of its context on the process gets no other one.
+    barred: AtomicI32,
 }
 
 #[derive(Default)]
@@ -71,7 +73,8 @@ impl Gpu {
     pub fn new(index: usize, spec: GpuSpec) -> Self {
         let state = State { other: spec.other, ..State::default() };
         let lost = AtomicBool::new(spec.lost);
-        Gpu { index, spec, state: Mutex::new(state), making: Mutex::default(), lost }
+        let barred = AtomicI32::new(0);
+        Gpu { index, spec, state: Mutex::new(state), making: Mutex::default(), lost, barred }
     }
 
     /// Of its primary context, and of the next, when that has gone: a real one may have the same address.
@@ -85,6 +88,17 @@ impl Gpu {
 
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
+    }
+
+    pub fn bar(&self, code: i32) {
+        self.barred.store(code, Ordering::Relaxed);
+    }
+
+    pub fn barred(&self) -> Answer {
+        match self.barred.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            code => Err(code),
+        }
     }
 
     pub fn take(&self, state: &mut State, bytes: u64) -> Answer {
