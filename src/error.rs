@@ -175,6 +175,9 @@ fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     }
 }
 
+/// What to do about a device that only a new process can use. The reason of its retirement ends with it.
+pub const RESTART: &str = "restart the process";
+
 /// The state of a device after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceFault {

@@ -64,7 +64,7 @@ PARTS: dict[str, list[Part]] = {
         Part("-night", NIGHT_NUMERICS, minimum=5, levels="night"),
     ],
     "kernels": [Part(minimum=10, levels=FULL)],
-    "command": [Part(minimum=83)],
+    "command": [Part(minimum=85)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),

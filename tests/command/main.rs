@@ -7,6 +7,7 @@ mod parts;
 mod pausing;
 mod places;
 mod refusals;
+mod restarts;
 mod resume;
 mod simulate;
 mod surveys;

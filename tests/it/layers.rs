@@ -92,7 +92,9 @@ fn files_are_opened_above_the_standard_streams() {
         let has_options = text.contains("OpenOptions") || text.contains("File::options");
         let opens = || OPENS.split_whitespace().chain(has_options.then_some(".open("));
         for (number, line) in without_tests(&file, &text) {
-            let Some(call) = opens().find(|call| line.contains(call)) else { continue };
+            // A command that replaces the process opens nothing.
+            let mut found = opens().filter(|_| !line.contains(".exec()"));
+            let Some(call) = found.find(|call| line.contains(call)) else { continue };
             let is_allowed = ["descriptor.rs", "node/linux/sys.rs"].contains(&file.as_str());
             assert!(is_allowed, "src/{file}:{number} calls {call}; accepted: those of src/descriptor.rs");
             opened += 1;

@@ -19,7 +19,7 @@ use super::module::ModuleCache;
 use super::pool::MemoryPool;
 use super::shared_objects::SharedObjects;
 use super::status::{self, StatusClass};
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{DeviceFault, Error, RESTART, Result};
 use crate::fork::ProcessMark;
 
 /// Threads that wait for the GPU sleep.
@@ -270,9 +270,9 @@ impl Context {
         *retained = false;
         *state = self.release(true);
         if *state == ContextState::Released && self.is_poisoned() {
-            let what = "its unusable context can't be destroyed, so there is no new one; restart the process";
+            let what = format!("its unusable context can't be destroyed, so there is no new one; {RESTART}");
             let (device, fault) = (self.device.label(), DeviceFault::Lost);
-            return Err(Error::Device { device, what: what.into(), fault });
+            return Err(Error::Device { device, what, fault });
         }
         log::info!("{}: its context is renewed", self.device.label());
         Ok(true)

@@ -9,7 +9,7 @@ use super::driver::{Driver, DriverFailure};
 use super::status::{self, StatusClass};
 use super::{nvml, probe};
 use crate::device::DeviceInfo;
-use crate::error::{DeviceFault, Error};
+use crate::error::{DeviceFault, Error, RESTART};
 
 /// Status codes that a lost GPU causes, too.
 const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
@@ -117,8 +117,7 @@ impl CudaDevice {
             Error::Device { device, what, fault: DeviceFault::Poisoned } => Error::Device {
                 device,
                 what: format!(
-                    "{what}; after such a failure the driver gives this process no context of the GPU again: \
-                     restart the process"
+                    "{what}; after such a failure the driver gives this process no context of the GPU again: {RESTART}"
                 ),
                 fault: DeviceFault::Lost,
             },

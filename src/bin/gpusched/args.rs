@@ -40,7 +40,7 @@ pub enum Command {
         survey: PathBuf,
         /// Keep the complete shots in the output folder that have the same parameters and model, continue stopped
         /// ones, and compute the rest. Without it all shots are computed.
-        #[arg(long)]
+        #[arg(long, overrides_with = "resume")]
         resume: bool,
         /// Compute only these shots, such as 5,8-20. Other runs may compute others into the same folder at the same
         /// time, also on other nodes; `gpusched collect` merges their reports.
@@ -54,7 +54,7 @@ pub enum Command {
         #[arg(long, value_name = "N/M", conflicts_with_all = ["shots", "shots_from"])]
         array_index: Option<String>,
         /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as after SIGTERM.
-        #[arg(long, value_name = "TIME", value_parser = crate::stopping::duration)]
+        #[arg(long, value_name = "TIME", value_parser = crate::stopping::duration, overrides_with = "stop_after")]
         stop_after: Option<Duration>,
         /// Devices to use: all, none, cpu, or a list such as cpu,cuda:0. Default: run.devices of the survey, else
         /// GPUSCHED_DEVICES, else all.
@@ -78,6 +78,9 @@ pub enum Command {
         /// Neither read nor update the cached speeds of the devices.
         #[arg(long)]
         no_rates_cache: bool,
+        /// The run goes on in a new process, after so many in a row that computed no shot.
+        #[arg(long, value_name = "N", hide = true, overrides_with = "restart")]
+        restart: Option<usize>,
     },
     /// Prints which shots of an output folder are done, failed, stopped or missing. Reads no record.
     #[command(after_help = AFTER_STATUS)]

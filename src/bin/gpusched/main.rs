@@ -27,6 +27,7 @@ mod picture;
 mod plot;
 mod positions;
 mod progress;
+mod restart;
 mod resume;
 mod run;
 mod say;
@@ -44,6 +45,7 @@ use std::thread::{Builder, JoinHandle};
 use args::{Args, Bench, Command};
 use clap::Parser;
 use gpusched::{Error, Result};
+use restart::End;
 
 /// Bytes of stack of the command, whatever the limit of the shell is.
 const STACK: usize = 8 << 20;
@@ -98,7 +100,7 @@ fn run_command() -> ExitCode {
 }
 
 /// Adds an object to the message of a refusal, with `--json`.
-fn refusals_as_json(as_json: bool, outcome: Result<bool>) -> Result<bool> {
+fn refusals_as_json<T>(as_json: bool, outcome: Result<T>) -> Result<T> {
     outcome.inspect_err(|error| {
         if as_json {
             say::say!("{}", serde_json::json!({ "event": "error", "error": error.to_string() }));
@@ -124,6 +126,7 @@ fn command(command: Command) -> Result<bool> {
             json,
             trace,
             no_rates_cache,
+            restart,
         } => {
             if quiet {
                 say::be_quiet();
@@ -141,8 +144,21 @@ fn command(command: Command) -> Result<bool> {
                 as_json: json,
                 trace,
                 remember: !no_rates_cache,
+                restarts: restart.unwrap_or(0),
             });
-            refusals_as_json(json, done)
+            let done = refusals_as_json(json, done).or_else(|error| match restart {
+                // Shots have run before.
+                Some(_) => Ok(End::Failed(error.to_string())),
+                None => Err(error),
+            });
+            let why = match done? {
+                End::Whole => return Ok(true),
+                End::Incomplete => return Ok(false),
+                End::Failed(why) => why,
+                End::Restart(restart) => restart.exec(),
+            };
+            say::alert(&format!("gpusched: {why}"));
+            Ok(false)
         }
         Command::Init { file } => init::write(&file),
         Command::Generate { folder } => generated::write(&folder),

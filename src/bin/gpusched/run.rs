@@ -21,6 +21,7 @@ use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::output::all_files;
 use crate::part::Part;
+use crate::restart::End;
 use crate::resume::{self, Found};
 use crate::say::{self, say};
 use crate::shots::SurveyRun;
@@ -49,10 +50,12 @@ pub struct Wanted<'a> {
     pub trace: Option<PathBuf>,
     /// Use and update the stored rates of the devices.
     pub remember: bool,
+    /// Restarts since the last shot was computed.
+    pub restarts: usize,
 }
 
-/// Runs a survey. Returns true if every shot is written. An error means that nothing was run.
-pub fn run(wanted: Wanted<'_>) -> Result<bool> {
+/// Runs a survey. An error means that nothing was run.
+pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let limit = Limit::after(wanted.stop_after);
     let is_stream = wanted.shots_from == Some(Path::new("-"));
     let part = match (wanted.shots, wanted.shots_from, wanted.array_index) {
@@ -93,7 +96,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     }
     report_notes(devices, wanted.as_json)?;
     if wanted.check_devices && !retire_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
-        return Ok(false);
+        return Ok(End::Incomplete);
     }
     if output.as_ref().is_some_and(|output| output.is_exclusive()) {
         remove_leftovers(&job.folder, wanted.as_json);
@@ -108,7 +111,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
                 "dry run: the survey is valid, it fits, and the output folder can be written; nothing was computed"
             );
         }
-        return Ok(true);
+        return Ok(End::Whole);
     };
     if output.is_exclusive()
         && let Err(error) = resume::remove_strays(&job, wanted.resume)
@@ -136,6 +139,8 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         kept,
         failed: 0,
         open: 0,
+        homeless: Vec::new(),
+        restarts: (!is_stream).then_some(wanted.restarts),
         resume: wanted.resume,
         stop,
         limit,

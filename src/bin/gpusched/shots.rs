@@ -19,6 +19,7 @@ use crate::names;
 use crate::output::{Files, Room, all_files};
 use crate::picture::Picture;
 use crate::progress::Progress;
+use crate::restart::{self, End, Restart};
 use crate::resume::{self, Found};
 use crate::side::About;
 use crate::stopping::{Limit, Stop};
@@ -56,14 +57,18 @@ pub struct SurveyRun<'a> {
     pub failed: usize,
     /// Shots that were stopped or have not begun.
     pub open: usize,
+    /// Shots that no device is left for, with the reason.
+    pub homeless: Vec<(usize, String)>,
+    /// Restarts since the last shot was computed. `None`: the command can't be started again.
+    pub restarts: Option<usize>,
     pub resume: bool,
     pub stop: Stop,
     pub limit: Limit,
 }
 
 impl SurveyRun<'_> {
-    /// Runs the shots. Returns true if every file is written.
-    pub fn run(mut self, as_json: bool, trace: Option<&Path>) -> bool {
+    /// Runs the shots.
+    pub fn run(mut self, as_json: bool, trace: Option<&Path>) -> End {
         let begun = Instant::now();
         let mut progress = Progress::new(self.numbers.len(), self.kept.len(), as_json);
         let mut running = VecDeque::new();
@@ -96,11 +101,15 @@ impl SurveyRun<'_> {
                 progress.update(&now, self.failed, &held.collect::<Vec<_>>());
             }
         }
+        let restart = self.restart(&mut progress);
         progress.finish();
         let listed = self.output.check().and_then(|()| self.manifest.finish(self.failed, self.open));
         if let Err(error) = &listed {
             progress
                 .alert(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
+        }
+        if let Some(restart) = restart {
+            return End::Restart(restart);
         }
         let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
         let stats = self.scheduler.stats().ok();
@@ -121,7 +130,36 @@ impl SurveyRun<'_> {
                 "schedule": stats.as_ref().map(summary::object),
             }),
         );
-        self.failed + self.open == 0 && !self.refused && listed.is_ok() && traced
+        match self.failed + self.open == 0 && !self.refused && listed.is_ok() && traced {
+            true => End::Whole,
+            false => End::Incomplete,
+        }
+    }
+
+    /// Decides about the shots that no device is left for: a new process may compute them, or they have failed.
+    fn restart(&mut self, progress: &mut Progress) -> Option<Restart> {
+        let homeless = std::mem::take(&mut self.homeless);
+        if homeless.is_empty() {
+            return None;
+        }
+        let missing = self.kept.len() + self.failed + self.open + homeless.len();
+        let left = self.limit.left();
+        let wanted = !self.stop.is_asked() && left != Some(Duration::ZERO) && restart::helps(&self.devices());
+        let restart = self.restarts.filter(|_| wanted);
+        let restart = restart.and_then(|before| Restart::after(before, self.numbers.len() > missing, left));
+        if restart.is_none() {
+            homeless.into_iter().for_each(|(number, why)| self.fail(number, &why, progress));
+            return None;
+        }
+        self.open += homeless.len();
+        progress.alert(
+            &format!(
+                "warning: no device is left for {} shots; the run goes on in a new process",
+                homeless.len()
+            ),
+            &json!({ "event": "restart", "shots": homeless.len(), "why": homeless[0].1 }),
+        );
+        restart
     }
 
     /// Waits until a shot ends or a report is due.
@@ -255,6 +293,7 @@ impl SurveyRun<'_> {
         let files = Files::new(self.job, number, self.resume, &self.stop, room, &self.output);
         match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
             Ok(id) => running.push_back(SubmittedShot { number, id, files }),
+            Err(error @ Error::NoDevice { .. }) => self.homeless.push((number, error.to_string())),
             Err(error) => self.fail(number, &error.to_string(), progress),
         }
     }
@@ -271,6 +310,7 @@ impl SurveyRun<'_> {
         match outcome {
             Ok(()) => self.done(&shot, progress),
             Err(Error::Cancelled) if self.stop.is_asked() => self.leave(&shot, progress),
+            Err(error @ Error::NoDevice { .. }) => self.homeless.push((shot.number, error.to_string())),
             Err(error) => self.fail(shot.number, &error.to_string(), progress),
         }
     }

@@ -51,7 +51,12 @@ impl Limit {
     }
 
     pub fn is_over(&self) -> bool {
-        self.0.is_some_and(|end| Instant::now() >= end)
+        self.left() == Some(Duration::ZERO)
+    }
+
+    /// Returns the time until then, if there is a limit.
+    pub fn left(&self) -> Option<Duration> {
+        self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }
 }
 

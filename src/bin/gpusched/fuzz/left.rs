@@ -9,6 +9,7 @@ use testkit::fuzz::{Target, folder, run};
 
 use crate::checkpoint::{self, Checkpoint, Header};
 use crate::job::Job;
+use crate::restart::End;
 use crate::resume::{Found, examine};
 use crate::run::{self as command, Wanted};
 
@@ -76,8 +77,9 @@ fn survey() -> PathBuf {
             as_json: false,
             trace: None,
             remember: false,
+            restarts: 0,
         };
-        assert_eq!(command::run(wanted), Ok(true));
+        assert!(matches!(command::run(wanted), Ok(End::Whole)));
     }
     folder
 }
