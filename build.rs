@@ -21,6 +21,7 @@ fn main() {
         pack(&format!("{equation}_one_pass.ptx"));
         pack(&format!("{equation}_one_pass_80.ptx"));
     }
+    pack("tti_two_stages.ptx");
 }
 
 /// Packs a file of `kernels/ptx`, to a fifth of its size, into the folder for what is built.

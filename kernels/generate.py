@@ -33,11 +33,21 @@ TEXTS = {
     "acoustic1_one_pass_80": ("acoustic1_one_pass", 80, "7.0"),
     "acoustic2_one_pass": ("acoustic2_one_pass", 35, "6.0"),
     "acoustic2_one_pass_80": ("acoustic2_one_pass", 80, "7.0"),
+    "tti_two_stages": ("tti_two_stages", 35, "6.0"),
     "vti_one_pass": ("vti_one_pass", 35, "6.0"),
     "vti_one_pass_80": ("vti_one_pass", 80, "7.0"),
 }
 OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
-HEADERS = ["grid.cuh", "copies.cuh", "tile.cuh", "activity.cuh", "one_pass.cuh", "one_pass_cells.cuh", "one_pass_march.cuh"]
+HEADERS = [
+    "grid.cuh",
+    "copies.cuh",
+    "tile.cuh",
+    "activity.cuh",
+    "layer.cuh",
+    "one_pass.cuh",
+    "one_pass_cells.cuh",
+    "one_pass_march.cuh",
+]
 
 COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
 WHEELS = {  # what: (sha256, files wanted)
@@ -74,6 +84,8 @@ REGISTERS = {
     "acoustic2_one_pass_4x4": 184,
     "acoustic2_one_pass_4x2_16_bit": 128,
     "acoustic2_one_pass_4x2_async": 128,
+    "tti_two_stages_fluxes_4x2": 184,
+    "tti_two_stages_4x2": 255,
     "vti_one_pass_4x2": 192,
     "vti_one_pass_4x4": 255,
     "vti_one_pass_4x2_16_bit": 176,

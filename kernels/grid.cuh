@@ -27,10 +27,15 @@ template <class K> __device__ __forceinline__ int in_layer(const K &k, int axis,
 }
 
 // The derivative lies between f[3] and f[4].
+__device__ __forceinline__ float derivative_by(const float (&stencil)[HALF_WIDTH], const float (&f)[8])
+{
+    float s = stencil[0] * (f[4] - f[3]);
+    s = fmaf(stencil[1], f[5] - f[2], s);
+    s = fmaf(stencil[2], f[6] - f[1], s);
+    return fmaf(stencil[3], f[7] - f[0], s);
+}
+
 template <class K> __device__ __forceinline__ float derivative(const K &k, const float (&f)[8])
 {
-    float s = k.stencil[0] * (f[4] - f[3]);
-    s = fmaf(k.stencil[1], f[5] - f[2], s);
-    s = fmaf(k.stencil[2], f[6] - f[1], s);
-    return fmaf(k.stencil[3], f[7] - f[0], s);
+    return derivative_by(k.stencil, f);
 }

@@ -25,26 +25,11 @@
 #pragma once
 
 #include "activity.cuh"
+#include "layer.cuh"
 #include "tile.cuh"
-
-// Kinds of tiles.
-enum { X_PML = 1, Y_PML = 2, Z_PML = 4 };
 
 // Coefficients: 1/rho, or rho/2 if `beside` is not negative. E and S are those of an equation with two pressures.
 enum { B, KAPPA, E, S };
-
-// Where velocities of an axis are eliminated, and where PML velocities are stored: before
-// `near_end`, and from `far_begin` on.
-struct Zone {
-    int middle, middle_end;
-    int near_end, far_begin;
-};
-
-// A shot's own E and S in the cells around its source.
-struct Cube {
-    const float *values; // E, then S: [iy][ix][iz]
-    int begin[3], size[3]; // 0 if the shot has none
-};
 
 struct OnePass {
     const float *p[2];             // the pressures with the source of this step in them
@@ -68,7 +53,7 @@ struct OnePass {
     Activity activity;
 };
 
-static_assert(sizeof(Zone) == 16 && sizeof(OnePass) == 520, "layout of the parameters");
+static_assert(sizeof(OnePass) == 520, "layout of the parameters");
 
 // The data of a plane that only their thread uses: the first pressure seven planes on and B three
 // planes on, or four; a second pressure, the other coefficients and the increments of the plane.

@@ -30,22 +30,6 @@ __device__ __forceinline__ float2 halfway(float2 before, float2 after)
     return make_float2(reciprocal(before.x + after.x), reciprocal(before.y + after.y));
 }
 
-// Returns the slot of a PML velocity of an axis; negative if none is stored.
-__device__ __forceinline__ int slot(const OnePass &k, int axis, int index)
-{
-    const Zone &zone = k.zone[axis];
-    if (index < HALF_WIDTH || index >= k.axis[axis].n - HALF_WIDTH)
-        return -1;
-    return index < zone.near_end     ? index - HALF_WIDTH
-           : index >= zone.far_begin ? zone.near_end - HALF_WIDTH + index - zone.far_begin
-                                     : -1;
-}
-
-__device__ __forceinline__ bool in_middle(const OnePass &k, int axis, int index)
-{
-    return index >= k.zone[axis].middle && index < k.zone[axis].middle_end;
-}
-
 // Returns a PML velocity after a step, from the one before it and the flux.
 __device__ __forceinline__ float moved(const Axis &axis, int index, float old, float q)
 {
@@ -68,15 +52,4 @@ __device__ __forceinline__ float increment(const Axis &axis, int index, float ka
         *split = old + c;
     }
     return c;
-}
-
-// Replaces E and S in a cell of a shot's cube.
-__device__ __forceinline__ void adapt(const Cube &cube, int x, int y, int z, float (&mixing)[2])
-{
-    const unsigned ix = x - cube.begin[0], iy = y - cube.begin[1], iz = z - cube.begin[2];
-    const unsigned nx = cube.size[0], ny = cube.size[1], nz = cube.size[2];
-    if (ix >= nx || iy >= ny || iz >= nz)
-        return;
-    const unsigned at = (iy * nx + ix) * nz + iz;
-    mixing[0] = __ldg(cube.values + at), mixing[1] = __ldg(cube.values + ny * nx * nz + at);
 }

@@ -9,7 +9,7 @@ use super::equation::Equation;
 use super::grid::Grid;
 use super::model::{Model, Property, Values};
 use super::pause::State;
-use super::plan::{BlockShape, Options, Plan, SHAPES, Stencil, Storage};
+use super::plan::{BlockShape, Options, Plan, Stencil, Storage};
 use super::survey::{Receivers, Shot};
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
@@ -88,7 +88,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     }
     let shapes = match case.shapes {
         Shapes::Auto => vec![None],
-        Shapes::Each => offered(lane).iter().copied().map(Some).collect(),
+        Shapes::Each => offered(case.equation, lane).iter().copied().map(Some).collect(),
         Shapes::One(shape) => vec![Some(shape)],
     };
     let shapeless = match (lane, case.storage) {
@@ -130,10 +130,12 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
 }
 
 /// The shapes that there are on a device, or would be on a GPU.
-fn offered(lane: Lane<'_>) -> &'static [BlockShape] {
+fn offered(equation: &dyn Equation, lane: Lane<'_>) -> &'static [BlockShape] {
     match lane {
-        Lane::Cpu(_) => &SHAPES,
-        Lane::Cuda(stream) => BlockShape::on(stream.device().info().compute_capability),
+        Lane::Cpu(_) => equation.block_shapes(),
+        Lane::Cuda(stream) => {
+            BlockShape::among(equation.block_shapes(), stream.device().info().compute_capability)
+        }
     }
 }
 

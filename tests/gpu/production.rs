@@ -30,8 +30,8 @@ const BESIDE: usize = 3;
 pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
     let mut results = Vec::new();
     for text in grids {
-        let worlds = ["acoustic1", "acoustic2", "vti"].map(|equation| world(equation, grid(text)));
-        let [acoustic1, acoustic2, vti] = &worlds;
+        let worlds = ["acoustic1", "acoustic2", "vti", "tti"].map(|equation| world(equation, grid(text)));
+        let [acoustic1, acoustic2, vti, tti] = &worlds;
         for (world, storage, stencil) in [
             (acoustic1, Storage::Float32, Stencil::Taylor),
             (acoustic1, Storage::Float32, Stencil::Optimised),
@@ -40,6 +40,7 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
             (acoustic2, Storage::Bits16, Stencil::Taylor),
             (vti, Storage::Float32, Stencil::Taylor),
             (vti, Storage::Bits16, Stencil::Taylor),
+            (tti, Storage::Float32, Stencil::Taylor),
         ] {
             let options = Options { storage, stencil, ..world.options };
             let dt = (STABLE * options.dt_max(&world.model)) as f32;
@@ -76,10 +77,13 @@ fn on_cpu(world: &World) -> Shots {
 }
 
 /// The shapes of blocks that compute a world on a GPU. `None`: the only one of 16 bits.
-fn shapes(gpu: &str, storage: Storage) -> Vec<Option<BlockShape>> {
+fn shapes(gpu: &str, Options { equation, storage, .. }: Options) -> Vec<Option<BlockShape>> {
     let found = discover(Some(gpu)).expect("the GPU");
     match storage {
-        Storage::Float32 => BlockShape::on(found[0].compute_capability).iter().copied().map(Some).collect(),
+        Storage::Float32 => {
+            let shapes = BlockShape::among(equation.block_shapes(), found[0].compute_capability);
+            shapes.iter().copied().map(Some).collect()
+        }
         Storage::Bits16 => vec![None],
     }
 }
@@ -121,7 +125,7 @@ fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> Vec<bool> {
             json!({ "shots": 2 + BESIDE, "bits": fused(), "tiles": tiles })
         })
     };
-    shapes(gpu, storage).into_iter().map(run).collect()
+    shapes(gpu, world.options).into_iter().map(run).collect()
 }
 
 fn paused(scheduler: &Scheduler, plan: Arc<Plan>, shot: &Shot) -> Shots {

@@ -1,13 +1,13 @@
 //! The committed PTX belongs to the source beside it and uses no instruction that may compute other numbers.
 
 use std::process::Command;
-use std::sync::Arc;
 
-use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, acoustic2, vti::VtiShot};
-use gpusched::fd::march::equation::CudaEquation;
-use gpusched::fd::time_loop::block_shape::{OF_16_BITS, SHAPES};
+use gpusched::fd::march::kernel_set::KernelSet;
+use gpusched::fd::time_loop::block_shape::OF_16_BITS;
 use gpusched::fd::time_loop::field_kernels::PTX;
 use testkit::c;
+
+use crate::shots::kernel_sets;
 
 /// Float operations that are rounded once, as IEEE says, and flush denormal numbers: `add.f32` without `.rn` might be
 /// fused. And the conversion from 16 bits, which is exact.
@@ -35,13 +35,13 @@ fn the_ptx_is_of_the_source_beside_it() {
         "copies.cuh",
         "tile.cuh",
         "activity.cuh",
+        "layer.cuh",
         "one_pass.cuh",
         "one_pass_cells.cuh",
         "one_pass_march.cuh",
     ];
-    let sets =
-        [Acoustic1Propagator::kernels(), <Arc<acoustic2::Coefficients>>::kernels(), VtiShot::kernels()];
-    let [acoustic1, acoustic2, vti] = sets.map(|set| set.texts());
+    let sets = kernel_sets();
+    let [acoustic1, acoustic2, vti, tti] = sets.map(KernelSet::texts);
     // What drivers from 470 on take, for GPUs from Kepler on; and for those from Ampere on.
     for (source, headers, text, [version, target]) in [
         ("field.cu", &headers[..0], PTX, [".version 6.0", ".target sm_35"]),
@@ -51,6 +51,7 @@ fn the_ptx_is_of_the_source_beside_it() {
         ("acoustic2_one_pass.cu", &headers[..4], &acoustic2[1], [".version 7.0", ".target sm_80"]),
         ("vti_one_pass.cu", &headers[..], &vti[0], [".version 6.0", ".target sm_35"]),
         ("vti_one_pass.cu", &headers[..], &vti[1], [".version 7.0", ".target sm_80"]),
+        ("tti_two_stages.cu", &headers[..5], &tti[0], [".version 6.0", ".target sm_35"]),
     ] {
         let sum = sum(source, headers);
         let recorded = text.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
@@ -69,11 +70,14 @@ fn the_ptx_is_of_the_source_beside_it() {
     for launch in ["snapshot", "peak", "inject"] {
         assert!(PTX.contains(&format!(".visible .entry field_{launch}(")), "{launch}");
     }
-    let shapes = SHAPES.into_iter().chain([OF_16_BITS]);
-    for (set, shape) in sets.into_iter().flat_map(|set| shapes.clone().map(move |shape| (set, shape))) {
-        let named = format!(".visible .entry {}_one_pass_{}(", set.equation, shape.name);
-        let alone = set.text(set.kernel(shape));
-        assert!(alone.contains(&named), "{shape:?}");
+    let shapes = |set: &'static KernelSet| {
+        let all = set.shapes.iter().chain([&OF_16_BITS]).zip(set.kernels);
+        all.chain(set.shapes.iter().zip(set.fluxes)).map(move |(shape, kernel)| (set, shape, kernel))
+    };
+    for (set, shape, kernel) in sets.into_iter().flat_map(shapes) {
+        let alone = set.text(kernel);
+        assert!(kernel.starts_with(set.equation) && kernel.ends_with(shape.name), "{kernel}");
+        assert!(alone.contains(&format!(".visible .entry {kernel}(")), "{shape:?}");
         assert_eq!((alone.matches(".entry").count(), alone.matches(".version").count()), (1, 1), "{shape:?}");
         // For no newer GPU than it is said to need.
         let (major, minor) = shape.since;

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
 use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
-use gpusched::fd::equation::{acoustic2, vti::VtiShot};
+use gpusched::fd::equation::{acoustic2, tti::TtiShot, vti::VtiShot};
 use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::model::{Model, Property, Values};
@@ -34,15 +34,21 @@ static ACOUSTIC2: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/acoustic2_one_pass.cu", &["-DASKED=\"acoustic2_one_pass.h\""]));
 static VTI: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/vti_one_pass.cu", &["-DASKED=\"vti_one_pass.h\""]));
+static TTI: LazyLock<Host> =
+    LazyLock::new(|| compiled("kernels/tti_two_stages.cu", &["-DASKED=\"tti_two_stages.h\""]));
 static SCALED_SUM: LazyLock<Host> = LazyLock::new(|| compiled("ctests/doubles/hostcuda/scaled_sum.cu", &[]));
-static HOSTS: [&LazyLock<Host>; 4] = [&FIELD, &ACOUSTIC1, &ACOUSTIC2, &VTI];
+static HOSTS: [&LazyLock<Host>; 5] = [&FIELD, &ACOUSTIC1, &ACOUSTIC2, &VTI, &TTI];
 static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to_owned));
+
+/// Returns the kernels of all equations.
+pub fn kernel_sets() -> [&'static KernelSet; 4] {
+    let acoustic2 = <Arc<acoustic2::Coefficients>>::kernels();
+    [Acoustic1Propagator::kernels(), acoustic2, VtiShot::kernels(), TtiShot::kernels()]
+}
 
 /// All kernels, of texts that are changed in some way.
 fn interpreted(change: impl Fn(&str) -> String) -> Interpreted {
-    let sets =
-        [Acoustic1Propagator::kernels(), <Arc<acoustic2::Coefficients>>::kernels(), VtiShot::kernels()];
-    let texts = sets.map(KernelSet::texts).concat();
+    let texts = kernel_sets().map(KernelSet::texts).concat();
     let changed: Vec<String> =
         std::iter::once(PTX).chain(texts.iter().map(String::as_str)).map(change).collect();
     Interpreted::of(&changed.iter().map(String::as_str).collect::<Vec<_>>())
@@ -84,6 +90,12 @@ fn tables(model: &Model, pml: usize) -> Tables {
     Tables::new(&Acoustic1Propagator(Coefficients::new(model, 1e-4, pml).unwrap().into()))
 }
 
+fn shapes_of(equation: &dyn Equation) -> impl Iterator<Item = BlockShape> {
+    let of_16_bits = (equation.name() != "tti").then_some(OF_16_BITS);
+    equation.block_shapes().iter().copied().chain(of_16_bits)
+}
+
+/// Those of `acoustic1`.
 fn shapes() -> impl Iterator<Item = BlockShape> {
     SHAPES.into_iter().chain([OF_16_BITS])
 }
@@ -130,7 +142,7 @@ fn shots_of_odd_sizes_come_out_bit_for_bit() {
                 continue;
             }
             (world.shot.source, world.shot.receivers) = (source, receivers);
-            for shape in shapes() {
+            for shape in shapes_of(equation) {
                 Kernels(shape, [1, 264, 10_000][number % 3]).compare(orders[number % 3], &world);
             }
         }
@@ -173,14 +185,15 @@ fn models_without_density_and_of_one_velocity_come_out_bit_for_bit() {
     let cases = [
         ("acoustic1", vec![vp.clone()]),
         ("acoustic1", vec![constant(Property::Vp, 2000.0)]),
-        ("vti", [vec![vp], anisotropy.into()].concat()),
+        ("vti", [vec![vp.clone()], anisotropy.clone().into()].concat()),
+        ("tti", [vec![vp, constant(Property::Theta, 0.5)], anisotropy.into()].concat()),
     ];
     for (equation, properties) in cases {
         world.options.equation = by_name(equation).unwrap();
         world.options.isotropic_source = false;
         world.model = Arc::new(Model::of(world.model.grid, properties).unwrap());
         world.dt = time_step(&world.model);
-        for shape in shapes() {
+        for shape in shapes_of(world.options.equation) {
             Kernels(shape, 8).compare(Order::Ascending, &world);
         }
     }
@@ -203,7 +216,8 @@ fn tiles_at_rest_are_skipped_with_the_same_bits() {
         world.shot.snapshot_every = Some(5);
         // A wavelet that begins late.
         world.shot.wavelet.samples[..number % 3].fill(0.0);
-        for shape in shapes().skip(number % 2).step_by(2) {
+        let tried: Vec<_> = shapes_of(equation).collect();
+        for &shape in tried.iter().skip(number % 2 % tried.len()).step_by(2) {
             let order = [Order::Ascending, Order::Descending][number % 2];
             Kernels(shape, 10_000).compare(order, &world);
         }
@@ -224,7 +238,7 @@ fn the_committed_ptx_computes_the_same_bits() {
         world.shot.receivers = Receivers::Plane { iz: world.shot.source[2], every: [1, 1] };
         (world.options.pml, world.shot.record_every, world.shot.snapshot_every) =
             (pml, 1 + number % 2, Some(4));
-        for kernels in shapes().map(|shape| Kernels(shape, 264)) {
+        for kernels in shapes_of(equation).map(|shape| Kernels(shape, 264)) {
             let found = kernels.fire(&*INTERPRETED, &world);
             same(&found, &kernels.by_rust(&world), &format!("{equation:?}, {n:?}, {kernels:?}"));
         }

@@ -12,7 +12,7 @@ use crate::fd::model::{Model, Outline, Property, WATER, missing};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop::block_shape::BlockShape;
+use crate::fd::time_loop::block_shape::{BlockShape, SHAPES};
 
 /// The properties of a medium that an equation has. A model with another one is refused.
 pub struct Properties {
@@ -68,6 +68,11 @@ pub trait Equation: Sync {
     /// the methods about GPUs are not called.
     fn runs_on_gpus(&self) -> bool {
         false
+    }
+
+    /// Returns the shapes of blocks that its kernels have, the first of [`SHAPES`].
+    fn block_shapes(&self) -> &'static [BlockShape] {
+        &SHAPES
     }
 
     /// Returns the largest stable time step in seconds with exact coefficients.

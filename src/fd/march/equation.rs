@@ -21,8 +21,10 @@ pub trait CudaEquation {
     const COEFFICIENTS: &'static [&'static str];
     /// Profiles of each axis, with a value for each index.
     const PROFILES: usize;
-    /// Arrays of a shot that are fields: the first two are the pressure of even and of odd steps.
+    /// Arrays of a shot that are fields, the first of them the pressure.
     const FIELDS: usize;
+    /// Fields of the pressure: that of even and that of odd steps; or one, which a step replaces.
+    const PRESSURES: usize = 2;
     /// Bytes of the shot's own coefficients, at most.
     const OWN_BYTES: u64 = 0;
 

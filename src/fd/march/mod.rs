@@ -1,4 +1,4 @@
-//! The step of an equation on a GPU as one launch, whose blocks march along y through tiles
+//! The step of an equation on a GPU as one launch or two, whose blocks march along y through tiles
 //! (`kernels/tile.cuh`). An equation adds a [`CudaEquation`] and a kernel file.
 
 pub mod activity;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::kernel_set::KernelSet;
 use super::tables::Tables;
 use super::tile_plan::{TilePlan, most_tiles};
 use crate::backend::cuda::{DeviceBuffer, Stream};
@@ -24,9 +25,13 @@ fn subject(tables: &Tables, stream: &Stream) -> String {
 }
 
 /// Returns the shapes that the GPU runs, if the one that is wanted is among them.
-fn runnable(wanted: Option<BlockShape>, stream: &Stream) -> Result<&'static [BlockShape]> {
+fn runnable(
+    kernels: &KernelSet,
+    wanted: Option<BlockShape>,
+    stream: &Stream,
+) -> Result<&'static [BlockShape]> {
     let capability = stream.device().info().compute_capability;
-    let shapes = BlockShape::on(capability);
+    let shapes = BlockShape::among(kernels.shapes, capability);
     let Some(wanted) = wanted.filter(|wanted| !shapes.contains(wanted)) else { return Ok(shapes) };
     let names: Vec<_> = shapes.iter().map(|shape| shape.name).collect();
     let ((major, minor), (least, more)) = (capability.unwrap_or_default(), wanted.since);
@@ -63,7 +68,7 @@ impl PlanKernels {
     ) -> Result<PlanKernels> {
         let shapes = match tables.storage {
             Storage::Bits16 => &[OF_16_BITS],
-            Storage::Float32 => runnable(wanted, stream)?,
+            Storage::Float32 => runnable(tables.kernels, wanted, stream)?,
         };
         let wanted = wanted.and_then(|shape| shapes.iter().position(|other| *other == shape));
         let subject = (wanted.is_none() && shapes.len() > 1).then(|| subject(tables, stream));

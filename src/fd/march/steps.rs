@@ -26,6 +26,8 @@ struct Candidate<'a, P> {
     tile_plan: &'a TilePlan,
     params: [P; 2],
     function: Kernel,
+    /// The kernel before it.
+    fluxes: Option<Kernel>,
     samples: SampleParams,
     _receivers: (DeviceBuffer<i32>, DeviceBuffer<u32>, DeviceBuffer<i32>),
     /// Batches that it has computed.
@@ -132,11 +134,15 @@ impl<'a, P: Copy> Candidate<'a, P> {
             stream.uploaded(&places, what)?,
             stream.uploaded(&traces, what)?,
         );
+        let kernels = tables.kernels;
+        let fluxes =
+            kernels.fluxes(tile_plan.shape).map(|kernel| kernels.load(stream, kernel)).transpose()?;
         let (first, at, trace) = (held.0.address(), held.1.address(), held.2.address());
         Ok(Candidate {
             tile_plan,
             params: equation.params(tables, &plan, addresses),
-            function: tables.kernels.load(stream, tables.kernels.kernel(tile_plan.shape))?,
+            function: kernels.load(stream, kernels.kernel(tile_plan.shape))?,
+            fluxes,
             samples: SampleParams { first, at, trace, to: 0 },
             _receivers: held,
             batches: Cell::new(0),
@@ -186,6 +192,9 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
                     Arguments::new().with(candidate.params[1 - now]).with(points),
                 );
             }
+            if let (Some(kernel), Some(launch)) = (&candidate.fluxes, candidate.tile_plan.fluxes()) {
+                put(kernel, launch, Arguments::new().with(candidate.params[now]));
+            }
             let points = self.injector.points(now, step.has_source && poles.is_none(), amplitude(number + 1));
             let samples = SampleParams { to: if step.records { row } else { 0 }, ..candidate.samples };
             let all = Arguments::new().with(candidate.params[now]).with(points).with(samples);
@@ -207,6 +216,6 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
     }
 
     fn pressure(&self, step: usize) -> &DeviceBuffer<f32> {
-        &self.fields[1 - step % 2]
+        &self.fields[(step + 1) % E::PRESSURES]
     }
 }

@@ -9,7 +9,7 @@ use crate::fd::storage::{Scale, Storage};
 use crate::fd::time_loop::launch::Address;
 
 /// Coefficients of a step, at most.
-pub const COEFFICIENTS: usize = 4;
+pub const COEFFICIENTS: usize = 7;
 
 /// The data of a plan that are uploaded once a GPU, except the coefficients.
 pub struct Tables {

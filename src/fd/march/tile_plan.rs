@@ -1,8 +1,8 @@
 //! The tiles of a plan's grid, and the launches over them.
 //!
-//! Nothing here knows a GPU. Each step is one launch of [`TilePlan::step`]; before a step whose
-//! source is not yet in the pressures comes [`TilePlan::source`]. Steps read and write two sets of
-//! fields in turns.
+//! Nothing here knows a GPU. Each step is one launch of [`TilePlan::step`], after one of
+//! [`TilePlan::fluxes`] if there is such a kernel; before a step whose source is not yet in the
+//! pressures comes [`TilePlan::source`].
 
 use super::kernel_set::KernelSet;
 use super::tables::Tables;
@@ -58,11 +58,19 @@ impl TilePlan {
         (first, all.iter().map(|(_, at, _)| *at).collect(), all.iter().map(|(.., trace)| *trace).collect())
     }
 
+    fn launch(&self, kernel: &'static str) -> Launch {
+        let block = [32, self.shape.warps as u32, 1];
+        Launch { kernel, grid: [self.table.tiles.len() as u32, 1, 1], block }
+    }
+
+    /// Argument: the parameters of the step. `None`: the step computes the fluxes itself.
+    pub fn fluxes(&self) -> Option<Launch> {
+        self.kernels.fluxes(self.shape).map(|kernel| self.launch(kernel))
+    }
+
     /// Arguments: the parameters of the step, its source, its samples.
     pub fn step(&self) -> Launch {
-        let block = [32, self.shape.warps as u32, 1];
-        let kernel = self.kernels.kernel(self.shape);
-        Launch { kernel, grid: [self.table.tiles.len() as u32, 1, 1], block }
+        self.launch(self.kernels.kernel(self.shape))
     }
 
     /// Arguments: the parameters of the step before, and its source.

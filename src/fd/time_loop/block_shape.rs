@@ -27,8 +27,13 @@ pub const OF_16_BITS: BlockShape = BlockShape { name: "4x2_16_bit", warps: 4, ro
 impl BlockShape {
     /// Returns those of [`SHAPES`] that a GPU of a compute capability runs.
     pub fn on(capability: Option<(u32, u32)>) -> &'static [BlockShape] {
+        BlockShape::among(&SHAPES, capability)
+    }
+
+    /// Returns those of the first of [`SHAPES`] that a GPU of a compute capability runs.
+    pub fn among(shapes: &'static [BlockShape], capability: Option<(u32, u32)>) -> &'static [BlockShape] {
         let runs = |shape: &BlockShape| shape.since <= capability.unwrap_or(ANY);
-        &SHAPES[..SHAPES.partition_point(runs)]
+        &shapes[..shapes.partition_point(runs)]
     }
 
     /// Returns the rows of a tile along x.

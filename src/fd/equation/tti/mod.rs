@@ -20,6 +20,7 @@
 
 mod coefficients;
 mod cpu;
+mod cuda;
 mod describe;
 mod stability;
 #[cfg(test)]
@@ -27,17 +28,23 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::coefficients::{TtiCoefficients, TtiMaterial};
+pub use self::coefficients::TtiMaterial;
+pub use self::cuda::TtiShot;
+
+use self::coefficients::TtiCoefficients;
 use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
 use crate::backend::cpu::Team;
+use crate::backend::cuda::Stream;
 use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
+use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
+use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium.
 pub struct Tti;
@@ -64,6 +71,14 @@ impl Equation for Tti {
         0xfd00_0005
     }
 
+    fn runs_on_gpus(&self) -> bool {
+        true
+    }
+
+    fn block_shapes(&self) -> &'static [BlockShape] {
+        cuda::KERNELS.shapes
+    }
+
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
         stability::dt_max(model, stencil)
     }
@@ -74,6 +89,10 @@ impl Equation for Tti {
 
     fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
         Ok(Box::new(TtiMaterial::new(model, pml, storage)?))
+    }
+
+    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
+        march::bytes_of_cells::<TtiShot<'_>>(n, pml, storage)
     }
 }
 
@@ -116,6 +135,18 @@ impl Propagator for Arc<TtiCoefficients> {
         cpu::thread_bytes(self).saturating_mul(threads as u64)
     }
 
+    fn gpu_bytes(&self, shot: &Shot) -> u64 {
+        march::bytes(&TtiShot { c: self, ball: None }, shot)
+    }
+
+    fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
+        march::shared_bytes(self, stream)
+    }
+
+    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
+        march::shape(self, stream)
+    }
+
     fn tuning_steps(&self) -> usize {
         cpu::TUNING_STEPS
     }
@@ -126,6 +157,16 @@ impl Propagator for Arc<TtiCoefficients> {
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
         run(self, shot, team, control)
+    }
+
+    fn run_on_gpu(
+        &self,
+        shot: &Shot,
+        shape: Option<BlockShape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<(Gather, Effort)> {
+        march::run(&TtiShot::new(self, shot.source), shot, shape, stream, control)
     }
 }
 

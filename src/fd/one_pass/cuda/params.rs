@@ -4,11 +4,14 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use crate::fd::grid::tile_table::GpuTile;
+use crate::fd::grid::zones::Zones;
 use crate::fd::march::activity::ActivityParams;
-use crate::fd::march::tables::COEFFICIENTS;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::time_loop::launch::Address;
+
+/// Coefficients of a step, at most.
+const COEFFICIENTS: usize = 4;
 
 /// The properties of an axis, as `struct Axis` of the kernels.
 #[repr(C)]
@@ -112,6 +115,14 @@ impl AxisParams {
             inner: inner as i32,
             unused: 0,
         }
+    }
+}
+
+impl Zone {
+    pub fn new(zones: &Zones) -> Zone {
+        let Zones { middle, near, far, .. } = zones;
+        let middle = [middle.start, middle.end].map(|i| i as i32);
+        Zone { middle, near_end: near.end as i32, far_begin: far.start as i32 }
     }
 }
 

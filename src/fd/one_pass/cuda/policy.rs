@@ -1,5 +1,6 @@
 //! The part of an equation in the step on a GPU.
 
+use std::array::from_fn;
 use std::sync::Arc;
 
 use super::arrays::{self, FieldAddresses, slots};
@@ -100,11 +101,6 @@ impl<P: CudaPolicy> CudaEquation for P {
         let fields = FieldAddresses::new(P::PRESSURES, &shot.arrays);
         let first = |array: Address| tables.first(array);
         let [x, y, z] = fields.split;
-        let zone = |axis: usize| {
-            let Zones { middle, near, far, .. } = &tables.zones[axis];
-            let middle = [middle.start, middle.end].map(|i| i as i32);
-            Zone { middle, near_end: near.end as i32, far_begin: far.start as i32 }
-        };
         let profiles = tables.profiles(Self::PROFILES, plan.profiles);
         let axis = |axis: usize| {
             let (n, inner) = (layout.padded[axis], layout.inner[axis]);
@@ -122,18 +118,18 @@ impl<P: CudaPolicy> CudaEquation for P {
                 velocity_old: velocity(from),
                 velocity_new: velocity(1 - from),
                 split: [first(x), first(y), z],
-                coefficients: plan.coefficients.map(|array| tables.first_coefficient(array)),
+                coefficients: from_fn(|number| tables.first_coefficient(plan.coefficients[number])),
                 axis: [axis(0), axis(1), axis(2)],
-                zone: [zone(0), zone(1), zone(2)],
+                zone: tables.zones.each_ref().map(Zone::new),
                 tiles: plan.tiles,
-                steps: tables.steps.map(|both| both.map(|step| step as u32)),
+                steps: from_fn(|number| tables.steps[number].map(|step| step as u32)),
                 pitch: layout.pitch as u32,
                 plane: layout.stride(1) as u32,
                 slots: [tables.zones[0].velocities() as u32, slots(&tables.zones[2]) as u32],
                 pml: layout.pml as i32,
                 beside: c.beside.map_or(-1, |beside| beside as i32),
                 stencil: c.stencil,
-                scales: tables.scales,
+                scales: from_fn(|number| tables.scales[number]),
                 cube: self.cube().map_or_else(CubeParams::default, |cube| CubeParams::new(&cube, shot.own)),
                 activity: ActivityParams::new(layout, shot.flags, from),
             }

@@ -1,13 +1,14 @@
-//! Whole shots by the kernels that compute a step in one launch, as the CUDA backend drives a GPU.
+//! Whole shots by the kernels, as the CUDA backend drives a GPU.
 
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use gpusched::fd::equation::{acoustic2, vti::VtiMaterial};
+use gpusched::fd::equation::{acoustic2, tti, vti::VtiMaterial};
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
-use gpusched::fd::march::{activity, tables::Tables, tile_plan::TilePlan};
+use gpusched::fd::march::tables::{COEFFICIENTS, Tables};
+use gpusched::fd::march::{activity, tile_plan::TilePlan};
 use gpusched::fd::plan::Storage;
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS};
 use gpusched::fd::time_loop::field_kernels::Field;
@@ -39,6 +40,11 @@ pub fn fire(engine: &dyn Engine, world: &World, shape: BlockShape, at_once: usiz
             let propagator = material.coefficients(*dt, options.scheme());
             fire_with(engine, &propagator.shot(shot.source), world, shape, at_once)
         }
+        "tti" => {
+            let material = tti::TtiMaterial::new(model, options.pml, storage(shape)).unwrap();
+            let c = Arc::new(material.coefficients(*dt, options.scheme()));
+            fire_with(engine, &tti::TtiShot::new(&c, shot.source), world, shape, at_once)
+        }
         other => panic!("{other} has no kernels"),
     }
 }
@@ -57,7 +63,7 @@ fn fire_with<E: CudaEquation>(
     let lens = E::lens(&tables.layout).into_iter();
     let arrays: Vec<u64> = lens.map(|len| memory.put(&vec![0.0f32; len])).collect();
     let clean = memory.put(&[f32::NAN; CLEAN]);
-    let mut coefficients = [0; 4];
+    let mut coefficients = [0; COEFFICIENTS];
     for (field, to) in equation.fields().into_iter().zip(&mut coefficients) {
         *to = match storage(shape) {
             Storage::Float32 => memory.show(&field.copied(equation.cpu_layout(), &tables.layout).unwrap()),
@@ -97,18 +103,21 @@ fn fire_with<E: CudaEquation>(
         let points = injector.points(step, amplitude(step).is_some(), next);
         let row = record.row(step);
         let receivers = SampleParams { first, at: places, trace, to: row.unwrap_or(0) };
+        if let Some(fluxes) = tile_plan.fluxes() {
+            engine.launch(&memory, fluxes, &[bytes(&params[step % 2])]);
+        }
         let arguments = [bytes(&params[step % 2]), bytes(&points), bytes(&receivers)];
         engine.launch(&memory, tile_plan.step(), &arguments);
         if row.is_some() {
             record.read(&memory, step);
         }
         if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
-            let field = Field::new(&tables.layout, fields[1 - step % 2]);
+            let field = Field::new(&tables.layout, fields[(step + 1) % E::PRESSURES]);
             engine.launch(&memory, field.snapshot(), &[bytes(&field), bytes(&picture)]);
             snapshots.push((step, memory.get(picture)));
         }
     }
-    let last = fields[shot.nt % 2];
+    let last = fields[shot.nt % E::PRESSURES];
     let field = Field::new(&tables.layout, last);
     engine.launch(&memory, field.peak(), &[bytes(&field), bytes(&peak)]);
     check_peak(&memory, peak, &memory.get(last));

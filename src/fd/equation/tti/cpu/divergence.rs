@@ -104,10 +104,11 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
                 (true, false) => L::mul(squares[1], v),
                 (true, true) => L::splat(0.0),
             };
-            let mut horizontal = L::splat(0.0);
+            let d = row.d.wrapping_add(i);
+            // Without an undamped flux it has the poles of a source alone.
+            let mut horizontal = L::load(d);
             if !(X_PML && Y_PML) {
-                let d = row.d.wrapping_add(i);
-                horizontal = L::fma(modulus, undamped, L::load(d));
+                horizontal = L::fma(modulus, undamped, horizontal);
                 L::store(d, horizontal);
             }
             if Y_PML {

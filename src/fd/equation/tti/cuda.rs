@@ -1,0 +1,180 @@
+//! The step on a GPU: its parameters and its part of [`march`](crate::fd::march).
+
+use std::mem::offset_of;
+use std::sync::{Arc, OnceLock};
+
+use super::coefficients::{RotatedMedium, TtiCoefficients};
+use crate::fd::edge_field::EdgeField;
+use crate::fd::grid::layout::Layout;
+use crate::fd::grid::zones::Zones;
+use crate::fd::isotropic_ball::IsotropicBall;
+use crate::fd::march::activity::ActivityParams;
+use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
+use crate::fd::march::kernel_set::KernelSet;
+use crate::fd::march::tables::{COEFFICIENTS, Tables};
+use crate::fd::one_pass::cuda::params::{AxisParams, CubeParams, Zone};
+use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::storage::Storage;
+use crate::fd::time_loop::block_shape::SHAPES;
+use crate::fd::time_loop::launch::Address;
+
+/// The kernels of `kernels/tti_two_stages.cu`.
+pub static KERNELS: KernelSet = KernelSet {
+    equation: "tti",
+    source: "tti_two_stages_source",
+    shapes: SHAPES.split_at(1).0,
+    kernels: &["tti_two_stages_4x2"],
+    fluxes: &["tti_two_stages_fluxes_4x2"],
+    packed: &[include_bytes!(concat!(env!("OUT_DIR"), "/tti_two_stages.ptx.z"))],
+    split: OnceLock::new(),
+    number: OnceLock::new(),
+};
+
+/// The first parameter of the kernels of a step, by value, as `struct Tilted`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TiltedParams {
+    pub next: [Address; 2],
+    pub flux: [Address; 3],
+    pub damped: [Address; 2],
+    pub d: Address,
+    pub split: [Address; 3],
+    pub coefficients: [Address; COEFFICIENTS],
+    pub axis: [AxisParams; 3],
+    pub zone: [Zone; 3],
+    pub tiles: Address,
+    pub steps: [[u32; 2]; COEFFICIENTS],
+    pub pitch: u32,
+    pub plane: u32,
+    pub slots: u32,
+    pub pml: i32,
+    pub stencils: [[f32; HALF_WIDTH]; 3],
+    pub squares: [f32; 2],
+    pub cube: CubeParams,
+    pub activity: ActivityParams,
+}
+
+// As the kernels assert them.
+const _: () = {
+    assert!(size_of::<TiltedParams>() == 536 && offset_of!(TiltedParams, axis) == 144);
+    assert!(offset_of!(TiltedParams, steps) == 344 && offset_of!(TiltedParams, squares) == 464);
+};
+
+/// The equation in a medium, for one shot.
+pub struct TtiShot<'a> {
+    pub c: &'a Arc<TtiCoefficients>,
+    pub ball: Option<IsotropicBall>,
+}
+
+impl TtiShot<'_> {
+    /// Returns that of a shot whose source is at a user's cell.
+    pub fn new(c: &Arc<TtiCoefficients>, source: [usize; 3]) -> TtiShot<'_> {
+        let RotatedMedium { e, s, .. } = &*c.columns;
+        let ball = c.isotropic_source.then(|| IsotropicBall::new(&c.layout, e, s, source));
+        TtiShot { c, ball }
+    }
+}
+
+impl CudaEquation for TtiShot<'_> {
+    type Params = TiltedParams;
+    type Shared = TtiCoefficients;
+
+    const COEFFICIENTS: &'static [&'static str] = &[
+        "theta of the model",
+        "theta of the model",
+        "phi of the model",
+        "phi of the model",
+        "vp² of the model",
+        "epsilon of the model",
+        "delta of the model",
+    ];
+    const PROFILES: usize = 4;
+    const FIELDS: usize = 6;
+    const PRESSURES: usize = 1;
+    const OWN_BYTES: u64 = IsotropicBall::BYTES;
+
+    fn kernels() -> &'static KernelSet {
+        &KERNELS
+    }
+
+    fn zones(layout: &Layout) -> [Zones; 3] {
+        [0, 1, 2].map(|axis| Zones::new(layout, axis))
+    }
+
+    /// P, Q, the fluxes, the increments; the damped fluxes of x and y, and the split pressures.
+    fn lens(layout: &Layout) -> Vec<usize> {
+        let [nx, ny, _] = layout.padded;
+        let [x, y] = [0, 1].map(|axis| Zones::new(layout, axis).velocities());
+        let damped = [layout.rows(ny * x), layout.rows(y * nx)];
+        [layout.field_len(); Self::FIELDS].into_iter().chain(damped).chain(layout.split_lens()).collect()
+    }
+
+    fn shared(&self) -> &Arc<TtiCoefficients> {
+        self.c
+    }
+
+    fn cpu_layout(&self) -> &Layout {
+        &self.c.layout
+    }
+
+    fn storage(&self) -> Storage {
+        Storage::Float32
+    }
+
+    fn fields(&self) -> Vec<&EdgeField> {
+        let RotatedMedium { modulus, e, s, angles } = &*self.c.columns;
+        angles.iter().chain([modulus, e, s]).collect()
+    }
+
+    /// Keep, velocity rate, loss and pressure rate of an axis.
+    fn profiles(&self) -> Vec<f32> {
+        let axes = self.c.axes.iter();
+        axes.flat_map(|axis| {
+            [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].map(Vec::as_slice).concat()
+        })
+        .collect()
+    }
+
+    fn own(&self) -> Option<Vec<f32>> {
+        self.ball.as_ref().map(|ball| ball.cube().values.concat())
+    }
+
+    fn increments(_from: usize) -> usize {
+        5
+    }
+
+    fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [TiltedParams; 2] {
+        let (c, layout, arrays) = (self.c, &tables.layout, &shot.arrays);
+        let first = |number: usize| tables.first(arrays[number]);
+        let profiles = tables.profiles(Self::PROFILES, plan.profiles);
+        let axis = |axis: usize| {
+            let (n, inner) = (layout.padded[axis], layout.inner[axis]);
+            AxisParams::new(n, inner, c.axes[axis].rate, profiles[axis])
+        };
+        let cube = self.ball.as_ref().map(IsotropicBall::cube);
+        [0, 1].map(|from: usize| TiltedParams {
+            next: [first(0), first(1)],
+            flux: [first(2), first(3), first(4)],
+            d: first(5),
+            damped: [first(6), first(7)],
+            split: [first(8), first(9), arrays[10]],
+            coefficients: plan.coefficients.map(|array| tables.first_coefficient(array)),
+            axis: [axis(0), axis(1), axis(2)],
+            zone: tables.zones.each_ref().map(Zone::new),
+            tiles: plan.tiles,
+            steps: tables.steps.map(|both| both.map(|step| step as u32)),
+            pitch: layout.pitch as u32,
+            plane: layout.stride(1) as u32,
+            slots: tables.zones[0].velocities() as u32,
+            pml: layout.pml as i32,
+            stencils: c.stencils,
+            squares: [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate),
+            cube: cube.as_ref().map_or_else(CubeParams::default, |cube| CubeParams::new(cube, shot.own)),
+            activity: ActivityParams::new(layout, shot.flags, from),
+        })
+    }
+
+    fn words(&self, cell: [usize; 3]) -> String {
+        self.c.describe_cell(cell)
+    }
+}
