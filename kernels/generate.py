@@ -84,7 +84,7 @@ REGISTERS = {
     "acoustic2_one_pass_4x4": 184,
     "acoustic2_one_pass_4x2_16_bit": 128,
     "acoustic2_one_pass_4x2_async": 128,
-    "tti_two_stages_fluxes_4x2": 184,
+    "tti_two_stages_fluxes_4x2": 200,
     "tti_two_stages_4x2": 255,
     "vti_one_pass_4x2": 192,
     "vti_one_pass_4x4": 255,

@@ -10,8 +10,9 @@
 // both damped and next to cells that take it undamped, both are stored, likewise of y.
 //
 // A block marches along y through its tile. A thread keeps eight planes of the fields of its own columns
-// in registers; the current plane is in shared memory with four cells around the tile. Compiled with
-// --fmad=false: only `fmaf` is fused.
+// in registers; the current plane is in shared memory with four cells around the tile. Most tiles are PLAIN:
+// in the middle of all axes, so that no flux of theirs is stored for the layers and no index is beyond the
+// grid. Compiled with --fmad=false: only `fmaf` is fused.
 
 #include "activity.cuh"
 #include "layer.cuh"
@@ -58,7 +59,7 @@ template <class Shape, int FIELDS> struct Planes {
 };
 
 // The place of a thread in its block's tile.
-template <class Shape> struct Place {
+template <class Shape, bool PLAIN> struct Place {
     int first_row, cell, x, z; // of its first row and cell, in the tile and in the grid
     int nx, nz;
     bool in_row;
@@ -78,18 +79,21 @@ template <class Shape> struct Place {
         end_row = thread / 4, end_x = tile.x + end_row;
         end_cell = 2 * (thread % 4) + (thread % 4 < 2 ? 0 : Z), end_z = tile.z - HALF_WIDTH + end_cell;
         has_end = thread < 4 * Shape::X;
-        end_there = has_end && end_x < nx && end_z < int(k.pitch);
+        end_there = has_end && (PLAIN || (end_x < nx && end_z < int(k.pitch)));
     }
 
-    __device__ __forceinline__ bool there(int row) const { return in_row && row < nx; }
+    __device__ __forceinline__ bool there(int row) const { return PLAIN || (in_row && row < nx); }
 
     // Returns true if a step changes the first of the two cells in a row.
-    __device__ __forceinline__ bool updates(int row) const { return row < nx - HALF_WIDTH && z < nz - HALF_WIDTH; }
+    __device__ __forceinline__ bool updates(int row) const
+    {
+        return PLAIN || (row < nx - HALF_WIDTH && z < nz - HALF_WIDTH);
+    }
 
     // Writes both cells, or the first if the row ends between them.
     __device__ __forceinline__ void write(float *to, unsigned at, const float (&values)[2]) const
     {
-        if (z + 1 < nz - HALF_WIDTH)
+        if (PLAIN || z + 1 < nz - HALF_WIDTH)
             __stcs(&pair(to[at]), make_float2(values[0], values[1]));
         else
             to[at] = values[0];
@@ -105,11 +109,13 @@ __device__ __forceinline__ void enter(float (&queue)[2][TAPS], float2 coming)
     queue[0][TAPS - 1] = coming.x, queue[1][TAPS - 1] = coming.y;
 }
 
-// Returns two neighbours of a coefficient. They are read once or twice a step.
+// Returns two neighbours of a coefficient.
+template <bool PLAIN>
 __device__ __forceinline__ float2 coefficient(const Tilted &k, int number, int x, int y, int z)
 {
     const unsigned (&steps)[2] = k.steps[number];
-    return fetch(k.coefficients[number], nearest(k, 1, y) * steps[1] + nearest(k, 0, x) * steps[0] + z, true);
+    const int column = PLAIN ? x - k.pml : nearest(k, 0, x), plane = PLAIN ? y - k.pml : nearest(k, 1, y);
+    return fetch(k.coefficients[number], plane * steps[1] + column * steps[0] + z, true);
 }
 
 // Computes the derivatives of a field along x, y and z in two cells. FIRST: the first tap, from the cell. `row`, `cell`: in
@@ -164,19 +170,12 @@ __device__ __forceinline__ bool is_taken(const Zone &zone, int index)
 }
 
 // Computes the fluxes of a tile.
-template <class Shape>
+template <class Shape, bool PLAIN>
 __device__ __forceinline__ void fluxes(const Tilted &k, const Tile &tile, Planes<Shape, 2> &s)
 {
     enum { ROWS = Shape::ROWS, FIRST = 1 - HALF_WIDTH, LAST = HALF_WIDTH };
-    const Place<Shape> place(k, tile);
-    const int x = place.x, z = place.z, nz = place.nz;
-    float keep[2], rate[2];
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        const bool there = z + c < nz;
-        keep[c] = there ? __ldg(k.axis[2].keep + z + c) : 0.0f;
-        rate[c] = there ? __ldg(k.axis[2].velocity_rate + z + c) : 0.0f;
-    }
+    const Place<Shape, PLAIN> place(k, tile);
+    const int x = place.x, z = place.z;
     float queue[2][ROWS][2][TAPS];
     float2 coming[2][ROWS], side[2], end[2];
     const auto load = [&](int y) {
@@ -217,7 +216,7 @@ __device__ __forceinline__ void fluxes(const Tilted &k, const Tile &tile, Planes
             old[r] = fetch_once(k.flux[2], position(k, x + r, y, z), true);
 #pragma unroll
             for (int n = 0; n < ANGLES; n++)
-                angles[r][n] = coefficient(k, n, x + r, y, z);
+                angles[r][n] = coefficient<PLAIN>(k, n, x + r, y, z);
         }
         enter_all();
         __syncthreads(); // all threads have read the plane before
@@ -252,13 +251,15 @@ __device__ __forceinline__ void fluxes(const Tilted &k, const Tile &tile, Planes
                 for (int n = 0; n < ANGLES; n++)
                     here[n] = c ? angles[r][n].y : angles[r][n].x;
                 u[c] = rotated_x(here, p[c]), v[c] = rotated_y(here, p[c]);
-                w[c] = fmaf(-rate[c], rotated_z(here, q[c]), keep[c] * (c ? old[r].y : old[r].x));
+                const float before = c ? old[r].y : old[r].x;
+                const float rate = PLAIN ? k.axis[2].rate : __ldg(k.axis[2].velocity_rate + z + c);
+                w[c] = fmaf(-rate, rotated_z(here, q[c]), PLAIN ? before : __ldg(k.axis[2].keep + z + c) * before);
             }
             const unsigned at = position(k, x + r, y, z);
             place.write(k.flux[2], at, w);
-            if (is_taken(k.zone[0], x + r))
+            if (PLAIN || is_taken(k.zone[0], x + r))
                 place.write(k.flux[0], at, u);
-            if (is_taken(k.zone[1], y))
+            if (PLAIN || is_taken(k.zone[1], y))
                 place.write(k.flux[1], at, v);
             const auto damp = [&](int axis, int index, unsigned at, float (&values)[2]) {
                 const float2 before = fetch_once(k.damped[axis], at, true);
@@ -268,7 +269,7 @@ __device__ __forceinline__ void fluxes(const Tilted &k, const Tile &tile, Planes
                 place.write(k.damped[axis], at, values);
             };
             const int slot_x = slot(k, 0, x + r);
-            if (slot_x >= 0)
+            if (!PLAIN && slot_x >= 0)
                 damp(0, x + r, (y * k.slots + slot_x) * k.pitch + z, u);
             if (slot_y >= 0)
                 damp(1, y, slot_y * k.plane + (x + r) * k.pitch + z, v);
@@ -289,19 +290,16 @@ __device__ __forceinline__ float increment(const Axis &axis, int index, float mo
 }
 
 // Computes the pressures of a tile. Returns the bits of all that a thread has computed.
-template <class Shape>
+template <class Shape, bool PLAIN>
 __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile, const Source &source,
                                               Planes<Shape, 4> &s)
 {
     // Planes in shared memory; the queue has the one of U and DAMPED_U that a row takes.
     enum { U, V, W, DAMPED_U };
     enum { ROWS = Shape::ROWS, FIRST = -HALF_WIDTH, LAST = HALF_WIDTH - 1 };
-    const Place<Shape> place(k, tile);
+    const Place<Shape, PLAIN> place(k, tile);
     const int x = place.x, z = place.z, nx = place.nx, nz = place.nz;
-    const bool pml_x = tile.kind & X_PML, pml_y = tile.kind & Y_PML;
-    const bool has_cube = k.cube.begin[0] < tile.x + Shape::X && k.cube.begin[0] + k.cube.size[0] > tile.x &&
-                          k.cube.begin[1] < tile.end && k.cube.begin[1] + k.cube.size[1] > tile.y &&
-                          k.cube.begin[2] < tile.z + Z && k.cube.begin[2] + k.cube.size[2] > tile.z;
+    const bool pml_x = !PLAIN && (tile.kind & X_PML) != 0, pml_y = !PLAIN && (tile.kind & Y_PML) != 0;
     const auto is_damped = [&](int row) { return pml_x && !in_middle(k, 0, row); };
     const auto load_u = [&](bool damped, int row, int y, int z, bool there) {
         const int nth = damped ? slot(k, 0, row) : 0;
@@ -362,11 +360,11 @@ __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile,
             d[r] = fetch_once(k.d, at, true);
 #pragma unroll
             for (int n = 0; n < 2; n++)
-                p[r][n] = fetch_once(k.next[n], at, true), mixing[r][n] = coefficient(k, E + n, x + r, y, z);
-            modulus[r] = coefficient(k, MODULUS, x + r, y, z);
+                p[r][n] = fetch_once(k.next[n], at, true), mixing[r][n] = coefficient<PLAIN>(k, E + n, x + r, y, z);
+            modulus[r] = coefficient<PLAIN>(k, MODULUS, x + r, y, z);
 #pragma unroll
             for (int n = 0; n < ANGLES; n++)
-                angles[r][n] = coefficient(k, n, x + r, y, z);
+                angles[r][n] = coefficient<PLAIN>(k, n, x + r, y, z);
         }
         enter_all();
         __syncthreads(); // all threads have read the plane before
@@ -411,7 +409,7 @@ __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile,
             for (int c = 0; c < 2; c++) {
                 undamped[c] = c ? d[r].y : d[r].x;
                 after[0][c] = c ? p[r][0].y : p[r][0].x, after[1][c] = c ? p[r][1].y : p[r][1].x;
-                if (z + c >= nz - HALF_WIDTH)
+                if (!PLAIN && z + c >= nz - HALF_WIDTH)
                     continue;
                 float here[ANGLES];
 #pragma unroll
@@ -437,13 +435,16 @@ __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile,
                     float *split = k.split[0] + ((y * both + layer_x) * k.pitch + z + c);
                     horizontal += increment(k.axis[0], x + r, m, u, layer_x < 0 ? nullptr : split);
                 }
-                const int layer_z = in_layer(k, 2, z + c);
-                float *split = k.split[2] + ((y * nx + x + r) * both + layer_z);
-                const float vertical = increment(k.axis[2], z + c, m, w, layer_z < 0 ? nullptr : split);
+                float vertical = 0.0f - (m * k.axis[2].rate) * w;
+                if (!PLAIN) {
+                    const int layer_z = in_layer(k, 2, z + c);
+                    float *split = k.split[2] + ((y * nx + x + r) * both + layer_z);
+                    vertical = increment(k.axis[2], z + c, m, w, layer_z < 0 ? nullptr : split);
+                }
                 float es[2] = {c ? mixing[r][0].y : mixing[r][0].x, c ? mixing[r][1].y : mixing[r][1].x};
-                if (has_cube)
+                if (!PLAIN)
                     adapt(k.cube, x + r, y, z + c, es);
-                const bool has_source = z + c == source.z && x + r == source.x && y == source.y;
+                const bool has_source = !PLAIN && z + c == source.z && x + r == source.x && y == source.y;
                 if (has_source && source.there)
                     after[0][c] = source.clean[0], after[1][c] = source.clean[1];
                 after[0][c] += fmaf(es[0], horizontal, es[1] * vertical);
@@ -465,26 +466,61 @@ __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile,
     return seen;
 }
 
+// Returns true if a tile has cells with the shot's own E and S, which are around the source.
+template <class Shape> __device__ __forceinline__ bool has_cube(const Cube &cube, const Tile &tile)
+{
+    return cube.begin[0] < tile.x + Shape::X && cube.begin[0] + cube.size[0] > tile.x &&
+           cube.begin[1] < tile.end && cube.begin[1] + cube.size[1] > tile.y && cube.begin[2] < tile.z + Z &&
+           cube.begin[2] + cube.size[2] > tile.z;
+}
+
+// Returns true if a tile has the cell of the source.
+template <class Shape> __device__ __forceinline__ bool has_source(const Source &source, const Tile &tile)
+{
+    return source.x >= tile.x && source.x < tile.x + Shape::X && source.y >= tile.y && source.y < tile.end &&
+           source.z >= tile.z && source.z < tile.z + Z;
+}
+
+template <class Shape>
+__device__ __forceinline__ void first_stage(const Tilted &k, Planes<Shape, 2> &planes)
+{
+    const Tile tile = k.tiles[blockIdx.x];
+    if (is_at_rest<Shape::X>(k.activity, tile))
+        return;
+    if (tile.kind == 0)
+        fluxes<Shape, true>(k, tile, planes);
+    else
+        fluxes<Shape, false>(k, tile, planes);
+}
+
+template <class Shape>
+__device__ __forceinline__ void second_stage(const Tilted &k, const Source &source, const Receivers &receivers,
+                                             Planes<Shape, 4> &planes)
+{
+    const Tile tile = k.tiles[blockIdx.x];
+    if (!is_at_rest<Shape::X>(k.activity, tile)) {
+        const bool plain = tile.kind == 0 && !has_cube<Shape>(k.cube, tile) && !has_source<Shape>(source, tile);
+        const unsigned seen =
+            plain ? pressures<Shape, true>(k, tile, source, planes) : pressures<Shape, false>(k, tile, source, planes);
+        // Loaded again: the march has no registers for it.
+        mark<Shape::X>(k.activity, k.tiles[blockIdx.x], seen);
+    }
+    take<Tti>(k, source, receivers, Shape::THREADS);
+}
+
 // The kernels of a shape, of which so many blocks are to be on a multiprocessor at once.
 #define STAGES(name, blocks_of_fluxes, blocks, ...)                                                                    \
     extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks_of_fluxes)                    \
         tti_two_stages_fluxes_##name(const Tilted k)                                                                   \
     {                                                                                                                  \
         __shared__ __align__(16) Planes<Shape<__VA_ARGS__>, 2> planes;                                                 \
-        const Tile tile = k.tiles[blockIdx.x];                                                                         \
-        if (!is_at_rest<Shape<__VA_ARGS__>::X>(k.activity, tile))                                                      \
-            fluxes<Shape<__VA_ARGS__>>(k, tile, planes);                                                               \
+        first_stage<Shape<__VA_ARGS__>>(k, planes);                                                                    \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
         tti_two_stages_##name(const Tilted k, const Source source, const Receivers receivers)                         \
     {                                                                                                                  \
         __shared__ __align__(16) Planes<Shape<__VA_ARGS__>, 4> planes;                                                 \
-        const Tile tile = k.tiles[blockIdx.x];                                                                         \
-        if (!is_at_rest<Shape<__VA_ARGS__>::X>(k.activity, tile)) {                                                    \
-            const unsigned seen = pressures<Shape<__VA_ARGS__>>(k, tile, source, planes);                              \
-            mark<Shape<__VA_ARGS__>::X>(k.activity, k.tiles[blockIdx.x], seen);                                        \
-        }                                                                                                              \
-        take<Tti>(k, source, receivers, Shape<__VA_ARGS__>::THREADS);                                                  \
+        second_stage<Shape<__VA_ARGS__>>(k, source, receivers, planes);                                                \
     }
 
 STAGES(4x2, 3, 2, 4, 2)

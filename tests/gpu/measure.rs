@@ -15,10 +15,10 @@ use gpusched::backend::Lane;
 use gpusched::backend::cuda::{DeviceBuffer, Graphs, Kernel, Launches, Params as Arguments, Stream};
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
 use gpusched::fd::grid::tile_table::GpuTile;
-use gpusched::fd::march::activity;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
-use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
+use gpusched::fd::march::tables::{COEFFICIENTS, Tables};
+use gpusched::fd::march::{activity, tile_plan::TilePlan};
 use gpusched::fd::one_pass::cuda::params::StepParams;
 use gpusched::fd::plan::{Plan, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
@@ -118,8 +118,9 @@ impl<'a> Rig<'a> {
         }
         let at: Vec<u64> = arrays.iter().map(DeviceBuffer::address).collect();
         let (of_shot, of_plan) = at.split_at(count);
-        let plan =
-            PlanAddresses { coefficients: [of_plan[1], of_plan[2], 0, 0], profiles: of_plan[3], tiles: 0 };
+        let mut coefficients = [0; COEFFICIENTS];
+        coefficients[..2].copy_from_slice(&of_plan[1..3]);
+        let plan = PlanAddresses { coefficients, profiles: of_plan[3], tiles: 0 };
         let flags = [of_plan[4], of_plan[5]];
         let of_shot = ShotAddresses { arrays: of_shot.into(), own: 0, flags };
         let params = policy.params(&tables, &plan, &of_shot);

@@ -102,8 +102,8 @@ fn compare(name: &str) -> Option<(Op, &'static str)> {
         "s32" => (Op::CmpS32(cmp), "pnn"),
         "u32" => (Op::CmpU32(cmp), "pnn"),
         "s64" => (Op::CmpS64(cmp), "pww"),
-        // Registers hold 16 bits without a sign.
-        "s16" if matches!(cmp, Cmp::Eq | Cmp::Ne) => (Op::CmpU32(cmp), "pnn"),
+        // Registers hold 16 bits without a sign; `b32` has none.
+        "s16" | "b32" if matches!(cmp, Cmp::Eq | Cmp::Ne) => (Op::CmpU32(cmp), "pnn"),
         _ => return None,
     })
 }
