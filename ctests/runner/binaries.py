@@ -49,33 +49,32 @@ SMOKE = ("c_programs::the_wrapper_works_in_cpp17", "c_programs::callbacks_may_ca
 SLOW = ("threads_may_call_at_once", "without_hints_ours_is")
 # Recorded calls that take longest, or that have siblings which differ in one argument.
 LONG_CALLS = ("golden_cases::tti_homog", "golden_cases::vti_homog", "iso1_hetero_w3_mute", "iso1_multishot_mute")
-# Long tests that have shorter siblings, or that test another test.
+# Long tests that have shorter siblings.
 NIGHT_NUMERICS = (
     *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
-    *("sixteen_bits_cost_no_more_than_their_phase", "references_compute_every_case_of_the_old_kernels"),
     "odd_grids_with_the_other_equation",
 )
 
 # The longest first. A program that is built and not listed runs whole.
 PARTS: dict[str, list[Part]] = {
-    "cuda": [Part(minimum=109, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
+    "cuda": [Part(minimum=108, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
-        Part(minimum=48, levels=FULL),
-        Part("-night", NIGHT_NUMERICS, minimum=5, levels="night"),
+        Part(minimum=42, levels=FULL),
+        Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
     ],
     "kernels": [Part(minimum=10, levels=FULL)],
-    "command": [Part(minimum=85)],
+    "command": [Part(minimum=83)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=7, levels=FULL),
         Part("-slow", SLOW, minimum=2, levels=FULL),
         Part("-long-calls", LONG_CALLS, minimum=4, levels=FULL),
-        Part(minimum=67),
+        Part(minimum=66),
     ],
     "fuzz": [Part(minimum=3)],
     "node": [Part(minimum=30)],
-    "scheduler": [Part(minimum=86)],
+    "scheduler": [Part(minimum=79)],
     "lib": [Part(minimum=283)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }

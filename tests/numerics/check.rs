@@ -19,7 +19,7 @@ fn reference<'a>(model: &Model, medium: &'a Medium, dt: f32) -> Reference<'a> {
 fn the_known_answer_is_the_references() {
     let (model, dt, shot) = question().unwrap();
     let medium = Medium::from(&*model);
-    let truth = reference(&model, &medium, dt).run::<f64>(&shot).record;
+    let truth = reference(&model, &medium, dt).run(&shot).record;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fd/check.f32");
     if std::env::var_os("UPDATE").is_some() {
         let bytes: Vec<u8> = truth.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -39,7 +39,7 @@ fn the_known_answer_is_the_references() {
 fn the_check_sees_small_mistakes() {
     let (model, dt, shot) = question().unwrap();
     let medium = Medium::from(&*model);
-    let record = |dt: f32| reference(&model, &medium, dt).run::<f64>(&shot).record;
+    let record = |dt: f32| reference(&model, &medium, dt).run(&shot).record;
     let off = relative_l2(&record(1.001 * dt), &record(dt));
     assert!(off > 10.0 * TOLERANCE, "{off:e}");
     let refused = Error::WrongResult { device: "cpu".into(), what: String::new() };

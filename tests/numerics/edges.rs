@@ -57,7 +57,7 @@ fn compare(equation: Equation, n: [usize; 3], pml: usize, nt: usize, random: &mu
     shot.snapshot_every = Some(nt / 2 - 1);
     let medium = Medium::from(&*model);
     let reference = Reference { layer: pml, density_at, ..Reference::new(equation, &medium, dt) };
-    let truth = reference.run::<f64>(&shot);
+    let truth = reference.run(&shot);
     let found = fire_with(&model, dt, &shot, options, 2);
     let what = format!("{equation:?}, {density_at:?}, {n:?} in {pml} from {:?}", shot.source);
     let record = relative_l2(&found.record, &truth.record);
@@ -140,7 +140,7 @@ fn second_order_in_grids_of_any_size() {
         let medium = Medium::from(&*model);
         // The library's layer includes four cells at rest.
         let reference = Reference { layer: pml - 4, ..Reference::new(Equation::Acoustic2, &medium, dt) };
-        let truth = reference.run::<f64>(&shot(wavelet.clone()));
+        let truth = reference.run(&shot(wavelet.clone()));
         let found = fire_with(&model, dt, &shot([vec![0.0], wavelet].concat()), options, 2);
         let error = relative_l2(&found.record, &truth.record);
         println!("random, second order, {n:?} from {source:?}: {error:.1e}");

@@ -12,5 +12,4 @@ mod propagator;
 mod reference;
 mod sources;
 mod stability;
-mod storage;
 mod wavelets;

@@ -3,21 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpusched::fd::model::{DensityAt, Model};
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::{DensityAt, Model, Property};
 use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use serde_json::Value;
 
-use crate::reference::{Equation, Medium, PI};
+use crate::reference::{Equation, PI};
 
 /// One call of an old entry point and what it wrote.
 pub struct Case {
     folder: PathBuf,
     index: Value,
     pub equation: Equation,
-    pub medium: Medium,
-    /// That of `medium`.
     pub model: Arc<Model>,
     pub dt: f32,
     pub muted: bool,
@@ -30,20 +29,26 @@ impl Case {
         let case = Argument(&index);
         let n = ["nx", "ny", "nz"].map(|name| case.count(name));
         let h = ["dx", "dy", "dz"].map(|name| case.float(name));
-        // Empty unless the old kernel read it.
-        let field = |name: &str| {
-            let read = index["inputs"].get(name).map(|input| folder.join(input["file"].as_str().unwrap()));
-            read.map_or(Vec::new(), |path| floats(&path))
+        let names = [
+            (Property::Vp, "vel"),
+            (Property::Rho, "rho"),
+            (Property::Epsilon, "epsilon"),
+            (Property::Delta, "delta"),
+            (Property::Theta, "theta"),
+            (Property::Phi, "psi"),
+        ];
+        // Those that the old kernel read.
+        let read = |(property, name)| {
+            let path = folder.join(index["inputs"].get(name)?["file"].as_str().unwrap());
+            Some((property, floats(&path).into()))
         };
-        let [vp, rho, epsilon, delta] = ["vel", "rho", "epsilon", "delta"].map(field);
-        let [theta, phi] = ["theta", "psi"].map(field);
-        let medium = Medium { n, h, vp, rho, epsilon, delta, theta, phi };
-        let model = medium.model(DensityAt::Cells);
+        let model = Model::of(Grid::new(n, h).unwrap(), names.into_iter().filter_map(read)).unwrap();
+        let model = Arc::new(model.with_density_at(DensityAt::Cells));
         let dt = case.float("dt");
         let equation = equation(&index);
         // The second-order kernel takes the argument and does nothing.
         let muted = case.value("cut_directwave").as_bool().unwrap() && equation != Equation::Acoustic2;
-        Case { folder, index, equation, medium, model, dt, muted }
+        Case { folder, index, equation, model, dt, muted }
     }
 
     pub fn options(&self) -> Options {

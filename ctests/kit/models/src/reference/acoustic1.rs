@@ -1,22 +1,22 @@
 //! `rho du/dt = -grad p`, `dp/dt = -rho vp² div u`, with the pressure split by axis.
 
-use super::grid::{Padded, Real, backward, forward};
+use super::grid::{Padded, backward, forward};
 use super::pml::Pml;
 use gpusched::fd::model::DensityAt;
 
 use super::{Reference, Scheme, inject};
 
-pub struct Acoustic1<R> {
+pub struct Acoustic1 {
     grid: Padded,
-    pml: Pml<R>,
-    vp: Vec<R>,
-    density: Density<R>,
-    p: Vec<R>,
-    velocity: [Vec<R>; 3],
-    part: [Vec<R>; 3],
+    pml: Pml,
+    vp: Vec<f64>,
+    density: Density,
+    p: Vec<f64>,
+    velocity: [Vec<f64>; 3],
+    part: [Vec<f64>; 3],
 }
 
-impl<R: Real> Acoustic1<R> {
+impl Acoustic1 {
     pub fn new(reference: &Reference<'_>, grid: Padded) -> Self {
         let vp = grid.extend(&reference.medium.vp);
         Acoustic1 {
@@ -31,8 +31,8 @@ impl<R: Real> Acoustic1<R> {
     }
 }
 
-impl<R: Real> Scheme<R> for Acoustic1<R> {
-    fn step(&mut self, source: &[(usize, R)]) {
+impl Scheme for Acoustic1 {
+    fn step(&mut self, source: &[(usize, f64)]) {
         let Acoustic1 { grid, pml, vp, density, p, velocity, part } = self;
         inject(p, source);
         for axis in 0..3 {
@@ -51,27 +51,27 @@ impl<R: Real> Scheme<R> for Acoustic1<R> {
         grid.each(|_, at| p[at] = part[0][at] + part[1][at] + part[2][at]);
     }
 
-    fn pressure(&self) -> &[R] {
+    fn pressure(&self) -> &[f64] {
         &self.p
     }
 }
 
-pub struct Density<R> {
-    pub rho: Vec<R>,
-    at: DensityAt,
+pub struct Density {
+    pub rho: Vec<f64>,
+    pub at: DensityAt,
 }
 
-impl<R: Real> Density<R> {
+impl Density {
     pub fn new(reference: &Reference<'_>, grid: &Padded) -> Self {
         Density { rho: grid.extend(&reference.medium.rho), at: reference.density_at }
     }
 
     /// Returns the density between a cell and the next one along the axis of stride `s`.
     #[inline(always)]
-    pub fn halfway(&self, at: usize, s: usize) -> R {
+    pub fn halfway(&self, at: usize, s: usize) -> f64 {
         match self.at {
             DensityAt::Cells => self.rho[at],
-            DensityAt::HalfPoints => (self.rho[at] + self.rho[at + s]) / R::from(2.0),
+            DensityAt::HalfPoints => (self.rho[at] + self.rho[at + s]) / 2.0,
         }
     }
 }

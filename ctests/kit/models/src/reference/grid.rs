@@ -1,48 +1,5 @@
 //! The padded grid, its cells, and the derivative on it.
 
-use std::ops::{Add, Div, Mul, Sub};
-
-pub trait Real:
-    Copy
-    + Default
-    + From<f32>
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + 'static
-{
-    fn round(value: f64) -> Self;
-    fn wide(self) -> f64;
-    fn sqrt(self) -> Self;
-    fn sin_cos(self) -> (Self, Self);
-}
-
-macro_rules! real {
-    ($type:ident) => {
-        impl Real for $type {
-            fn round(value: f64) -> Self {
-                value as $type
-            }
-
-            fn wide(self) -> f64 {
-                self.into()
-            }
-
-            fn sqrt(self) -> Self {
-                $type::sqrt(self)
-            }
-
-            fn sin_cos(self) -> (Self, Self) {
-                ($type::sin(self), $type::cos(self))
-            }
-        }
-    };
-}
-
-real!(f32);
-real!(f64);
-
 /// Staggered first derivative of 8th order, the digits of the old kernels in float32.
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
@@ -63,22 +20,22 @@ impl Padded {
         Padded { n, margin, size, stride: [size[2], size[2] * size[0], 1] }
     }
 
-    pub fn zeros<R: Real>(&self) -> Vec<R> {
-        vec![R::default(); self.size.iter().product()]
+    pub fn zeros(&self) -> Vec<f64> {
+        vec![0.0; self.size.iter().product()]
     }
 
     /// Returns a property of the model, continued into the margin by the values at the edges.
-    pub fn extend<R: Real>(&self, values: &[f32]) -> Vec<R> {
+    pub fn extend(&self, values: &[f32]) -> Vec<f64> {
         let [nx, _, nz] = self.n;
         self.cells()
             .map(|cell| {
                 let [x, y, z] = [0, 1, 2].map(|a| cell[a].saturating_sub(self.margin).min(self.n[a] - 1));
-                R::from(values[(y * nx + x) * nz + z])
+                f64::from(values[(y * nx + x) * nz + z])
             })
             .collect()
     }
 
-    pub fn crop<'a, R: Real>(&'a self, field: &'a [R]) -> impl Iterator<Item = R> + 'a {
+    pub fn crop<'a>(&'a self, field: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
         let inside =
             |cell: [usize; 3]| (0..3).all(|a| (self.margin..self.margin + self.n[a]).contains(&cell[a]));
         self.cells().zip(field).filter(move |(cell, _)| inside(*cell)).map(|(_, value)| *value)
@@ -107,17 +64,17 @@ impl Padded {
 
 /// Derivative at the half point after `at` along the axis of stride `s`, times the spacing.
 #[inline(always)]
-pub fn forward<R: Real>(f: &[R], at: usize, s: usize) -> R {
+pub fn forward(f: &[f64], at: usize, s: usize) -> f64 {
     difference(f, at + s, at, s)
 }
 
 /// Derivative at `at` of a field that lies at half points, times the spacing.
 #[inline(always)]
-pub fn backward<R: Real>(f: &[R], at: usize, s: usize) -> R {
+pub fn backward(f: &[f64], at: usize, s: usize) -> f64 {
     difference(f, at, at - s, s)
 }
 
 #[inline(always)]
-fn difference<R: Real>(f: &[R], ahead: usize, behind: usize, s: usize) -> R {
-    (0..4).fold(R::default(), |sum, m| sum + R::from(STENCIL[m]) * (f[ahead + m * s] - f[behind - m * s]))
+fn difference(f: &[f64], ahead: usize, behind: usize, s: usize) -> f64 {
+    (0..4).map(|m| f64::from(STENCIL[m]) * (f[ahead + m * s] - f[behind - m * s])).sum()
 }

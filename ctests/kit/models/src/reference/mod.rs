@@ -1,23 +1,18 @@
-//! Reference propagators of all equations, in float32 or double precision. They share only the description of the
-//! shot with the library. With a new [`Reference`] in float32 they round as the old kernels do.
+//! Reference propagators of all equations, in double precision. They share only the description of the shot with the
+//! library. A new [`Reference`] has the layer and the source of the old kernel.
 
 mod acoustic1;
 mod acoustic2;
+mod anisotropic;
 mod grid;
 mod pml;
 mod thomsen;
-mod tti;
-mod vti;
 
-use std::sync::Arc;
-
-use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{DensityAt, Model, Property, Values};
 use gpusched::fd::survey::Shot;
 
 use crate::shots::Shots;
 use grid::Padded;
-use grid::Real;
 
 /// The ten digits of the old kernels.
 #[expect(clippy::approx_constant)]
@@ -33,8 +28,8 @@ pub enum Equation {
     Tti,
 }
 
-/// Properties over a grid, `[iy][ix][iz]`. A property that the equation doesn't have may be empty.
-#[derive(Debug, Clone, Default)]
+/// Properties over a grid, `[iy][ix][iz]`.
+#[derive(Debug, Clone)]
 pub struct Medium {
     pub n: [usize; 3],
     pub h: [f32; 3],
@@ -79,23 +74,6 @@ impl Equation {
     }
 }
 
-impl Medium {
-    pub fn model(&self, density_at: DensityAt) -> Arc<Model> {
-        let all = [
-            (Property::Vp, &self.vp),
-            (Property::Rho, &self.rho),
-            (Property::Epsilon, &self.epsilon),
-            (Property::Delta, &self.delta),
-            (Property::Theta, &self.theta),
-            (Property::Phi, &self.phi),
-        ];
-        let given = all.into_iter().filter(|(_, values)| !values.is_empty());
-        let properties = given.map(|(property, values)| (property, values.clone().into()));
-        let model = Model::of(Grid::new(self.n, self.h).unwrap(), properties).unwrap();
-        Arc::new(model.with_density_at(density_at))
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Monopole,
@@ -127,18 +105,13 @@ impl<'a> Reference<'a> {
         Reference { equation, medium, dt, layer, density_at: DensityAt::Cells, taper: true, source }
     }
 
-    pub fn run<R: Precision>(&self, shot: &Shot) -> Shots {
-        R::run(self, shot)
-    }
-
-    fn compute<R: Real>(&self, shot: &Shot) -> Shots {
+    pub fn run(&self, shot: &Shot) -> Shots {
         let halo = if self.equation == Equation::Acoustic2 { 4 } else { 0 };
         let grid = Padded::new(self.medium.n, self.layer + halo);
-        let mut scheme: Box<dyn Scheme<R>> = match self.equation {
+        let mut scheme: Box<dyn Scheme> = match self.equation {
             Equation::Acoustic1 => Box::new(acoustic1::Acoustic1::new(self, grid)),
             Equation::Acoustic2 => Box::new(acoustic2::Acoustic2::new(self, grid)),
-            Equation::Vti => Box::new(vti::Vti::new(self, grid, shot.source)),
-            Equation::Tti => Box::new(tti::Tti::new(self, grid, shot.source)),
+            Equation::Vti | Equation::Tti => Box::new(anisotropic::Anisotropic::new(self, grid, shot.source)),
         };
         let [sx, sy, sz] = shot.source;
         let at = grid.inside(shot.source);
@@ -147,12 +120,12 @@ impl<'a> Reference<'a> {
             Source::Dipole => &[(at, -1.0), (grid.inside([sx, sy, sz + 2]), 1.0)],
         };
         let receivers: Vec<_> = shot.receivers.cells(grid.n).map(|cell| grid.inside(cell)).collect();
-        let narrow = |value: R| value.wide() as f32;
+        let narrow = |value: f64| value as f32;
         let mut traces = vec![Vec::new(); receivers.len()];
         let mut snapshots = Vec::new();
         for it in 0..shot.nt {
             let sample = shot.wavelet.samples.get(it).copied().unwrap_or(0.0);
-            let value = |sign: f32| R::from(sign * shot.amplitude) * R::from(sample);
+            let value = |sign: f32| f64::from(sign * shot.amplitude) * f64::from(sample);
             let source: Vec<_> = poles.iter().map(|&(at, sign)| (at, value(sign))).collect();
             scheme.step(&source);
             let p = scheme.pressure();
@@ -170,33 +143,15 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// A type of fields. Its instance of the reference is compiled in this crate, which is optimised, and not in a test.
-pub trait Precision: Real {
-    fn run(reference: &Reference<'_>, shot: &Shot) -> Shots;
-}
-
-macro_rules! precision {
-    ($type:ident) => {
-        impl Precision for $type {
-            fn run(reference: &Reference<'_>, shot: &Shot) -> Shots {
-                reference.compute::<$type>(shot)
-            }
-        }
-    };
-}
-
-precision!(f32);
-precision!(f64);
-
-trait Scheme<R> {
+trait Scheme {
     /// Computes a step. `source`: cells in the padded grid, and the pressure that is added there.
-    fn step(&mut self, source: &[(usize, R)]);
+    fn step(&mut self, source: &[(usize, f64)]);
 
-    fn pressure(&self) -> &[R];
+    fn pressure(&self) -> &[f64];
 }
 
-fn inject<R: Real>(field: &mut [R], source: &[(usize, R)]) {
+fn inject(field: &mut [f64], source: &[(usize, f64)]) {
     for &(at, value) in source {
-        field[at] = field[at] + value;
+        field[at] += value;
     }
 }

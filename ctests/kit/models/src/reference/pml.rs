@@ -1,34 +1,33 @@
 //! The split absorbing layer of the first-order equations.
 
 use super::Reference;
-use super::grid::{Padded, Real};
+use super::grid::Padded;
 
 /// Factors (A, B) of `f' = B f - A rate` at each index of an axis.
-pub type Profile<R> = Vec<[R; 2]>;
+pub type Profile = Vec<[f64; 2]>;
 
-pub struct Pml<R> {
+pub struct Pml {
     /// Of each axis: at half points, at cells.
-    pub velocity: [Profile<R>; 3],
-    pub pressure: [Profile<R>; 3],
-    pub rate: [R; 3],
+    pub velocity: [Profile; 3],
+    pub pressure: [Profile; 3],
+    pub rate: [f64; 3],
 }
 
-impl<R: Real> Pml<R> {
+impl Pml {
     /// `vp`: over the padded grid.
-    pub fn new(reference: &Reference<'_>, grid: &Padded, vp: &[R]) -> Self {
-        let (d, dt) = (grid.margin as f64, R::from(reference.dt));
-        let h = reference.medium.h.map(R::from);
-        let mean = (h[0] + h[1] + h[2]).wide() / 3.0;
+    pub fn new(reference: &Reference<'_>, grid: &Padded, vp: &[f64]) -> Self {
+        let (d, dt) = (grid.margin as f64, f64::from(reference.dt));
+        let h = reference.medium.h.map(f64::from);
+        let mean = (h[0] + h[1] + h[2]) / 3.0;
         // spec: the cell in the middle of the list, not of the grid
-        let d0 = R::round(10.0 * vp[vp.len() / 2].wide() * 1e5f64.ln() / (2.0 * d * mean));
-        let damping = (dt * d0).wide();
-        let profiles = |shift| grid.n.map(|n| profile(n as f64, d, shift, damping));
+        let d0 = 10.0 * vp[vp.len() / 2] * 1e5f64.ln() / (2.0 * d * mean);
+        let profiles = |shift| grid.n.map(|n| profile(n as f64, d, shift, dt * d0));
         Pml { velocity: profiles(0.5), pressure: profiles(0.0), rate: h.map(|h| dt / h) }
     }
 }
 
 /// `shift`: how far behind index `i` the points lie.
-fn profile<R: Real>(n: f64, d: f64, shift: f64, damping: f64) -> Profile<R> {
+fn profile(n: f64, d: f64, shift: f64, damping: f64) -> Profile {
     let factors = |i: usize| {
         let i = i as f64;
         let depth = if i < d {
@@ -39,8 +38,8 @@ fn profile<R: Real>(n: f64, d: f64, shift: f64, damping: f64) -> Profile<R> {
             (i + shift - n - d) / d
         };
         let g = damping * (depth * depth) / 2.0;
-        let a = R::round(1.0 / (1.0 + g));
-        [a, R::round(a.wide() * (1.0 - g))]
+        let a = 1.0 / (1.0 + g);
+        [a, a * (1.0 - g)]
     };
     (0..(n + 2.0 * d) as usize).map(factors).collect()
 }

@@ -1,37 +1,33 @@
 //! Anisotropy of the two anisotropic equations.
 
-use super::grid::{Padded, Real};
+use super::grid::Padded;
 use super::{PI, Reference};
 
-pub struct Thomsen<R> {
+pub struct Thomsen {
     /// `1 + 2 epsilon`.
-    pub horizontal: Vec<R>,
+    pub horizontal: Vec<f64>,
     /// `sqrt(1 + 2 delta)`.
-    pub coupling: Vec<R>,
+    pub coupling: Vec<f64>,
 }
 
-impl<R: Real> Thomsen<R> {
+impl Thomsen {
     pub fn new(reference: &Reference<'_>, grid: &Padded, source: [usize; 3]) -> Self {
-        let [one, two] = [1.0, 2.0].map(R::from);
-        let taper = |property| -> Vec<R> {
-            let tapered = grid.extend::<R>(property).into_iter().zip(grid.cells()).map(|(value, cell)| {
+        let taper = |property: &[f32], of: fn(f64) -> f64| -> Vec<f64> {
+            let tapered = grid.extend(property).into_iter().zip(grid.cells()).map(|(value, cell)| {
                 let offset = |a: usize| cell[a].abs_diff(source[a] + grid.margin).pow(2);
-                let factor = if reference.taper { ball::<R>(offset(0) + offset(1) + offset(2)) } else { 1.0 };
-                R::round(factor * value.wide())
+                let factor = if reference.taper { ball(offset(0) + offset(1) + offset(2)) } else { 1.0 };
+                of(1.0 + 2.0 * factor * value)
             });
             tapered.collect()
         };
         let medium = reference.medium;
-        Thomsen {
-            horizontal: taper(&medium.epsilon).into_iter().map(|e| one + two * e).collect(),
-            coupling: taper(&medium.delta).into_iter().map(|d| (one + two * d).sqrt()).collect(),
-        }
+        Thomsen { horizontal: taper(&medium.epsilon, |e| e), coupling: taper(&medium.delta, f64::sqrt) }
     }
 }
 
 /// Share of the anisotropy by the squared distance from the source in cells: 0 up to 4 cells, 1 from 15 cells on.
-fn ball<R: Real>(square: usize) -> f64 {
-    let depth = (R::from(square as f32).sqrt().wide() - 4.0) * 4.0 / 44.0;
+fn ball(square: usize) -> f64 {
+    let depth = ((square as f64).sqrt() - 4.0) * 4.0 / 44.0;
     match square {
         0..=16 => 0.0,
         17..=225 => 0.5 * (1.0 - (PI * depth).cos()),
