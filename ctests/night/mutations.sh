@@ -49,7 +49,7 @@ tuning: a slow candidate wins;          src/fd/time_loop/autotuner.rs; s/min_by(
 one pass: a resumed shot is taken to be at rest; src/fd/time_loop/cpu.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
-exact time: snapshots are taken;            src/fd/exact_time.rs; s/let Some(every) = shot.snapshot_every/let Some(every) = shot.snapshot_every.filter(|_| false)/; --test numerics accuracy
+exact time: snapshots are taken;            src/fd/exact_time.rs; s/let Some(every) = shot.snapshot_every/let Some(every) = shot.snapshot_every.filter(|_| false)/; --features cli --test command bad_surveys
 source: a monopole has another power of h;  src/fd/source.rs;    s/modulus(cell) \/ volume/modulus(cell) \/ h[0].powi(2)/; --test numerics sources
 source: a force has another power of h;     src/fd/source.rs;    s/(h\[axis\] \* volume)/volume/;               --test numerics sources
 source: a force acts as a rate;              src/fd/source.rs;    s/if axis.is_some() { forces/if axis.is_none() { forces/; --test numerics sources
@@ -188,10 +188,10 @@ kernels: copies are not waited for; kernels/one_pass_march.cuh; s/wait_for_copie
 kernels: one copy too few is waited for; kernels/one_pass_march.cuh; s/wait_for_copies<Shape::PLACES - 1>/wait_for_copies<Shape::PLACES>/; --test kernels shots_of_odd_sizes
 interpreter: a difference is a sum; ctests/doubles/fakecuda/src/ptx/warp/mod.rs; s/Op::Sub32 => op!(n u32, |a, b| a.wrapping_sub(b))/Op::Sub32 => op!(n u32, |a, b| a.wrapping_add(b))/; --test kernels committed_ptx
 interpreter: numbers are compared without their sign; ctests/doubles/fakecuda/src/ptx/warp/mod.rs; s/compare!(n i32, cmp)/compare!(n u32, cmp)/; --test kernels committed_ptx
-interpreter: products below the boundary are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if exact.abs() < TINY { 0f32/if false { 0f32/; --test kernels both_engines_flush
-interpreter: sums are not flushed; ctests/doubles/fakecuda/src/ptx/flush.rs; s/operand(operand(a) + operand(b))/a + b/; --test kernels both_engines_flush
-interpreter: fused results below the boundary are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if tiny { 0f32/if false { 0f32/; --test kernels both_engines_flush
-interpreter: denormal operands are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if bits \& 0x7f80_0000 == 0 {/if false {/; --test kernels both_engines_flush
+interpreter: products below the boundary are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if exact.abs() < TINY { 0f32/if false { 0f32/; --test kernels flushes_at_the_boundary
+interpreter: sums are not flushed; ctests/doubles/fakecuda/src/ptx/flush.rs; s/operand(operand(a) + operand(b))/a + b/; --test kernels flushes_at_the_boundary
+interpreter: fused results below the boundary are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if tiny { 0f32/if false { 0f32/; --test kernels flushes_at_the_boundary
+interpreter: denormal operands are kept; ctests/doubles/fakecuda/src/ptx/flush.rs; s/if bits \& 0x7f80_0000 == 0 {/if false {/; --test kernels flushes_at_the_boundary
 GPU at rest: a tile is computed a step too late; kernels/activity.cuh; s/ACTIVE_MARGIN = 2 \* HALF_WIDTH/ACTIVE_MARGIN = 0/; --test kernels tiles_at_rest
 GPU at rest: pressures set no flags; kernels/activity.cuh; s/if (seen == 0 /if (seen != 7 /; --test kernels tiles_at_rest
 GPU at rest: the source sets no flags; src/fd/march/activity.rs; s/+ z\] = 1.0/+ z] = 0.0/; --test kernels tiles_at_rest

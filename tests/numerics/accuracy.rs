@@ -8,7 +8,7 @@ use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
 use testkit::Random;
 use testmodels::dipole::{Bell, samples};
 use testmodels::norms::relative_l2;
-use testmodels::shots::{fire_with, homogeneous, plain_shot, try_fire};
+use testmodels::shots::{fire_with, homogeneous, plain_shot};
 
 /// Cells per wavelength at 2.5 times the peak frequency, and how many of them the wave travels, nearly.
 const CELLS: f64 = 3.5;
@@ -111,14 +111,4 @@ fn a_shot_is_as_long_as_it_was_asked_for() {
     assert_eq!((shots.record.len(), shots.samples), (11, 11));
     let (before, after) = shots.record.split_at(5);
     assert!(before.iter().all(|v| *v == 0.0) && after.iter().all(|v| *v != 0.0), "{:?}", shots.record);
-}
-
-/// Only records are corrected.
-#[test]
-fn snapshots_with_exact_time_are_refused() {
-    let model = homogeneous([9, 8, 10], [10.0; 3], 2000.0, 1700.0);
-    let shot = Shot { snapshot_every: Some(7), ..plain_shot([4, 4, 4], vec![1.0], 31, vec![[5, 4, 7]]) };
-    let options = Options { exact_time: true, ..Options::default() };
-    let said = try_fire(&model, 1e-3, &shot, options, 2).err().expect("a refusal").to_string();
-    assert!(said.starts_with("snapshot_every is 7; accepted: no snapshots with exact time"), "{said}");
 }

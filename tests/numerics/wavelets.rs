@@ -51,29 +51,6 @@ fn a_short_run_cuts_the_wavelet() {
 }
 
 #[test]
-fn what_cannot_be_a_wavelet_is_refused_in_words() {
-    let ricker = |f, dt, nt| Wavelet::new(Shape::Ricker, f, dt, nt).unwrap_err().to_string();
-    for f in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -20.0, 1e-30, 1e30] {
-        let said = ricker(f, 0.001, 100);
-        assert!(said.contains("peak frequency") && said.contains(&format!("{f} Hz")), "{said}");
-    }
-    for dt in [f32::NAN, f32::INFINITY, 0.0, -0.001, 1e-12, f32::MIN_POSITIVE / 8.0] {
-        let said = ricker(20.0, dt, 100);
-        assert!(said.starts_with("dt is") && said.contains("at least"), "{said}");
-    }
-    assert!(ricker(20.0, 0.001, 0).starts_with("nt is 0"));
-    for number in [i32::MIN, -1, 0, 7, i32::MAX] {
-        let said = Shape::try_from(number).unwrap_err().to_string();
-        assert!(said.contains(&number.to_string()) && said.contains("Ricker"), "{said}");
-    }
-    let own = |samples: &[f32]| Wavelet::from_samples(samples.to_vec());
-    assert!(own(&[]).unwrap_err().to_string().contains("number of samples is 0"));
-    assert!(own(&[0.0, f32::NAN]).unwrap_err().to_string().contains("sample 1 of the wavelet is NaN"));
-    assert!(own(&[f32::INFINITY]).is_err());
-    assert_eq!(own(&[1.0, -2.0]).unwrap().samples, [1.0, -2.0]);
-}
-
-#[test]
 fn every_accepted_frequency_gives_finite_samples() {
     for shape in (1..=6).map(|n| Shape::try_from(n).unwrap()) {
         for f in [1e-6, 1e-3, 1.0, 1e3, 1e9, 1e12] {
@@ -129,10 +106,4 @@ fn long_wavelets_are_derivatives_of_each_other() {
             -(after - 2.0 * at + before) / (2.0 * (std::f64::consts::PI * f64::from(f) * dt).powi(2));
         assert!((second - f64::from(ricker[i + 1])).abs() < 2e-3, "{i}: {second}, {}", ricker[i + 1]);
     }
-}
-
-#[test]
-fn old_wavelets_are_cut() {
-    let samples = Wavelet::new(Shape::Ricker, 10.0, 0.001, 10_000).unwrap().samples;
-    assert!(samples[samples.len() - 1].abs() > 5e-4 && samples[0].abs() > 5e-4);
 }

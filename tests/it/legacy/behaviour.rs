@@ -3,10 +3,9 @@
 use std::fs;
 
 use gpusched::io::raw;
-use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI};
+use gpusched::legacy::{ACOUSTIC1, Args, TTI};
 
 use testkit::Folder;
-use testmodels::golden::floats;
 
 use super::call::small_call;
 
@@ -78,28 +77,6 @@ fn an_unstable_step_is_taken_until_the_result_is_lost() {
     let error = ACOUSTIC1.call(&Args { nt: 600, ns: 3, jsx: 1, ..args }).unwrap_err().to_string();
     assert!(error.contains("stable"), "{error}");
     assert_eq!(out.names(), ["rho.bin", "vel.bin"]);
-}
-
-/// The old function of second order records the field before the update of a step, with its source just added.
-#[test]
-fn second_order_record_holds_the_source_of_its_step() {
-    let out = Folder::new();
-    let mut args = Args { szbeg: 1, show_snapshot: true, nt: 8, ..small_call(&out) };
-    args.models.truncate(1);
-    ACOUSTIC2.call(&args).unwrap();
-    let record = floats(&args.shot);
-    let first = |x: i32, y: i32| record[((y * 12 + x) * args.nt) as usize];
-    let t = 1.0 / args.fm;
-    let q = (std::f32::consts::PI * args.fm * t).powi(2);
-    let expected = (1.0 - 2.0 * q) * (-q).exp();
-    // Receivers are at depth 1 and sources are counted from 0.
-    assert!((first(5, 6) / expected - 1.0).abs() < 1e-4, "{} instead of {expected}", first(5, 6));
-    assert_eq!(first(5, 5), 0.0);
-    let snapshot = floats(&out.at("snap_ishot_0_it_0.bin"));
-    let moved: Vec<_> = (0..snapshot.len()).filter(|cell| snapshot[*cell] != 0.0).collect();
-    let source = (6 * 12 + 5) * 10 + 1;
-    assert_eq!(moved, [source, source + 2]);
-    assert_eq!(snapshot[source + 2], -snapshot[source]);
 }
 
 #[test]
