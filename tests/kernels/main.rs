@@ -1,5 +1,6 @@
 //! The CUDA kernels without a GPU.
 
+mod flush;
 mod large_grids;
 mod ptx;
 mod reciprocal;

@@ -12,12 +12,11 @@ use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::Options;
 use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS, SHAPES};
 use gpusched::fd::time_loop::field_kernels::PTX;
-use gpusched::fd::time_loop::launch::Launch;
 use gpusched::fd::{one_pass::coefficients::Coefficients, survey::Receivers};
 
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
-use testmodels::kernels::{Engine, Host, Interpreted, Memory, Order, Ordered, bytes, fire, storage};
+use testmodels::kernels::{Engine, Host, Interpreted, Order, Ordered, fire, storage};
 use testmodels::shots::{FAINT, Shots, World, time_step};
 
 /// Compiles kernels for the host.
@@ -36,7 +35,6 @@ static VTI: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/vti_one_pass.cu", &["-DASKED=\"vti_one_pass.h\""]));
 static TTI: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/tti_two_stages.cu", &["-DASKED=\"tti_two_stages.h\""]));
-static SCALED_SUM: LazyLock<Host> = LazyLock::new(|| compiled("ctests/doubles/hostcuda/scaled_sum.cu", &[]));
 static HOSTS: [&LazyLock<Host>; 5] = [&FIELD, &ACOUSTIC1, &ACOUSTIC2, &VTI, &TTI];
 static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to_owned));
 
@@ -260,76 +258,5 @@ fn denormal_fields_are_flushed_by_both_engines() {
         assert!(silent(kernels.by_host(Order::Ascending, &world)), "host, {kernels:?}");
         assert!(silent(kernels.fire(&*INTERPRETED, &world)), "{kernels:?}");
         assert!(!silent(kernels.fire(&kept, &world)), "{kernels:?}");
-    }
-}
-
-/// `scaled_sum.cu` as PTX.
-const SCALED_SUM_PTX: &str = "
-.version 6.0
-.target sm_35
-.address_size 64
-.visible .entry scaled_sum(.param .u64 to, .param .f32 factor, .param .f32 amplitude)
-{
-    .reg .f32 %f<6>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [to];
-    ld.param.f32 %f1, [factor];
-    ld.param.f32 %f2, [amplitude];
-    ld.global.f32 %f3, [%rd1];
-    mul.rn.ftz.f32 %f4, %f1, %f2;
-    add.rn.ftz.f32 %f5, %f3, %f4;
-    st.global.f32 [%rd1], %f5;
-    ret;
-}
-";
-
-/// Returns `before + factor amplitude`, rounded twice.
-fn scaled_sum(engine: &dyn Engine, before: f32, factor: f32, amplitude: f32) -> f32 {
-    let mut memory = Memory::default();
-    let to = memory.put(&[before]);
-    let launch = Launch { kernel: "scaled_sum", grid: [1; 3], block: [1; 3] };
-    engine.launch(&memory, launch, &[bytes(&to), bytes(&factor), bytes(&amplitude)]);
-    memory.get::<f32>(to)[0]
-}
-
-/// Returns `a x + y` by the interpreter, rounded once and flushed.
-fn fused(a: f32, x: f32, y: f32) -> f32 {
-    let text =
-        include_str!("../../ctests/doubles/fakecuda/fixtures/small.ptx").replace("fma.rn", "fma.rn.ftz");
-    let mut memory = Memory::default();
-    let (x, y) = (memory.show(&[x]), memory.put(&[y]));
-    let launch = Launch { kernel: "saxpy", grid: [1; 3], block: [1; 3] };
-    let arguments = [bytes(&y), bytes(&x), bytes(&a), bytes(&1i32)];
-    Interpreted::of(&[&text]).try_launch(&memory, launch, &arguments).unwrap();
-    memory.get::<f32>(y)[0]
-}
-
-/// The same values as of the CPU, in `backend::float_mode`.
-#[test]
-fn both_engines_flush_at_the_boundary_as_the_cpu() {
-    let (least, ulp) = (f32::MIN_POSITIVE, f32::EPSILON);
-    let rounded = if cfg!(target_arch = "aarch64") { 0.0 } else { least };
-    let above = [2f32.powi(-100) * (1.0 - ulp), 2f32.powi(-26) * (1.0 + ulp)];
-    let hosts = [&SCALED_SUM];
-    let (host, ptx) = (Ordered(&hosts, Order::Ascending), Interpreted::of(&[SCALED_SUM_PTX]));
-    for engine in [&host as &dyn Engine, &ptx] {
-        for (before, factor, amplitude, left) in [
-            (0.0, least, 1.0, least),
-            (0.0, least, 1.0 - ulp / 2.0, 0.0),
-            (0.0, 1e-20, 1e-20, 0.0),
-            (0.0, 1e-40, 1e30, 0.0),
-            (1.5 * least, -least, 1.0, 0.0),
-            (-2.5 * least, least, 1.0, -1.5 * least),
-        ] {
-            let found = scaled_sum(engine, before, factor, amplitude);
-            assert_eq!(found, left, "{before:e} and {factor:e} times {amplitude:e}");
-        }
-    }
-    assert_eq!(scaled_sum(&host, 0.0, above[0], above[1]), rounded);
-    assert_eq!(scaled_sum(&ptx, 0.0, above[0], above[1]), least);
-    for (a, x, y, left) in
-        [(least, 0.75, 0.0, 0.0), (1e-20, 1e-20, -least, -0.0), (least, 3.0, -least, 2.0 * least)]
-    {
-        assert_eq!(fused(a, x, y).to_bits(), f32::to_bits(left), "{a:e} times {x:e} and {y:e}");
     }
 }

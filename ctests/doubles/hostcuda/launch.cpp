@@ -40,12 +40,7 @@ void hostcuda_wait_for_copies(int last)
 }
 
 #include KERNELS
-#ifndef ALL_KERNELS
-#ifndef ASKED
-#define ASKED "acoustic1.h"
-#endif
 #include ASKED
-#endif
 
 namespace {
 

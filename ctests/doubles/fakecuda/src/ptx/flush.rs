@@ -14,7 +14,7 @@ pub(super) fn operand(x: f32) -> f32 {
 
 /// A sum below 2^-126 is exact, so it is flushed as an operand is.
 #[inline(always)]
-pub(super) fn add(a: f32, b: f32) -> f32 {
+pub fn add(a: f32, b: f32) -> f32 {
     operand(operand(a) + operand(b))
 }
 
@@ -24,14 +24,14 @@ pub(super) fn sub(a: f32, b: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn mul(a: f32, b: f32) -> f32 {
+pub fn mul(a: f32, b: f32) -> f32 {
     let (a, b) = (operand(a), operand(b));
     let exact = f64::from(a) * f64::from(b);
     if exact.abs() < TINY { 0f32.copysign(exact as f32) } else { a * b }
 }
 
 #[inline(always)]
-pub(super) fn fma(a: f32, b: f32, c: f32) -> f32 {
+pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let (a, b, c) = (operand(a), operand(b), operand(c));
     let (product, c64) = (f64::from(a) * f64::from(b), f64::from(c));
     // Knuth's sum of two: `sum + error` is exact. The product is, too.

@@ -6,7 +6,7 @@
 
 mod body;
 mod decode;
-mod flush;
+pub mod flush;
 mod launch;
 mod lexer;
 mod program;
