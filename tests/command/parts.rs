@@ -67,18 +67,6 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
 }
 
 #[test]
-fn shots_that_two_runs_compute_at_the_same_time_are_whole() {
-    let whole = finished(&brief());
-    let folder = Workspace::with_survey(&brief());
-    for _ in 0..5 {
-        let mut runs = [(); 3].map(|()| begin(&folder, &["--shots", "1-4"]));
-        assert!(runs.iter_mut().all(|run| run.wait().unwrap().success()));
-        assert!(shots(&folder) == shots(&whole), "{:?}", folder.results().keys());
-        assert_eq!(folder.gpusched(&["collect", "out"]).status, 0);
-    }
-}
-
-#[test]
 fn resumed_part_computes_only_its_missing_shots() {
     let folder = finished(&brief());
     fs::remove_file(folder.at("out/shot_0002.json")).unwrap();

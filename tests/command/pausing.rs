@@ -152,16 +152,6 @@ fn stopped_run_resumes_with_the_same_bits() {
     }
 }
 
-#[test]
-fn a_limit_of_time_stops_a_run_as_a_signal_does() {
-    let folder = Workspace::with_survey(&endless_survey());
-    stopped_with(&folder, &["run", "survey.toml"], 2);
-    assert_eq!(paused(&folder).len(), 2);
-    // Without `--resume` the states that are there are removed.
-    stopped_with(&folder, &["run", "survey.toml"], 2);
-    assert_eq!(paused(&folder).len(), 2);
-}
-
 /// The state of another model, or of other parameters.
 #[test]
 fn a_state_of_something_else_is_left_alone() {

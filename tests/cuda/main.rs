@@ -138,7 +138,6 @@ fn cases() -> Vec<Case> {
         case!(shots::a_shot_goes_on_after_a_pause, ONE),
         case!(shots::a_process_that_sleeps_keeps_no_memory, ONE),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
-        case!(shots::values_that_overflow_are_found, ONE),
         case!(shots::a_shot_that_blows_up_is_found, ONE),
         case!(shots::what_would_fit_does, "dev=mem:32M,ctx:2M"),
         case!(shots::small_shots_share_a_large_gpu, "pace=10;dev=mem:80G,sms:132"),

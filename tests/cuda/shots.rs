@@ -54,14 +54,6 @@ pub fn shots_have_the_bits_of_the_cpu() {
     assert!(without_receivers.fire_on(&scheduler).unwrap().record.is_empty());
 }
 
-pub fn values_that_overflow_are_found() {
-    let scheduler = scheduler("cuda", 1).unwrap();
-    let mut world = one_trace([4; 3], 80, 22);
-    world.shot.amplitude = f32::MAX;
-    let error = world.fire_on(&scheduler).err().expect("an overflow");
-    assert!(matches!(&error, Error::Unstable { what, .. } if what.contains("after step 64")), "{error}");
-}
-
 /// The shot ends while its pressure is on its way to infinity.
 pub fn a_shot_that_blows_up_is_found() {
     let scheduler = scheduler("cuda", 1).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpusched::Error;
 use gpusched::device::Health;
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Exec, Task, TaskStatus, WaitResult};
+use gpusched::sched::{DeviceMask, Exec, Task, WaitResult};
 
 use crate::scripted::*;
 
@@ -75,16 +75,6 @@ fn a_device_may_be_taken_out_of_use() {
     }
     let error = run(&scheduler, Task { devices: DeviceMask::only(0), ..quick() }).unwrap_err();
     assert!(error.to_string().contains("retired: it is warm"), "{error}");
-}
-
-#[test]
-fn a_light_task_that_is_wrong_everywhere_fails_and_no_device_is_blamed() {
-    let scheduler = Scripted::new(2).scheduler(1);
-    let (task, calls) = failing(9, wrong);
-    assert!(matches!(run(&scheduler, task), Err(Error::WrongResult { .. })));
-    assert_eq!(calls.load(Ordering::Relaxed), 2);
-    let devices = scheduler.stats().unwrap().devices;
-    assert!(devices.iter().all(|device| device.device.health == Health::Good));
 }
 
 /// The host's memory is like a device's: others give it back.
@@ -185,23 +175,6 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
         assert_eq!(wait(&scheduler, second), Ok(WaitResult::Done));
         wait_all(&scheduler);
     }
-}
-
-#[test]
-fn memory_that_is_short_in_company_is_tried_again_alone() {
-    let scheduler = Scripted::new(1).scheduler(2);
-    let gate = occupy(&scheduler);
-    let (task, calls) = failing(1, |exec| no_memory(exec, 2000));
-    let id = scheduler.submit(task).unwrap();
-    until(|| calls.load(Ordering::Relaxed) == 1 && scheduler.info(id).unwrap().state != TaskStatus::Running);
-    let later = scheduler.submit(quick()).unwrap();
-    assert_eq!(scheduler.info(later).unwrap().state, TaskStatus::Queued, "the device is kept for the other");
-    gate.open();
-    assert_eq!([id, later].map(|id| wait(&scheduler, id)), [Ok(WaitResult::Done), Ok(WaitResult::Done)]);
-
-    let (task, calls) = failing(9, |exec| no_memory(exec, 2000));
-    assert!(matches!(run(&scheduler, task), Err(Error::NoMemory { .. })));
-    assert_eq!(calls.load(Ordering::Relaxed), 1, "it was alone: nothing to hope for");
 }
 
 /// Nothing else happens meanwhile that would wake the planner, and too few like it have ended to tell that it is late.

@@ -18,44 +18,6 @@ fn planned(task: Task) -> Task {
     Task { priority: 1, ..task }
 }
 
-#[test]
-fn two_tasks_that_wait_for_each_other_are_told_also_while_others_run() {
-    for (devices, slots) in [(2, 1), (1, 3)] {
-        let scheduler = Scripted::new(devices).scheduler(slots);
-        let busy = (slots > 1).then(|| occupy(&scheduler));
-        let (ids, both) = (Arc::new(Mutex::new(Vec::new())), Gate::new());
-        let one = |which: usize| {
-            let ids = Arc::clone(&ids);
-            let task = nested(&scheduler, move |scheduler, _| {
-                both.pass();
-                let other = ids.lock().unwrap()[1 - which];
-                scheduler.wait(other, None).map(drop)
-            });
-            scheduler.submit(task).unwrap()
-        };
-        let pair = [one(0), one(1)];
-        ids.lock().unwrap().extend(pair);
-        both.came(2);
-        both.open();
-        let ends = pair.map(|id| wait(&scheduler, id));
-        assert!(ends.iter().any(|end| deadlock(end.clone())), "{ends:?}");
-        busy.iter().for_each(|gate| gate.open());
-    }
-}
-
-#[test]
-fn waiting_for_memory_that_one_holds_oneself_is_an_error() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let task = nested(&scheduler, |scheduler, _| {
-        let child = scheduler.submit(Task { device_bytes: 600, ..quick() })?;
-        assert!(deadlock(scheduler.wait(child, None)));
-        assert_eq!(run(scheduler, Task { device_bytes: 400, ..quick() })?, WaitResult::Done);
-        Ok(())
-    });
-    assert_eq!(run(&scheduler, Task { device_bytes: 600, ..task }), Ok(WaitResult::Done));
-    wait_all(&scheduler);
-}
-
 /// The last thread that could go on is one of the caller's, which is about to publish the awaited end.
 #[test]
 fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {

@@ -63,10 +63,6 @@ impl Counted {
         self.times.iter().all(|count| count.load(Ordering::Relaxed) == times)
     }
 
-    fn at_most_once(&self) -> bool {
-        self.times.iter().all(|count| count.load(Ordering::Relaxed) <= 1)
-    }
-
     fn drops(&self) -> u32 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -132,22 +128,6 @@ fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
 }
 
 #[test]
-fn a_range_without_elements_ends_well_and_its_code_is_dropped() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let counted = Counted::new(0);
-    let nothing = || counted.range(|_, _| Ok(()));
-    assert_eq!(go(&scheduler, None, nothing()), Ok(WaitResult::Done));
-    assert_eq!((counted.calls(), counted.drops()), (0, 1));
-    // Nor does it wait for a slot, but for what it comes after.
-    let (busy, gate) = occupy_as(&scheduler, |task| task);
-    assert_eq!(go(&scheduler, None, nothing()), Ok(WaitResult::Done));
-    let behind = submit(&scheduler, None, Range { after: vec![busy], ..nothing() });
-    assert_eq!(scheduler.wait(behind, Some(Duration::ZERO)), Ok(WaitResult::Pending));
-    gate.open();
-    assert_eq!(wait(&scheduler, behind), Ok(WaitResult::Done));
-}
-
-#[test]
 fn bounds_at_the_end_of_the_numbers() {
     let scheduler = Scripted::new(1).scheduler(2);
     let sum = Arc::new(AtomicU64::new(0));
@@ -187,44 +167,6 @@ fn an_endless_range_is_cancelled_in_the_middle() {
         over.store(true, Ordering::SeqCst);
     }
     wait_all(&scheduler);
-}
-
-#[test]
-fn the_first_error_ends_it_and_names_the_elements() {
-    let scheduler = Scripted::new(2).scheduler(1);
-    let ended = |error: fn(&Exec<'_>) -> Error| {
-        let counted = Counted::new(1000);
-        let range = counted.range(move |exec, piece| match piece.contains(&500) {
-            true => Err(error(exec)),
-            false => Ok(()),
-        });
-        let ended = go(&scheduler, Some(10), range);
-        assert!(counted.at_most_once() && counted.drops() == 1);
-        ended
-    };
-    let error = ended(|_| Error::Callback { code: 17 }).unwrap_err();
-    let Error::Elements { begin, end, ref why } = error else { panic!("{error}") };
-    assert!((begin..end).contains(&500) && **why == Error::Callback { code: 17 });
-    assert!(error.to_string().contains(&begin.to_string()), "{error}");
-    let panicked = ended(|_| panic!("as the test wants it")).unwrap_err();
-    assert!(panicked.to_string().contains("as the test wants it"), "{panicked}");
-    let nowhere = ended(|exec| no_memory(exec, 4711)).unwrap_err();
-    assert!(nowhere.to_string().contains("4.60 KiB"), "{nowhere}");
-    assert_eq!(ended(|_| Error::Cancelled), Ok(WaitResult::Cancelled));
-}
-
-#[test]
-fn what_fits_one_device_only_is_done_there() {
-    let scheduler = Scripted::new(2).scheduler(1);
-    for large in [0, 1] {
-        let counted = Counted::new(50);
-        let range = counted.range(move |exec, _| match exec.device_index == large {
-            true => Ok(()),
-            false => Err(no_memory(exec, 2000)),
-        });
-        assert_eq!(go(&scheduler, Some(4), range), Ok(WaitResult::Done));
-        assert!(counted.each(1));
-    }
 }
 
 /// Each has an element that only the device of the other range's owner can do.
