@@ -19,7 +19,6 @@ fn main() {
     }
     for equation in ["acoustic1", "acoustic2", "vti"] {
         pack(&format!("{equation}_one_pass.ptx"));
-        pack(&format!("{equation}_one_pass_80.ptx"));
     }
     pack("tti_two_stages.ptx");
 }

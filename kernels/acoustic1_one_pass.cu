@@ -14,13 +14,6 @@ struct Acoustic1 : Dipole {
     }
 };
 
-// A text of PTX has the kernels of its architecture, the host's build all.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 ONE_PASS(acoustic1_one_pass_4x2, Acoustic1, float2, 3, 4, 2)
-ONE_PASS(acoustic1_one_pass_4x4, Acoustic1, float2, 2, 4, 4)
 ONE_PASS(acoustic1_one_pass_4x2_16_bit, Acoustic1, ushort2, 3, 4, 2)
 SOURCE(acoustic1_one_pass_source, Acoustic1, OnePass)
-#endif
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-ONE_PASS(acoustic1_one_pass_4x2_async, Acoustic1, float2, 3, 4, 2, 2)
-#endif

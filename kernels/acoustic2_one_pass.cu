@@ -37,19 +37,10 @@ struct SecondOrder {
 };
 static_assert(sizeof(SpongeAxis) == 32 && sizeof(SecondOrder) == 192, "layout of the parameters");
 
-// The data of a plane that only their thread uses: the pressure four planes on; the pressure before
-// and vp² of the plane.
-template <class Shape, class Pair> struct Own {
-    enum { ROWS = Shape::ROWS, THREADS = Shape::PREFETCH_DISTANCE > 0 ? Shape::THREADS : 1 };
-    float2 p[ROWS][THREADS], before[ROWS][THREADS];
-    Pair v[ROWS][THREADS];
-};
-
 // The data that the threads of a block share: the pressures of two planes, from four rows and four
-// cells before the tile on; and the planes that are on their way.
+// cells before the tile on.
 template <class Shape, class Pair> struct __align__(16) Planes {
     float p[2][Shape::X + 2 * HALF_WIDTH][Z + 2 * HALF_WIDTH];
-    Own<Shape, Pair> coming[Shape::PLACES];
 };
 
 // Returns the weighted sum of the pairs around the middle of nine values.
@@ -77,7 +68,6 @@ template <class Shape, class Pair>
 __device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile, Planes<Shape, Pair> &s)
 {
     enum { ROWS = Shape::ROWS };
-    const bool ahead = Shape::PREFETCH_DISTANCE > 0;
     static_assert(int(Shape::GROUPS) == 2 * HALF_WIDTH, "a group fetches a row before the tile or after it");
     const int thread = 32 * threadIdx.y + threadIdx.x, lane = threadIdx.x % LANES, group = thread / LANES;
     const int nx = k.axis[0].n, nz = k.axis[2].n;
@@ -131,47 +121,20 @@ __device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile
         enter();
     }
     const auto position_v = [&](int y, int r) { return (nearest(k, 1, y) * k.steps[1] + columns[r]) / 2; };
-    // The data of the next plane are on their way while one is computed. Or some planes are: the copies
-    // of a plane are a group, empty beyond the tile, so that the count of groups stays the same.
-    const auto own = [&](int y) -> Own<Shape, Pair> & { return s.coming[unsigned(y) % Shape::PLACES]; };
-    const auto begin_copies = [&](int y) {
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            if (y >= tile.end || !there(r))
-                continue;
-            const unsigned at = position(k, x + r, y, z);
-            const float *from = k.p[0] + at + HALF_WIDTH * k.plane;
-            begin_copy(own(y).p[r][thread], reinterpret_cast<const float2 *>(from));
-            begin_copy(own(y).before[r][thread], reinterpret_cast<const float2 *>(k.next[0] + at));
-            begin_copy(own(y).v[r][thread], static_cast<const Pair *>(k.v) + position_v(y, r));
-        }
-        end_group();
-    };
-    if (ahead) {
-#pragma unroll
-        for (int i = 0; i < Shape::PREFETCH_DISTANCE; i++)
-            begin_copies(tile.y + i);
-    } else {
-        load_p(tile.y + HALF_WIDTH);
-    }
+    // The data of the next plane are on their way while one is computed.
+    load_p(tile.y + HALF_WIDTH);
     load_around(tile.y);
     unsigned seen = 0;
 #pragma unroll 1
     for (int y = tile.y; y < tile.end; y++) {
-        if (ahead)
-            wait_for_copies<Shape::PLACES - 1>();
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             before[r] = make_float2(0.0f, 0.0f), v[r] = Pair();
             if (!there(r))
                 continue;
-            if (ahead)
-                coming[r] = own(y).p[r][thread];
-            before[r] = ahead ? own(y).before[r][thread] : fetch_once(k.next[0], position(k, x + r, y, z), true);
-            v[r] = ahead ? own(y).v[r][thread] : __ldcs(static_cast<const Pair *>(k.v) + position_v(y, r));
+            before[r] = fetch_once(k.next[0], position(k, x + r, y, z), true);
+            v[r] = __ldcs(static_cast<const Pair *>(k.v) + position_v(y, r));
         }
-        if (ahead)
-            begin_copies(y + Shape::PREFETCH_DISTANCE);
         enter();
         auto &plane = s.p[y & 1];
 #pragma unroll
@@ -183,8 +146,7 @@ __device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile
             pair(plane[HALF_WIDTH + end_row][end_cell]) = end;
         __syncthreads();
         if (y + 1 < tile.end) {
-            if (!ahead)
-                load_p(y + 1 + HALF_WIDTH);
+            load_p(y + 1 + HALF_WIDTH);
             load_around(y + 1);
         }
         const float sponge_y = __ldg(k.axis[1].factors + y);
@@ -256,13 +218,6 @@ __device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile 
         take<Dipole>(k, source, receivers, Shape<__VA_ARGS__>::THREADS);                                               \
     }
 
-// A text of PTX has the kernels of its architecture, the host's build all.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 STEP(acoustic2_one_pass_4x2, float2, 4, 4, 2)
-STEP(acoustic2_one_pass_4x4, float2, 3, 4, 4)
 STEP(acoustic2_one_pass_4x2_16_bit, ushort2, 4, 4, 2)
 SOURCE(acoustic2_one_pass_source, Dipole, SecondOrder)
-#endif
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-STEP(acoustic2_one_pass_4x2_async, float2, 4, 4, 2, 2)
-#endif

@@ -26,21 +26,17 @@ KERNELS = Path(__file__).resolve().parent
 CACHE = KERNELS.parent / "target/cuda"
 
 # Of each text: its source, the oldest GPU, and the oldest PTX that says all we need. Drivers from 470 on, the last for Kepler,
-# load 6.0; every driver that knows a GPU of 8.0 loads 7.0.
+# load 6.0.
 TEXTS = {
     "field": ("field", 35, "6.0"),
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
-    "acoustic1_one_pass_80": ("acoustic1_one_pass", 80, "7.0"),
     "acoustic2_one_pass": ("acoustic2_one_pass", 35, "6.0"),
-    "acoustic2_one_pass_80": ("acoustic2_one_pass", 80, "7.0"),
     "tti_two_stages": ("tti_two_stages", 35, "6.0"),
     "vti_one_pass": ("vti_one_pass", 35, "6.0"),
-    "vti_one_pass_80": ("vti_one_pass", 80, "7.0"),
 }
 OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
 HEADERS = [
     "grid.cuh",
-    "copies.cuh",
     "tile.cuh",
     "activity.cuh",
     "layer.cuh",
@@ -77,19 +73,13 @@ ASSEMBLERS = {  # what: architectures
 # has 48 KiB. Other kernels take at most SMALL registers and no shared memory.
 REGISTERS = {
     "acoustic1_one_pass_4x2": 176,
-    "acoustic1_one_pass_4x4": 255,
     "acoustic1_one_pass_4x2_16_bit": 176,
-    "acoustic1_one_pass_4x2_async": 168,
     "acoustic2_one_pass_4x2": 128,
-    "acoustic2_one_pass_4x4": 184,
     "acoustic2_one_pass_4x2_16_bit": 128,
-    "acoustic2_one_pass_4x2_async": 128,
     "tti_two_stages_fluxes_4x2": 200,
     "tti_two_stages_4x2": 255,
     "vti_one_pass_4x2": 192,
-    "vti_one_pass_4x4": 255,
     "vti_one_pass_4x2_16_bit": 176,
-    "vti_one_pass_4x2_async": 168,
 }
 SMALL = 32
 SHARED = dict.fromkeys(REGISTERS, 32 << 10)

@@ -16,9 +16,7 @@
 //
 // Most tiles lie in the middle of all axes, where no PML velocity is stored and no index is
 // beyond the grid: their march has no branch. The template parameter KIND of the march selects the
-// other cases for a whole block; all threads of a block reach the same barriers. Shapes for newer
-// GPUs copy the data of later planes into shared memory in the march through the middle, so that
-// more is on its way at a time.
+// other cases for a whole block; all threads of a block reach the same barriers.
 //
 // Fields are zero in the four outermost layers, which no kernel writes. Compiled with --fmad=false:
 // only `fmaf` is fused.
@@ -55,18 +53,6 @@ struct OnePass {
 
 static_assert(sizeof(OnePass) == 520, "layout of the parameters");
 
-// The data of a plane that only their thread uses: the first pressure seven planes on and B three
-// planes on, or four; a second pressure, the other coefficients and the increments of the plane.
-template <class Equation, class Shape, class Pair> struct Own {
-    enum {
-        N = Equation::PRESSURES,
-        ROWS = Shape::ROWS,
-        THREADS = Shape::PREFETCH_DISTANCE > 0 ? Shape::THREADS : 1
-    };
-    float2 p[N][ROWS][THREADS], d[N][ROWS][THREADS];
-    Pair coefficients[2 * N][ROWS][THREADS];
-};
-
 // PML velocities at the places of the fluxes.
 template <class Shape> struct Velocity {
     float x[Shape::X + 7][Z], z[Shape::X][Z + 8];
@@ -90,10 +76,7 @@ template <class Shape> struct Pressures<Shape, 2> {
 template <class Equation, class Shape, class Pair> struct __align__(16) Plane : Pressures<Shape, Equation::PRESSURES> {
     float flux_x[Shape::X + 7][Z]; // from four rows before the tile on: 1/rho times the derivative
     float flux_z[Shape::X][Z + 8]; // from four cells before it on
-    union {
-        Velocity<Shape> velocity;
-        Own<Equation, Shape, Pair> coming[Shape::PLACES]; // in the march through the middle, without velocities
-    };
+    Velocity<Shape> velocity;
 };
 
 #include "one_pass_cells.cuh"

@@ -6,11 +6,9 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
                                           Plane<Equation, Shape, Pair> &s)
 {
     enum { ROWS = Shape::ROWS, N = Equation::PRESSURES, LAST = N - 1, MARGIN = Plane<Equation, Shape, Pair>::MARGIN };
-    const bool late = KIND != 0, ahead = Shape::PREFETCH_DISTANCE > 0 && !late;
-    // Registers do not suffice for the data of the update of more rows while fluxes are computed.
-    const bool own_late = late || (!ahead && ROWS * N > 4);
+    const bool late = KIND != 0;
     const bool pml_x = KIND & X_PML, pml_y = KIND & Y_PML, pml_z = KIND & Z_PML;
-    const int lane = threadIdx.x % LANES, group = (32 * threadIdx.y + threadIdx.x) / LANES, thread = LANES * group + lane;
+    const int lane = threadIdx.x % LANES, group = (32 * threadIdx.y + threadIdx.x) / LANES;
     const int nx = k.axis[0].n, ny = k.axis[1].n, nz = k.axis[2].n;
     const int first_row = ROWS * group;
     int x = tile.x + first_row, z = tile.z + 2 * lane;
@@ -137,42 +135,12 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
             const bool there = (!pml_x || row < nx) && (!pml_z || unsigned(tile_z + beside_cell) < k.pitch);
             cells[i] = fetch(k.p[LAST], position(k, row, y, tile_z + beside_cell), there);
         }
-        if (N == 2 && !ahead) {
+        if (N == 2) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
                 coming_q[r] = fetch(k.p[LAST], position(k, x + r, y, z), in_row && (!pml_x || x + r < nx));
         }
     };
-    // Or some planes are: each thread copies the data that it alone uses, so it waits for no other.
-    // The copies of a plane are a group, empty beyond the tile, so that the count of groups that may
-    // be on their way stays the same.
-    const auto own = [&](int y) -> Own<Equation, Shape, Pair> & { return s.coming[unsigned(y) % Shape::PLACES]; };
-    const auto begin_copies = [&](int y) {
-        if (y < tile.end) {
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-                for (int number = 0; number < 2 * N; number++) {
-                    const unsigned at = place(number, number == B ? y + 3 + step : y, x + r, z);
-                    begin_copy(own(y).coefficients[number][r][thread],
-                               static_cast<const Pair *>(k.coefficients[number]) + at / 2);
-                }
-#pragma unroll
-                for (int number = 0; number < N; number++) {
-                    const float *from = k.p[number] + position(k, x + r, number ? y : y + 7, z);
-                    begin_copy(own(y).p[number][r][thread], reinterpret_cast<const float2 *>(from));
-                    from = k.d[number] + position(k, x + r, y, z);
-                    begin_copy(own(y).d[number][r][thread], reinterpret_cast<const float2 *>(from));
-                }
-            }
-        }
-        end_group();
-    };
-    if (ahead) {
-#pragma unroll
-        for (int i = 0; i < Shape::PREFETCH_DISTANCE; i++)
-            begin_copies(tile.y + i);
-    }
     // The first fluxes, from fourteen planes.
     load_p(coming, tile.y - 7);
 #pragma unroll 1
@@ -194,22 +162,6 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
         // `others`: the coefficients of the update.
         Pair b[ROWS], b_x[Shape::FLUX], b_beside, others[ROWS][2 * N - 1];
         float2 d[ROWS][N];
-        if (ahead) {
-            // Read at once, so that the place is free for a later plane.
-            wait_for_copies<Shape::PLACES - 1>();
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                coming[r] = own(y).p[0][r][thread], coming_q[r] = own(y).p[LAST][r][thread];
-                coming_b[r] = own(y).coefficients[B][r][thread];
-#pragma unroll
-                for (int number = KAPPA; number < 2 * N; number++)
-                    others[r][number - KAPPA] = own(y).coefficients[number][r][thread];
-#pragma unroll
-                for (int number = 0; number < N; number++)
-                    d[r][number] = own(y).d[number][r][thread];
-            }
-            begin_copies(y + Shape::PREFETCH_DISTANCE);
-        }
         if (late)
             load_b_rows(coming_b, y + 3 + step);
         enter(coming);
@@ -283,7 +235,7 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
         }
 
         // The data that are used after the next barrier, and for the next plane.
-        if (!late && !ahead) {
+        if (!late) {
             load_p(coming, y + 8);
             load_b_rows(coming_b, min(y + 4, tile.end + 2) + step);
         }
@@ -297,7 +249,7 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
             for (int number = 0; number < N; number++)
                 d[r][number] = fetch_once(k.d[number], position(k, x + r, y, z), there);
         };
-        if (!own_late && !ahead) {
+        if (!late) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
                 load_own(r);
@@ -359,7 +311,7 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
                 continue;
             if (pml_z && z >= nz - HALF_WIDTH)
                 continue;
-            if (own_late)
+            if (late)
                 load_own(r);
             const bool middle_x = !pml_x || in_middle(k, 0, x + r);
             float x_taps[2][8], z_taps[10];

@@ -12,7 +12,6 @@
 #pragma once
 
 #include "grid.cuh"
-#include "copies.cuh"
 
 // Cells of a tile along z, and threads of a group, which have two of them each: half of a warp.
 enum { Z = 32, LANES = Z / 2 };
@@ -59,14 +58,11 @@ struct Dipole {
     }
 };
 
-// The shape of a block: warps, and rows along x of each of their groups. PREFETCH_DISTANCE: planes that the
-// march through the middle copies ahead into shared memory; 0 if it loads the next plane into registers.
-template <int WARPS_, int ROWS_, int PREFETCH_DISTANCE_ = 0> struct Shape {
+// The shape of a block: warps, and rows along x of each of their groups.
+template <int WARPS_, int ROWS_> struct Shape {
     enum {
         WARPS = WARPS_,
         ROWS = ROWS_,
-        PREFETCH_DISTANCE = PREFETCH_DISTANCE_,
-        PLACES = PREFETCH_DISTANCE > 0 ? PREFETCH_DISTANCE : 1, // of planes that are on their way
         THREADS = 32 * WARPS,
         GROUPS = THREADS / LANES,
         X = GROUPS * ROWS,

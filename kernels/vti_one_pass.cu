@@ -22,13 +22,6 @@ struct Vti {
     }
 };
 
-// A text of PTX has the kernels of its architecture, the host's build all.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 ONE_PASS(vti_one_pass_4x2, Vti, float2, 3, 4, 2)
-ONE_PASS(vti_one_pass_4x4, Vti, float2, 2, 4, 4)
 ONE_PASS(vti_one_pass_4x2_16_bit, Vti, ushort2, 3, 4, 2)
 SOURCE(vti_one_pass_source, Vti, OnePass)
-#endif
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-ONE_PASS(vti_one_pass_4x2_async, Vti, float2, 3, 4, 2, 1)
-#endif

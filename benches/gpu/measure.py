@@ -21,10 +21,8 @@ from pathlib import Path
 # Bytes that a step moves for each padded cell: outside absorbing layers, and on average with them. The second gives the
 # memory roof, the copy's bandwidth over it.
 PLAIN_BYTES, BYTES = 24, 28
-# Share of the roof that the best shape must reach in grids from this size on.
+# Share of the roof that must be reached in grids from this size on.
 SHARE, SHARE_SIZE = 0.50, 400
-# Rate of the shape that shots find over that of the best shape, at least.
-FOUND = 0.95
 # Share of a shot's wall time outside its time loop, at most.
 OUTSIDE = 0.02
 # Times that scatter by so much are equal.
@@ -49,8 +47,6 @@ def arguments():
     parser.add_argument("--grids", nargs="*", default=grids, help="grids that are compared with the CPU bit for bit")
     parser.add_argument("--grid-steps", type=int, help="steps there, instead of as many as reach all cells")
     parser.add_argument("--pml", type=int, default=20, help="cells of absorbing layer there")
-    parser.add_argument("--kinds", nargs="*", default=["300x300x300"], help="grids whose tiles are timed by kind")
-    parser.add_argument("--graphs", nargs="*", default=["64x64x64", "128x128x128"], help="grids for CUDA graphs")
     parser.add_argument("--shots", nargs="*", default=["128x128x128", "300x300x300"], help="grids of whole shots")
     parser.add_argument("--failures", nargs="*", default=FAILURES, help="failures that are provoked")
     parser.add_argument("--shot", type=int, nargs=2, default=[300, 1000], help="size and steps of the shot end to end")
@@ -80,14 +76,6 @@ class Report:
     def without(self, what, why):
         self.left_out.append(f"{what}: {why}")
         print(f"{what:44} {'-':7} left out: {why}", flush=True)
-
-    def shapes(self, device, table):
-        """Mcells/s of each shape and size."""
-        sizes = sorted({size for row in table.values() for size in row})
-        cell = lambda value: f"{value:.0f}".rjust(8) if value is not None else "-".rjust(8)
-        self.row(f"{device} Mcells/s, shape by size", "".join(cell(size) for size in sizes))
-        for shape, row in table.items():
-            self.row(f"{device} {shape}", "".join(cell(row.get(size)) for size in sizes))
 
     def run(self, command, seconds=1e9, **variables):
         """Exit status (None where the time was up), standard output, standard error."""
@@ -215,8 +203,7 @@ def all_kernels(here, ordinals):
 
 def threads(kernel):
     """Of a block of a kernel that computes steps; 0 of the small ones."""
-    shape = re.fullmatch(r"\w+_one_pass_(\d+)x\d+(_async|_16_bit)?", kernel)
-    return 32 * int(shape[1]) if shape else 0
+    return 128 if re.search(r"_4x2(_16_bit)?$", kernel) else 0
 
 
 def golden(report, here, options):
@@ -256,7 +243,7 @@ def production(report, here, options):
         mine = [one for one in found if one["device"] == device]
         bad = [f"{one['case']}: {one.get('why')}" for one in mine if not one["ok"]]
         shots = sum(one.get("shots", 0) for one in mine)
-        value = f"{len(mine)} combinations of grid, shape, storage and stencil, {shots} shots, bits as on the CPU"
+        value = f"{len(mine)} combinations of grid, storage and stencil, {shots} shots, bits as on the CPU"
         report.row(f"kernels of production on {device}", "; ".join(bad) or value, not bad)
     if (status != 0 and all(one["ok"] for one in found)) or not found:
         report.row("kernels of production", last_words(err), False)
@@ -281,40 +268,23 @@ def failures(report, here, options):
             report.row(what, value if status is not None else f"no end within {FAILURE_SECONDS} s", ok)
 
 
-def extra(report, here, options, what, grids, **variables):
-    """The lines of `gpu-tests --measure`."""
-    variables["GPUSCHED_GPU_PML"] = str(options.pml)
+def details(report, here, options):
+    """Times that `bench fd` does not measure, of each GPU: the lines of `gpu-tests --measure`."""
+    judged = lambda good: None if options.slow else good
+    variables = {"GPUSCHED_GPU_PML": str(options.pml), "RUST_BACKTRACE": "0"}
     if options.slow:
         variables["GPUSCHED_GPU_STEPS"] = "16"
-    status, out, err = report.run([here / "gpu-tests", "--measure", what, *grids], RUST_BACKTRACE="0", **variables)
+    status, out, err = report.run([here / "gpu-tests", "--measure", *options.shots], **variables)
     found = objects(out)
-    report.found.setdefault(what, []).extend(found)
-    for one in found:
-        if not one["ok"]:
-            report.row(f"{one['device']} {what} {one['grid']}", one.get("why"), False)
+    report.found["shots"] = found
     if not found:
-        report.row(what, last_words(err), False)
-    return [one for one in found if one["ok"]]
-
-
-def details(report, here, options):
-    """Times that `bench fd` does not measure, of each GPU."""
-    judged = lambda good: None if options.slow else good
-    for cold, word in [("1", "compiled"), ("0", "loaded once more")]:
-        for one in extra(report, here, options, "compile", [], CUDA_CACHE_DISABLE=cold):
-            kernels = ", ".join(f"{name[:-2]} {one[name]:.2f} s" for name in sorted(one) if name.endswith("_s"))
-            report.row(f"{one['device']} kernels {word}", kernels)
-    for one in extra(report, here, options, "kinds", options.kinds) if options.kinds else []:
-        for shape, rates in one["gcells_per_s"].items():
-            names = {"0": "plain", "1": "x", "2": "y", "4": "z", "5": "x z", "6": "y z", "7": "all", "3": "x y"}
-            value = ", ".join(f"{names[kind]} {rate:.3g}" for kind, rate in sorted(rates.items()))
-            report.row(f"{one['device']} {shape}, Gcells/s of tiles", value)
-    for one in extra(report, here, options, "graphs", options.graphs) if options.graphs else []:
-        by_launch, by_graph = one["launched_us"], one["as_graphs_us"]
-        value = f"{by_launch:.1f} us a step one by one, {by_graph:.1f} us as graphs"
-        report.row(f"{one['device']} {one['grid']} graphs", value, judged(by_graph <= EQUAL * by_launch))
-    for one in extra(report, here, options, "shots", options.shots) if options.shots else []:
-        what, next_one = f"{one['device']} {one['grid']}", one["next_s"]
+        report.row("shots", last_words(err), False)
+    for one in found:
+        what = f"{one['device']} {one['grid']}"
+        if not one["ok"]:
+            report.row(f"{what} shots", one.get("why"), False)
+            continue
+        next_one = one["next_s"]
         report.row(f"{what} shots", f"the first {one['first_s']:.3f} s, later ones {next_one:.3f} s, {one['steps']} steps")
         value = f"{next_one / one['one_receiver_s']:.3f} times a shot of one receiver"
         report.row(f"{what} record", value, judged(next_one <= EQUAL * one["one_receiver_s"]))
@@ -344,8 +314,8 @@ def own_kernel(report, here):
     report.row("a callback's own kernel", last_words(out + err), status == 0)
 
 
-def bench(report, here, gpu, size, nt, shape="auto", more=()):
-    """The lines of `bench fd`: one, or one for each shape of blocks. None of them where it does not run."""
+def bench(report, here, gpu, size, nt, more=()):
+    """The line of `bench fd` in a list, which is empty where it does not run."""
     # The shot, its record, and the two sides of the copy.
     what, needed = f"{gpu['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + 4 * size**2 * nt + (512 << 20)
     if needed > min(gpu["free_bytes"] or gpu["total_bytes"], 2 * host_memory() / 3):
@@ -353,7 +323,7 @@ def bench(report, here, gpu, size, nt, shape="auto", more=()):
         return []
     grid = [str(size)] * 3
     command = [here / "gpusched", "bench", "fd", "--json", "--device", gpu["device"], "--n", *grid, "--nt", str(nt)]
-    status, out, err = report.run([*command, "--shape", shape, *more])
+    status, out, err = report.run([*command, *more])
     if status != 0:
         report.row(what, last_words(err), False)
         return []
@@ -374,40 +344,28 @@ def host_memory():
 
 
 def speeds(report, here, gpu, options):
-    table = {}
     for size in options.sizes:
         repeats = repeats_for(report, here, gpu, size, options)
-        lines = bench(report, here, gpu, size, options.nt, "each", ["--repeats", str(repeats)])
-        best = max((found["roof_share"] for found in lines), default=0)
-        for found in lines:
-            table.setdefault(found["shape"], {})[size] = found["mcells_per_s"]
+        for found in bench(report, here, gpu, size, options.nt, ["--repeats", str(repeats)]):
             share = found["roof_share"]
             value = (
-                f"{found['shape']}: {found['mcells_per_s']:.0f} Mcells/s, {found['interior_mcells_per_s']:.0f} of the "
+                f"{found['mcells_per_s']:.0f} Mcells/s, {found['interior_mcells_per_s']:.0f} of the "
                 f"user's; of the copy's {found['copy_gb_per_s']:.0f} GB/s {share * PLAIN_BYTES / BYTES:.0%} at "
                 f"{PLAIN_BYTES} bytes a cell, {share:.0%} at {BYTES}"
             )
-            good = None
-            if share == best and not options.slow and size >= SHARE_SIZE:
-                good = share >= SHARE
+            good = share >= SHARE if size >= SHARE_SIZE and not options.slow else None
             report.row(f"{gpu['device']} {size} cubed, {options.nt} steps", value, good)
-    report.shapes(gpu["device"], table)
     size, nt = options.shot
-    each = bench(report, here, gpu, size, 50, "each") if not options.slow else []
     for found in bench(report, here, gpu, size, nt):
         outside = found["outside_share"]
         value = f"{found['shot_seconds']:.3f} s a shot, {outside:.2%} of it outside the time loop"
         report.row(f"{gpu['device']} {size} cubed, {nt} steps", value, None if options.slow else outside < OUTSIDE)
-        best = max((one["mcells_per_s"] for one in each), default=0)
-        good = None if options.slow else found["mcells_per_s"] >= FOUND * best
-        value = f"{found['shape']}, {found['mcells_per_s']:.0f} Mcells/s; the best shape by itself: {best:.0f}"
-        report.row(f"{gpu['device']} shape that shots find", value, good)
     for found in bench(report, here, gpu, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
         value = f"{found['mcells_per_s']:.0f} Mcells/s, {found['bytes_per_cell_resident']:.1f} bytes a cell"
         report.row(f"{gpu['device']} {size} cubed in 16 bits", value, None)
     size, nt = options.small
     for found in bench(report, here, gpu, size, nt):
-        value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop, {found['shape']}"
+        value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop"
         report.row(f"{gpu['device']} {size} cubed, {nt} steps", value)
 
 

@@ -86,7 +86,9 @@ def cmake_steps(python: str, jobs: int) -> list[Step]:
         Step("cmake-configure", configure, FULL, needs=("packages", "python-packages")),
         Step("cmake-build", f"cmake --build {BUILD} -j{jobs}", FULL,
              needs=("cmake-configure", "build"), exclusive="cargo"),
-        Step("ctest", f"{ctest} -LE gpu", FULL, needs=("cmake-build",), counts="ctest", minimum=45),
+        # A consumer builds the library, so it would wait for another step of cargo.
+        Step("ctest", f"{ctest} -LE gpu", FULL, needs=("cmake-build",), exclusive="cargo", counts="ctest",
+             minimum=45),
         # kernel_python: CuPy needs a real GPU.
         Step("ctest-gpu", f"{ctest} -L gpu", "night", needs=("cmake-build",), counts="ctest"),
     ]

@@ -9,7 +9,7 @@ use super::equation::Equation;
 use super::grid::Grid;
 use super::model::{Model, Property, Values};
 use super::pause::State;
-use super::plan::{BlockShape, Options, Plan, Stencil, Storage};
+use super::plan::{Options, Plan, Stencil, Storage};
 use super::survey::{Receivers, Shot};
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
@@ -25,29 +25,15 @@ pub struct Case {
     pub n: [usize; 3],
     pub pml: usize,
     pub storage: Storage,
-    /// Of blocks on a GPU.
-    pub shapes: Shapes,
     pub nt: usize,
     /// Copy, shot, and steps in fields with and without a wave take turns this often, and the best of each counts: others on the
     /// machine only ever slow them down.
     pub repeats: usize,
 }
 
-/// Shapes of blocks on a GPU.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Shapes {
-    /// That which shots find best.
-    Auto,
-    /// All that the GPU runs, one after the other.
-    Each,
-    One(BlockShape),
-}
-
 /// What was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Of blocks: that which was asked for, or has been found best. `None`: they have none.
-    pub shape: Option<BlockShape>,
     /// Of tiles on a CPU, in words: the size that was found best. `None`: all sizes give the same tiles.
     pub tiles: Option<String>,
     /// Of the steps in fields that are not at rest.
@@ -79,26 +65,11 @@ const COPIES: usize = 5;
 /// The largest value of fields that are not at rest: no product of a step with it is denormal, and the pressure stays small.
 const LARGEST: f32 = 1e-12;
 
-/// Runs a shot in a layered model with density, with receivers at the surface, on the CPU a line, on a GPU one on every cell:
-/// with each shape of blocks.
-pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
+/// Runs a shot in a layered model with density, with receivers at the surface, on the CPU a line, on a GPU one on every cell.
+pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     let repeats = case.repeats;
     if !(1..=1000).contains(&repeats) {
         return Err(Error::argument("the number of repeats", repeats, "1 to 1000"));
-    }
-    let shapes = match case.shapes {
-        Shapes::Auto => vec![None],
-        Shapes::Each => offered(case.equation, lane).iter().copied().map(Some).collect(),
-        Shapes::One(shape) => vec![Some(shape)],
-    };
-    let shapeless = match (lane, case.storage) {
-        (Lane::Cpu(_), _) => Some("auto; the CPU computes without blocks"),
-        (_, Storage::Bits16) => Some("auto; with coefficients in 16 bits there is no choice of shapes"),
-        _ => None,
-    };
-    if let (Some(shape), Some(accepted)) = (shapes[0], shapeless) {
-        let asked = if case.shapes == Shapes::Each { "each" } else { shape.name };
-        return Err(Error::argument("the shape of blocks", asked, accepted));
     }
     let grid = Grid::new(case.n, [10.0; 3])?;
     // The properties, and about as many coefficients.
@@ -125,18 +96,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         Lane::Cpu(team) => Copy::new(team)?,
         Lane::Cuda(stream) => Copy::on_gpu(stream)?,
     };
-    let plan = |shape| Plan::of(&*material, dt, Options { shape, ..options });
-    shapes.into_iter().map(|shape| measured(&plan(shape)?, &shot, lane, &mut copy, case.repeats)).collect()
-}
-
-/// The shapes that there are on a device, or would be on a GPU.
-fn offered(equation: &dyn Equation, lane: Lane<'_>) -> &'static [BlockShape] {
-    match lane {
-        Lane::Cpu(_) => equation.block_shapes(),
-        Lane::Cuda(stream) => {
-            BlockShape::among(equation.block_shapes(), stream.device().info().compute_capability)
-        }
-    }
+    measured(&Plan::of(&*material, dt, options)?, &shot, lane, &mut copy, repeats)
 }
 
 fn measured(
@@ -174,7 +134,6 @@ fn measured(
     let rate = |cells: usize, seconds: f64| cells as f64 * shot.nt as f64 / seconds / 1e6;
     let bytes = plan.resident_bytes(lane, shot);
     Ok(Measured {
-        shape: plan.shape(lane),
         tiles,
         seconds,
         shot_seconds,

@@ -2,7 +2,7 @@
 //!
 //! That is its fields and what it has recorded so far: a row of float32 values, in an order that depends on the kind of
 //! device and the sizes. All that is told by [`State::kind`]: a state is of use to a shot of the same plan, with the same
-//! kind and number of values. Threads, tiles and shapes of blocks may be others.
+//! kind and number of values. Threads and tiles may be others.
 
 use crate::error::Result;
 

@@ -13,7 +13,6 @@ use super::source;
 pub use super::stencil::Stencil;
 pub use super::storage::Storage;
 use super::survey::{Effort, Gather, Receivers, Shot, SourceKind};
-pub use super::time_loop::block_shape::{BlockShape, SHAPES};
 use crate::backend::Lane;
 use crate::error::{Error, Result};
 use crate::memory::Bytes;
@@ -36,8 +35,6 @@ pub struct Options {
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
-    /// Shape of a block on a GPU, one of [`BlockShape::on`]. `None`: shots try all and take the fastest.
-    pub shape: Option<BlockShape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,
     /// See [`Scheme::old_spacing`].
@@ -121,7 +118,6 @@ impl Default for Options {
             equation: EQUATIONS[0],
             pml: 0,
             allow_unstable: false,
-            shape: None,
             stencil: Stencil::Taylor,
             old_spacing: false,
             exact_time: false,
@@ -243,14 +239,6 @@ impl Plan {
         }
     }
 
-    /// The shape of blocks that shots have there, as far as it is known by now. `None`: none has run there on a GPU.
-    pub fn shape(&self, lane: Lane<'_>) -> Option<BlockShape> {
-        match lane {
-            Lane::Cpu(_) => None,
-            Lane::Cuda(stream) => self.propagator.shape(stream),
-        }
-    }
-
     /// Refuses a shot that does not fit this plan's grid, naming what does not.
     pub fn check(&self, shot: &Shot) -> Result<()> {
         self.check_cell("the source", shot.source)?;
@@ -304,7 +292,7 @@ impl Plan {
         let done = match lane {
             Lane::Cuda(_) if !equation.runs_on_gpus() => Err(needs_cpu(equation, "the shot was given a GPU")),
             Lane::Cpu(team) => self.propagator.run_on_cpu(shot, team, control),
-            Lane::Cuda(stream) => self.propagator.run_on_gpu(shot, self.options.shape, stream, control),
+            Lane::Cuda(stream) => self.propagator.run_on_gpu(shot, stream, control),
         };
         done.map_err(|error| self.blame(error))
     }

@@ -3,7 +3,7 @@
 use gpusched::Result;
 use gpusched::backend::cuda::{Graphs, Launches, Params, Stream};
 use gpusched::device::Health;
-use gpusched::fd::{plan::SHAPES, survey::Receivers, wavelet::Wavelet};
+use gpusched::fd::{survey::Receivers, wavelet::Wavelet};
 use gpusched::sched::Scheduler;
 
 use crate::fixtures::*;
@@ -93,7 +93,6 @@ fn fire(scheduler: &Scheduler, nt: usize) {
     let mut random = Random::new(31);
     let mut world = World::rough([4, 3, 5], nt, Receivers::Plane { iz: 1, every: [1, 2] }, &mut random);
     world.shot.wavelet = Wavelet::from_samples(noise(40, 31)).unwrap();
-    world.options.shape = Some(SHAPES[0]);
     let found = world.fire_on(scheduler).unwrap();
     if fused_or_skip() {
         same(&found, &world.fire(), "a shot of graphs");

@@ -6,7 +6,6 @@ mod failures;
 mod fixtures;
 mod graphs;
 mod scripts;
-mod shapes;
 mod shots;
 mod work;
 mod wrong_results;
@@ -17,8 +16,6 @@ use testkit::case;
 use testkit::virtual_gpus::{self, Case};
 
 const ONE: &str = "dev=mem:1G";
-/// One that runs all shapes.
-const AMPERE: &str = "dev=cc:8.0,mem:1G";
 const TWO: &str = "dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;dev=name:Tesla K40,cc:3.5,mem:1G,speed:1";
 /// NVML orders by place on the bus, the driver by speed: no number of the one is that of the other.
 const MIXED: &str = "dev=name:A,speed:1,pci:0000:01:00.0,mem:1G,uuid:aa000000-0000-0000-0000-000000000001;\
@@ -143,13 +140,6 @@ fn cases() -> Vec<Case> {
         case!(shots::small_shots_share_a_large_gpu, "pace=10;dev=mem:80G,sms:132"),
         case!(shots::small_shots_overlap_and_share_their_plan, "pace=100;dev=mem:1G,ctx:8M"),
         case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
-        case!(shapes::the_one_that_is_wanted_is_taken, ONE),
-        case!(shapes::the_one_that_is_wanted_is_taken, AMPERE),
-        case!(shapes::shots_find_the_best, AMPERE),
-        case!(shapes::what_a_gpu_does_not_run, "dev=cc:7.5,mem:1G"),
-        case!(shapes::short_shots_find_nothing, ONE),
-        case!(shapes::the_next_process_does_not_try_again, ONE),
-        case!(shapes::what_is_named_is_not_kept, ONE),
         case!(graphs::what_comes_again_is_one_launch, ONE),
         case!(graphs::stale_lists_make_room, ONE),
         case!(graphs::a_graph_in_flight_is_waited_for, "pace=100;dev=mem:1G"),

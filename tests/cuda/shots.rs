@@ -149,10 +149,10 @@ pub fn small_shots_overlap_and_share_their_plan() {
     }
 
     // A kernel of each slot's shot at a time, and none of a stream that others wait for.
-    // Modules: snapshot and peak, a step in each of two shapes, the source.
+    // Modules: snapshot and peak, the step, the source.
     assert_eq!(told(0, "together"), u64::from(SLOTS), "{}", report());
     let made = ["contexts_made", "streams", "module_loads"].map(|what| told(0, what));
-    assert_eq!(made, [1, u64::from(SLOTS), 4]);
+    assert_eq!(made, [1, u64::from(SLOTS), 3]);
     // The promise to each shot counts what they share. Two batches of each in flight use few pinned pages.
     fire_all(&scheduler, &survey);
     let promised = plan.shot_bytes(&survey[0].1, 0).device;

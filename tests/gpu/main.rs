@@ -6,7 +6,7 @@
 //! | parts of names, or none | recorded cases of the old kernel; then all of them on all GPUs at once |
 //! | `--production GRID...` | every kernel in grids such as `128x128x128` |
 //! | `--fault NAME` | a failure on the first GPU, and a recorded case after it |
-//! | `--measure WHAT GRID...` | times, see `measure.rs` |
+//! | `--measure GRID...` | times, see `measure.rs` |
 //!
 //! `GPUSCHED_GPU_STEPS` cuts shots to that many steps; recorded cases are then compared with the CPU only.
 //! `GPUSCHED_GPU_PML` is the width of the layers of `--production` and `--measure`. Without a GPU the program skips; a
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     let labels: Vec<String> = gpus.iter().map(|gpu| gpu.label()).collect();
     let results = match words[..] {
         ["--production", ref grids @ ..] => production::run(&labels, grids),
-        ["--measure", what, ref grids @ ..] => measure::run(&labels, what, grids),
+        ["--measure", ref grids @ ..] => measure::run(&labels, grids),
         ref parts => recorded(&labels, parts),
     };
     ended(&results)

@@ -1,4 +1,4 @@
-//! The kernels of production against the CPU, bit for bit: all block shapes and storages in grids whose tiles are of every
+//! The kernels of production against the CPU, bit for bit: all equations and storages in grids whose tiles are of every
 //! kind. A tile without absorbing layers needs 79 cells along z, more than any recorded case has.
 
 use std::collections::BTreeMap;
@@ -7,10 +7,9 @@ use std::sync::Arc;
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
 use gpusched::fd::equation::{acoustic2, by_name};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
-use gpusched::fd::plan::{BlockShape, Options, Plan, Stencil, Storage};
+use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
-use gpusched::fd::time_loop::block_shape::OF_16_BITS;
-use gpusched::sched::{Scheduler, discover};
+use gpusched::sched::Scheduler;
 use serde_json::{Value, json};
 
 use testkit::Random;
@@ -47,7 +46,7 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
             let world = World { dt, options, ..world.clone() };
             let expected = on_cpu(&world);
             for gpu in gpus {
-                results.extend(on_gpu(gpu, text, &world, &expected));
+                results.push(on_gpu(gpu, text, &world, &expected));
             }
         }
         let cases = worlds.iter().flat_map(|world| gpus.iter().map(move |gpu| (gpu, world)));
@@ -76,20 +75,8 @@ fn on_cpu(world: &World) -> Shots {
     fire_with(&world.model, world.dt, &world.shot, world.options, threads)
 }
 
-/// The shapes of blocks that compute a world on a GPU. `None`: the only one of 16 bits.
-fn shapes(gpu: &str, Options { equation, storage, .. }: Options) -> Vec<Option<BlockShape>> {
-    let found = discover(Some(gpu)).expect("the GPU");
-    match storage {
-        Storage::Float32 => {
-            let shapes = BlockShape::among(equation.block_shapes(), found[0].compute_capability);
-            shapes.iter().copied().map(Some).collect()
-        }
-        Storage::Bits16 => vec![None],
-    }
-}
-
 /// How many tiles there are of each kind; 0 is a tile without absorbing layers, and any of `acoustic2`.
-fn kinds(world: &World, shape: BlockShape) -> BTreeMap<String, usize> {
+fn kinds(world: &World) -> BTreeMap<String, usize> {
     let Options { equation, pml, storage, stencil, .. } = world.options;
     let tables = if equation.name() == "acoustic2" {
         let medium = acoustic2::Medium::new(&world.model, pml, storage).unwrap();
@@ -98,34 +85,30 @@ fn kinds(world: &World, shape: BlockShape) -> BTreeMap<String, usize> {
         let material = Acoustic1Material::new(&world.model, pml, storage).unwrap();
         Tables::new(&Acoustic1Propagator(material.coefficients(world.dt).into()))
     };
-    let tile_plan = TilePlan::new(&tables, shape, AT_ONCE).unwrap();
+    let tile_plan = TilePlan::new(&tables, AT_ONCE).unwrap();
     let mut kinds = BTreeMap::new();
     tile_plan.table.tiles.iter().for_each(|tile| *kinds.entry(tile.kind.to_string()).or_default() += 1);
     kinds
 }
 
-/// Each shape: a whole shot, one in three parts, and three at a time.
-fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> Vec<bool> {
+/// A whole shot, one in three parts, and three at a time.
+fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> bool {
     let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
     let Options { equation, storage, stencil, .. } = world.options;
-    let run = |shape: Option<BlockShape>| {
-        let name = shape.unwrap_or(OF_16_BITS).name;
-        let what = json!({
-            "case": format!("{equation:?}, {grid}, {name}, {}, {}", storage.name(), stencil.name()),
-            "device": gpu,
-        });
-        told(what, || {
-            let tiles = kinds(world, shape.unwrap_or(OF_16_BITS));
-            assert!(tiles.contains_key("0"), "no tile without layers: {tiles:?}");
-            let plan = World { options: Options { shape, ..world.options }, ..world.clone() }.plan();
-            let whole = fire_on(&one, plan.clone(), world.shot.clone()).unwrap();
-            agree(&whole, expected, "a whole shot");
-            agree(&paused(&one, plan.clone(), &world.shot), expected, "a shot with two pauses");
-            beside(&several, &plan, world, expected);
-            json!({ "shots": 2 + BESIDE, "bits": fused(), "tiles": tiles })
-        })
-    };
-    shapes(gpu, world.options).into_iter().map(run).collect()
+    let what = json!({
+        "case": format!("{equation:?}, {grid}, {}, {}", storage.name(), stencil.name()),
+        "device": gpu,
+    });
+    told(what, || {
+        let tiles = kinds(world);
+        assert!(tiles.contains_key("0"), "no tile without layers: {tiles:?}");
+        let plan = world.plan();
+        let whole = fire_on(&one, plan.clone(), world.shot.clone()).unwrap();
+        agree(&whole, expected, "a whole shot");
+        agree(&paused(&one, plan.clone(), &world.shot), expected, "a shot with two pauses");
+        beside(&several, &plan, world, expected);
+        json!({ "shots": 2 + BESIDE, "bits": fused(), "tiles": tiles })
+    })
 }
 
 fn paused(scheduler: &Scheduler, plan: Arc<Plan>, shot: &Shot) -> Shots {

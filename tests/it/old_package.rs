@@ -34,7 +34,6 @@ macro_rules! cases {
 
 cases! {
     a_whole_call_in_every_device_mode "whole.py" [];
-    a_pool_of_the_four_classes "classes.py" [];
     calls_in_children_of_a_process_that_calls "forks.py" [];
     twelve_processes_at_the_same_moment "twelve.py" [];
     three_of_twelve_are_killed "twelve.py" ["--kill"];

@@ -6,7 +6,5 @@ static_assert(offsetof(OnePass, cube) == 456 && offsetof(Source, put) == 40, "")
 
 #define ALL_KERNELS(KERNEL)                                                                                            \
     KERNEL(acoustic1_one_pass_4x2)                                                                                     \
-    KERNEL(acoustic1_one_pass_4x4)                                                                                     \
-    KERNEL(acoustic1_one_pass_4x2_async)                                                                               \
     KERNEL(acoustic1_one_pass_4x2_16_bit)                                                                              \
     KERNEL(acoustic1_one_pass_source)

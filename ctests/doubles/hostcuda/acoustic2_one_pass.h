@@ -3,7 +3,5 @@ static_assert(offsetof(SecondOrder, steps) == 128 && offsetof(SecondOrder, scale
 
 #define ALL_KERNELS(KERNEL)                                                                                            \
     KERNEL(acoustic2_one_pass_4x2)                                                                                     \
-    KERNEL(acoustic2_one_pass_4x4)                                                                                     \
-    KERNEL(acoustic2_one_pass_4x2_async)                                                                               \
     KERNEL(acoustic2_one_pass_4x2_16_bit)                                                                              \
     KERNEL(acoustic2_one_pass_source)

@@ -17,14 +17,6 @@
 
 #include "shim.h"
 
-// A copy in flight.
-struct Copy {
-    void *to;
-    const void *from;
-    unsigned bytes;
-    int group;
-};
-
 // A stack, and the thread that waits on it.
 struct Fiber {
     enum : std::size_t { PAGE = 4096, BYTES = 16 * PAGE };
@@ -34,8 +26,6 @@ struct Fiber {
     bool begun;
     Dim3 thread{};
     int line; // of the barrier that it waits at, or 0
-    std::vector<Copy> copies;
-    int groups = 0; // groups of copies that have ended
 
     explicit Fiber(void (*entry)())
     {
@@ -104,28 +94,6 @@ public:
         host.thread = fiber.thread;
     }
 
-    void begin_copy(void *to, const void *from, unsigned bytes)
-    {
-        std::memset(to, 0xff, bytes);
-        current->copies.push_back({to, from, bytes, current->groups});
-    }
-
-    void end_group()
-    {
-        current->groups++;
-    }
-
-    // Makes the copies of all groups except the last ones, and except those without a group.
-    void wait_for_copies(int last)
-    {
-        const auto due = [&](const Copy &copy) { return copy.group < current->groups - last; };
-        auto &copies = current->copies;
-        for (const Copy &copy : copies)
-            if (due(copy))
-                std::memcpy(copy.to, copy.from, copy.bytes);
-        copies.erase(std::remove_if(copies.begin(), copies.end(), due), copies.end());
-    }
-
     char defect[160] = "";
 
 private:
@@ -156,7 +124,6 @@ private:
         Fibers *all = host.fibers;
         for (;;) {
             while (all->next < all->threads->size()) {
-                all->current->copies.clear();
                 all->body(all->kernel, (*all->threads)[all->next++]);
             }
             all->leave(*all->current);

@@ -24,21 +24,6 @@ void hostcuda_wait(int line)
     host.fibers->wait(line);
 }
 
-void hostcuda_begin_copy(void *to, const void *from, unsigned bytes)
-{
-    host.fibers->begin_copy(to, from, bytes);
-}
-
-void hostcuda_end_group()
-{
-    host.fibers->end_group();
-}
-
-void hostcuda_wait_for_copies(int last)
-{
-    host.fibers->wait_for_copies(last);
-}
-
 #include KERNELS
 #include ASKED
 

@@ -37,23 +37,6 @@ extern thread_local Host host;
 __attribute__((HOSTCUDA_OPAQUE)) void hostcuda_wait(int line);
 #define __syncthreads() hostcuda_wait(__LINE__)
 
-// A copy is made when its thread waits for it. Until then its target holds NaN.
-void hostcuda_begin_copy(void *to, const void *from, unsigned bytes);
-void hostcuda_end_group();
-void hostcuda_wait_for_copies(int last);
-template <class T> void begin_copy(T &to, const T *from)
-{
-    hostcuda_begin_copy(&to, from, sizeof(T));
-}
-inline void end_group()
-{
-    hostcuda_end_group();
-}
-template <int LAST> void wait_for_copies()
-{
-    hostcuda_wait_for_copies(LAST);
-}
-
 struct __align__(8) float2 {
     float x, y;
 };

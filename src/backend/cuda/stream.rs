@@ -91,11 +91,6 @@ impl Stream {
         self.context.free_bytes()
     }
 
-    /// Returns the CUDA version of the driver: `12.9`.
-    pub fn driver(&self) -> String {
-        self.context.driver().version()
-    }
-
     /// Returns the `CUstream`, for callers' code. This object keeps owning it.
     pub fn handle(&self) -> *mut c_void {
         self.handle.cast()

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
-use gpusched::fd::bench::Shapes;
 use gpusched::fd::equation::{self, EQUATIONS, Equation};
-use gpusched::fd::plan::{SHAPES, Storage};
+use gpusched::fd::plan::Storage;
 
 /// Runs seismic surveys on the GPUs and the CPU of this machine.
 #[derive(Parser)]
@@ -143,10 +142,6 @@ pub enum Bench {
         /// Storage of rho and rho vp².
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
-        /// Block shape on a GPU, with float32, as warps x rows. auto: the fastest for shots; each:
-        /// all shapes in turn. 4x2_async copies ahead and needs compute capability 8.0.
-        #[arg(long, value_parser = shapes(), default_value = "auto")]
-        shape: Shapes,
         /// Threads on the CPU [default: number of cores]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
@@ -172,18 +167,6 @@ fn storage() -> impl TypedValueParser<Value = Storage> {
         Storage::ALL.into_iter().find(|storage| storage.name() == name).ok_or("unknown storage")
     };
     PossibleValuesParser::new(Storage::ALL.map(Storage::name)).try_map(named)
-}
-
-fn shapes() -> impl TypedValueParser<Value = Shapes> {
-    let all = || {
-        [("auto", Shapes::Auto), ("each", Shapes::Each)]
-            .into_iter()
-            .chain(SHAPES.map(|one| (one.name, Shapes::One(one))))
-    };
-    let named = move |name: String| {
-        all().find(|(known, _)| *known == name).map(|(_, shapes)| shapes).ok_or("unknown shape")
-    };
-    PossibleValuesParser::new(all().map(|(name, _)| name)).try_map(named)
 }
 
 const AFTER_ALL: &str = "\
@@ -281,11 +264,10 @@ Example scenario:
 Exit status: 0 every task finished; 1 a task did not; 2 the scenario was refused.";
 
 const AFTER_BENCH: &str = "\
-Prints for each shape the seconds, millions of cells per second with and without the absorbing layer, the rate
+Prints the seconds, millions of cells per second with and without the absorbing layer, the rate
 over that of a shot without a source, bytes per cell, and GB/s of the copy.
 
 Examples:
   gpusched bench fd --n 300 300 300 --nt 100 --device cuda:0
-  gpusched bench fd --shape each --device cuda:0 --json
 
 Exit status: 0 success; 2 an option was refused, or the shot failed.";

@@ -1,8 +1,8 @@
-//! `gpusched bench fd`: prints one line for each measured shape.
+//! `gpusched bench fd`.
 
 use std::sync::{Arc, OnceLock};
 
-use gpusched::fd::bench::{self, Case, Shapes};
+use gpusched::fd::bench::{self, Case};
 use gpusched::fd::equation::Equation;
 use gpusched::fd::plan::{Options, Storage};
 use gpusched::sched::{Exec, Scheduler, Task};
@@ -18,7 +18,6 @@ pub struct Wanted<'a> {
     pub nt: usize,
     pub device: &'a str,
     pub storage: Storage,
-    pub shapes: Shapes,
     /// Threads on the CPU.
     pub threads: Option<u32>,
     /// Repetitions of a shot, a shot without a source and a copy; the fastest of each counts.
@@ -27,7 +26,7 @@ pub struct Wanted<'a> {
 }
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { equation, n, pml, nt, device, storage, shapes, threads, repeats, as_json } = wanted;
+    let Wanted { equation, n, pml, nt, device, storage, threads, repeats, as_json } = wanted;
     let pml = Options { equation, pml, ..Options::default() }.absorbing_layer()?;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
@@ -38,7 +37,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let there = scheduler.devices().len();
         return Err(Error::argument("--device", format!("'{device}', {there} devices"), "one device"));
     };
-    let case = Case { equation, n, pml, storage, shapes, nt, repeats };
+    let case = Case { equation, n, pml, storage, nt, repeats };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
@@ -46,52 +45,47 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         Ok(())
     }))?;
     scheduler.wait(id, None)?;
-    let Some(all) = place.get() else { return Ok(false) };
-    for measured in all {
-        let shape = measured.shape.map(|shape| shape.name);
-        if as_json {
-            let line = json!({
-                "device": info.label(),
-                "name": info.name,
-                "equation": equation.name(),
-                "storage": storage.name(),
-                "shape": shape,
-                "tiles": measured.tiles,
-                "n": n,
-                "pml": pml,
-                "nt": nt,
-                "seconds": measured.seconds,
-                "shot_seconds": measured.shot_seconds,
-                "mcells_per_s": measured.mcells_per_s,
-                "interior_mcells_per_s": measured.interior_mcells_per_s,
-                "rate_to_silent": measured.rate_to_silent,
-                "covered_mcells_per_s": measured.covered_mcells_per_s,
-                "computed": measured.computed,
-                "bytes_per_cell_resident": measured.bytes_per_cell_resident,
-                "copy_gb_per_s": measured.copy_gb_per_s,
-            });
-            say!("{line}");
-            continue;
-        }
-        let [nx, ny, nz] = n;
-        let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
-        let tiles = measured.tiles.as_ref().map_or_else(String::new, |tiles| format!(" in tiles of {tiles}"));
-        say!(
-            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}{blocks}{tiles}: \
-             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
-            equation.name(),
-            info.label(),
-            info.name,
-            storage.name(),
-            measured.seconds,
-            measured.mcells_per_s,
-            measured.interior_mcells_per_s,
-            measured.rate_to_silent,
-            measured.covered_mcells_per_s,
-            100.0 * measured.computed,
-            measured.bytes_per_cell_resident,
-            measured.copy_gb_per_s,
-        );
+    let Some(measured) = place.get() else { return Ok(false) };
+    if as_json {
+        let line = json!({
+            "device": info.label(),
+            "name": info.name,
+            "equation": equation.name(),
+            "storage": storage.name(),
+            "tiles": measured.tiles,
+            "n": n,
+            "pml": pml,
+            "nt": nt,
+            "seconds": measured.seconds,
+            "shot_seconds": measured.shot_seconds,
+            "mcells_per_s": measured.mcells_per_s,
+            "interior_mcells_per_s": measured.interior_mcells_per_s,
+            "rate_to_silent": measured.rate_to_silent,
+            "covered_mcells_per_s": measured.covered_mcells_per_s,
+            "computed": measured.computed,
+            "bytes_per_cell_resident": measured.bytes_per_cell_resident,
+            "copy_gb_per_s": measured.copy_gb_per_s,
+        });
+        say!("{line}");
+        return Ok(true);
     }
+    let [nx, ny, nz] = n;
+    let tiles = measured.tiles.as_ref().map_or_else(String::new, |tiles| format!(" in tiles of {tiles}"));
+    say!(
+        "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}{tiles}: \
+             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
+        equation.name(),
+        info.label(),
+        info.name,
+        storage.name(),
+        measured.seconds,
+        measured.mcells_per_s,
+        measured.interior_mcells_per_s,
+        measured.rate_to_silent,
+        measured.covered_mcells_per_s,
+        100.0 * measured.computed,
+        measured.bytes_per_cell_resident,
+        measured.copy_gb_per_s,
+    );
     Ok(true)
 }

@@ -53,12 +53,11 @@ impl Keys {
 
     /// Returns the key of a shot. It names every field, so that the compiler reports one that is added later.
     pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
-        // The block shape changes no bit, and `allow_unstable` only decides whether a plan is refused.
+        // `allow_unstable` only decides whether a plan is refused.
         let Options {
             equation,
             pml,
             allow_unstable: _,
-            shape: _,
             stencil,
             isotropic_source,
             old_spacing,

@@ -170,7 +170,7 @@ fn command(command: Command) -> Result<bool> {
         }
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
-            what: Bench::Fd { equation, n, nt, device, storage, shape, threads, pml, repeats, json },
+            what: Bench::Fd { equation, n, nt, device, storage, threads, pml, repeats, json },
         } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(bench::Wanted {
@@ -180,7 +180,6 @@ fn command(command: Command) -> Result<bool> {
                 device: &device,
                 pml: pml.unwrap_or(0),
                 storage,
-                shapes: shape,
                 threads,
                 repeats,
                 as_json: json,

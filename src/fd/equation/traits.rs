@@ -12,7 +12,6 @@ use crate::fd::model::{Model, Outline, Property, WATER, missing};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop::block_shape::{BlockShape, SHAPES};
 
 /// The properties of a medium that an equation has. A model with another one is refused.
 pub struct Properties {
@@ -68,11 +67,6 @@ pub trait Equation: Sync {
     /// the methods about GPUs are not called.
     fn runs_on_gpus(&self) -> bool {
         false
-    }
-
-    /// Returns the shapes of blocks that its kernels have, the first of [`SHAPES`].
-    fn block_shapes(&self) -> &'static [BlockShape] {
-        &SHAPES
     }
 
     /// Returns the largest stable time step in seconds with exact coefficients.
@@ -134,11 +128,6 @@ pub trait Propagator: Send + Sync {
         0
     }
 
-    /// Returns the block shape that shots have on a GPU, as far as it is known. `None`: none has run.
-    fn shape(&self, _stream: &Stream) -> Option<BlockShape> {
-        None
-    }
-
     /// Returns the number of steps after which any long shot on the CPU has found its tile size.
     fn tuning_steps(&self) -> usize {
         0
@@ -160,14 +149,8 @@ pub trait Propagator: Send + Sync {
     /// Runs a shot that fits the grid on the CPU.
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)>;
 
-    /// Runs a shot that fits the grid on a GPU. `shape`: that of its blocks; `None`: autotuned.
-    fn run_on_gpu(
-        &self,
-        _shot: &Shot,
-        _shape: Option<BlockShape>,
-        _stream: &Stream,
-        _control: &dyn Control,
-    ) -> Result<(Gather, Effort)> {
+    /// Runs a shot that fits the grid on a GPU.
+    fn run_on_gpu(&self, _shot: &Shot, _stream: &Stream, _control: &dyn Control) -> Result<(Gather, Effort)> {
         Err(Error::Internal("the equation has no kernels for GPUs".into()))
     }
 }

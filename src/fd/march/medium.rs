@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::equation::CudaEquation;
-use super::plan_kernels::PlanKernels;
 use super::tables::{COEFFICIENTS, Tables};
+use super::tile_plan::{THREADS, TilePlan};
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
-use crate::fd::control::Control;
 use crate::fd::edge_field::EdgeField;
+use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::storage::Storage;
-use crate::fd::time_loop::block_shape::BlockShape;
 use crate::fd::time_loop::launch::Address;
 
 /// A field of coefficients as the kernels read it.
@@ -40,17 +39,12 @@ pub struct Medium {
     pub tables: Tables,
     pub coefficients: Vec<DeviceField>,
     pub profiles: DeviceBuffer<f32>,
-    pub pass: PlanKernels,
+    pub tile_plan: TilePlan,
+    pub tiles: DeviceBuffer<GpuTile>,
 }
 
 impl Medium {
-    /// `control`: that of the first shot.
-    pub fn new<E: CudaEquation>(
-        equation: &E,
-        shape: Option<BlockShape>,
-        stream: &Stream,
-        control: &dyn Control,
-    ) -> Result<Medium> {
+    pub fn new<E: CudaEquation>(equation: &E, stream: &Stream) -> Result<Medium> {
         let tables = Tables::new(equation);
         let layout = equation.cpu_layout();
         // One after the other: each is on the host twice meanwhile.
@@ -65,8 +59,10 @@ impl Medium {
         let fields = equation.fields().into_iter().zip(E::COEFFICIENTS);
         let coefficients = fields.map(upload).collect::<Result<_>>()?;
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
-        let pass = PlanKernels::new(&tables, shape, stream, control)?;
-        Ok(Medium { tables, coefficients, profiles, pass })
+        let step = tables.kernels.load(stream, tables.kernels.step(tables.storage))?;
+        let tile_plan = TilePlan::new(&tables, step.blocks_at_once(THREADS as u32)? as usize)?;
+        let tiles = stream.uploaded(&tile_plan.table.tiles, "the tiles of the model")?;
+        Ok(Medium { tables, coefficients, profiles, tile_plan, tiles })
     }
 
     /// Returns the addresses of the coefficients.
@@ -76,7 +72,7 @@ impl Medium {
 
     fn bytes(&self) -> u64 {
         let coefficients = self.coefficients.iter().map(DeviceField::bytes).sum::<u64>();
-        coefficients + self.profiles.bytes() + self.pass.bytes()
+        coefficients + self.profiles.bytes() + self.tiles.bytes()
     }
 }
 
@@ -88,9 +84,4 @@ pub fn medium<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> Result<A
 /// Returns the bytes of the GPU that the plan's shots share there and that are there already.
 pub fn shared_bytes<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> u64 {
     medium(c, stream).map_or(0, |medium| medium.bytes())
-}
-
-/// Returns the shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run.
-pub fn shape<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> Option<BlockShape> {
-    Some(medium(c, stream).ok()?.pass.shape())
 }

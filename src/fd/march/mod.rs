@@ -5,14 +5,13 @@ pub mod activity;
 pub mod equation;
 pub mod kernel_set;
 mod medium;
-mod plan_kernels;
 mod size;
 pub mod source;
 mod steps;
 pub mod tables;
 pub mod tile_plan;
 
-pub use self::medium::{shape, shared_bytes};
+pub use self::medium::shared_bytes;
 pub use self::size::{bytes, bytes_of_cells};
 
 use self::equation::CudaEquation;
@@ -23,17 +22,15 @@ use crate::error::Result;
 use crate::fd::control::Control;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
-use crate::fd::time_loop::block_shape::BlockShape;
 
-/// Runs a shot that fits the equation's grid. `shape`: that of its blocks; `None`: autotuned.
+/// Runs a shot that fits the equation's grid.
 pub fn run(
     equation: &impl CudaEquation,
     shot: &Shot,
-    shape: Option<BlockShape>,
     stream: &Stream,
     control: &dyn Control,
 ) -> Result<(Gather, Effort)> {
-    let medium = stream.shared(equation.shared(), || Medium::new(equation, shape, stream, control))?;
+    let medium = stream.shared(equation.shared(), || Medium::new(equation, stream))?;
     let steps = MarchSteps::new(equation, &medium, shot, stream)?;
     time_loop::cuda::run(&medium.tables.layout, shot, &steps, stream, control)
 }

@@ -2,10 +2,11 @@
 
 use super::activity;
 use super::equation::CudaEquation;
-use super::plan_kernels;
 use super::source::CLEAN;
+use super::tile_plan::most_tiles;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
+use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda::{SMALL, granted_bytes, loop_bytes};
@@ -27,8 +28,9 @@ fn coefficients(len: usize, storage: Storage) -> usize {
 /// Returns the bytes of fields, tables and coefficients.
 fn own_bytes<E: CudaEquation>(layout: &Layout, shared: impl Iterator<Item = usize>, traces: usize) -> u64 {
     let profiles = E::PROFILES * layout.padded.iter().sum::<usize>();
-    let arrays = E::lens(layout).into_iter().chain(plan_kernels::tables(layout, traces));
-    let flags = activity::flags(layout);
+    let (most, flags) = (most_tiles(layout), activity::flags(layout));
+    let tiles = [most * size_of::<GpuTile>() / 4, most + 1, traces, traces];
+    let arrays = E::lens(layout).into_iter().chain(tiles);
     let pieces = arrays.chain([CLEAN, flags, flags, profiles, (E::OWN_BYTES / 4) as usize]).chain(shared);
     pieces.map(|len| granted_bytes(len as u64)).fold(0, u64::saturating_add)
 }

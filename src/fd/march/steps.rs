@@ -1,38 +1,17 @@
 //! The steps of a shot on a GPU.
 
-use std::cell::Cell;
-
 use super::activity;
 use super::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use super::medium::Medium;
-use super::plan_kernels::PlanKernels;
 use super::source::{CLEAN, CudaSource, SampleParams};
 use super::tile_plan::TilePlan;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
-use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
-use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::survey::{Shot, SourceKind};
 use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, KERNELS, StepKind};
 use crate::fd::time_loop::field_kernels::inject;
 use crate::fd::time_loop::launch::Launch;
-
-/// Batches of a shape that a shot does not time: the launches of the first are new, of the second a graph is made.
-const NEW: u32 = 2;
-
-/// A shape as a shot has it.
-struct Candidate<'a, P> {
-    tile_plan: &'a TilePlan,
-    params: [P; 2],
-    function: Kernel,
-    /// The kernel before it.
-    fluxes: Option<Kernel>,
-    samples: SampleParams,
-    _receivers: (DeviceBuffer<i32>, DeviceBuffer<u32>, DeviceBuffer<i32>),
-    /// Batches that it has computed.
-    batches: Cell<u32>,
-}
 
 /// The poles of a source.
 struct CudaPoles {
@@ -56,9 +35,14 @@ impl CudaPoles {
 
 pub struct MarchSteps<'a, E: CudaEquation> {
     equation: &'a E,
-    pass: &'a PlanKernels,
-    candidates: Vec<Option<Candidate<'a, E::Params>>>,
+    tile_plan: &'a TilePlan,
+    params: [E::Params; 2],
+    step: Kernel,
+    /// The kernel before it.
+    fluxes: Option<Kernel>,
     injector: CudaSource,
+    samples: SampleParams,
+    _receivers: (DeviceBuffer<i32>, DeviceBuffer<u32>, DeviceBuffer<i32>),
     source: Kernel,
     poles: Option<CudaPoles>,
     traces: u64,
@@ -68,7 +52,7 @@ pub struct MarchSteps<'a, E: CudaEquation> {
 
 impl<'a, E: CudaEquation> MarchSteps<'a, E> {
     pub fn new(equation: &'a E, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
-        let Medium { tables, pass, .. } = medium;
+        let Medium { tables, tile_plan, .. } = medium;
         let named = |number: usize| {
             if number < E::FIELDS { "a field of a shot" } else { "the absorbing layer of a shot" }
         };
@@ -86,85 +70,37 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
         blocks.extend(both);
         let own_address = own.as_ref().map_or(0, DeviceBuffer::address);
         let addresses = ShotAddresses { arrays, own: own_address, flags };
-        let mut candidates: Vec<_> = pass.shapes.iter().map(|_| None).collect();
-        for candidate in pass.tuner.candidates() {
-            if let Some(tile_plan) = &pass.tile_plans[candidate] {
-                let new = Candidate::new(equation, medium, tile_plan, &addresses, shot, stream)?;
-                candidates[candidate] = Some(new);
-            }
-        }
+        let plan = PlanAddresses {
+            coefficients: medium.addresses(),
+            profiles: medium.profiles.address(),
+            tiles: medium.tiles.address(),
+        };
+        let what = "the receivers of a shot";
+        let (first, places, of) = tile_plan.receivers(&shot.receivers);
+        let receivers =
+            (stream.uploaded(&first, what)?, stream.uploaded(&places, what)?, stream.uploaded(&of, what)?);
+        let (first, at, trace) = (receivers.0.address(), receivers.1.address(), receivers.2.address());
+        let kernels = tables.kernels;
         Ok(MarchSteps {
             equation,
-            pass,
-            candidates,
+            tile_plan,
+            params: equation.params(tables, &plan, &addresses),
+            step: kernels.load(stream, kernels.step(tables.storage))?,
+            fluxes: kernels.fluxes.map(|kernel| kernels.load(stream, kernel)).transpose()?,
             injector: CudaSource::new(&tables.layout, shot, clean),
-            source: tables.kernels.load(stream, tables.kernels.source)?,
+            samples: SampleParams { first, at, trace, to: 0 },
+            _receivers: receivers,
+            source: kernels.load(stream, kernels.source)?,
             poles: CudaPoles::new(&tables.layout, shot, stream)?,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
             _own: own,
         })
     }
-
-    /// Returns a candidate that may be taken: the plan has it since it was made, and the shot since it began.
-    fn candidate(&self, candidate: usize) -> Option<&Candidate<'a, E::Params>> {
-        self.candidates[candidate].as_ref().or_else(|| self.candidates.iter().flatten().next())
-    }
-}
-
-impl<'a, P: Copy> Candidate<'a, P> {
-    fn new(
-        equation: &impl CudaEquation<Params = P>,
-        medium: &Medium,
-        (tile_plan, tiles): &'a (TilePlan, DeviceBuffer<GpuTile>),
-        addresses: &ShotAddresses,
-        shot: &Shot,
-        stream: &Stream,
-    ) -> Result<Self> {
-        let tables = &medium.tables;
-        let plan = PlanAddresses {
-            coefficients: medium.addresses(),
-            profiles: medium.profiles.address(),
-            tiles: tiles.address(),
-        };
-        let what = "the receivers of a shot";
-        let (first, places, traces) = tile_plan.receivers(&shot.receivers);
-        let held = (
-            stream.uploaded(&first, what)?,
-            stream.uploaded(&places, what)?,
-            stream.uploaded(&traces, what)?,
-        );
-        let kernels = tables.kernels;
-        let fluxes =
-            kernels.fluxes(tile_plan.shape).map(|kernel| kernels.load(stream, kernel)).transpose()?;
-        let (first, at, trace) = (held.0.address(), held.1.address(), held.2.address());
-        Ok(Candidate {
-            tile_plan,
-            params: equation.params(tables, &plan, addresses),
-            function: kernels.load(stream, kernels.kernel(tile_plan.shape))?,
-            fluxes,
-            samples: SampleParams { first, at, trace, to: 0 },
-            _receivers: held,
-            batches: Cell::new(0),
-        })
-    }
 }
 
 impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
-    fn next(&self) -> (usize, bool) {
-        let (candidate, timed) = self.pass.tuner.next();
-        let batches = self.candidates[candidate]
-            .as_ref()
-            .map_or(0, |candidate| candidate.batches.replace(candidate.batches.get().saturating_add(1)));
-        (candidate, timed && batches >= NEW)
-    }
-
-    fn took(&self, candidate: usize, seconds: f64) {
-        self.pass.tuner.took(candidate, seconds);
-    }
-
-    fn launches(&self, candidate: usize, steps: &[StepKind], at: Buffers, to: &mut Launches) {
-        let Some(candidate) = self.candidate(candidate) else { return };
+    fn launches(&self, steps: &[StepKind], at: Buffers, to: &mut Launches) {
         let mut put = |function: &Kernel, launch: Launch, all: Arguments| {
             to.push(function, launch.grid, launch.block, all);
         };
@@ -188,23 +124,19 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
                 let points = self.injector.points(1 - now, false, Some(value));
                 put(
                     &self.source,
-                    candidate.tile_plan.source(),
-                    Arguments::new().with(candidate.params[1 - now]).with(points),
+                    self.tile_plan.source(),
+                    Arguments::new().with(self.params[1 - now]).with(points),
                 );
             }
-            if let (Some(kernel), Some(launch)) = (&candidate.fluxes, candidate.tile_plan.fluxes()) {
-                put(kernel, launch, Arguments::new().with(candidate.params[now]));
+            if let (Some(kernel), Some(launch)) = (&self.fluxes, self.tile_plan.fluxes()) {
+                put(kernel, launch, Arguments::new().with(self.params[now]));
             }
             let points = self.injector.points(now, step.has_source && poles.is_none(), amplitude(number + 1));
-            let samples = SampleParams { to: if step.records { row } else { 0 }, ..candidate.samples };
-            let all = Arguments::new().with(candidate.params[now]).with(points).with(samples);
-            put(&candidate.function, candidate.tile_plan.step(), all);
+            let samples = SampleParams { to: if step.records { row } else { 0 }, ..self.samples };
+            let all = Arguments::new().with(self.params[now]).with(points).with(samples);
+            put(&self.step, self.tile_plan.step(), all);
             row += if step.records { 4 * self.traces } else { 0 };
         }
-    }
-
-    fn tell(&self, control: &dyn Control) {
-        self.pass.tell(control);
     }
 
     fn describe_cell(&self, cell: [usize; 3]) -> String {

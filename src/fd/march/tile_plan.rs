@@ -9,37 +9,44 @@ use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::tile_table::{self, TileTable};
+use crate::fd::storage::Storage;
 use crate::fd::survey::Receivers;
-use crate::fd::time_loop::block_shape::BlockShape;
 use crate::fd::time_loop::launch::Launch;
 
 /// The data that all shots of a plan on a kind of GPU share.
 #[derive(Clone)]
 pub struct TilePlan {
     pub kernels: &'static KernelSet,
-    pub shape: BlockShape,
     pub table: TileTable,
     layout: Layout,
+    storage: Storage,
 }
 
-/// Returns the most tiles of a shape's table.
-pub fn most_tiles(layout: &Layout, shape: BlockShape) -> usize {
-    tile_table::most(layout, shape.tile_rows())
+/// Warps of a block; each half of one computes two rows of a tile along x.
+const WARPS: usize = 4;
+/// Rows of a tile along x.
+pub const TILE_ROWS: usize = 4 * WARPS;
+/// Threads of a block.
+pub const THREADS: usize = 32 * WARPS;
+
+/// Returns the most tiles of a grid.
+pub fn most_tiles(layout: &Layout) -> usize {
+    tile_table::most(layout, TILE_ROWS)
 }
 
 impl TilePlan {
-    /// For a GPU that runs `at_once` blocks of the shape at a time.
+    /// For a GPU that runs `at_once` blocks at a time.
     ///
     /// # Errors
     /// A field of more values than positions of 32 bits tell apart.
-    pub fn new(tables: &Tables, shape: BlockShape, at_once: usize) -> Result<TilePlan> {
+    pub fn new(tables: &Tables, at_once: usize) -> Result<TilePlan> {
         let layout = tables.layout;
         if u32::try_from(layout.field_len()).is_err() {
             let accepted = format!("at most {} on a GPU", u32::MAX);
             return Err(Error::argument("the number of cells, layers included", layout.cells(), accepted));
         }
-        let table = TileTable::new(&layout, &tables.zones, shape.tile_rows(), at_once);
-        Ok(TilePlan { kernels: tables.kernels, shape, table, layout })
+        let table = TileTable::new(&layout, &tables.zones, TILE_ROWS, at_once);
+        Ok(TilePlan { kernels: tables.kernels, table, layout, storage: tables.storage })
     }
 
     /// Returns the receivers tile by tile: the first of each tile, positions after index 0 of row 0, and
@@ -59,18 +66,18 @@ impl TilePlan {
     }
 
     fn launch(&self, kernel: &'static str) -> Launch {
-        let block = [32, self.shape.warps as u32, 1];
+        let block = [32, WARPS as u32, 1];
         Launch { kernel, grid: [self.table.tiles.len() as u32, 1, 1], block }
     }
 
     /// Argument: the parameters of the step. `None`: the step computes the fluxes itself.
     pub fn fluxes(&self) -> Option<Launch> {
-        self.kernels.fluxes(self.shape).map(|kernel| self.launch(kernel))
+        self.kernels.fluxes.map(|kernel| self.launch(kernel))
     }
 
     /// Arguments: the parameters of the step, its source, its samples.
     pub fn step(&self) -> Launch {
-        self.launch(self.kernels.kernel(self.shape))
+        self.launch(self.kernels.step(self.storage))
     }
 
     /// Arguments: the parameters of the step before, and its source.

@@ -72,7 +72,7 @@ pub fn run(
         done = steps_of_batch.end;
         let batch = cuda_shot.batch(shot, steps_of_batch, &mut graphs)?;
         if let Some(earlier) = in_flight.replace(batch) {
-            let taken = earlier.collect(steps, shot, limit, &mut gather, control);
+            let taken = earlier.collect(shot, limit, &mut gather, control);
             taken.map_err(|error| cuda_shot.where_blown(error, done))?;
         }
         if control.pauses() {
@@ -80,10 +80,9 @@ pub fn run(
         }
     }
     if let Some(last) = in_flight {
-        let taken = last.collect(steps, shot, limit, &mut gather, control);
+        let taken = last.collect(shot, limit, &mut gather, control);
         taken.map_err(|error| cuda_shot.where_blown(error, done))?;
     }
-    steps.tell(control);
     if done < shot.nt {
         control.pause(done, &mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);
@@ -229,7 +228,7 @@ impl<'a> CudaShot<'a> {
         &self,
         shot: &Shot,
         steps: Range<usize>,
-        graphs: &mut Graphs<(usize, Vec<StepKind>)>,
+        graphs: &mut Graphs<Vec<StepKind>>,
     ) -> Result<InFlight> {
         let step = |step: usize| StepKind {
             odd: !step.is_multiple_of(2),
@@ -241,12 +240,7 @@ impl<'a> CudaShot<'a> {
         let amplitudes = steps.start.min(self.wavelet.len())..steps.end.min(self.wavelet.len());
         self.stream.copy_part(&self.wavelet, amplitudes, &self.amplitudes)?;
         let at = Buffers { amplitudes: self.amplitudes.address(), samples: self.samples.address() };
-        let (candidate, timed) = self.steps.next();
-        let begun = (timed && steps.len() == BATCH_STEPS).then(|| self.stream.stamp()).transpose()?;
-        let key = (candidate, launched.clone());
-        graphs.put(self.stream, key, |to| self.steps.launches(candidate, &launched, at, to))?;
-        let time =
-            begun.map(|begin| Ok(BatchTime { candidate, begin, end: self.stream.stamp()? })).transpose()?;
+        graphs.put(self.stream, launched.clone(), |to| self.steps.launches(&launched, at, to))?;
         let last = steps.end - 1;
         let field = Field::new(self.layout, self.steps.pressure(last).address());
         let picture = self
@@ -276,40 +270,22 @@ impl<'a> CudaShot<'a> {
             (rows > 0).then(|| self.copies.download(&self.leaving, 0..rows * self.traces)).transpose()?;
         let picture = picture.map(|picture| self.copies.download(picture, 0..picture.len())).transpose()?;
         let largest = probes.then(|| self.copies.download(&self.largest, 0..1)).transpose()?;
-        Ok(InFlight { done, steps, time, samples, picture, largest })
+        Ok(InFlight { done, steps, samples, picture, largest })
     }
-}
-
-/// The time of a batch.
-struct BatchTime {
-    candidate: usize,
-    begin: Event,
-    end: Event,
 }
 
 /// Results of a batch that the host has not received.
 struct InFlight {
     steps: Range<usize>,
     done: Event,
-    time: Option<BatchTime>,
     samples: Option<Download<f32>>,
     picture: Option<Download<f32>>,
     largest: Option<Download<u32>>,
 }
 
 impl InFlight {
-    fn collect(
-        self,
-        steps: &dyn CudaSteps,
-        shot: &Shot,
-        limit: f32,
-        gather: &mut Gather,
-        control: &dyn Control,
-    ) -> Result<()> {
+    fn collect(self, shot: &Shot, limit: f32, gather: &mut Gather, control: &dyn Control) -> Result<()> {
         self.done.wait()?;
-        if let Some(time) = self.time {
-            steps.took(time.candidate, time.end.seconds_since(&time.begin)?);
-        }
         let last = self.steps.end - 1;
         if let Some(samples) = self.samples {
             let samples = samples.wait()?;

@@ -3,7 +3,6 @@
 use super::field_kernels::PTX;
 use super::launch::Address;
 use crate::backend::cuda::{DeviceBuffer, Launches, Ptx};
-use crate::fd::control::Control;
 
 /// Steps of a batch.
 pub const BATCH_STEPS: usize = 16;
@@ -21,21 +20,10 @@ pub struct StepKind {
     pub records: bool,
 }
 
-/// The steps of a shot, which there may be several candidates to compute.
+/// The steps of a shot.
 pub trait CudaSteps {
-    /// Returns the candidate that the next batch takes, and whether the batch is to be timed for [`took`](Steps::took).
-    fn next(&self) -> (usize, bool) {
-        (0, false)
-    }
-
-    /// Takes note of how long a batch of [`BATCH_STEPS`] steps took.
-    fn took(&self, _candidate: usize, _seconds: f64) {}
-
     /// Appends the launches of the steps of a batch, whose amplitudes and samples lie at `at`.
-    fn launches(&self, candidate: usize, steps: &[StepKind], at: Buffers, to: &mut Launches);
-
-    /// Reports what the batches of the shot have measured.
-    fn tell(&self, control: &dyn Control);
+    fn launches(&self, steps: &[StepKind], at: Buffers, to: &mut Launches);
 
     /// Returns the words for a padded cell in a message.
     fn describe_cell(&self, cell: [usize; 3]) -> String;

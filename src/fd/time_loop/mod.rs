@@ -1,7 +1,6 @@
 //! The time loop of a shot: on a team of threads, [`cpu`], and on a GPU, [`cuda`]. It knows no equation: one gives it steps.
 
 pub mod autotuner;
-pub mod block_shape;
 pub mod cpu;
 pub mod cpu_steps;
 pub mod cuda;

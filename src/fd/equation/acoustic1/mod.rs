@@ -33,7 +33,6 @@ use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The acoustic equation of first order.
 pub struct Acoustic1;
@@ -141,10 +140,6 @@ impl Propagator for Acoustic1Propagator {
         march::shared_bytes(&self.0, stream)
     }
 
-    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        march::shape(&self.0, stream)
-    }
-
     fn tuning_steps(&self) -> usize {
         one_pass::geometry::TUNING_STEPS
     }
@@ -161,13 +156,7 @@ impl Propagator for Acoustic1Propagator {
         one_pass::run(self, shot, team, control)
     }
 
-    fn run_on_gpu(
-        &self,
-        shot: &Shot,
-        shape: Option<BlockShape>,
-        stream: &Stream,
-        control: &dyn Control,
-    ) -> Result<(Gather, Effort)> {
-        march::run(self, shot, shape, stream, control)
+    fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
+        march::run(self, shot, stream, control)
     }
 }

@@ -42,7 +42,6 @@ use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The acoustic equation of second order.
 pub struct Acoustic2;
@@ -132,10 +131,6 @@ impl Propagator for Arc<Coefficients> {
         march::shared_bytes(self, stream)
     }
 
-    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        march::shape(self, stream)
-    }
-
     fn tuning_steps(&self) -> usize {
         cpu::TUNING_STEPS
     }
@@ -153,13 +148,7 @@ impl Propagator for Arc<Coefficients> {
         cpu::run(self, shot, team, control)
     }
 
-    fn run_on_gpu(
-        &self,
-        shot: &Shot,
-        shape: Option<BlockShape>,
-        stream: &Stream,
-        control: &dyn Control,
-    ) -> Result<(Gather, Effort)> {
-        march::run(self, shot, shape, stream, control)
+    fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
+        march::run(self, shot, stream, control)
     }
 }

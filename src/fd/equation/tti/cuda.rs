@@ -15,19 +15,16 @@ use crate::fd::march::tables::{COEFFICIENTS, Tables};
 use crate::fd::one_pass::cuda::params::{AxisParams, CubeParams, Zone};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Storage;
-use crate::fd::time_loop::block_shape::SHAPES;
 use crate::fd::time_loop::launch::Address;
 
 /// The kernels of `kernels/tti_two_stages.cu`.
 pub static KERNELS: KernelSet = KernelSet {
-    equation: "tti",
     source: "tti_two_stages_source",
-    shapes: SHAPES.split_at(1).0,
-    kernels: &["tti_two_stages_4x2"],
-    fluxes: &["tti_two_stages_fluxes_4x2"],
-    packed: &[include_bytes!(concat!(env!("OUT_DIR"), "/tti_two_stages.ptx.z"))],
+    step: "tti_two_stages_4x2",
+    step_16_bit: None,
+    fluxes: Some("tti_two_stages_fluxes_4x2"),
+    packed: include_bytes!(concat!(env!("OUT_DIR"), "/tti_two_stages.ptx.z")),
     split: OnceLock::new(),
-    number: OnceLock::new(),
 };
 
 /// The first parameter of the kernels of a step, by value, as `struct Tilted`.

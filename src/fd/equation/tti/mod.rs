@@ -44,7 +44,6 @@ use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
-use crate::fd::time_loop::block_shape::BlockShape;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium.
 pub struct Tti;
@@ -73,10 +72,6 @@ impl Equation for Tti {
 
     fn runs_on_gpus(&self) -> bool {
         true
-    }
-
-    fn block_shapes(&self) -> &'static [BlockShape] {
-        cuda::KERNELS.shapes
     }
 
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
@@ -143,10 +138,6 @@ impl Propagator for Arc<TtiCoefficients> {
         march::shared_bytes(self, stream)
     }
 
-    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        march::shape(self, stream)
-    }
-
     fn tuning_steps(&self) -> usize {
         cpu::TUNING_STEPS
     }
@@ -159,14 +150,8 @@ impl Propagator for Arc<TtiCoefficients> {
         run(self, shot, team, control)
     }
 
-    fn run_on_gpu(
-        &self,
-        shot: &Shot,
-        shape: Option<BlockShape>,
-        stream: &Stream,
-        control: &dyn Control,
-    ) -> Result<(Gather, Effort)> {
-        march::run(&TtiShot::new(self, shot.source), shot, shape, stream, control)
+    fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
+        march::run(&TtiShot::new(self, shot.source), shot, stream, control)
     }
 }
 

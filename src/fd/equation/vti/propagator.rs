@@ -15,7 +15,6 @@ use crate::fd::model::Outline;
 use crate::fd::one_pass;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop::block_shape::BlockShape;
 
 impl Material for VtiMaterial {
     fn equation(&self) -> &'static dyn Equation {
@@ -73,10 +72,6 @@ impl Propagator for VtiPropagator {
         march::shared_bytes(&self.bulk, stream)
     }
 
-    fn shape(&self, stream: &Stream) -> Option<BlockShape> {
-        march::shape(&self.bulk, stream)
-    }
-
     fn tuning_steps(&self) -> usize {
         one_pass::geometry::TUNING_STEPS
     }
@@ -93,13 +88,7 @@ impl Propagator for VtiPropagator {
         one_pass::run(&self.shot(shot.source), shot, team, control)
     }
 
-    fn run_on_gpu(
-        &self,
-        shot: &Shot,
-        shape: Option<BlockShape>,
-        stream: &Stream,
-        control: &dyn Control,
-    ) -> Result<(Gather, Effort)> {
-        march::run(&self.shot(shot.source), shot, shape, stream, control)
+    fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
+        march::run(&self.shot(shot.source), shot, stream, control)
     }
 }

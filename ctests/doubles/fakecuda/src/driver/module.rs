@@ -186,7 +186,6 @@ impl Function {
                     FaultKind::Misaligned => code::MISALIGNED,
                     FaultKind::DivergentBarrier
                     | FaultKind::Unwritten
-                    | FaultKind::Copying
                     | FaultKind::Race
                     | FaultKind::Trapped => code::LAUNCH_FAILED,
                 })

@@ -274,22 +274,6 @@ impl<'a> Body<'a> {
                 let (d, b) = (self.written(to, 'n')?, self.read(value, 'n')?);
                 self.emit(Op::AtomicMax, guard, [d, a, b, 0], imm);
             }
-            ("cp.async.commit_group", []) => self.emit(Op::EndGroup, guard, [0; 4], 0),
-            ("cp.async.wait_group", [Arg::Number(last, false)]) => match last.parse() {
-                Ok(last) => self.emit(Op::WaitCopies, guard, [0; 4], last),
-                Err(_) => return self.fail(format!("'{last}' is no number of groups")),
-            },
-            (
-                "cp.async.ca.shared.global",
-                [Arg::Address(to, 0), Arg::Address(from, 0), Arg::Number(bytes, false)],
-            ) => {
-                let Some(bytes) = bytes.parse().ok().filter(|bytes| [4, 8, 16].contains(bytes)) else {
-                    return self.fail(format!("a copy of {bytes} bytes"));
-                };
-                let (a, _) = self.place(to, 0, guard, Space::Shared)?;
-                let (b, _) = self.place(from, 0, guard, Space::Global)?;
-                self.emit(Op::Copy, guard, [0, a, b, 0], bytes);
-            }
             (_, [first, second]) => match access(opcode) {
                 Some((false, access)) => self.memory(false, access, guard, first, second)?,
                 Some((true, access)) => self.memory(true, access, guard, second, first)?,

@@ -12,11 +12,6 @@ macro_rules! operations {
             CmpS64(Cmp),
             Ld(Access),
             St(Access),
-            /// Copies `imm` bytes from global memory at `b` to shared memory at `a`, before the copy is waited for.
-            Copy,
-            /// Ends a group: the copies of a thread since its last one.
-            EndGroup,
-            WaitCopies,
             /// `d` gets the value in global memory at `a`, which becomes the greater of it and `b`, unsigned.
             AtomicMax,
             Bra,

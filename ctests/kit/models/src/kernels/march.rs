@@ -10,62 +10,50 @@ use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
 use gpusched::fd::march::tables::{COEFFICIENTS, Tables};
 use gpusched::fd::march::{activity, tile_plan::TilePlan};
 use gpusched::fd::plan::Storage;
-use gpusched::fd::time_loop::block_shape::{BlockShape, OF_16_BITS};
 use gpusched::fd::time_loop::field_kernels::Field;
 
 use super::{Engine, Memory, Record, bytes, check_border, check_peak};
 use crate::shots::{Shots, World};
 
-/// Returns how the coefficients of a shape are stored.
-pub fn storage(shape: BlockShape) -> Storage {
-    if shape == OF_16_BITS { Storage::Bits16 } else { Storage::Float32 }
-}
-
 /// Runs a shot on a GPU that runs `at_once` blocks at a time.
-pub fn fire(engine: &dyn Engine, world: &World, shape: BlockShape, at_once: usize) -> Shots {
+pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
     let World { model, dt, options, shot } = world;
     match options.equation.name() {
         "acoustic1" => {
-            let c = Acoustic1Material::new(model, options.pml, storage(shape)).unwrap().coefficients(*dt);
+            let c = Acoustic1Material::new(model, options.pml, options.storage).unwrap().coefficients(*dt);
             let c = c.with(options.stencil);
-            fire_with(engine, &Acoustic1Propagator(c.into()), world, shape, at_once)
+            fire_with(engine, &Acoustic1Propagator(c.into()), world, at_once)
         }
         "acoustic2" => {
-            let medium = acoustic2::Medium::new(model, options.pml, storage(shape)).unwrap();
+            let medium = acoustic2::Medium::new(model, options.pml, options.storage).unwrap();
             let c = Arc::new(medium.coefficients(*dt, options.stencil));
-            fire_with(engine, &c, world, shape, at_once)
+            fire_with(engine, &c, world, at_once)
         }
         "vti" => {
-            let material = VtiMaterial::new(model, options.pml, storage(shape)).unwrap();
+            let material = VtiMaterial::new(model, options.pml, options.storage).unwrap();
             let propagator = material.coefficients(*dt, options.scheme());
-            fire_with(engine, &propagator.shot(shot.source), world, shape, at_once)
+            fire_with(engine, &propagator.shot(shot.source), world, at_once)
         }
         "tti" => {
-            let material = tti::TtiMaterial::new(model, options.pml, storage(shape)).unwrap();
+            let material = tti::TtiMaterial::new(model, options.pml, options.storage).unwrap();
             let c = Arc::new(material.coefficients(*dt, options.scheme()));
-            fire_with(engine, &tti::TtiShot::new(&c, shot.source), world, shape, at_once)
+            fire_with(engine, &tti::TtiShot::new(&c, shot.source), world, at_once)
         }
         other => panic!("{other} has no kernels"),
     }
 }
 
-fn fire_with<E: CudaEquation>(
-    engine: &dyn Engine,
-    equation: &E,
-    world: &World,
-    shape: BlockShape,
-    at_once: usize,
-) -> Shots {
-    let World { model, shot, .. } = world;
+fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, at_once: usize) -> Shots {
+    let World { model, shot, options, .. } = world;
     let tables = Tables::new(equation);
-    let tile_plan = TilePlan::new(&tables, shape, at_once).unwrap();
+    let tile_plan = TilePlan::new(&tables, at_once).unwrap();
     let mut memory = Memory::default();
     let lens = E::lens(&tables.layout).into_iter();
     let arrays: Vec<u64> = lens.map(|len| memory.put(&vec![0.0f32; len])).collect();
     let clean = memory.put(&[f32::NAN; CLEAN]);
     let mut coefficients = [0; COEFFICIENTS];
     for (field, to) in equation.fields().into_iter().zip(&mut coefficients) {
-        *to = match storage(shape) {
+        *to = match options.storage {
             Storage::Float32 => memory.show(&field.copied(equation.cpu_layout(), &tables.layout).unwrap()),
             Storage::Bits16 => memory.show(&field.numbers(equation.cpu_layout(), &tables.layout).unwrap()),
         };

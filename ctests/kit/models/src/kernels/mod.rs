@@ -11,7 +11,7 @@ use gpusched::fd::survey::Shot;
 use gpusched::fd::time_loop::launch::Launch;
 
 pub use host::{Host, Order, Ordered};
-pub use march::{fire, storage};
+pub use march::fire;
 
 /// Arrays that kernels may touch. They begin at multiples of 128 bytes, as on a GPU, and end with their last byte.
 #[derive(Default)]

@@ -125,31 +125,29 @@ impl Warp {
         })
     }
 
-    /// Asks of an access to shared memory, if the host's bytes are of that, whether it may be.
+    /// Notes an access, and refuses it if it is to shared memory and may not be.
     #[inline(always)]
-    pub(super) fn watched(
+    fn watched(
         &self,
         shared: &mut Shared,
         lane: usize,
         at: *mut u8,
-        ask: impl FnOnce(&mut Watch, usize, u32) -> Result<(), Wrong>,
+        bytes: usize,
+        store: bool,
     ) -> Result<(), Fault> {
         let at = (at as usize).wrapping_sub(shared.shared.as_ptr() as usize);
         if at >= shared.shared_bytes {
             return Ok(());
         }
         let thread = (self.index * LANES + lane) as u32;
-        ask(&mut shared.watch, at, thread).map_err(|wrong| self.wrong(shared, lane, at, &wrong))
+        let noted = shared.watch.touch(at, bytes, thread, store);
+        noted.map_err(|wrong| self.wrong(shared, lane, at, &wrong))
     }
 
     #[cold]
     fn wrong(&self, shared: &Shared, lane: usize, at: usize, wrong: &Wrong) -> Fault {
         let (kind, detail) = match wrong {
             Wrong::Unwritten => (FaultKind::Unwritten, "was never written".to_string()),
-            Wrong::Copying(by) => (
-                FaultKind::Copying,
-                format!("is where a copy of thread {by} goes that it has not waited for"),
-            ),
             Wrong::Written(by) => {
                 (FaultKind::Race, format!("was written by thread {by} since the last barrier"))
             }
@@ -177,7 +175,7 @@ impl Warp {
         for lane in lanes(m) {
             let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
             let at = self.locate(shared, lane, address, bytes, access.space, store)?;
-            self.watched(shared, lane, at, |watch, at, thread| watch.touch(at, bytes, thread, store))?;
+            self.watched(shared, lane, at, bytes, store)?;
             for (k, &register) in registers.iter().enumerate() {
                 // SAFETY: `locate` vouches for the bytes; unaligned access, since parameters
                 // are only as aligned as their own bytes.

@@ -5,10 +5,8 @@
 //! them; if all wait in different places, the barrier is divergent and the launch fails.
 
 mod access;
-mod copies;
 mod watch;
 
-use copies::Copies;
 use watch::{Watch, Wrong};
 
 use crate::ptx::flush;
@@ -50,8 +48,6 @@ pub enum FaultKind {
     Misaligned,
     DivergentBarrier,
     Unwritten,
-    /// Shared memory is touched into which a copy is on its way that its thread has not waited for.
-    Copying,
     /// Two threads touch a word of shared memory without a barrier in between, and not both only read it.
     Race,
     Trapped,
@@ -94,7 +90,6 @@ pub(in crate::ptx) struct Warp {
     next: usize,
     block: [u32; 3],
     dim: [u32; 3],
-    copies: Copies,
 }
 
 /// State that the warps of a block share, and all blocks of a launch.
@@ -167,7 +162,6 @@ impl Warp {
             next: usize::MAX,
             block: [0; 3],
             dim,
-            copies: Copies::default(),
         };
         for (reg, source) in &kernel.init {
             if let Source::Constant(value) = *source {
@@ -197,7 +191,6 @@ impl Warp {
         self.rest.clear();
         self.next = usize::MAX;
         self.block = block;
-        self.copies = Copies::default();
         for (reg, source) in &kernel.init {
             let Source::Special(special, axis) = *source else { continue };
             let values = match special {
@@ -432,9 +425,6 @@ impl Warp {
                 }
                 Op::Ld(access) => self.touch(shared, ins, m, access, false)?,
                 Op::St(access) => self.touch(shared, ins, m, access, true)?,
-                Op::Copy => self.begin_copy(shared, ins, m)?,
-                Op::EndGroup => self.copies.end_group(m),
-                Op::WaitCopies => self.wait_for_copies(shared, ins, m)?,
                 Op::AtomicMax => self.atomic_max(shared, ins, m)?,
                 Op::Bra => {
                     let target = ins.imm as usize;

@@ -3,9 +3,6 @@
 /// No single thread: several readers.
 const ANY: u32 = u32::MAX;
 
-/// The phase in which a word is written into which a copy is on its way.
-const COPYING: u32 = u32::MAX;
-
 /// Four bytes. Phases are counted from one barrier to the next, over all blocks of a host thread.
 #[derive(Clone, Copy, Default)]
 struct Word {
@@ -17,8 +14,6 @@ struct Word {
 
 pub(super) enum Wrong {
     Unwritten,
-    /// This thread has begun a copy into it, and has not waited for that.
-    Copying(u32),
     Written(u32),
     /// Another thread, this one if it was only one, has read it since.
     Read(Option<u32>),
@@ -29,7 +24,6 @@ pub(in crate::ptx) struct Watch {
     words: Vec<Word>,
     phase: u32,
     begin: u32,
-    copying: usize,
 }
 
 impl Watch {
@@ -40,11 +34,6 @@ impl Watch {
     pub fn block(&mut self) {
         self.phase += 1;
         self.begin = self.phase;
-        if self.copying > 0 {
-            self.copying = 0;
-            let left = self.words.iter_mut().filter(|word| word.written == COPYING);
-            left.for_each(|word| *word = Word::default());
-        }
     }
 
     pub fn barrier(&mut self) {
@@ -56,9 +45,6 @@ impl Watch {
     pub(super) fn touch(&mut self, at: usize, bytes: usize, thread: u32, store: bool) -> Result<(), Wrong> {
         let (phase, begin) = (self.phase, self.begin);
         for word in &mut self.words[at / 4..(at + bytes).div_ceil(4)] {
-            if word.written == COPYING {
-                return Err(Wrong::Copying(word.writer));
-            }
             let others = word.written == phase && word.writer != thread;
             if others {
                 return Err(Wrong::Written(word.writer));
@@ -77,21 +63,5 @@ impl Watch {
             }
         }
         Ok(())
-    }
-
-    /// Thread `thread` begins a copy into `bytes` from `at` on, which may write them at any time from now on.
-    pub(super) fn begin_copy(&mut self, at: usize, bytes: usize, thread: u32) -> Result<(), Wrong> {
-        self.touch(at, bytes, thread, true)?;
-        let words = &mut self.words[at / 4..(at + bytes).div_ceil(4)];
-        self.copying += words.len();
-        words.iter_mut().for_each(|word| word.written = COPYING);
-        Ok(())
-    }
-
-    /// It is there, for the thread that has waited for it; for others after the next barrier.
-    pub(super) fn end_copy(&mut self, at: usize, bytes: usize) {
-        let words = &mut self.words[at / 4..(at + bytes).div_ceil(4)];
-        self.copying -= words.len();
-        words.iter_mut().for_each(|word| word.written = self.phase);
     }
 }
