@@ -52,7 +52,7 @@ LONG_CALLS = ("golden_cases::tti_homog", "golden_cases::vti_homog", "iso1_hetero
 # Long tests that have shorter siblings.
 NIGHT_NUMERICS = (
     *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
-    "odd_grids_with_the_other_equation",
+    *("odd_grids_with_the_other_equation", "tilted_reference"),
 )
 
 # The longest first. A program that is built and not listed runs whole.
@@ -60,7 +60,7 @@ PARTS: dict[str, list[Part]] = {
     "cuda": [Part(minimum=101, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
         Part(minimum=42, levels=FULL),
-        Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
+        Part("-night", NIGHT_NUMERICS, minimum=4, levels="night"),
     ],
     "kernels": [Part(minimum=10, levels=FULL)],
     "command": [Part(minimum=83)],
