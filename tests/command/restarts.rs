@@ -7,7 +7,7 @@ use testkit::virtual_gpus::attach;
 use crate::finished;
 
 fn run(folder: &Workspace, fault: &str, args: &[&str]) -> Ended {
-    let mut command = folder.command(&[&["run", "survey.toml", "--json"], args].concat());
+    let mut command = folder.command(&[&["run", "--json"], args, &["--", "survey.toml"]].concat());
     attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", fault);
     Ended::from(output(&mut command).unwrap())
 }

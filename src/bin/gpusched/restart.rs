@@ -39,10 +39,11 @@ impl Restart {
     pub fn exec(self) -> String {
         std::thread::sleep(PAUSES[self.in_vain - 1]);
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-        arguments.extend(["--resume".into(), format!("--restart={}", self.in_vain).into()]);
-        if let Some(left) = self.time_left {
-            arguments.push(format!("--stop-after={}ms", left.as_millis()).into());
-        }
+        let mut more = vec!["--resume".into(), format!("--restart={}", self.in_vain)];
+        more.extend(self.time_left.map(|left| format!("--stop-after={}ms", left.as_millis())));
+        // The last of equal options counts, and after `--` there are none.
+        let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
+        arguments.splice(end..end, more.into_iter().map(OsString::from));
         #[cfg(unix)]
         let why = std::env::current_exe().map_or_else(
             |error| error.to_string(),
