@@ -18,10 +18,10 @@ REQUIRED = {
     "cc": "gcc", "c++": "g++", "make": "make", "cmake": "cmake", "pkg-config": "pkg-config",
     "readelf": "binutils", "doxygen": "doxygen",
 }  # fmt: skip
-OPTIONAL = {"gfortran": "gfortran", "valgrind": "valgrind"}
+OPTIONAL = {"gfortran": "gfortran", "valgrind": "valgrind", "mpirun": "openmpi-bin", "mpicc": "libopenmpi-dev"}
 # Modules and the packages that contain them. A warning fails the documentation: fixed versions.
 MODULES = {
-    "numpy": "numpy", "mypy": "mypy", "distributed": "distributed", "sphinx": "sphinx==9.0.4",
+    "numpy": "numpy", "mypy": "mypy", "distributed": "distributed", "mpi4py": "mpi4py", "sphinx": "sphinx==9.0.4",
     "myst_parser": "myst-parser==5.2.0", "breathe": "breathe==5.1.0",
     "furo": "furo==2025.12.19", "sphinx_copybutton": "sphinx-copybutton==0.5.2",
     "sphinxcontrib.mermaid": "sphinxcontrib-mermaid==2.1.1",

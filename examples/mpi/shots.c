@@ -5,7 +5,8 @@
  * The processes take shots from a common counter, so fast nodes compute more of them. A process has as many shots at a
  * time as its devices have slots, and one more. Each record is written to FOLDER/shot_0001.bin, whole or not at all;
  * shots whose file is there are not computed again, so a job that died is resumed by starting it again. A shot that
- * fails is computed again by the next process. MPI ends the whole job if a process dies. */
+ * fails is computed again by the next process; a process whose devices have failed takes no more. MPI ends the whole
+ * job if a process dies. */
 #include <errno.h>
 #include <gpusched.h>
 #include <mpi.h>
@@ -57,18 +58,27 @@ static void make_model(void) {
     free(vp); /* it was copied */
 }
 
-static void begin(place_t *place, int shot) {
+static void report(int shot) { fprintf(stderr, "process %d: shot %d: %s\n", rank, shot + 1, sched_last_error()); }
+
+/* Submits a shot. Returns 1, or 0 if no device is left that could compute it. */
+static int begin(place_t *place, int shot) {
     place->shot = shot;
     desc.source = (sched_fd_cell_t){(uint32_t)(1 + 30 * shot / SHOTS), N / 2, 2};
     desc.record = place->record;
-    check(sched_fd_submit(scheduler, model, &desc, NULL, &place->id), "submit");
+    sched_status_t status = sched_fd_submit(scheduler, model, &desc, NULL, &place->id);
+    if (status == SCHED_E_NO_DEVICE) {
+        report(shot);
+        return 0;
+    }
+    check(status, "submit");
+    return 1;
 }
 
 /* Writes the record of a shot that has succeeded. Returns 1, or 0 if it failed. */
 static int end(place_t *place) {
     char part[4096], path[4096];
     sched_status_t status = sched_wait(scheduler, place->id, SCHED_FOREVER);
-    if (status != SCHED_OK) fprintf(stderr, "process %d: shot %d: %s\n", rank, place->shot + 1, sched_last_error());
+    if (status != SCHED_OK) report(place->shot);
     check(sched_release(scheduler, place->id), "release");
     if (status != SCHED_OK) return 0;
     path_of(place->shot, ".part", part);
@@ -91,15 +101,21 @@ static int take(MPI_Win counter) {
 }
 
 /* Computes the shots of a list that are this process's: in the first round those that it takes from the counter, later
- * those that the process before it has failed. Sets `failed[shot]` to 1 + rank. */
-static void compute(const int *list, int count, const int *owner, MPI_Win counter, int places_count, place_t *places, int *failed) {
+ * those that the process before it has failed. Sets `outcomes[shot]` to 1 + rank if it failed, 1 + ranks if it is done. */
+static void compute(const int *list, int count, const int *owner, MPI_Win counter, int places_count, place_t *places, int *outcomes) {
     int running = 0, next = 0, more = 1;
     sched_task_t ids[MOST];
     while (more || running > 0) {
         while (more && running < places_count) {
             int nth = owner ? next++ : take(counter);
             more = nth < count;
-            if (more && (!owner || owner[list[nth]] == rank)) begin(&places[running++], list[nth]);
+            if (!more || (owner && owner[list[nth]] != rank)) continue;
+            if (begin(&places[running], list[nth])) {
+                running++;
+            } else {
+                outcomes[list[nth]] = 1 + rank;
+                more = owner != NULL;
+            }
         }
         if (running == 0) continue;
         for (int i = 0; i < running; i++) ids[i] = places[i].id;
@@ -111,7 +127,7 @@ static void compute(const int *list, int count, const int *owner, MPI_Win counte
             continue;
         }
         check(status, "wait");
-        if (!end(&places[index])) failed[places[index].shot] = 1 + rank;
+        outcomes[places[index].shot] = 1 + (end(&places[index]) ? ranks : rank);
         place_t ended = places[index];
         places[index] = places[--running];
         places[running] = ended;
@@ -160,15 +176,16 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, counter);
     for (int round = 0; round < ROUNDS && count > 0; round++) {
-        int failed[SHOTS] = {0};
-        compute(list, count, round > 0 ? owner : NULL, counter, places_count, places, failed);
-        MPI_Allreduce(MPI_IN_PLACE, failed, SHOTS, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-        count = 0;
-        for (int shot = 0; shot < SHOTS; shot++) {
-            if (failed[shot] == 0) continue;
-            list[count++] = shot;
-            owner[shot] = failed[shot] % ranks; /* the one after it */
+        int outcomes[SHOTS] = {0}, left = 0;
+        compute(list, count, round > 0 ? owner : NULL, counter, places_count, places, outcomes);
+        MPI_Allreduce(MPI_IN_PLACE, outcomes, SHOTS, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        for (int nth = 0; nth < count; nth++) {
+            int shot = list[nth];
+            if (outcomes[shot] > ranks) continue;
+            list[left++] = shot;
+            owner[shot] = outcomes[shot] % ranks; /* the one after it; 0 if nobody took it */
         }
+        count = left;
     }
     MPI_Win_unlock_all(counter);
     MPI_Win_free(&counter);
