@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,12 @@ class OnDask(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.folder = Path(holder.name)
 
+    environment = {**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+
+    def program(self, survey: str) -> list[str]:
+        address = self.cluster.scheduler_address
+        return [sys.executable, "-m", "gpusched.dask", survey, "--scheduler", address, "--devices", "cpu"]
+
     def survey(self, steps: int) -> str:
         path = self.folder / "survey.toml"
         path.write_text(SURVEY % steps)
@@ -105,6 +112,24 @@ class OnDask(unittest.TestCase):
             os.kill(victim, 0)
         self.assertEqual(files(self.folder), self.of_one_run())
 
+    def test_survey_is_resumed_after_its_client_was_killed(self) -> None:
+        survey = self.survey(400)
+        self.client.run(lambda: setattr(gpusched.dask, "IDLE_S", 0.1))
+        self.addCleanup(self.client.run, lambda: setattr(gpusched.dask, "IDLE_S", 60.0))
+        program = subprocess.Popen(self.program(survey), env=self.environment, stderr=subprocess.DEVNULL)
+        while not any((self.folder / "out").glob("shot_*.json")):
+            time.sleep(0.01)
+        program.kill()
+        program.wait()
+        found = gpusched.dask.run(survey, self.client, command=COMMAND, resume=True)
+        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
+        self.assertEqual(files(self.folder), self.of_one_run())
+        # The processes of the nodes end, and with them their claims of the folder.
+        end = time.monotonic() + 30
+        while subprocess.run([COMMAND, "run", survey, "--resume", "--quiet"], stderr=subprocess.DEVNULL).returncode:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
+
     def test_failed_shots_are_reported_with_their_node(self) -> None:
         survey = self.survey(20)
         (self.folder / "out/shot_0003.bin").mkdir(parents=True)
@@ -117,12 +142,11 @@ class OnDask(unittest.TestCase):
 
     def test_program_runs_a_survey(self) -> None:
         survey = self.survey(20)
-        environment = {**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
-        address = self.cluster.scheduler_address
-        words = [sys.executable, "-m", "gpusched.dask", survey, "--scheduler", address, "--devices", "cpu"]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        done = subprocess.run(self.program(survey), env=self.environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(done.stdout.endswith(f"{SHOTS} of {SHOTS} shots done\n"), done.stdout)
+        rates = r"(1 node with|2 nodes with \S+ to) \S+ shots/(s|min|h), expected end \w+ \d\d:\d\d:\d\d"
+        self.assertRegex(done.stderr, rf"\b{SHOTS} of {SHOTS} shots, {rates}\s*$")
 
     def test_functions_run_on_the_devices_of_the_nodes(self) -> None:
         def where(item: int) -> tuple[int, str, int]:
@@ -136,6 +160,44 @@ class OnDask(unittest.TestCase):
         self.assertEqual(len({process for _, _, process in found}), 2)
         with self.assertRaises(ZeroDivisionError):
             gpusched.dask.map(lambda item: 1 // item, [1, 0], self.client)
+
+
+class OverSsh(unittest.TestCase):
+    def test_example_runs_a_survey_on_nodes_reached_by_ssh(self) -> None:
+        if not Path("/usr/sbin/sshd").exists():
+            self.skipTest("sshd is not installed")
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        home = Path(holder.name)
+        (home / ".ssh").mkdir()
+        for key in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / key], check=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        nodes = ["127.0.0.1", "127.0.0.2"]
+        names = ",".join(f"[{node}]:{port}" for node in nodes)
+        (home / "known").write_text(f"{names} {(home / 'host.pub').read_text()}")
+        ours = f"Port {port}\nIdentityFile {home}/user\nUserKnownHostsFile {home}/known\n"
+        (home / ".ssh/config").write_text(ours)
+        kept = " ".join(f"{name}={os.environ[name]}" for name in ("PYTHONPATH", "GPUSCHED_LIBRARY"))
+        (home / "sshd").write_text(
+            f"Port {port}\nListenAddress {nodes[0]}\nListenAddress {nodes[1]}\nHostKey {home}/host\n"
+            f"AuthorizedKeysFile {home}/user.pub\nStrictModes no\nPidFile none\nSetEnv {kept}\n"
+        )
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # sshd changes its root to it
+        server = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", home / "sshd"], stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        (home / "survey.toml").write_text(SURVEY % 100)
+        example = Path(__file__).resolve().parents[2] / "examples/dask/ssh.py"
+        environment = {**os.environ, "HOME": str(home), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+        words = [sys.executable, example, home / "survey.toml", *nodes]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout[-19:]), (0, f"{SHOTS} of {SHOTS} shots done\n"), done.stderr)
+        report = json.loads((home / "out/survey.json").read_text())
+        self.assertEqual((report["state"], len(report["runs"])), ("done", 2))
 
 
 if __name__ == "__main__":

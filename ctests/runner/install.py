@@ -19,9 +19,13 @@ REQUIRED = {
     "readelf": "binutils", "doxygen": "doxygen",
 }  # fmt: skip
 OPTIONAL = {"gfortran": "gfortran", "valgrind": "valgrind", "mpirun": "openmpi-bin", "mpicc": "libopenmpi-dev"}
+# Where systemd runs, the package would start a server of this machine.
+if not os.path.exists("/run/systemd/system"):
+    OPTIONAL["/usr/sbin/sshd"] = "openssh-server"
 # Modules and the packages that contain them. A warning fails the documentation: fixed versions.
 MODULES = {
-    "numpy": "numpy", "mypy": "mypy", "distributed": "distributed", "mpi4py": "mpi4py", "sphinx": "sphinx==9.0.4",
+    "numpy": "numpy", "mypy": "mypy", "distributed": "distributed", "asyncssh": "asyncssh", "mpi4py": "mpi4py",
+    "sphinx": "sphinx==9.0.4",
     "myst_parser": "myst-parser==5.2.0", "breathe": "breathe==5.1.0",
     "furo": "furo==2025.12.19", "sphinx_copybutton": "sphinx-copybutton==0.5.2",
     "sphinxcontrib.mermaid": "sphinxcontrib-mermaid==2.1.1",

@@ -103,13 +103,13 @@ def python_steps(level: str, python: str) -> list[Step]:
     # kernel.py imports CuPy.
     examples = " ".join(f"examples/python/{name}.py" for name in (
         "callbacks", "first", "loop", "shot_loop", "survey"))
-    checked = f"bindings/python/gpusched ctests/runner examples/mpi/shots.py {examples}"
+    checked = f"bindings/python/gpusched ctests/runner examples/mpi/shots.py examples/dask/ssh.py {examples}"
     return [
         Step("python-smoke", f"{THIS_PYTHON} -m unittest discover -v -s ctests/python"
              " -p test_without_numpy.py", "quick", needs=("build",), counts="unittest", minimum=2,
              environment=library),
         Step("python", f"{python} -m unittest discover -v -s ctests/python", FULL,
-             needs=("build", "python-packages"), counts="unittest", minimum=74,
+             needs=("build", "python-packages"), counts="unittest", minimum=76,
              environment=library),
         Step("kills", f"{python} ctests/night/kills", "night", needs=("build", "python-packages"),
              exclusive="cargo"),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import heapq
 import itertools
 import json
@@ -61,6 +62,8 @@ PATIENCE_S = 10.0
 LOOK_S = 0.5
 # Seconds for which a node's process may save the state of its shots.
 STOP_S = 60.0
+# Seconds without a shot after which a node's process ends, as when the client was killed.
+IDLE_S = 60.0
 
 
 class _Places:
@@ -117,9 +120,16 @@ class _HandOut:
         self.losses: dict[int, int] = {}
         self.looked = float("-inf")
         self.patience_s = PATIENCE_S
+        self.scheduler: str | None = None
 
     def __iter__(self) -> Iterator[tuple[int, Any, BaseException | None]]:
         """Yields the items as they end, each with its value or its exception."""
+        try:
+            yield from self._items()
+        except OSError as error:
+            raise ConnectionError("Dask's scheduler was lost") from error
+
+    def _items(self) -> Iterator[tuple[int, Any, BaseException | None]]:
         while self.left or self.running:
             for item in self._look():
                 why = f"{LOSSES + 1} workers were lost, one after the other, during item {item + 1}"
@@ -127,6 +137,8 @@ class _HandOut:
             while any([self._hand(address) for address in self._next()]):
                 pass
             futures = [future for future in self._ended() if future in self.running]
+            if any(future.status == "cancelled" for future in futures):
+                raise OSError("Dask cancels all tasks when the connection breaks")
             done = [future for future in futures if future.status == "finished"]
             try:
                 # One message for all of them.
@@ -162,7 +174,23 @@ class _HandOut:
             return found
 
     def cancel(self) -> None:
-        self.client.cancel(list(self.running))
+        if self.client.status == "running":
+            self.client.cancel(list(self.running))
+
+    def outlook(self) -> tuple[list[float], float | None]:
+        """Returns the items a second of each worker that has ended some, and the seconds until all should have ended."""
+        rates = [worker.slots * worker.done / worker.seconds for worker in self.workers.values() if worker.seconds]
+        if not rates:
+            return [], None
+        usual = sum(worker.seconds for worker in self.workers.values()) / sum(w.done for w in self.workers.values())
+        now, items, last = time.monotonic(), float(len(self.left)), 0.0
+        for worker in self.workers.values():
+            mean = worker.seconds / worker.done if worker.done else usual
+            parts = [min(1.0, (now - begun) / mean) if begun else 0.0 for begun in worker.begun.values()]
+            items += sum(1 - part for part in parts)
+            last = max([last, *(mean * (1 - part) for part in parts)])
+        total = sum(rates) + sum(worker.slots / usual for worker in self.workers.values() if not worker.done)
+        return rates, max(items / total, last)
 
     def _look(self) -> list[int]:
         """Looks which workers there are. A worker is ready when it has told its slots.
@@ -172,8 +200,11 @@ class _HandOut:
         if time.monotonic() < self.looked + LOOK_S:
             return []
         self.looked = time.monotonic()
-        found = self.client.sync(self.client.scheduler.identity)["workers"]
-        places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in found.items()}
+        found = self.client.sync(self.client.scheduler.identity)
+        if found["id"] != (self.scheduler or found["id"]):
+            raise OSError("another scheduler has its address")
+        self.scheduler = found["id"]
+        places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in found["workers"].items()}
         self.workers = {
             address: self.workers.get(address) or _Places(count - AHEAD) for address, count in places.items() if count
         }
@@ -191,14 +222,11 @@ class _HandOut:
 
     def _next(self) -> list[str]:
         """Returns the workers that get an item now: those with a place that would end it before the others."""
+        free = [address for address, worker in self.workers.items() if worker.is_free()]
+        if not free or len(self.left) > 4 * sum(worker.slots + AHEAD for worker in self.workers.values()):
+            return free
         means = {a: w.seconds / w.done for a, w in self.workers.items() if w.done}
         usual = sum(means.values()) / len(means) if means else 0.0
-        places = sum(worker.slots + AHEAD for worker in self.workers.values())
-        free = [address for address, worker in self.workers.items() if worker.is_free()]
-        if len(self.left) > 4 * places:
-            return free
-        if not free:
-            return []
         ends = {a: worker.ends(means.get(a, usual)) for a, worker in self.workers.items()}
         firsts = [(times[0] + means.get(address, usual), address) for address, times in ends.items()]
         heapq.heapify(firsts)
@@ -237,10 +265,13 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
 
     async def setup(self, worker: Worker) -> None:
         self.lock = threading.Lock()
+        # Those who wait for a shot of the process.
         self.waiting: dict[int, Future[dict[str, Any]]] = {}
         self.process: subprocess.Popen[str] | None = None
         self.closed = False
+        self.timer = threading.Timer(IDLE_S, self._rest)
         survey = await asyncio.to_thread(self._start)
+        self._set_timer()
         await worker.set_resources(**{RESOURCE: survey["slots"] + AHEAD})
 
     async def teardown(self, worker: Worker) -> None:
@@ -257,29 +288,36 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
         for line in process.stdout:
             event = json.loads(line)
             if event["event"] == "survey":
-                self.process = process
-                threading.Thread(target=self._listen, args=(process, listener, last), daemon=True).start()
+                self.process, self.waiting = process, {}
+                threading.Thread(target=self._listen, args=(process, self.waiting, listener, last), daemon=True).start()
                 return dict(event["survey"])
         process.wait()
         listener.join()
         raise RuntimeError(f"{socket.gethostname()}: {''.join(last).strip() or 'gpusched ended'}")
 
-    def _listen(self, process: subprocess.Popen[str], listener: threading.Thread, last: deque[str]) -> None:
+    def _listen(
+        self,
+        process: subprocess.Popen[str],
+        waiting: dict[int, Future[dict[str, Any]]],
+        listener: threading.Thread,
+        last: deque[str],
+    ) -> None:
         """Passes the reports of the process to those who wait for a shot."""
         assert process.stdout
         for line in process.stdout:
             event = json.loads(line)
             if event["event"] == "shot":
                 with self.lock:
-                    future = self.waiting.pop(event["shot"], None)
+                    future = waiting.pop(event["shot"], None)
                 if future:
                     future.set_result(event)
         status = process.wait()
         listener.join()
         with self.lock:
-            waiting, self.waiting = self.waiting, {}
+            lost = list(waiting.values())
+            waiting.clear()
         why = f"gpusched ended with status {status} on {socket.gethostname()}: {''.join(last).strip()}"
-        for future in waiting.values():
+        for future in lost:
             future.set_exception(RuntimeError(why))
 
     def compute(self, number: int) -> dict[str, Any]:
@@ -288,6 +326,7 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
         with self.lock:
             if self.closed:
                 raise RuntimeError(f"the run on {socket.gethostname()} was stopped")
+            self.timer.cancel()
             if self.process is None or self.process.poll() is not None:
                 self._start()
             assert self.process and self.process.stdin
@@ -298,15 +337,34 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
             except OSError:
                 # It has just ended; its listener reports why.
                 pass
-        event = future.result()
+        try:
+            event = future.result()
+        finally:
+            self._set_timer()
         if event["state"] not in ("done", "kept"):
             why = event.get("error", "the run was stopped")
             raise RuntimeError(f"shot {number} {event['state']} on {socket.gethostname()}: {why}")
         return {**event, "node": socket.gethostname()}
 
+    def _set_timer(self) -> None:
+        """Has the process end after IDLE_S if nobody waits for a shot. `compute` starts another."""
+        with self.lock:
+            self.timer.cancel()
+            if not self.waiting and not self.closed:
+                self.timer = threading.Timer(IDLE_S, self._rest)
+                self.timer.daemon = True
+                self.timer.start()
+
+    def _rest(self) -> None:
+        with self.lock:
+            if self.process and self.process.stdin and not self.waiting:
+                self.process.stdin.close()
+                self.process = None
+
     def _stop(self) -> None:
         with self.lock:
             self.closed = True
+            self.timer.cancel()
             process = self.process
             running = bool(self.waiting)
         if process is None or process.poll() is not None:
@@ -372,7 +430,7 @@ def run(
     command : str
         Path of the command `gpusched` on the nodes and here. Default: on PATH, or beside Python.
     show_progress : bool
-        Print how many shots have ended to standard error.
+        Print the shots that have ended, the rate of the nodes and the expected end to standard error.
 
     Returns
     -------
@@ -383,12 +441,13 @@ def run(
     Raises
     ------
     RuntimeError
-        The survey was refused, here or on a node, or its results cannot be collected.
+        The survey was refused, here or on a node, its results cannot be collected, or Dask's scheduler was lost.
     """
     path = Path(survey).resolve()
     command = command or _find_command()
     options = ["--devices", devices] if devices else []
-    described = _call(command, "run", str(path), "--dry-run", *options)["survey"]
+    # A part, of all shots: nodes of a client that was killed may still write to the folder.
+    described = _call(command, "run", str(path), "--dry-run", "--array-index", "1/1", *options)["survey"]
     folder = path.parent / described["folder"]
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
     options += ["--resume"] if resume else []
@@ -407,12 +466,15 @@ def run(
             if error is not None:
                 lost[shot + 1] = str(error)
             if show_progress:
-                print(f"\r{done} of {described['shots']} shots", end="", file=sys.stderr, flush=True)
+                line = _progress(done, described["shots"], *shots.outlook())
+                print(f"\r{line:<100}", end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         shots.cancel()
         raise
+    except ConnectionError as error:
+        raise RuntimeError(f"{error}; run again with resume") from error
     finally:
-        client.unregister_worker_plugin(name)
+        _unregister(client, name)
         if show_progress:
             print(file=sys.stderr)
     found = _call(command, "collect", str(folder))
@@ -421,16 +483,36 @@ def run(
     return found
 
 
+def _progress(done: int, count: int, rates: list[float], left_s: float | None) -> str:
+    """Returns one line, however many nodes there are."""
+    line = f"{done} of {count} shots"
+    if left_s is None:
+        return line
+    factor, unit = next(((f, u) for f, u in ((1, "s"), (60, "min")) if min(rates) * f >= 1), (3600, "h"))
+    low, high = (f"{rate * factor:.3g}" for rate in (min(rates), max(rates)))
+    nodes = f"{len(rates)} nodes with {low} to {high}" if len(rates) > 1 else f"1 node with {low}"
+    end = time.strftime("%a %H:%M:%S", time.localtime(time.time() + left_s))
+    return f"{line}, {nodes} shots/{unit}, expected end {end}"
+
+
+def _unregister(client: Client, name: str) -> None:
+    # A scheduler that was lost, or replaced, does not know the plugin.
+    if client.status == "running":
+        with contextlib.suppress(OSError, ValueError):
+            client.unregister_worker_plugin(name)
+
+
 def _only(worker: str) -> dict[str, Any]:
     """Returns the options of a task for a worker. `_HandOut` moves the tasks of lost workers."""
     return {"workers": [worker], "pure": False}
 
 
 class _Functions(WorkerPlugin):  # type: ignore[misc]
-    """Keeps a scheduler on a worker."""
+    """Keeps a scheduler and the function on a worker."""
 
-    def __init__(self, name: str, devices: str | None, slots: int) -> None:
+    def __init__(self, name: str, function: Callable[[Any], Any], devices: str | None, slots: int) -> None:
         self.name = name
+        self.function = function
         self.devices = devices
         self.slots = slots
 
@@ -443,14 +525,15 @@ class _Functions(WorkerPlugin):  # type: ignore[misc]
         self.scheduler.close()
 
 
-def _apply(name: str, function: Callable[[T], R], item: T) -> tuple[float, R]:
-    def call(_: Exec) -> tuple[float, R]:
+def _apply(name: str, item: Any) -> tuple[float, Any]:
+    node: _Functions = get_worker().plugins[name]
+
+    def call(_: Exec) -> tuple[float, Any]:
         begun = time.monotonic()
-        result = function(item)
+        result = node.function(item)
         return time.monotonic() - begun, result
 
-    scheduler: Scheduler = get_worker().plugins[name].scheduler
-    return scheduler.submit(call).result()
+    return node.scheduler.submit(call).result()
 
 
 def map(
@@ -463,16 +546,16 @@ def map(
 ) -> list[R]:
     """Calls `function(item)` for each item on the devices of all workers, and returns the results in order.
 
-    `gpusched.current_exec` returns the device of a call. The first exception is raised; a call whose
-    worker is lost is made again on another. `devices` and `slots` are those of the scheduler of each
-    node, as in `Scheduler`.
+    `gpusched.current_exec` returns the device of a call. The first exception is raised, or `ConnectionError`
+    if Dask's scheduler is lost; a call whose worker is lost is made again on another. `devices` and `slots`
+    are those of the scheduler of each node, as in `Scheduler`.
     """
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
-    client.register_plugin(_Functions(name, devices, slots), name)
+    client.register_plugin(_Functions(name, function, devices, slots), name)
     listed = list(items)
 
     def begin(item: int, worker: str) -> Any:
-        return client.submit(_apply, name, function, listed[item], **_only(worker))
+        return client.submit(_apply, name, listed[item], **_only(worker))
 
     calls = _HandOut(client, begin, len(listed), 1)
     results: dict[int, R] = {}
@@ -483,7 +566,7 @@ def map(
             results[item] = value
     finally:
         calls.cancel()
-        client.unregister_worker_plugin(name)
+        _unregister(client, name)
     return [results[item] for item in range(len(listed))]
 
 
@@ -497,7 +580,7 @@ def main() -> int:
     try:
         with Client(given.scheduler) as client:
             found = run(given.survey, client, resume=given.resume, devices=given.devices, show_progress=True)
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         print(f"gpusched.dask: {error}", file=sys.stderr)
         return 2
     for one in found["errors"]:
@@ -507,4 +590,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Functions of __main__ would travel to the workers as code, with each shot.
+    from gpusched import dask
+
+    sys.exit(dask.main())
