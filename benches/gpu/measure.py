@@ -46,7 +46,7 @@ def arguments():
     grids = ["41x13x150", "128x128x128", "200x200x200", "300x100x300"]
     parser.add_argument("--grids", nargs="*", default=grids, help="grids that are compared with the CPU bit for bit")
     parser.add_argument("--grid-steps", type=int, help="steps there, instead of as many as reach all cells")
-    parser.add_argument("--pml", type=int, default=20, help="cells of absorbing layer there")
+    parser.add_argument("--pml", type=int, default=20, help="cells of absorbing layer, there and of bench fd")
     parser.add_argument("--shots", nargs="*", default=["128x128x128", "300x300x300"], help="grids of whole shots")
     parser.add_argument("--failures", nargs="*", default=FAILURES, help="failures that are provoked")
     parser.add_argument("--shot", type=int, nargs=2, default=[300, 1000], help="size and steps of the shot end to end")
@@ -314,16 +314,16 @@ def own_kernel(report, here):
     report.row("a callback's own kernel", last_words(out + err), status == 0)
 
 
-def bench(report, here, gpu, size, nt, more=()):
+def bench(report, here, gpu, options, size, nt, more=()):
     """The line of `bench fd` in a list, which is empty where it does not run."""
     # The shot, its record, and the two sides of the copy.
-    what, needed = f"{gpu['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + 4 * size**2 * nt + (512 << 20)
+    what, needed = f"{gpu['device']} {size} cubed, {nt} steps", 32 * (size + 2 * options.pml) ** 3 + 4 * size**2 * nt + (512 << 20)
     if needed > min(gpu["free_bytes"] or gpu["total_bytes"], 2 * host_memory() / 3):
         report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the GPU and on the host")
         return []
     grid = [str(size)] * 3
     command = [here / "gpusched", "bench", "fd", "--json", "--device", gpu["device"], "--n", *grid, "--nt", str(nt)]
-    status, out, err = report.run([*command, *more])
+    status, out, err = report.run([*command, "--pml", str(options.pml), *more])
     if status != 0:
         report.row(what, last_words(err), False)
         return []
@@ -346,7 +346,7 @@ def host_memory():
 def speeds(report, here, gpu, options):
     for size in options.sizes:
         repeats = repeats_for(report, here, gpu, size, options)
-        for found in bench(report, here, gpu, size, options.nt, ["--repeats", str(repeats)]):
+        for found in bench(report, here, gpu, options, size, options.nt, ["--repeats", str(repeats)]):
             share = found["roof_share"]
             value = (
                 f"{found['mcells_per_s']:.0f} Mcells/s, {found['interior_mcells_per_s']:.0f} of the "
@@ -356,15 +356,15 @@ def speeds(report, here, gpu, options):
             good = share >= SHARE if size >= SHARE_SIZE and not options.slow else None
             report.row(f"{gpu['device']} {size} cubed, {options.nt} steps", value, good)
     size, nt = options.shot
-    for found in bench(report, here, gpu, size, nt):
+    for found in bench(report, here, gpu, options, size, nt):
         outside = found["outside_share"]
         value = f"{found['shot_seconds']:.3f} s a shot, {outside:.2%} of it outside the time loop"
         report.row(f"{gpu['device']} {size} cubed, {nt} steps", value, None if options.slow else outside < OUTSIDE)
-    for found in bench(report, here, gpu, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
+    for found in bench(report, here, gpu, options, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
         value = f"{found['mcells_per_s']:.0f} Mcells/s, {found['bytes_per_cell_resident']:.1f} bytes a cell"
         report.row(f"{gpu['device']} {size} cubed in 16 bits", value, None)
     size, nt = options.small
-    for found in bench(report, here, gpu, size, nt):
+    for found in bench(report, here, gpu, options, size, nt):
         value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop"
         report.row(f"{gpu['device']} {size} cubed, {nt} steps", value)
 
@@ -373,7 +373,7 @@ def repeats_for(report, here, gpu, size, options):
     """Repetitions of a measurement that take the least time."""
     if options.slow:
         return 1
-    short = bench(report, here, gpu, size, 50, more=["--repeats", "1"])
+    short = bench(report, here, gpu, options, size, 50, more=["--repeats", "1"])
     if not short:
         return 1
     return min(1000, max(1, round(options.least * 50 / (options.nt * short[0]["seconds"]) + 0.5)))
