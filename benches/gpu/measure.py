@@ -21,6 +21,8 @@ from pathlib import Path
 # Bytes that a step moves for each padded cell: outside absorbing layers, and on average with them. The second gives the
 # memory roof, the copy's bandwidth over it.
 PLAIN_BYTES, BYTES = 24, 28
+# The first of these of the other equations.
+OTHERS = {"acoustic2": 16, "vti": 48, "tti": 104}
 # Share of the roof that must be reached in grids from this size on.
 SHARE, SHARE_SIZE = 0.50, 400
 # Share of a shot's wall time outside its time loop, at most.
@@ -363,6 +365,11 @@ def speeds(report, here, gpu, options):
     for found in bench(report, here, gpu, options, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
         value = f"{found['mcells_per_s']:.0f} Mcells/s, {found['bytes_per_cell_resident']:.1f} bytes a cell"
         report.row(f"{gpu['device']} {size} cubed in 16 bits", value, None)
+    for equation, plain in OTHERS.items():
+        for found in bench(report, here, gpu, options, size, min(nt, 50), more=["--equation", equation]):
+            share = found["mcells_per_s"] * plain / 1e3 / found["copy_gb_per_s"]
+            value = f"{found['mcells_per_s']:.0f} Mcells/s, {share:.0%} of the copy's rate at {plain} bytes a cell"
+            report.row(f"{gpu['device']} {size} cubed, {equation}", value)
     size, nt = options.small
     for found in bench(report, here, gpu, options, size, nt):
         value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop"

@@ -1,8 +1,8 @@
-//! Recorded cases of the old kernel on a GPU, against the records and, bit for bit, against the CPU.
+//! Recorded cases of the old kernels on a GPU, against the records and, bit for bit, against the CPU.
 
 use std::sync::Arc;
 
-use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::plan::Plan;
 use gpusched::fd::survey::Shot;
 use gpusched::sched::Scheduler;
 use serde_json::{Value, json};
@@ -36,13 +36,13 @@ impl Run {
             shot.mute = shot.mute.take().filter(|_| steps.is_none());
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let fire = |shot| fire_with(&case.model, case.dt, shot, Options::default(), threads);
+        let fire = |shot| fire_with(&case.model, case.dt, shot, case.options(), threads);
         let on_cpu = shots.iter().map(fire).collect();
         Run { name: name.into(), case, shots, on_cpu }
     }
 
     fn plan(&self) -> Arc<Plan> {
-        Arc::new(Plan::new(self.case.model.clone(), self.case.dt, Options::default()).unwrap())
+        Arc::new(Plan::new(self.case.model.clone(), self.case.dt, self.case.options()).unwrap())
     }
 
     /// Runs the case on one GPU. Panics if a result is wrong.

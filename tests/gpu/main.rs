@@ -3,7 +3,7 @@
 //!
 //! | arguments | what runs on every GPU |
 //! |---|---|
-//! | parts of names, or none | recorded cases of the old kernel; then all of them on all GPUs at once |
+//! | parts of names, or none | recorded cases of the old kernels; then all of them on all GPUs at once |
 //! | `--production GRID...` | every kernel in grids such as `128x128x128` |
 //! | `--fault NAME` | a failure on the first GPU, and a recorded case after it |
 //! | `--measure GRID...` | times, see `measure.rs` |
@@ -61,7 +61,8 @@ fn main() -> ExitCode {
 
 /// Recorded cases whose names have one of the parts, on each GPU and on all at once.
 fn recorded(gpus: &[String], parts: &[&str]) -> Vec<bool> {
-    let names = testmodels::golden::names(Equation::Acoustic1);
+    let equations = [Equation::Acoustic1, Equation::Acoustic2, Equation::Vti, Equation::Tti];
+    let names = equations.map(testmodels::golden::names).concat();
     let chosen = names.iter().filter(|name| parts.is_empty() || parts.iter().any(|part| name.contains(part)));
     let runs: Vec<Run> = chosen.map(|name| Run::new(name, steps())).collect();
     let mut results = Vec::new();
