@@ -76,7 +76,7 @@ copies: none is ever started;               src/sched/plan/timers.rs; s/record.i
 copies: tasks that may not run twice;       src/sched/plan/timers.rs; s/record.idempotent$/true/;              --test it random_worlds::
 copies: more than three;                    src/sched/base/policy.rs; s/copies: u32 = 3/copies: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/is_ok_and(homeless)/is_ok_and(|record| homeless(record) \&\& false)/; --test it random_worlds::
-after: what comes before is not waited for; src/sched/plan/planner.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
+after: what comes before is not waited for; src/sched/plan/planner.rs;  s/None if behind.insert(before) =>/None if false =>/; --test it random_worlds::
 poison: the guilty is not found;            src/sched/base/policy.rs;   s/poisoned_contexts: u32 = 2/poisoned_contexts: u32 = 9/; --lib simulation::tests::
 poison: a GPU that poisons is kept;        src/sched/base/policy.rs;   s/suspects: usize = 2/suspects: usize = 999/;    --lib simulation::tests::
 poison: all are found guilty;               src/sched/base/policy.rs;   s/faulty_tasks: u32 = 3/faulty_tasks: u32 = 999/; --lib plan::tests
@@ -108,9 +108,10 @@ tally: a drained phase is not told;         src/sched/light/epochs.rs; s/before 
 gate: the worker does not look again;       src/sched/light/gate.rs; s/^        !self.is_closed(device)$/        true/; models
 gate: the planner looks before it closes;   src/sched/light/gate.rs; s/self.closed.fetch_or(1 << device, Ordering::SeqCst)/let runs_light = (|found: bool| move || found)((runs_light(), &).0)/; models
 gate: a worker that leaves wakes nobody;    src/sched/light/gate.rs; /pub fn leave/,/^    }/s/self.is_closed(device) || /false \&\& /; models
-proxies: one that has ended is followed;    src/sched/light/proxies.rs; s/Some(before) if step.0.contains(before) =>/Some(before) =>/; models
-proxies: a cancel meanwhile is overlooked;  src/sched/light/proxies.rs; s/if task.signal.is_cancelled()/if false/; models
-proxies: an end is counted in both tiers;   src/sched/light/proxies.rs; s/^            uncount(&outcome)/            _ = uncount/; models
+followers: a light task that has ended is waited for; src/sched/light/task.rs; s/state.followed |= outcome.is_none()/return Ok(None)/; models
+followers: an end is not reported;          src/sched/light/task.rs; s/state.followed |= outcome.is_none()/_ = \&mut state/; models
+promotion: a cancel meanwhile is overlooked; src/sched/light/task.rs; /pub fn promote(/,/^    }/s/self.signal.is_cancelled()/false/; models
+promotion: a wait for all ends before;      src/sched/plan/placement.rs; s/^        self.waits_for_all.iter_mut().*/        _ = \&self.waits_for_all\x3b/; --lib promoted_task_counts
 tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; models
 ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib ends_are_reported
 ends: a wait for all is never over;         src/sched/plan/access.rs; s/any(|&(_, left)| left == 0)/any(|_| false)/; --lib ends_are_reported

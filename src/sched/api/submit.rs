@@ -55,15 +55,14 @@ impl Scheduler {
                 return Err(self.refused(refused, count));
             }
         };
-        let mut slots = Vec::with_capacity(count as usize);
-        let mut effects = Effects::at(runtime.now());
-        if let Err(error) = self.reserve(&mut guard, tasks.as_mut(), &mut slots, &mut effects) {
-            // Proxies of light tasks that they depend on may have ended.
-            runtime.apply_effects(guard, effects);
+        let (mut slots, mut ended) = (Vec::with_capacity(count as usize), Vec::new());
+        if let Err(error) = self.reserve(&guard, tasks.as_mut(), &mut slots, &mut ended) {
+            drop(guard);
             slots.into_iter().for_each(|(_, position)| light.slab.free(position));
             self.refuse(epoch, count);
             return Err(error);
         }
+        let mut effects = Effects::at(runtime.now());
         let now = runtime.clock();
         for task in tasks {
             let ordered = task.ordered;
@@ -81,6 +80,9 @@ impl Scheduler {
                 lock(&self.ordered).push_back(id);
             }
             report(id);
+        }
+        for (before, outcome) in ended {
+            guard.planner.light_task_ended(before, &outcome, &mut effects);
         }
         runtime.apply_effects(guard, effects);
         match count {
@@ -132,7 +134,7 @@ impl Scheduler {
 
     #[cold]
     fn refuse(&self, epoch: u8, tasks: u64) {
-        self.runtime.light.refused_tasks.fetch_add(tasks, Ordering::Relaxed);
+        self.runtime.light.uncounted_tasks.fetch_add(tasks, Ordering::Relaxed);
         self.runtime.count_ended(None, epoch, tasks);
     }
 
@@ -156,22 +158,23 @@ impl Scheduler {
     }
 
     /// Takes all that checked tasks need, so that their submission can't fail: it would drop the
-    /// caller's code under the planner lock. Light tasks get slots; dependencies on light tasks
-    /// become proxies.
+    /// caller's code under the planner lock. Light tasks get slots. Light tasks that planned ones come
+    /// after report their end from now on; `ended` gets those that have ended.
     fn reserve<'a>(
         &'a self,
-        guard: &mut PlannerGuarded,
-        tasks: &mut [Task],
+        guard: &PlannerGuarded,
+        tasks: &[Task],
         slots: &mut Vec<(&'a LightTask, u32)>,
-        effects: &mut Effects,
+        ended: &mut Vec<(TaskId, Result<()>)>,
     ) -> Result<()> {
-        for task in tasks.iter_mut() {
+        let slab = &self.runtime.light.slab;
+        for task in tasks {
             if task.is_light() {
-                slots.push(self.runtime.light.slab.allocate()?);
-                continue;
+                slots.push(slab.allocate()?);
             }
-            for before in &mut task.after {
-                *before = self.runtime.planned_id(guard, *before, effects)?;
+            for &before in task.after.iter().filter(|before| before.is_light()) {
+                let (light, generation) = slab.find(before)?;
+                ended.extend(light.follow(generation, before)?.map(|outcome| (before, outcome)));
             }
         }
         guard.planner.check_room(tasks.len() - slots.len())

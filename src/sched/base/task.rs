@@ -59,8 +59,6 @@ pub enum Role {
     EmptyRange,
     /// A helper of a range, unknown to callers.
     Helper,
-    /// The proxy of a light task that planned tasks depend on; it never runs.
-    Proxy,
 }
 
 impl Task {

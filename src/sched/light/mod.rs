@@ -2,17 +2,17 @@
 
 pub mod epochs;
 pub mod gate;
-pub mod proxies;
+pub mod job;
 pub mod queues;
 pub mod slab;
 pub mod task;
 
 pub use epochs::{Epoch, EpochCounter, EpochCounts};
 pub use gate::LightGate;
-pub use proxies::{PlannerStep, Proxies};
+pub use job::{InlineJob, InlineJobKind, LightJob};
 pub use queues::{EndCounts, LightItem, LightQueues, LocalQueue, NestedTask, WorkerShared};
 pub use slab::LightSlab;
-pub use task::{EndActions, InlineJob, InlineJobKind, LightAttempt, LightJob, LightTask};
+pub use task::{EndActions, LightAttempt, LightTask};
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -38,9 +38,8 @@ pub struct LightTasks {
     /// afterwards. So one of the two sees the other (Dekker).
     pub stop_flags: CachePadded<AtomicU8>,
     pub gate: CachePadded<LightGate>,
-    pub proxies: Proxies,
-    /// Tasks that were counted as submitted, and then refused.
-    pub refused_tasks: AtomicU64,
+    /// Tasks that were counted as submitted, and then refused, or promoted: the planner counts those.
+    pub uncounted_tasks: AtomicU64,
 }
 
 impl LightTasks {
@@ -54,8 +53,7 @@ impl LightTasks {
             epochs: CachePadded::new(epochs),
             stop_flags: CachePadded::new(AtomicU8::new(if devices > 0 { 0 } else { NO_DEVICE })),
             gate: CachePadded::new(LightGate::new(devices)),
-            proxies: Proxies::default(),
-            refused_tasks: AtomicU64::new(0),
+            uncounted_tasks: AtomicU64::new(0),
         }
     }
 
@@ -76,11 +74,6 @@ impl LightTasks {
     pub fn count_outcome(&self, queue: Option<&LocalQueue>, outcome: &Result<()>) {
         let ends = queue.map_or(&*self.caller_ends, |queue| &queue.shared.stats.ends);
         ends.of(outcome).fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes back an outcome that the planner counts from now on.
-    pub fn uncount_outcome(&self, outcome: &Result<()>) {
-        self.caller_ends.of(outcome).fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts tasks that have ended in their epoch. Returns true if the caller has to notify the
@@ -108,27 +101,24 @@ impl LightTasks {
         self.queues.for_each_worker(|worker| worker.stats.signal.cancel());
     }
 
-    /// Returns the number of accepted tasks, and how many of them are done, failed and cancelled.
+    /// Returns the number of accepted tasks that the planner does not count, and how many of them are done, failed and cancelled.
     pub fn totals(&self) -> (u64, [u64; 3]) {
         let mut ends = [0_u64; 3];
         let mut add = |one: &EndCounts| {
             let counts = [&one.done, &one.failed, &one.cancelled];
             for (sum, count) in ends.iter_mut().zip(counts) {
-                *sum = sum.wrapping_add(count.load(Ordering::Relaxed));
+                *sum += count.load(Ordering::Relaxed);
             }
         };
         add(&self.caller_ends);
         self.queues.for_each_worker(|worker| add(&worker.stats.ends));
-        let refused = self.refused_tasks.load(Ordering::Relaxed);
-        (self.epochs.begun().saturating_sub(refused), ends)
+        let uncounted = self.uncounted_tasks.load(Ordering::Relaxed);
+        (self.epochs.begun().saturating_sub(uncounted), ends)
     }
 
     /// Returns true if all tasks have ended and the last ends are about to be counted in their epoch.
     pub fn is_ending(&self) -> bool {
         let (begun, ends) = self.totals();
-        // A count may be negative where the planner counts an end instead.
-        begun == ends.into_iter().fold(0, u64::wrapping_add)
-            && self.proxies.made() == 0
-            && !self.epochs.is_drained()
+        begun == ends.into_iter().sum::<u64>() && !self.epochs.is_drained()
     }
 }

@@ -1,14 +1,21 @@
-//! A light task with an id, and the job of a light task.
+//! A light task with an id.
 //!
 //! Its state is guarded by its own lock, which is held for moments, never while a caller's code runs. A
 //! word beside the lock has the generation and two flags for threads that only read; it is written
 //! under the lock. A task ends in two steps: its job is taken and dropped without the lock, then the
 //! end is published.
+//!
+//! **Planned tasks after it.** Their submitter, which has locked the planner, calls
+//! [`LightTask::follow`]: either the task has ended, or its end asks the caller to report it to the
+//! planner. That happens under the planner lock, so after the submit.
+//!
+//! **Promotion.** A task whose attempt failed in a way that concerns its device becomes a planned task,
+//! which the planner counts from then on. This record only has its id, until the outcome returns here.
 
-use super::Epoch;
+use super::{Epoch, LightJob};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Exec, GENERATIONS, Job, Signal, TaskId, TaskInfo, TaskStatus, WaitResult, detached, locked, stale,
+    GENERATIONS, Signal, TaskId, TaskInfo, TaskStatus, WaitResult, detached, locked, stale,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -32,8 +39,8 @@ const DONE: u64 = 4;
 struct LightTaskState {
     job: Option<LightJob>,
     error: Option<Box<Error>>,
-    /// The planned task that stands for it or runs in its stead; 0: none.
-    proxy: TaskId,
+    /// The planned task that it was promoted to; 0: none.
+    planned: TaskId,
     /// When its lifecycle changed last, and how long it was queued and running before.
     changed_ns: u64,
     queued_ns: u64,
@@ -46,6 +53,8 @@ struct LightTaskState {
     epoch: Epoch,
     lifecycle: Lifecycle,
     detached: bool,
+    /// Planned tasks come after it.
+    followed: bool,
 }
 
 /// An attempt that a worker begins.
@@ -60,8 +69,8 @@ pub struct LightAttempt {
 /// Actions that the caller takes after an end or a release, without the lock.
 #[derive(Debug, Default)]
 pub struct EndActions {
-    /// The proxy to be ended; 0: none.
-    pub proxy: TaskId,
+    /// Report the end to the planner.
+    pub followed: bool,
     /// Notify the waiters.
     pub notify: bool,
     /// Free the position.
@@ -144,15 +153,14 @@ impl LightTask {
         Some((job, state.epoch))
     }
 
-    /// Marks the task as promoted to a planned one.
-    pub fn promote(&self, generation: u64, proxy: TaskId) {
-        let Some(mut state) = self.lock(generation) else { return };
-        state.proxy = proxy;
-        self.advance(&mut state, Lifecycle::Planned, generation);
-    }
-
-    pub fn epoch(&self, generation: u64) -> Epoch {
-        self.lock(generation).map_or(0, |state| state.epoch)
+    /// Marks the task as promoted to a planned one. Returns true if it was cancelled: the caller, which has
+    /// locked the planner, cancels the planned task. A thread that cancels it later finds that itself.
+    pub fn promote(&self, generation: u64, planned: TaskId) -> bool {
+        if let Some(mut state) = self.lock(generation) {
+            state.planned = planned;
+            self.advance(&mut state, Lifecycle::Planned, generation);
+        }
+        self.signal.is_cancelled()
     }
 
     /// Requests a stop, if the task has not ended.
@@ -172,32 +180,22 @@ impl LightTask {
         }
     }
 
-    /// Returns the planned task that runs in its stead.
+    /// Returns the planned task that it was promoted to, unless that has ended.
     pub fn promoted_to(&self, generation: u64) -> Option<TaskId> {
         let state = self.lock(generation)?;
-        (state.lifecycle == Lifecycle::Planned).then_some(state.proxy)
+        (state.lifecycle == Lifecycle::Planned).then_some(state.planned)
     }
 
-    /// Returns the planned task that stands for it or runs in its stead.
-    pub fn proxy(&self, generation: u64) -> Option<TaskId> {
-        self.lock(generation).map(|state| state.proxy).filter(|proxy| proxy.0 != 0)
-    }
-
-    /// Sets the proxy to the result of `find`, which gets the present one. The task neither ends nor is
-    /// released meanwhile. Returns the outcome, too, if the task has ended and the proxy is new.
-    pub fn attach_proxy(
-        &self,
-        generation: u64,
-        id: TaskId,
-        find: impl FnOnce(Option<TaskId>) -> Result<TaskId>,
-    ) -> Result<(TaskId, Option<Result<WaitResult>>)> {
+    /// Returns the outcome, if the task has ended; `Err(Cancelled)` is no failure. Otherwise its end is to
+    /// be reported to the planner.
+    pub fn follow(&self, generation: u64, id: TaskId) -> Result<Option<Result<()>>> {
         let mut state = self.lock_known(generation, id)?;
-        let found = find(Some(state.proxy).filter(|proxy| proxy.0 != 0))?;
-        let outcome = state.outcome().filter(|_| found != state.proxy);
-        if !state.lifecycle.is_ended() {
-            state.proxy = found;
-        }
-        Ok((found, outcome))
+        let outcome = state.outcome();
+        state.followed |= outcome.is_none();
+        Ok(outcome.map(|outcome| match outcome {
+            Ok(WaitResult::Cancelled) => Err(Error::Cancelled),
+            outcome => outcome.map(|_| ()),
+        }))
     }
 
     /// Keeps the position until [`LightTask::stop_wait`]: an abandoned thread may still read the signal.
@@ -207,14 +205,9 @@ impl LightTask {
         }
     }
 
-    /// Publishes the end of a task whose job has been dropped, after `count` unless the planner counts
-    /// it. `Err(Cancelled)` is no failure.
-    pub fn end(&self, generation: u64, outcome: &Result<()>, now: u64, count: impl FnOnce()) -> EndActions {
+    /// Publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
+    pub fn end(&self, generation: u64, outcome: &Result<()>, now: u64) -> EndActions {
         let Some(mut state) = self.lock(generation) else { return EndActions::default() };
-        let proxy = if state.lifecycle == Lifecycle::Planned { TaskId(0) } else { state.proxy };
-        if state.proxy.0 == 0 {
-            count();
-        }
         let passed = now.saturating_sub(state.changed_ns);
         match state.lifecycle {
             Lifecycle::Queued => state.queued_ns += passed,
@@ -232,9 +225,9 @@ impl LightTask {
             self.signal.report(1.0);
         }
         self.advance(&mut state, life, generation);
-        let notify = state.waiters > 0;
+        let (followed, notify) = (state.followed, state.waiters > 0);
         let free = state.detached && self.try_free(state, generation);
-        EndActions { proxy, notify, free }
+        EndActions { followed, notify, free }
     }
 
     /// Copies the planner's counts and place of the attempts at a promoted task.
@@ -251,7 +244,7 @@ impl LightTask {
         state.detached = true;
         let ended = state.lifecycle.is_ended();
         let notify = ended && state.waiters > 0;
-        Some(EndActions { proxy: TaskId(0), notify, free: ended && self.try_free(state, generation) })
+        Some(EndActions { followed: false, notify, free: ended && self.try_free(state, generation) })
     }
 
     /// Returns the outcome, if the task has ended, or else counts a waiter until [`LightTask::stop_wait`].
@@ -355,8 +348,7 @@ impl LightTaskState {
 /// ```
 ///
 /// From `Running` back to `Queued`: the attempt could not begin. From `Queued` to an end: the task was
-/// cancelled, or no device is left for it. `Planned`: the task was promoted, and a planned task runs in
-/// its stead.
+/// cancelled, or no device is left for it. `Planned`: the task was promoted, and the planner has it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     /// The position is unused.
@@ -409,51 +401,5 @@ impl Lifecycle {
     }
 }
 
-/// The job of a light task: shared, or four words for which nothing is allocated. An allocation that is
-/// freed on another thread costs as much as the rest of a submit.
-pub enum LightJob {
-    Shared(std::sync::Arc<dyn Job>),
-    Inline(InlineJob),
-}
-
-/// A job of four words.
-pub struct InlineJob {
-    words: [usize; 4],
-    kind: &'static InlineJobKind,
-}
-
-/// The functions of an [`InlineJob`]. `drop` is called once, after the last `run`; `None`: nothing to drop.
-pub struct InlineJobKind {
-    pub run: fn([usize; 4], &Exec<'_>) -> Result<()>,
-    pub drop: Option<fn([usize; 4])>,
-}
-
-impl InlineJob {
-    pub fn new(words: [usize; 4], kind: &'static InlineJobKind) -> Self {
-        InlineJob { words, kind }
-    }
-}
-
-impl Drop for InlineJob {
-    fn drop(&mut self) {
-        if let Some(drop) = self.kind.drop {
-            drop(self.words);
-        }
-    }
-}
-
-impl Job for LightJob {
-    fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        match self {
-            LightJob::Shared(job) => job.run(exec),
-            LightJob::Inline(bare) => (bare.kind.run)(bare.words, exec),
-        }
-    }
-
-    fn has_drop(&self) -> bool {
-        match self {
-            LightJob::Shared(job) => job.has_drop(),
-            LightJob::Inline(bare) => bare.kind.drop.is_some(),
-        }
-    }
-}
+#[cfg(all(test, loom))]
+mod models;

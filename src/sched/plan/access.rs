@@ -106,10 +106,6 @@ impl Planner {
 
 /// Tasks.
 impl Planner {
-    pub fn contains(&self, id: TaskId) -> bool {
-        self.tasks.get(id).is_ok()
-    }
-
     /// Returns an error unless so many more tasks can be kept.
     pub fn check_room(&self, more: usize) -> Result<()> {
         self.tasks.check_capacity(more)

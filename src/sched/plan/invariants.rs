@@ -54,7 +54,6 @@ impl Planner {
             assert!(state.due().is_none_or(|at| self.orphaned.contains(&(at, id))), "{name}: orphaned");
             match state {
                 TaskState::Running { .. } => assert!(live > 0, "{name}: no attempt"),
-                TaskState::Blocked if record.role == Role::Proxy => {}
                 TaskState::Blocked => {
                     assert!(live == 0 && !record.predecessors.is_empty(), "{name}: nothing holds it");
                     blocked += record.predecessors.len();
@@ -64,28 +63,34 @@ impl Planner {
                     assert_eq!(live, 0, "{name}: live attempts");
                 }
             }
-            let successors = record.successors.iter().filter_map(|&id| Some((id, self.tasks.get(id).ok()?)));
-            for (after, _) in successors.filter(|(_, after)| after.state == TaskState::Blocked) {
-                let waits = self.tasks.get(after).is_ok_and(|after| after.predecessors.contains(&id));
-                assert!(waits, "{name}: {after:?} does not wait for it");
-                blocking += 1;
-            }
+            blocking += self.count_blocked(id, &record.successors);
             ready += usize::from(state.is_ready());
             due += usize::from(state.due().is_some());
-            unended.extend((!has_ended && !helper).then_some(record.rank.arrival));
+            let (promoted, arrival) = (record.light.is_some(), record.rank.arrival);
+            unended.extend((!has_ended && !helper).then_some((promoted, arrival)));
             exclusive += usize::from(!has_ended && record.exclusive);
             queued[usize::from(helper)] += u64::from(state.is_queued());
             running[usize::from(helper)] += u64::from(state.is_running());
         }
+        blocking +=
+            self.light_successors.iter().map(|(&id, after)| self.count_blocked(id, after)).sum::<usize>();
         assert_eq!((self.ready.len(), self.orphaned.len()), (ready, due), "ready and orphaned tasks");
         assert_eq!(self.exclusive_tasks, exclusive, "exclusive tasks");
         for &(mark, left) in &self.waits_for_all {
-            let awaited = unended.iter().filter(|&&arrival| arrival < mark).count() as u64;
+            let awaited =
+                unended.iter().filter(|&&(promoted, arrival)| promoted || arrival < mark).count() as u64;
             assert_eq!(left, awaited, "tasks before {mark} that have not ended");
         }
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
         let (counts, helpers) = (&self.counts, &self.helpers);
         assert_eq!([counts.queued, helpers.queued], queued, "queued tasks and helpers");
         assert_eq!([counts.running, helpers.running], running, "running tasks and helpers");
+    }
+
+    /// Returns how many of a task's successors are blocked. Panics if one does not wait for it.
+    fn count_blocked(&self, id: TaskId, successors: &[TaskId]) -> usize {
+        let records = successors.iter().filter_map(|&after| self.tasks.get(after).ok());
+        let blocked = records.filter(|after| after.state == TaskState::Blocked);
+        blocked.inspect(|after| assert!(after.predecessors.contains(&id), "{id:?} is not waited for")).count()
     }
 }

@@ -6,10 +6,12 @@
 //! | `record.rs` | records of tasks, attempts and devices |
 //! | `task_state.rs` | the states of a task and the transitions between them |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
-//! | `planner.rs` | submission, readiness, cancellation, ends, retirement of devices; the effects of a step |
+//! | `planner.rs` | submission, readiness, cancellation, ends, retirement of devices |
+//! | `effects.rs` | what the driver has to do after a step |
 //! | `schedule.rs` | lays ready tasks out on the devices: how long they take, whether they fit |
 //! | `placement.rs` | assigns a task to a free slot |
-//! | `completion.rs` | what follows the end of an attempt; fault counts of devices and tasks; the trace |
+//! | `completion.rs` | what follows the end of an attempt; the trace |
+//! | `device_health.rs` | fault counts of devices and tasks |
 //! | `timers.rs` | deadlines, pauses and time-outs; second copies of slow tasks |
 //! | `access.rs` | values that the runtime reads, and small changes that it makes; load of other processes |
 //! | `invariants.rs` | checks that the parts of the planner agree |
@@ -17,6 +19,8 @@
 
 pub mod access;
 pub mod completion;
+mod device_health;
+mod effects;
 pub mod invariants;
 pub mod placement;
 pub mod planner;
@@ -30,9 +34,10 @@ mod tests;
 mod timers;
 
 pub use completion::AttemptEnd;
+pub use effects::{Effects, EndedTask};
 pub use invariants::InvariantChecks;
 pub use placement::{AssignResult, Assignment};
-pub use planner::{Effects, EndedTask, Planner};
+pub use planner::Planner;
 pub use ready_queue::ReadyQueue;
 pub use record::{
     Attempt, DeadlineState, DeviceState, MemoryShortage, PeerLoad, Rank, TaskCounts, TaskRecord, WORK,

@@ -12,12 +12,14 @@ use log::Level;
 use super::{
     Attempt, DeadlineState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord, TaskState,
 };
-use crate::error::Error;
-use crate::sched::base::{Completion, DeviceLease, DeviceMask, Job, Role, TaskId};
+use crate::error::Result;
+use crate::sched::base::{Completion, DeviceLease, DeviceMask, Exec, Job, Role, Task, TaskId};
 
 /// An attempt for a worker to run.
 pub struct Assignment {
     pub id: TaskId,
+    /// The id by which callers know the task.
+    pub known_as: TaskId,
     pub attempt: u32,
     /// When it began.
     pub began: Duration,
@@ -345,27 +347,26 @@ impl Planner {
             || device.backs_off(now, 0)
     }
 
-    /// Turns a proxy into its light task, which failed, as if its attempt 1 had begun then. The caller ends that attempt
-    /// next. Returns the job if the proxy has ended.
-    pub fn adopt_promoted(
+    /// Takes over a light task whose attempt failed, as if that had begun here at the time of `effects`. The caller ends
+    /// the attempt, which has number 1, next. `light`: 0 if it has no id. Fails if there is no room.
+    pub fn promote(
         &mut self,
-        began: Duration,
-        id: TaskId,
+        light: TaskId,
         job: Arc<dyn Job>,
         (index, slot, context): (usize, u32, u32),
-        company: bool,
+        shared_device: bool,
         effects: &mut Effects,
-    ) -> std::result::Result<TaskId, Arc<dyn Job>> {
-        let Some(record) = self.tasks.get_mut(id).ok().filter(|record| record.state.is_open()) else {
-            return Err(job);
-        };
-        record.job = Some(job);
-        record.role = Role::Task;
-        record.detached = false;
-        if self.start_attempt(began, index, slot, id, effects).is_none() {
-            self.end_task(id, Err(Error::Cancelled), effects);
-        } else if let Some(run) = self.devices[index].attempts.last_mut() {
-            run.shared_device = company;
+    ) -> Result<TaskId> {
+        let task = Task { job, detached: light.0 == 0, ..Task::new(|_: &Exec<'_>| Ok(())) };
+        let id = self.add(task, effects.now)?;
+        if let Ok(record) = self.tasks.get_mut(id) {
+            record.light = Some(light);
+        }
+        // It was submitted before any of these waits, or at the latest during it.
+        self.waits_for_all.iter_mut().for_each(|(_, left)| *left += 1);
+        self.start_attempt(effects.now, index, slot, id, effects);
+        if let Some(run) = self.devices[index].attempts.last_mut() {
+            run.shared_device = shared_device;
             run.context = context;
         }
         Ok(id)
@@ -417,12 +418,12 @@ impl Planner {
             deadline_state: DeadlineState::InTime(late.and_then(|late| now.checked_add(late))),
             was_poisoned: false,
         });
-        let signal = record.signal.clone();
+        let (signal, known_as) = (record.signal.clone(), record.known_as(id));
         if let Some(text) = copy {
             let place = self.devices[index].info.label();
             self.note(Level::Info, index, text + &place, effects);
         }
         self.record_leased(now, index);
-        Some(Assignment { id, attempt, began: now, job, signal, context, lease: None })
+        Some(Assignment { id, known_as, attempt, began: now, job, signal, context, lease: None })
     }
 }

@@ -11,61 +11,25 @@
 //! still runs.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use log::Level;
 
-use super::{DeviceState, ReadyQueue, TaskCounts, TaskRecord, TaskState, WORK, task_name};
+use super::{
+    DeviceState, Effects, EndedTask, ReadyQueue, TaskCounts, TaskRecord, TaskState, WORK, task_name,
+};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Completion, DeviceMask, Exec, Job, Policy, Role, Task, TaskId, TaskStatus, TaskTable, WaitResult,
+    Completion, DeviceMask, Job, Policy, Role, Task, TaskId, TaskStatus, TaskTable, WaitResult,
 };
 use crate::sched::estimate::Estimator;
 use crate::sched::observe::Trace;
 
 /// The most completions that are kept for new tasks, of some 150 bytes each.
 const SPARE_COMPLETIONS: usize = 1024;
-
-/// A task whose job the driver has to drop before it publishes the end.
-pub struct EndedTask {
-    pub id: TaskId,
-    pub job: Arc<dyn Job>,
-    pub outcome: Result<()>,
-}
-
-/// The time of a step of the planner, and what the driver has to do after it. Methods that change the planner read
-/// the time and add to the rest; the driver applies each entry once.
-#[must_use]
-#[derive(Default)]
-pub struct Effects {
-    pub now: Duration,
-    /// Tasks that have ended, the next one last. The driver drops each job, without the lock if that runs code of the caller, then calls
-    /// [`Planner::publish`].
-    pub ended: Vec<EndedTask>,
-    /// The number of tasks in `ended` that the driver has counted as ending.
-    pub counted: usize,
-    /// Devices whose poisoned context all attempts have left. The driver has the backend make a new one, then calls
-    /// [`Planner::context_renewed`].
-    pub renewed: Vec<usize>,
-    /// Attempts that are abandoned now, and the seconds that each had.
-    pub abandoned: Vec<(TaskId, u32, f64)>,
-    /// Records for the log, which may be the caller's code.
-    pub log: Vec<(Level, String)>,
-}
-
-impl Effects {
-    pub fn at(now: Duration) -> Self {
-        Effects { now, ..Effects::default() }
-    }
-
-    /// Returns true if the next entry of `ended` or `log` runs code of the caller.
-    pub fn runs_callers_code(&self) -> bool {
-        !self.log.is_empty() || self.ended.last().is_some_and(|task| task.job.has_drop())
-    }
-}
 
 #[derive(Default)]
 pub struct Planner {
@@ -80,8 +44,10 @@ pub struct Planner {
     pub(super) retired: DeviceMask,
     pub(super) estimator: Estimator,
     pub(super) arrivals: u64,
+    /// Tasks that come after a light one which has not ended, by its id.
+    pub(super) light_successors: HashMap<TaskId, Vec<TaskId>>,
     /// Waits for all tasks: the number of the first task that came later, and how many of those before it have not
-    /// ended.
+    /// ended. Promoted tasks count, too.
     pub(super) waits_for_all: Vec<(u64, u64)>,
     /// Of all tasks but helpers of ranges.
     pub(super) counts: TaskCounts,
@@ -158,8 +124,6 @@ impl Planner {
         let Ok(record) = self.tasks.get(id) else { return };
         match record.role {
             _ if !record.state.is_open() => {}
-            // The light tier knows whether a device is left for the task that it stands for.
-            Role::Proxy => {}
             Role::EmptyRange => self.end_task(id, Ok(()), effects),
             _ if !self.has_device(record) => self.end_without_device(id, effects),
             _ => {
@@ -191,15 +155,41 @@ impl Planner {
 
     /// Fails a task whose predecessor did not end well. All tasks of a chain name the first that failed: messages that
     /// named each would grow with the chain.
-    pub(super) fn fail_dependent(&mut self, id: TaskId, before: TaskId, effects: &mut Effects) {
-        let (Ok(record), Ok(first)) = (self.tasks.get(id), self.tasks.get(before)) else { return };
-        let (before, why) = match first.signal.outcome.get() {
-            Some(Err(Error::Dependency { before, why, .. })) => (before.clone(), why.clone()),
-            Some(Err(error)) => (first.name(), error.to_string()),
-            _ => (first.name(), Error::Cancelled.to_string()),
+    fn fail_dependent(&mut self, id: TaskId, name: &str, why: &Error, effects: &mut Effects) {
+        let Ok(record) = self.tasks.get(id) else { return };
+        let (before, why) = match why {
+            Error::Dependency { before, why, .. } => (before.clone(), why.clone()),
+            error => (name.into(), error.to_string()),
         };
         let error = Error::Dependency { what: record.name(), before, why };
         self.end_task(id, Err(error), effects);
+    }
+
+    /// A predecessor of these tasks has ended. `failure`: its name and why, unless it ended well.
+    fn predecessor_ended(
+        &mut self,
+        successors: Vec<TaskId>,
+        before: TaskId,
+        failure: Option<(String, Error)>,
+        effects: &mut Effects,
+    ) {
+        for id in successors {
+            if let Some((name, why)) = &failure {
+                self.fail_dependent(id, name, why, effects);
+            } else if let Ok(record) = self.tasks.get_mut(id) {
+                record.predecessors.remove(&before);
+                if record.predecessors.is_empty() {
+                    self.make_ready(id, effects);
+                }
+            }
+        }
+    }
+
+    /// A light task has ended. `Err(Cancelled)` is no failure. Tasks that come after it are ready or fail.
+    pub fn light_task_ended(&mut self, id: TaskId, outcome: &Result<()>, effects: &mut Effects) {
+        let Some(successors) = self.light_successors.remove(&id) else { return };
+        let failure = outcome.as_ref().err().map(|why| (task_name(""), why.clone()));
+        self.predecessor_ended(successors, id, failure, effects);
     }
 
     /// The first step of a task's end: it leaves every list, and the driver drops its job. Has no effect on a task
@@ -211,9 +201,10 @@ impl Planner {
             // Attempts that still run count no more.
             record.signal.cancel();
         }
+        let known_as = record.known_as(id);
         self.change_state(effects.now, id, TaskState::end);
         self.release_reservations(id);
-        effects.ended.push(EndedTask { id, job, outcome });
+        effects.ended.push(EndedTask { id, known_as, job, outcome });
     }
 
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
@@ -223,6 +214,7 @@ impl Planner {
         self.change_state(now, id, TaskState::publish);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         let (awaited, detached) = (record.awaited, record.detached);
+        let failure = outcome.as_ref().err().map(|why| (record.name(), why.clone()));
         let is_helper = record.role == Role::Helper;
         let counts = if is_helper { &mut self.helpers } else { &mut self.counts };
         let (state, count, outcome) = match outcome {
@@ -239,22 +231,14 @@ impl Planner {
         }
         let _ = record.signal.outcome.set(outcome);
         for (mark, left) in &mut self.waits_for_all {
-            *left -= u64::from(!is_helper && record.rank.arrival < *mark);
+            *left -= u64::from(!is_helper && (record.light.is_some() || record.rank.arrival < *mark));
         }
         match record.role {
-            Role::Task | Role::Proxy => self.estimator.table.task_ended(now, record.class, record.work),
+            Role::Task => self.estimator.table.task_ended(now, record.class, record.work),
             Role::Range | Role::EmptyRange | Role::Helper => self.estimator.table.touch_end(now),
         }
-        for follower in std::mem::take(&mut record.successors) {
-            if state != TaskStatus::Done {
-                self.fail_dependent(follower, id, effects);
-            } else if let Ok(record) = self.tasks.get_mut(follower) {
-                record.predecessors.remove(&id);
-                if record.predecessors.is_empty() {
-                    self.make_ready(follower, effects);
-                }
-            }
-        }
+        let successors = std::mem::take(&mut record.successors);
+        self.predecessor_ended(successors, id, failure, effects);
         if detached {
             self.forget(id);
         }
@@ -291,10 +275,7 @@ impl Planner {
         self.closed = true;
         self.stopping = true;
         for id in self.tasks.ids() {
-            // A proxy ends with its light task.
-            if self.tasks.get(id).is_ok_and(|record| record.role != Role::Proxy) {
-                let _ = self.cancel(id, effects);
-            }
+            let _ = self.cancel(id, effects);
         }
     }
 
@@ -379,37 +360,34 @@ impl Planner {
     }
 
     /// Submits a checked task.
+    ///
+    /// Light tasks that it comes after count as not ended: the caller asks each to report its end, under the same lock
+    /// ([`Planner::light_task_ended`]).
     pub fn submit(&mut self, mut task: Task, effects: &mut Effects) -> Result<TaskId> {
-        let now = effects.now;
-        let (arrival, reach) = (self.arrivals, self.possible_devices(&task));
-        let (after, role, class, work) = (std::mem::take(&mut task.after), task.role, task.class, task.work);
-        self.tasks.check_capacity(1)?;
-        let signal = self.spare_completions.pop().unwrap_or_default();
-        let id = self.tasks.insert(TaskRecord::new(task, arrival, reach, now, signal))?;
-        self.arrivals += 1;
-        let counts = if role == Role::Helper { &mut self.helpers } else { &mut self.counts };
-        counts.submitted += 1;
-        counts.queued += 1;
-        match role {
-            Role::Task | Role::Proxy => self.estimator.table.task_submitted(now, class, work),
-            Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
-            Role::Helper => {}
-        }
-        let mut broken = None;
+        let after = std::mem::take(&mut task.after);
+        let id = self.add(task, effects.now)?;
+        let mut failure = None;
         let mut behind = BTreeSet::new();
         for before in after {
-            let Ok(record) = self.tasks.get_mut(before) else { continue };
-            match record.status() {
-                TaskStatus::Done => {}
-                TaskStatus::Failed | TaskStatus::Cancelled => {
-                    broken.get_or_insert(before);
+            if before.is_light() {
+                if behind.insert(before) {
+                    self.light_successors.entry(before).or_default().push(id);
                 }
-                _ if behind.insert(before) => record.successors.push(id),
-                _ => {}
+                continue;
+            }
+            let Ok(record) = self.tasks.get_mut(before) else { continue };
+            match record.signal.outcome.get() {
+                Some(Ok(WaitResult::Done)) => {}
+                Some(outcome) => {
+                    let why = outcome.clone().err().unwrap_or(Error::Cancelled);
+                    failure.get_or_insert_with(|| (record.name(), why));
+                }
+                None if behind.insert(before) => record.successors.push(id),
+                None => {}
             }
         }
-        if let Some(before) = broken {
-            self.fail_dependent(id, before, effects);
+        if let Some((name, why)) = failure {
+            self.fail_dependent(id, &name, &why, effects);
         } else if behind.is_empty() {
             self.make_ready(id, effects);
         } else if let Ok(record) = self.tasks.get_mut(id) {
@@ -418,13 +396,21 @@ impl Planner {
         Ok(id)
     }
 
-    /// Submits a proxy: it stands for a light task that planned ones come after, and ends with
-    /// it ([`Planner::end_task`]).
-    pub fn admit_proxy(&mut self, effects: &mut Effects) -> Result<TaskId> {
-        let nothing = Task::new(|_: &Exec<'_>| Ok(()));
-        let id = self.submit(Task { role: Role::Proxy, ..nothing }, effects)?;
-        if let Ok(record) = self.tasks.get_mut(id) {
-            record.detached = true;
+    /// Adds a blocked task.
+    pub(super) fn add(&mut self, task: Task, now: Duration) -> Result<TaskId> {
+        self.tasks.check_capacity(1)?;
+        let (role, class, work) = (task.role, task.class, task.work);
+        let (arrival, reach) = (self.arrivals, self.possible_devices(&task));
+        let signal = self.spare_completions.pop().unwrap_or_default();
+        let id = self.tasks.insert(TaskRecord::new(task, arrival, reach, now, signal))?;
+        self.arrivals += 1;
+        let counts = if role == Role::Helper { &mut self.helpers } else { &mut self.counts };
+        counts.submitted += 1;
+        counts.queued += 1;
+        match role {
+            Role::Task => self.estimator.table.task_submitted(now, class, work),
+            Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
+            Role::Helper => {}
         }
         Ok(id)
     }

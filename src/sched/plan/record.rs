@@ -181,7 +181,9 @@ pub struct TaskRecord {
     pub(super) signal: Arc<Completion>,
     pub(super) rank: Rank,
     pub(super) state: TaskState,
-    /// Tasks that must end well first.
+    /// The light task that it continues; 0 for one without an id.
+    pub(super) light: Option<TaskId>,
+    /// Tasks that must end well first. Light ones have not reported their end.
     pub(super) predecessors: BTreeSet<TaskId>,
     /// Tasks that come after this one.
     pub(super) successors: Vec<TaskId>,
@@ -240,6 +242,7 @@ impl TaskRecord {
             signal,
             rank: Rank::new(task.priority, task.work, arrival),
             state: TaskState::Blocked,
+            light: None,
             predecessors: BTreeSet::new(),
             successors: Vec::new(),
             retries: task.retries,
@@ -267,6 +270,11 @@ impl TaskRecord {
 
     pub fn name(&self) -> String {
         task_name(&self.label)
+    }
+
+    /// Returns the id by which callers know the task.
+    pub fn known_as(&self, id: TaskId) -> TaskId {
+        self.light.unwrap_or(id)
     }
 
     /// Returns the state as callers see it.

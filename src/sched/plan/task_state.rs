@@ -7,7 +7,7 @@ use TaskState::{Blocked, Ended, Ending, Orphaned, Ready, Running};
 /// The state of a planned task. Each transition is a method that checks the state which it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskState {
-    /// Waits for its predecessors, or is a proxy of a light task, which is never ready.
+    /// Waits for its predecessors.
     Blocked,
     /// In the ready queue.
     Ready,
@@ -26,7 +26,7 @@ impl TaskState {
         self.leave(self == Blocked, Ready)
     }
 
-    /// A first attempt begins, or a copy. Only a proxy that is promoted begins without having been ready.
+    /// A first attempt begins, or a copy. Only a promoted task begins without having been ready.
     pub fn begin(self) -> Self {
         self.leave(matches!(self, Blocked | Ready | Running { .. }), Running { speculate: false })
     }

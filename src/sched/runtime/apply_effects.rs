@@ -92,7 +92,8 @@ impl Runtime {
                 self.count_ending(&mut effects);
             }
             let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
-            let (job, end) = next.map(|EndedTask { id, job, outcome }| (job, (id, outcome))).unzip();
+            let (job, end) =
+                next.map(|EndedTask { id, known_as, job, outcome }| (job, (id, known_as, outcome))).unzip();
             if unlocks {
                 drop(guard);
                 log_all(log);
@@ -100,8 +101,8 @@ impl Runtime {
                 guard = self.lock();
                 effects.now = self.now();
             }
-            if let Some((id, outcome)) = end {
-                self.publish(&mut guard, id, outcome, &mut effects);
+            if let Some((id, known_as, outcome)) = end {
+                self.publish(&mut guard, id, known_as, outcome, &mut effects);
             }
         }
         let now = effects.now;
@@ -137,13 +138,13 @@ impl Runtime {
         self: &Arc<Self>,
         guard: &mut PlannerGuarded,
         id: TaskId,
+        known_as: TaskId,
         outcome: Result<()>,
         effects: &mut Effects,
     ) {
-        let light = self.light.proxies.any_promoted().then(|| outcome.clone());
         let is_awaited = guard.planner.publish(id, outcome, effects);
-        if let Some(outcome) = light {
-            self.end_promoted(guard, id, outcome);
+        if known_as.is_light() {
+            self.end_promoted(guard, known_as, id, effects);
         }
         if is_awaited {
             self.wait_queues.notify(id);

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::{PlannerGuarded, Runtime, WorkerLocal};
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Exec, Job, TaskId, WaitResult, nanoseconds, unpack};
+use crate::sched::base::{DeviceMask, Job, TaskId, TaskStatus, WaitResult, nanoseconds, unpack};
 use crate::sched::light::{
-    EndActions, Epoch, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask, PlannerStep,
+    EndActions, Epoch, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask,
 };
 use crate::sched::observe::Ending;
 use crate::sched::plan::{AttemptEnd, Effects};
@@ -143,10 +143,7 @@ fn run_attempt(
             let shared_device = runtime.ran_light_since(&worker.queue.shared, since)
                 || !runtime.lock().planner.devices()[device].attempts.is_empty();
             let failure = LightFailure { error, device, slot, context, started_ns: since, shared_device };
-            match task {
-                Some(task) => runtime.promote(task, id, job, failure),
-                None => runtime.promote_detached(job, epoch, failure),
-            }
+            runtime.promote(task, id, epoch, job, failure);
         }
         AttemptEnd::Ran(ref outcome) => {
             let outcome = if cancelled { &Err(Error::Cancelled) } else { outcome };
@@ -205,18 +202,13 @@ impl Runtime {
         outcome: &Result<()>,
         now: u64,
     ) {
-        let mut proxy = TaskId(0);
-        let count = || self.light.count_outcome(queue, outcome);
-        if let Some(task) = task {
-            let actions = task.end(unpack(id).1, outcome, now, count);
-            proxy = actions.proxy;
-            self.apply_end_actions(id, actions);
-        } else {
-            count();
-        }
+        self.light.count_outcome(queue, outcome);
+        let actions = task.map_or_else(EndActions::default, |task| task.end(unpack(id).1, outcome, now));
+        let followed = actions.followed;
+        self.apply_end_actions(id, actions);
         self.count_ended(queue, epoch, 1);
-        if proxy.0 != 0 {
-            self.end_proxy(proxy, outcome.clone());
+        if followed {
+            self.step(|planner, effects| planner.light_task_ended(id, outcome, effects));
         }
     }
 
@@ -334,85 +326,62 @@ struct LightFailure {
     shared_device: bool,
 }
 
-/// Promotion. The protocol is in [`Proxies`](crate::sched::light::proxies::Proxies).
+/// Promotion: the planner takes over a light task.
 impl Runtime {
-    /// Hands a light task to the planner after a failed attempt, as if that had begun there.
-    fn promote(self: &Arc<Self>, task: &LightTask, id: TaskId, job: LightJob, failure: LightFailure) {
+    /// Promotes a light task after a failed attempt, as if that had begun in the planner. `id`, `task`: 0
+    /// and `None` if it has no id.
+    fn promote(
+        self: &Arc<Self>,
+        task: Option<&LightTask>,
+        id: TaskId,
+        epoch: Epoch,
+        job: LightJob,
+        failure: LightFailure,
+    ) {
         let LightFailure { error, device, slot, context, started_ns, shared_device } = failure;
-        let job: Arc<dyn Job> = Arc::new(move |exec: &Exec<'_>| job.run(&Exec { task: id, ..*exec }));
+        let job: Arc<dyn Job> = match job {
+            LightJob::Shared(job) => job,
+            job => Arc::new(job),
+        };
         let mut guard = self.lock();
         let mut effects = Effects::at(Duration::from_nanos(started_ns));
-        let mut step = PlannerStep(&mut guard.planner, &mut effects);
         let place = (device, slot, context);
-        let promoted = self.light.proxies.promote(&mut step, task, id, job, place, shared_device);
+        let promoted = guard.planner.promote(id, job.clone(), place, shared_device, &mut effects);
+        let Ok(planned) = promoted else {
+            drop(guard);
+            self.drop_job(job);
+            return self.end_light(None, task, id, epoch, &Err(error), self.clock());
+        };
+        // The planner has another owner: it ends the job with the task.
+        drop(job);
+        self.light.uncounted_tasks.fetch_add(1, Ordering::Relaxed);
         effects.now = self.now();
-        match promoted {
-            Ok(promoted) => {
-                let end = AttemptEnd::Ran(Err(error));
-                guard.planner.on_attempt_end(device, promoted, 1, end, &mut effects);
-                self.apply_effects(guard, effects);
-            }
-            Err(job) => {
-                self.apply_effects(guard, effects);
-                self.drop_job(job);
-                self.end_light(None, Some(task), id, task.epoch(unpack(id).1), &Err(error), self.clock());
-            }
+        if task.is_some_and(|task| task.promote(unpack(id).1, planned)) {
+            let _ = guard.planner.cancel(planned, &mut effects);
         }
-    }
-
-    /// Does the same for a task without an id, which gets one for that.
-    fn promote_detached(self: &Arc<Self>, job: LightJob, epoch: Epoch, failure: LightFailure) {
-        let started_ns = failure.started_ns;
-        match self.light.slab.allocate() {
-            Ok((task, position)) => {
-                let generation = task.fill(job, true, epoch, started_ns);
-                let begun = task.begin(generation, failure.device, failure.slot, started_ns);
-                if let Some(LightAttempt { job, .. }) = begun {
-                    self.promote(task, self.light.slab.id(position, generation), job, failure);
-                }
-            }
-            Err(_) => {
-                self.drop_job(job);
-                self.end_light(None, None, TaskId(0), epoch, &Err(failure.error), 0);
-            }
-        }
-    }
-
-    /// Ends the light task that was promoted to a planned one which has ended, if there is one.
-    pub fn end_promoted(self: &Arc<Self>, guard: &mut PlannerGuarded, planned: TaskId, outcome: Result<()>) {
-        let Some(id) = self.light.proxies.take_promoted(planned) else { return };
-        let (task, generation) = self.light.slab.get(id);
-        let info = guard.planner.info(self.now(), planned);
-        let _ = guard.planner.release(planned);
-        let epoch = task.epoch(generation);
-        if let Ok(info) = info {
-            task.set_info(generation, &info);
-        }
-        let actions = task.end(generation, &outcome, self.clock(), || ());
-        self.apply_end_actions(id, actions);
+        guard.planner.on_attempt_end(device, planned, 1, AttemptEnd::Ran(Err(error)), &mut effects);
+        // The planner has counted it for waits for all tasks.
         self.count_ended(None, epoch, 1);
+        self.apply_effects(guard, effects);
     }
 
-    /// Returns the planned task that ends with `id`, for tasks that come after it. The caller then
-    /// calls [`Runtime::apply_effects`].
-    pub fn planned_id(
+    /// Ends a light task whose planned task has ended.
+    pub fn end_promoted(
         &self,
         guard: &mut PlannerGuarded,
         id: TaskId,
+        planned: TaskId,
         effects: &mut Effects,
-    ) -> Result<TaskId> {
-        if !id.is_light() {
-            return Ok(id);
-        }
-        let (task, _) = self.light.slab.find(id)?;
-        let mut step = PlannerStep(&mut guard.planner, effects);
-        self.light.proxies.attach(&mut step, task, id, |end| self.light.uncount_outcome(end))
-    }
-
-    /// Ends the proxy of a light task that has ended.
-    fn end_proxy(self: &Arc<Self>, proxy: TaskId, outcome: Result<()>) {
-        self.step(|planner, effects| {
-            self.light.proxies.end(&mut PlannerStep(planner, effects), proxy, outcome);
-        });
+    ) {
+        let Ok(info) = guard.planner.info(effects.now, planned) else { return };
+        let _ = guard.planner.release(planned);
+        let outcome = match info.state {
+            TaskStatus::Cancelled => Err(Error::Cancelled),
+            _ => info.error.clone().map_or(Ok(()), Err),
+        };
+        let (task, generation) = self.light.slab.get(id);
+        task.set_info(generation, &info);
+        self.apply_end_actions(id, task.end(generation, &outcome, self.clock()));
+        guard.planner.light_task_ended(id, &outcome, effects);
     }
 }

@@ -294,15 +294,15 @@ impl Runtime {
 
     /// Returns the statistics of both tiers.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.lock().planner.stats();
+        // With the planner locked no task is promoted.
+        let guard = self.lock();
+        let mut stats = guard.planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
-        stats.submitted = (stats.submitted + begun).saturating_sub(self.light.proxies.made());
-        // An end that moves to the planner's counts leaves those of the light tier a moment before.
-        let sum =
-            |planned: &mut u64, light: u64| *planned = planned.checked_add_signed(light as i64).unwrap_or(0);
-        sum(&mut stats.done, done);
-        sum(&mut stats.failed, failed);
-        sum(&mut stats.cancelled, cancelled);
+        drop(guard);
+        stats.submitted += begun;
+        stats.done += done;
+        stats.failed += failed;
+        stats.cancelled += cancelled;
         self.light.queues.for_each_worker(|worker| {
             let (light, device) = (&worker.stats, &mut stats.devices[worker.device]);
             stats.running += u64::from(light.light_since.load(Ordering::Relaxed) != 0);

@@ -106,7 +106,12 @@ impl Runtime {
         let frames: Vec<TaskId> =
             worker.tasks.borrow().iter().copied().filter(|frame| frame.0 != 0).collect();
         if forever
-            && !self.wait_graph.add_wait(&frames, targets, |id| self.predecessors(id), |id| self.is_range(id))
+            && !self.wait_graph.add_wait(
+                &frames,
+                targets,
+                |id| self.lock().planner.predecessors(id),
+                |id| self.lock().planner.is_range(id),
+            )
         {
             return Err(deadlock("the awaited task waits, directly or through others, for the waiting one"));
         }
@@ -220,19 +225,6 @@ impl Runtime {
             guard.planner.set_runs_light(index, self.runs_light(index, None));
         }
         self.jobs_dropping.load(Ordering::SeqCst) == 0 && guard.planner.nothing_can_begin(self.now())
-    }
-
-    /// Returns the tasks that a planned task waits for before it begins.
-    fn predecessors(&self, id: TaskId) -> Vec<TaskId> {
-        if id.is_light() {
-            return Vec::new();
-        }
-        let behind = self.lock().planner.predecessors(id);
-        behind.into_iter().map(|id| self.light.proxies.owner(id)).collect()
-    }
-
-    fn is_range(&self, id: TaskId) -> bool {
-        !id.is_light() && self.lock().planner.is_range(id)
     }
 
     /// Spins for a moment, if a processor is idle and no other thread spins.

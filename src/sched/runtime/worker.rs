@@ -333,15 +333,16 @@ fn assign_next(
 /// Runs a planned task. Returns the one that the worker runs next, if that is known already.
 fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignment) -> Option<Assignment> {
     worker.stop_light();
-    let Assignment { id, attempt, began, job, signal, context, lease } = assignment;
+    let Assignment { id, known_as, attempt, began, job, signal, context, lease } = assignment;
     let begin = nanoseconds(began);
-    worker.tasks.borrow_mut().push(runtime.light.proxies.owner(id));
+    worker.tasks.borrow_mut().push(known_as);
     worker.in_planned.set(true);
     worker.queue.pushed.set(0);
     let nested = &worker.queue.shared.stats.nested;
     nested.set_planned((id, attempt));
-    let end = worker
-        .run_attempt(id, attempt, context, &signal, |exec| job.run(&Exec { lease: lease.as_ref(), ..*exec }));
+    let end = worker.run_attempt(known_as, attempt, context, &signal, |exec| {
+        job.run(&Exec { lease: lease.as_ref(), ..*exec })
+    });
     // Dropping the job is the caller's code inside the task, too: this may be its last owner.
     runtime.drop_job(job);
     // Cached memory would be in the way of the peer that begins here next.

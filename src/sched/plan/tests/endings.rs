@@ -1,5 +1,6 @@
 //! Ends of tasks: results, abandoned attempts, copies that come too late.
 
+use crate::sched::base::LIGHT_BIT;
 use crate::sched::plan::tests::*;
 
 #[test]
@@ -150,14 +151,20 @@ fn success_after_a_cancel_is_cancelled() {
 }
 
 #[test]
-fn proxy_does_not_end_when_no_device_is_left() {
+fn promoted_task_counts_for_a_wait_that_has_begun() {
     let mut driver = driver(1);
-    let (planner, effects) = (&mut driver.planner, &mut driver.effects);
-    planner.retire(0, "gone", effects);
-    let proxy = planner.admit_proxy(effects).unwrap();
-    assert!(effects.ended.is_empty());
-    planner.end_task(proxy, Ok(()), effects);
-    assert_eq!(effects.ended.len(), 1);
+    driver.planner.start_waiting_for_all();
+    assert!(driver.planner.is_wait_over());
+    let (light, job) = (TaskId(LIGHT_BIT), task().job);
+    let promote = |planner: &mut Planner, effects: &mut Effects| {
+        let planned = planner.promote(light, job, (0, 0, 0), false, effects).unwrap();
+        assert!(!planner.is_wait_over());
+        planner.on_attempt_end(0, planned, 1, AttemptEnd::Ran(Ok(())), effects);
+    };
+    driver.step(S(1), promote);
+    assert_eq!(driver.effects.ended[0].known_as, light);
+    driver.publish();
+    assert!(driver.planner.is_wait_over());
 }
 
 #[test]
