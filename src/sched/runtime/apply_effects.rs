@@ -1,8 +1,7 @@
 //! Applies what the planner returns, publishes its state to the light tier, and calls it at its deadlines.
 //!
 //! Deadlines end tasks and write to the log. Both may run callers' code, a `drop` or a log function, that blocks for as
-//! long as it likes. The timer thread must keep deadlines meanwhile, so it leaves these effects to a second thread, which
-//! starts when it is first needed.
+//! long as it likes. So a timer thread with such effects first starts another in its place.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -211,87 +210,43 @@ impl Runtime {
     /// Does what is due, if there is no timer thread.
     pub fn advance_without_timer(self: &Arc<Self>) {
         if self.no_timer.load(Ordering::Relaxed) {
-            drop(pass(self, self.lock()));
+            self.step(Planner::advance);
         }
-    }
-
-    /// Moves effects that may run callers' code to the thread for that. If there is none, the calling thread keeps them.
-    fn defer(self: &Arc<Self>, guard: &mut PlannerGuarded, effects: &mut Effects) {
-        if effects.ended.is_empty() && effects.log.is_empty() {
-            return;
-        }
-        if guard.deferred.is_none() {
-            let shared = self.clone();
-            let started = self.pool.start_helper("gpusched callbacks", move || serve(&shared));
-            guard.deferred = started.is_ok().then(Effects::default);
-        }
-        let Some(deferred) = &mut guard.deferred else { return };
-        deferred.ended.append(&mut effects.ended);
-        deferred.counted += std::mem::take(&mut effects.counted);
-        deferred.log.append(&mut effects.log);
-        self.timer_wakeup.notify_all();
     }
 }
 
-/// Calls `advance` when it is due, until the scheduler has stopped.
+/// Runs the timer thread: calls `advance` when it is due, until the scheduler has stopped. Callers' code that it
+/// would then run may block for as long as it likes, so another thread becomes the timer meanwhile.
 fn run_timer(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
-    loop {
+    // Until another thread is the timer.
+    while !guard.planner.is_stopping() || shared.pool.has_worker() {
         let now = shared.now();
-        if guard.planner.is_stopping() && !shared.pool.has_worker() {
-            guard.timer_until = None;
-            shared.timer_wakeup.notify_all();
-            return;
-        }
         let alarm = guard.planner.next_deadline(now).unwrap_or(Duration::MAX);
         guard.timer_until = Some(alarm);
-        if alarm <= now {
-            guard = pass(shared, guard);
-            continue;
+        shared.no_timer.store(false, Ordering::Relaxed);
+        if alarm > now {
+            let waited = shared.timer_wakeup.wait_timeout(guard, alarm - now);
+            let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            guard = held;
+            // A reconsideration that is due would be put off if it were computed again.
+            if !waited.timed_out() {
+                continue;
+            }
         }
-        let waited = shared.timer_wakeup.wait_timeout(guard, alarm - now);
-        let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        // A reconsideration that is due would be put off if it were computed again.
-        guard = if waited.timed_out() { pass(shared, held) } else { held };
-    }
-}
-
-fn pass<'a>(
-    shared: &'a Arc<Runtime>,
-    mut guard: MutexGuard<'a, PlannerGuarded>,
-) -> MutexGuard<'a, PlannerGuarded> {
-    let mut effects = Effects::at(shared.now());
-    guard.planner.advance(&mut effects);
-    shared.count_ending(&mut effects);
-    shared.defer(&mut guard, &mut effects);
-    let (mut log, ()) = shared.apply_counted(guard, effects, |_, _| ());
-    let mut guard = shared.lock();
-    // These records report threads that could not be started.
-    if let Some(deferred) = &mut guard.deferred {
-        deferred.log.append(&mut log);
-    } else if !log.is_empty() {
-        drop(guard);
-        log_all(log);
+        let mut effects = Effects::at(shared.now());
+        guard.planner.advance(&mut effects);
+        let hands_over =
+            !(effects.ended.is_empty() && effects.log.is_empty() && effects.abandoned.is_empty());
+        if hands_over {
+            guard.timer_until = None;
+            shared.ensure_timer(&mut guard, effects.now);
+        }
+        shared.apply_effects(guard, effects);
         guard = shared.lock();
-    }
-    guard
-}
-
-/// Applies deferred effects, until the scheduler has stopped and no more can come.
-fn serve(shared: &Arc<Runtime>) {
-    let mut guard = shared.lock();
-    loop {
-        let mut effects = guard.deferred.replace(Effects::default()).unwrap_or_default();
-        effects.now = shared.now();
-        if !(effects.ended.is_empty() && effects.log.is_empty()) {
-            let (log, ()) = shared.apply_counted(guard, effects, |_, _| ());
-            log_all(log);
-            guard = shared.lock();
-        } else if guard.planner.is_stopping() && !shared.pool.has_worker() && guard.timer_until.is_none() {
-            guard.deferred = None;
+        if hands_over && guard.timer_until.is_some() {
             return;
-        } else {
-            guard = shared.timer_wakeup.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }
+    guard.timer_until = None;
 }

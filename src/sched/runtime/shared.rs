@@ -17,7 +17,7 @@ use crate::sched::base::{Clock, DeviceMask, Policy, TaskId, lock};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
 use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
-use crate::sched::plan::{Effects, Planner, Progress, Stats};
+use crate::sched::plan::{Planner, Progress, Stats};
 use crate::sched::sleep::{WaitGraph, WaitQueues};
 use crate::store::entries::StoredRate;
 use crate::store::findings::Findings;
@@ -63,8 +63,6 @@ pub struct PlannerGuarded {
     pub worker_called: Vec<bool>,
     /// The deadline for which the timer thread sleeps. `None`: there is no such thread.
     pub timer_until: Option<Duration>,
-    /// Effects that the timer thread leaves to the thread that runs callers' code. `None`: there is no such thread.
-    pub deferred: Option<Effects>,
     /// Log records of the runtime itself, until the next effects are applied.
     pub log: Vec<(Level, String)>,
 }
@@ -106,7 +104,6 @@ impl Runtime {
                 planner: Planner::new(planned, policy.clone()),
                 worker_called: vec![false; devices.len()],
                 timer_until: None,
-                deferred: None,
                 log: Vec::new(),
             }),
             light: LightTasks::new(devices.len()),

@@ -227,7 +227,9 @@ impl WorkerPool {
 
     /// Starts a thread that is no worker, and is joined with them.
     pub fn start_helper(&self, name: &str, code: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-        lock(&self.threads).push(thread::spawn(name.into(), None, code)?);
+        let mut threads = lock(&self.threads);
+        threads.retain(|other| !other.is_finished());
+        threads.push(thread::spawn(name.into(), None, code)?);
         Ok(())
     }
 

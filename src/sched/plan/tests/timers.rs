@@ -87,7 +87,6 @@ fn timer_is_woken_for_an_earlier_deadline_and_no_other() {
         planner: Planner::new(Vec::new(), Arc::default()),
         worker_called: Vec::new(),
         timer_until: None,
-        deferred: Default::default(),
         log: Vec::new(),
     };
     assert!(!guard.is_news(S(1)), "nobody watches");
