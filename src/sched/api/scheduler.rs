@@ -361,7 +361,6 @@ impl Scheduler {
     fn stop(&self) {
         self.runtime.light.stop_flags.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
         self.runtime.step(|planner, effects| planner.stop(effects));
-        self.runtime.light.cancel_running();
         self.runtime.end_all_queued();
         self.runtime.pool.event_count.wake_all();
     }

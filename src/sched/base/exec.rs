@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use log::Level;
 
@@ -32,6 +32,9 @@ impl<F: Fn(&Exec<'_>) -> Result<()> + Send + Sync> Job for F {
     }
 }
 
+/// Bit of the stop flags of light tasks: those that run are asked to stop.
+pub const STOPPING: u8 = 2;
+
 /// The context of an attempt.
 pub struct Exec<'a> {
     pub task: TaskId,
@@ -44,6 +47,8 @@ pub struct Exec<'a> {
     pub attempt: u32,
     pub lane: Lane<'a>,
     pub(crate) signal: &'a Signal,
+    /// Of an attempt at a light task: with [`STOPPING`] set it is cancelled.
+    pub(crate) stop_flags: Option<&'a AtomicU8>,
     pub(crate) lease: Option<&'a DeviceLease>,
     pub(crate) findings: Option<&'a Findings>,
 }
@@ -53,7 +58,15 @@ impl Exec<'_> {
     /// the attempt is over its deadline. Long jobs poll it and return
     /// [`Error::Cancelled`].
     pub fn cancelled(&self) -> bool {
+        self.cancel_if_stopping();
         self.signal.is_stopped(self.attempt)
+    }
+
+    /// Cancels a light task if all are to stop.
+    fn cancel_if_stopping(&self) {
+        if self.stop_flags.is_some_and(|flags| flags.load(Ordering::SeqCst) & STOPPING != 0) {
+            self.signal.cancel();
+        }
     }
 
     /// Reports which part of this attempt is done, from 0 to 1; NaN is ignored. The first report
@@ -86,6 +99,7 @@ impl Exec<'_> {
     /// [`Error::Cancelled`] if the task was cancelled before, or
     /// another copy has committed.
     pub fn commit(&self) -> Result<()> {
+        self.cancel_if_stopping();
         self.signal.commit(self.attempt)
     }
 }
@@ -154,9 +168,6 @@ pub(crate) struct Signal {
     progress: AtomicU64,
 }
 
-/// The claim of a task while another one runs nested on it.
-pub(crate) struct SavedClaim(u64);
-
 const OPEN: u64 = 0;
 const CANCELLED: u64 = 1;
 /// Plus the attempt.
@@ -196,32 +207,6 @@ impl Signal {
 
     pub fn cancel(&self) {
         let _ = self.claim.compare_exchange(OPEN, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
-    }
-
-    /// Opens the claim for a nested task that shares the signal, and returns the claim for
-    /// [`Signal::end_nested`]. `stopping` returns true once all tasks are being cancelled.
-    pub fn begin_nested(&self, stopping: impl Fn() -> bool) -> SavedClaim {
-        let below = self.claim.load(Ordering::Acquire);
-        if below > CANCELLED {
-            self.set_claim(OPEN, stopping);
-        }
-        SavedClaim(below)
-    }
-
-    /// Restores the claim when the nested task has returned.
-    pub fn end_nested(&self, SavedClaim(below): SavedClaim, stopping: impl Fn() -> bool) {
-        if self.claim.load(Ordering::Acquire) != below {
-            self.set_claim(below, stopping);
-        }
-    }
-
-    fn set_claim(&self, claim: u64, stopping: impl Fn() -> bool) {
-        self.claim.swap(claim, Ordering::SeqCst);
-        // `stopping` is set before the signals are cancelled, so a cancel that the swap has
-        // overwritten is seen here.
-        if stopping() {
-            self.cancel();
-        }
     }
 
     /// Asks this attempt and all before it to stop.

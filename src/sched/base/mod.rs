@@ -10,7 +10,7 @@ pub mod task_info;
 
 pub use clock::{Clock, nanoseconds};
 pub(crate) use exec::{Completion, Signal};
-pub use exec::{DeviceLease, Exec, Job};
+pub use exec::{DeviceLease, Exec, Job, STOPPING};
 pub use policy::Policy;
 pub use registry::{GENERATIONS, LIGHT_BIT, POSITIONS, TaskTable, detached, new_tag, pack, stale, unpack};
 pub use sync::{lock, locked, total_order};

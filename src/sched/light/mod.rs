@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
+pub use crate::sched::base::STOPPING;
 use crate::sched::base::sync::Arc;
 
 /// Bits of [`LightTasks::stop_flags`]: why no task is accepted.
 pub const CLOSED: u8 = 1;
-pub const STOPPING: u8 = 2;
 pub const NO_DEVICE: u8 = 4;
 
 pub struct LightTasks {
@@ -93,12 +93,6 @@ impl LightTasks {
             0 => Ok(epoch),
             flags => Err((epoch, flags)),
         }
-    }
-
-    /// Requests that all running tasks stop.
-    pub fn cancel_running(&self) {
-        self.slab.for_each(LightTask::stop);
-        self.queues.for_each_worker(|worker| worker.stats.signal.cancel());
     }
 
     /// Returns the number of accepted tasks that the planner does not count, and how many of them are done, failed and cancelled.

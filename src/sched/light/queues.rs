@@ -11,7 +11,7 @@ use crossbeam_utils::CachePadded;
 use super::{Epoch, EpochCounts, LightJob};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Signal, TaskId, lock,
+    TaskId, lock,
     sync::{self, atomic::AtomicBool},
 };
 
@@ -67,8 +67,6 @@ pub struct WorkerStats {
     pub light_until: AtomicU64,
     /// The worker's flag at the [`LightGate`](super::gate::LightGate).
     pub runs_light: AtomicBool,
-    /// The signal of the innermost task without an id that it runs.
-    pub signal: Signal,
     pub nested: NestedTasks,
 }
 

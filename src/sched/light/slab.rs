@@ -81,12 +81,6 @@ impl LightSlab {
         (self.at(position as u32), generation)
     }
 
-    pub fn for_each(&self, mut see: impl FnMut(&LightTask)) {
-        for position in 0..self.grown.load(Ordering::Acquire) {
-            see(self.at(position as u32));
-        }
-    }
-
     pub fn at(&self, position: u32) -> &LightTask {
         let position = position as usize;
         let block = self.blocks[position / (CHUNK * CHUNKS)]

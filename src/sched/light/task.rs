@@ -172,14 +172,6 @@ impl LightTask {
         Ok(())
     }
 
-    /// Requests a stop of the task in this position, if there is one that was not promoted.
-    pub fn stop(&self) {
-        let state = locked(&self.state);
-        if matches!(state.lifecycle, Lifecycle::Queued | Lifecycle::Running) {
-            self.signal.cancel();
-        }
-    }
-
     /// Returns the planned task that it was promoted to, unless that has ended.
     pub fn promoted_to(&self, generation: u64) -> Option<TaskId> {
         let state = self.lock(generation)?;

@@ -23,7 +23,7 @@ use super::{
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Completion, DeviceMask, Job, Policy, Role, Task, TaskId, TaskStatus, TaskTable, WaitResult,
+    Completion, DeviceMask, Policy, Role, Task, TaskId, TaskStatus, TaskTable, WaitResult,
 };
 use crate::sched::estimate::Estimator;
 use crate::sched::observe::Trace;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{PlannerGuarded, Runtime, WorkerLocal};
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Job, TaskId, TaskStatus, WaitResult, nanoseconds, unpack};
+use crate::sched::base::{DeviceMask, Job, Signal, TaskId, TaskStatus, WaitResult, nanoseconds, unpack};
 use crate::sched::light::{
     EndActions, Epoch, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask,
 };
@@ -90,25 +90,24 @@ fn run_attempt(
 ) {
     let LightAttempt { job, epoch, number, started_ns: since } = attempt;
     let stats = &worker.queue.shared.stats;
-    // Tasks without an id share the worker's signal.
-    let signal = task.map_or(&stats.signal, |task| &task.signal);
-    let stopping = || runtime.light.is_stopping();
-    let below = task.is_none().then(|| signal.begin_nested(stopping));
+    let own = Signal::default();
+    let signal = task.map_or(&own, |task| &task.signal);
     worker.tasks.borrow_mut().push(id);
     // A task inside a planned one can be abandoned with that.
     let nested = worker.in_planned.get().then(|| stats.nested.push(NestedTask { id, epoch }));
     let context = worker.context();
     stats.light_since.store(since + 1, Ordering::Relaxed);
-    let how = worker.run_attempt(id, number, context, signal, |exec| Job::run(&job, exec));
+    let stop_flags = Some(&*runtime.light.stop_flags);
+    let how = worker.run_attempt(id, number, context, signal, stop_flags, |exec| Job::run(&job, exec));
     // Also the start of the next attempt.
     let end = runtime.clock().max(since);
     worker.last_ns.set(end);
     stats.light_until.store(end, Ordering::Relaxed);
     stats.light_since.store(0, Ordering::Relaxed);
-    let cancelled = signal.is_cancelled();
-    if let Some(below) = below {
-        signal.end_nested(below, stopping);
+    if runtime.light.is_stopping() {
+        signal.cancel();
     }
+    let cancelled = signal.is_cancelled();
     if !stats.nested.pop(nested) {
         // The task has ended with its abandoned thread.
         runtime.drop_job(job);

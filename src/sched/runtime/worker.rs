@@ -340,7 +340,7 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     worker.queue.pushed.set(0);
     let nested = &worker.queue.shared.stats.nested;
     nested.set_planned((id, attempt));
-    let end = worker.run_attempt(known_as, attempt, context, &signal, |exec| {
+    let end = worker.run_attempt(known_as, attempt, context, &signal, None, |exec| {
         job.run(&Exec { lease: lease.as_ref(), ..*exec })
     });
     // Dropping the job is the caller's code inside the task, too: this may be its last owner.

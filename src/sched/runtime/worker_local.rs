@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 use super::{LightLease, Runtime};
 use crate::backend::Queue;
@@ -232,13 +233,15 @@ impl WorkerLocal {
         }
     }
 
-    /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend.
+    /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend. `stop_flags`:
+    /// see [`Exec`].
     pub fn run_attempt(
         &self,
         task: TaskId,
         attempt: u32,
         context: u32,
         signal: &Signal,
+        stop_flags: Option<&AtomicU8>,
         run: impl FnOnce(&Exec<'_>) -> Result<()>,
     ) -> AttemptEnd {
         let opened = match self.enter_queue(context) {
@@ -257,6 +260,7 @@ impl WorkerLocal {
                 attempt,
                 lane: opened.queue.lane(),
                 signal,
+                stop_flags,
                 lease: None,
                 findings: runtime.observability.findings.as_ref(),
             })
