@@ -346,9 +346,12 @@ impl Scheduler {
         loop {
             runtime.end_all_queued();
             let drained = runtime.light.epochs.is_drained() || runtime.pool.abandoned() > 0;
+            // With the planner locked no end is about to be published uncounted.
+            let planner = runtime.lock();
             if drained && runtime.jobs_dropping.load(Ordering::SeqCst) == 0 {
                 return true;
             }
+            drop(planner);
             if end.is_some_and(|end| Instant::now() >= end) {
                 return false;
             }

@@ -26,8 +26,6 @@ pub struct Effects {
     /// Tasks that have ended, the next one last. The driver drops each job, without the lock if that runs code of the caller, then calls
     /// `Planner::publish`.
     pub ended: Vec<EndedTask>,
-    /// The number of tasks in `ended` that the driver has counted as ending.
-    pub counted: usize,
     /// Devices whose poisoned context all attempts have left. The driver has the backend make a new one, then calls
     /// `Planner::context_renewed`.
     pub renewed: Vec<usize>,

@@ -26,20 +26,26 @@ impl Runtime {
         result
     }
 
-    /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
+    /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_with`].
     pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
-        let (log, ()) = self.apply_counted(guard, effects, |_, _| ());
+        let (log, ()) = self.apply_with(guard, effects, |_, _| ());
         log_all(log);
     }
 
-    /// Counts tasks whose ends are not published yet, before the planner is unlocked: a deadlock check or a shutdown
-    /// never sees such a task neither unended nor counted.
-    pub fn count_ending(&self, effects: &mut Effects) {
-        let ended = effects.ended.len();
-        if ended > effects.counted {
-            self.jobs_dropping.fetch_add(ended - effects.counted, Ordering::SeqCst);
-            effects.counted = ended;
-        }
+    /// Runs `code` with the planner unlocked. Meanwhile so many tasks count as ending: a deadlock check or a shutdown,
+    /// which locks the planner, never sees one that has neither ended nor is counted.
+    fn unlocked<'a>(
+        &'a self,
+        guard: MutexGuard<'a, PlannerGuarded>,
+        ending: usize,
+        code: impl FnOnce(),
+    ) -> MutexGuard<'a, PlannerGuarded> {
+        self.jobs_dropping.fetch_add(ending, Ordering::SeqCst);
+        drop(guard);
+        code();
+        let guard = self.lock();
+        self.jobs_dropping.fetch_sub(ending, Ordering::SeqCst);
+        guard
     }
 
     /// Applies effects and unlocks the planner. Returns records that are left to be logged, and the result of
@@ -48,7 +54,7 @@ impl Runtime {
     ///
     /// The order is a protocol:
     /// 1. Under the lock, abandoned attempts are taken off the worker pool. Whenever the lock is released before all
-    ///    ends are published, the others are counted first ([`Runtime::count_ending`]).
+    ///    ends are published, the others are counted ([`Runtime::unlocked`]).
     /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows of it.
     /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
     ///    published. So a thread that sees the end finds the record logged and the job dropped. Ends of
@@ -58,7 +64,7 @@ impl Runtime {
     /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
     ///    need of helpers, those blocked inside tasks.
     /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error if no device is left.
-    pub fn apply_counted<'a, T>(
+    pub fn apply_with<'a, T>(
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,
         mut effects: Effects,
@@ -73,12 +79,11 @@ impl Runtime {
             self.pool.abandon();
         }
         if !effects.renewed.is_empty() {
-            self.count_ending(&mut effects);
-            drop(guard);
-            for &device in &effects.renewed {
-                self.backends[device].renew(self.devices[device].ordinal);
-            }
-            guard = self.lock();
+            guard = self.unlocked(guard, effects.ended.len(), || {
+                for &device in &effects.renewed {
+                    self.backends[device].renew(self.devices[device].ordinal);
+                }
+            });
             effects.now = self.now();
             for device in effects.renewed.drain(..) {
                 guard.planner.context_renewed(device);
@@ -86,18 +91,15 @@ impl Runtime {
         }
         let any_ended = !effects.ended.is_empty();
         while !effects.ended.is_empty() || !effects.log.is_empty() {
-            let unlocks = effects.runs_callers_code();
-            if unlocks {
-                self.count_ending(&mut effects);
-            }
+            let (unlocks, ending) = (effects.runs_callers_code(), effects.ended.len());
             let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
             let (job, end) =
                 next.map(|EndedTask { id, known_as, job, outcome }| (job, (id, known_as, outcome))).unzip();
             if unlocks {
-                drop(guard);
-                log_all(log);
-                self.drop_job(job);
-                guard = self.lock();
+                guard = self.unlocked(guard, ending, || {
+                    log_all(log);
+                    self.drop_job(job);
+                });
                 effects.now = self.now();
             }
             if let Some((id, known_as, outcome)) = end {
@@ -147,12 +149,6 @@ impl Runtime {
         }
         if is_awaited {
             self.wait_queues.notify(id);
-        }
-        if effects.counted > 0 {
-            // This task is counted until its followers are.
-            effects.counted -= 1;
-            self.count_ending(effects);
-            self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
         }
     }
 

@@ -370,7 +370,7 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     let light_first = worker.end_planned(nanoseconds(now), begin);
     let must_end = worker.abandoned.get() || runtime.pool.has_surplus(worker.index);
     let asks = !save_due && !light_first && !must_end;
-    let (log, next) = runtime.apply_counted(guard, effects, |guard, now| {
+    let (log, next) = runtime.apply_with(guard, effects, |guard, now| {
         // The drop of the job may have ended the thread.
         if asks && !worker.leaving.get() { assign_next(runtime, worker, guard, now) } else { None }
     });
