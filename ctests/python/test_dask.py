@@ -161,6 +161,18 @@ class OnDask(unittest.TestCase):
         with self.assertRaises(ZeroDivisionError):
             gpusched.dask.map(lambda item: 1 // item, [1, 0], self.client)
 
+    def test_few_calls_begin_on_all_nodes(self) -> None:
+        folder = self.folder
+
+        def meets_the_other(item: int) -> bool:
+            (folder / str(item)).touch()
+            end = time.monotonic() + 20
+            while not (folder / str(1 - item)).exists() and time.monotonic() < end:
+                time.sleep(0.01)
+            return time.monotonic() < end
+
+        self.assertEqual(gpusched.dask.map(meets_the_other, range(2), self.client), [True, True])
+
 
 class OverSsh(unittest.TestCase):
     def test_example_runs_a_survey_on_nodes_reached_by_ssh(self) -> None:

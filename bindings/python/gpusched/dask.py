@@ -22,6 +22,7 @@ import contextlib
 import heapq
 import itertools
 import json
+import math
 import os
 import shutil
 import socket
@@ -223,22 +224,24 @@ class _HandOut:
     def _next(self) -> list[str]:
         """Returns the workers that get an item now: those with a place that would end it before the others."""
         free = [address for address, worker in self.workers.items() if worker.is_free()]
-        if not free or len(self.left) > 4 * sum(worker.slots + AHEAD for worker in self.workers.values()):
-            return free
-        means = {a: w.seconds / w.done for a, w in self.workers.items() if w.done}
-        usual = sum(means.values()) / len(means) if means else 0.0
-        ends = {a: worker.ends(means.get(a, usual)) for a, worker in self.workers.items()}
-        firsts = [(times[0] + means.get(address, usual), address) for address, times in ends.items()]
-        heapq.heapify(firsts)
-        chosen: set[str] = set()
-        for _ in range(len(self.left)):
-            if chosen.issuperset(free):
-                break
-            end, first = firsts[0]
-            chosen.add(first)
-            heapq.heapreplace(ends[first], end)
-            heapq.heapreplace(firsts, (ends[first][0] + means.get(first, usual), first))
-        return [address for address in free if address in chosen]
+        if not free:
+            return []
+        known = [worker.seconds / worker.done for worker in self.workers.values() if worker.done]
+        usual = sum(known) / len(known) if known else 1.0
+        means = {a: max(w.seconds / w.done if w.done else usual, 1e-9) for a, w in self.workers.items()}
+        rate = sum(worker.slots / means[address] for address, worker in self.workers.items())
+        firsts = sorted((self.workers[a].ends(means[a])[0] + means[a], a) for a in free)
+        now, chosen = time.monotonic(), []
+        times: list[tuple[float, float]] = []
+        for end, address in firsts:
+            # The others end less than (end - now) * rate items before. Where that does not decide, count them.
+            if (end - now) * rate >= len(self.left):
+                times = times or [(t, means[a]) for a, worker in self.workers.items() for t in worker.ends(means[a])]
+                before = sum(math.ceil((end - t) / mean - 1e-9) - 1 for t, mean in times if end - t > mean)
+                if before >= len(self.left):
+                    break
+            chosen.append(address)
+        return chosen
 
     def _hand(self, address: str) -> bool:
         """Hands an item to a worker: one that has not failed there, or that has failed everywhere. Returns whether it did."""
