@@ -99,7 +99,7 @@ ranges: a piece is in two hands;            src/sched/range/division.rs; s/rest.
 ranges: what failed is not done again;      src/sched/range/work.rs; s/state.partitioner.give_back(chunk.clone())/_ = \&chunk/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/plan/record.rs;  s/(slots + self.waiting_slots) as usize/slots as usize/; --test scheduler nested
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph
-wait: for all, without the planned;         src/sched/api/scheduler.rs; s/runtime.lock().planner.all_ended_before(planned)/true/; --test scheduler a_wait_ends
+wait: for all is over at once;              src/sched/api/scheduler.rs; s/seen.done.then_some(())/Some(())/; --test scheduler a_wait_ends
 order: any that has ended;                  src/sched/api/scheduler.rs; s/ordered.pop_front()/ordered.pop_back()/; --test scheduler stress
 sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare_sleep/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn wake_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
@@ -111,12 +111,9 @@ gate: a worker that leaves wakes nobody;    src/sched/light/gate.rs; /pub fn lea
 followers: a light task that has ended is waited for; src/sched/light/task.rs; s/state.followed |= outcome.is_none()/return Ok(None)/; models
 followers: an end is not reported;          src/sched/light/task.rs; s/state.followed |= outcome.is_none()/_ = \&mut state/; models
 promotion: a cancel meanwhile is overlooked; src/sched/light/task.rs; /pub fn promote(/,/^    }/s/self.signal.is_cancelled()/false/; models
-promotion: a wait for all ends before;      src/sched/plan/placement.rs; s/^        self.waits_for_all.iter_mut().*/        _ = \&self.waits_for_all\x3b/; --lib promoted_task_counts
 tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; models
-ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib ends_are_reported
-ends: a wait for all is never over;         src/sched/plan/access.rs; s/any(|&(_, left)| left == 0)/any(|_| false)/; --lib ends_are_reported
+ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib end_is_reported
 ends: code of the caller keeps the lock;    src/sched/base/exec.rs; s/needs_drop::<Self>()/needs_drop::<u8>()/; --lib only_callers_code
-ends: a later task counts for a wait;       src/sched/plan/planner.rs; s/record.rank.arrival < \*mark/true/; --lib ends_are_reported
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
 back-off: a busy device is asked at once; src/sched/plan/schedule.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt

@@ -112,25 +112,23 @@ impl Scheduler {
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
         let runtime = self.runtime()?;
         self.check_outside("wait_all", false)?;
-        let planned = runtime.lock().planner.start_waiting_for_all();
         let mark = runtime.light.epochs.start_waiting();
         let look = || {
             let seen = runtime.light.epochs.check(mark);
             if seen.drained {
                 runtime.wait_queues.notify(ALL_TASKS);
             }
-            (seen.done && runtime.lock().planner.all_ended_before(planned)).then_some(())
+            seen.done.then_some(())
         };
         let mut all = runtime.wait_until(&[ALL_TASKS], timeout, look);
         while let Ok(None) = all
-            && runtime.light.is_ending()
+            && runtime.is_ending()
         {
             // All have ended; the last ones are about to be counted.
             std::thread::yield_now();
             all = Ok(look());
         }
         runtime.light.epochs.stop_waiting();
-        runtime.lock().planner.stop_waiting_for_all(planned);
         Ok(if all?.is_some() { WaitResult::Done } else { WaitResult::Pending })
     }
 

@@ -43,11 +43,8 @@ impl Scheduler {
         let worker = runtime.current_worker();
         let queue = worker.as_ref().map(|worker| &worker.queue);
         let light = &runtime.light;
-        let count = tasks.as_mut().iter().filter(|task| task.is_light()).count() as u64;
-        // The planner counts its own tasks. An empty list is refused where a light task is.
-        let only_planned = count == 0 && !tasks.as_mut().is_empty();
-        let counted = if only_planned { Ok(0) } else { light.count_submitted(queue, count) };
-        let epoch = match counted {
+        let count = tasks.as_mut().len() as u64;
+        let epoch = match light.count_submitted(queue, count) {
             Ok(epoch) => epoch,
             Err(refused) => {
                 // `refused` takes the planner lock.
@@ -55,7 +52,7 @@ impl Scheduler {
                 return Err(self.refused(refused, count));
             }
         };
-        let (mut slots, mut ended) = (Vec::with_capacity(count as usize), Vec::new());
+        let (mut slots, mut ended) = (Vec::new(), Vec::new());
         if let Err(error) = self.reserve(&guard, tasks.as_mut(), &mut slots, &mut ended) {
             drop(guard);
             slots.into_iter().for_each(|(_, position)| light.slab.free(position));
@@ -63,8 +60,9 @@ impl Scheduler {
             return Err(error);
         }
         let mut effects = Effects::at(runtime.now());
-        let now = runtime.clock();
-        for task in tasks {
+        let (now, pushed) = (runtime.clock(), !slots.is_empty());
+        for mut task in tasks {
+            task.epoch = Some(epoch);
             let ordered = task.ordered;
             let slot = if task.is_light() { slots.pop() } else { None };
             let id = match slot {
@@ -85,9 +83,9 @@ impl Scheduler {
             guard.planner.light_task_ended(before, &outcome, &mut effects);
         }
         runtime.apply_effects(guard, effects);
-        match count {
-            0 => runtime.fail_if_deserted(),
-            _ => self.after_push(),
+        match pushed {
+            false => runtime.fail_if_deserted(),
+            true => self.after_push(),
         }
         Ok(())
     }
@@ -134,7 +132,7 @@ impl Scheduler {
 
     #[cold]
     fn refuse(&self, epoch: u8, tasks: u64) {
-        self.runtime.light.uncounted_tasks.fetch_add(tasks, Ordering::Relaxed);
+        self.runtime.light.refused_tasks.fetch_add(tasks, Ordering::Relaxed);
         self.runtime.count_ended(None, epoch, tasks);
     }
 

@@ -44,7 +44,13 @@ pub struct Task {
     pub ordered: bool,
     #[doc(hidden)]
     pub role: Role,
+    /// The epoch in which the task is counted for waits for all tasks. `None`: in none.
+    #[doc(hidden)]
+    pub epoch: Option<Epoch>,
 }
+
+/// The index of an epoch.
+pub type Epoch = u8;
 
 /// The role of a planned task. The tasks of a range take as long as the range does, so their
 /// durations teach nothing.
@@ -80,6 +86,7 @@ impl Task {
             idempotent: false,
             ordered: false,
             role: Role::Task,
+            epoch: None,
         }
     }
 

@@ -29,7 +29,7 @@
 use std::ops::Range;
 
 use crate::sched::base::{
-    locked,
+    Epoch, locked,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -43,9 +43,6 @@ const EPOCHS: usize = if cfg!(loom) { 3 } else { 64 };
 
 /// Tasks of closed epochs after which a thread sums.
 const STRIDE: u64 = if cfg!(loom) { 2 } else { 64 };
-
-/// The index of an epoch.
-pub type Epoch = u8;
 
 /// The tasks that one worker, or all other threads, submitted and ended.
 pub struct EpochCounts {

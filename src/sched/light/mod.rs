@@ -7,7 +7,7 @@ pub mod queues;
 pub mod slab;
 pub mod task;
 
-pub use epochs::{Epoch, EpochCounter, EpochCounts};
+pub use epochs::{EpochCounter, EpochCounts};
 pub use gate::LightGate;
 pub use job::{InlineJob, InlineJobKind, LightJob};
 pub use queues::{EndCounts, LightItem, LightQueues, LocalQueue, NestedTask, WorkerShared};
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
+use crate::sched::base::Epoch;
 pub use crate::sched::base::STOPPING;
 use crate::sched::base::sync::Arc;
 
@@ -38,8 +39,8 @@ pub struct LightTasks {
     /// afterwards. So one of the two sees the other (Dekker).
     pub stop_flags: CachePadded<AtomicU8>,
     pub gate: CachePadded<LightGate>,
-    /// Tasks that were counted as submitted, and then refused, or promoted: the planner counts those.
-    pub uncounted_tasks: AtomicU64,
+    /// Tasks that were counted as submitted, and then refused.
+    pub refused_tasks: AtomicU64,
 }
 
 impl LightTasks {
@@ -53,7 +54,7 @@ impl LightTasks {
             epochs: CachePadded::new(epochs),
             stop_flags: CachePadded::new(AtomicU8::new(if devices > 0 { 0 } else { NO_DEVICE })),
             gate: CachePadded::new(LightGate::new(devices)),
-            uncounted_tasks: AtomicU64::new(0),
+            refused_tasks: AtomicU64::new(0),
         }
     }
 
@@ -95,7 +96,8 @@ impl LightTasks {
         }
     }
 
-    /// Returns the number of accepted tasks that the planner does not count, and how many of them are done, failed and cancelled.
+    /// Returns the number of accepted tasks of both tiers, and how many light ones are done, failed and
+    /// cancelled.
     pub fn totals(&self) -> (u64, [u64; 3]) {
         let mut ends = [0_u64; 3];
         let mut add = |one: &EndCounts| {
@@ -106,13 +108,7 @@ impl LightTasks {
         };
         add(&self.caller_ends);
         self.queues.for_each_worker(|worker| add(&worker.stats.ends));
-        let uncounted = self.uncounted_tasks.load(Ordering::Relaxed);
-        (self.epochs.begun().saturating_sub(uncounted), ends)
-    }
-
-    /// Returns true if all tasks have ended and the last ends are about to be counted in their epoch.
-    pub fn is_ending(&self) -> bool {
-        let (begun, ends) = self.totals();
-        begun == ends.into_iter().sum::<u64>() && !self.epochs.is_drained()
+        let refused = self.refused_tasks.load(Ordering::Relaxed);
+        (self.epochs.begun().saturating_sub(refused), ends)
     }
 }

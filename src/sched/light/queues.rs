@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use super::{Epoch, EpochCounts, LightJob};
+use super::{EpochCounts, LightJob};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    TaskId, lock,
+    Epoch, TaskId, lock,
     sync::{self, atomic::AtomicBool},
 };
 

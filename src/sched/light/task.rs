@@ -12,10 +12,10 @@
 //! **Promotion.** A task whose attempt failed in a way that concerns its device becomes a planned task,
 //! which the planner counts from then on. This record only has its id, until the outcome returns here.
 
-use super::{Epoch, LightJob};
+use super::LightJob;
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    GENERATIONS, Signal, TaskId, TaskInfo, TaskStatus, WaitResult, detached, locked, stale,
+    Epoch, GENERATIONS, Signal, TaskId, TaskInfo, TaskStatus, WaitResult, detached, locked, stale,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},

@@ -202,28 +202,6 @@ impl Planner {
         self.ranges_in_need > 0
     }
 
-    /// Starts a wait for all tasks. Returns the number that the next task will have, for
-    /// [`Planner::all_ended_before`] and [`Planner::stop_waiting_for_all`].
-    pub fn start_waiting_for_all(&mut self) -> u64 {
-        self.waits_for_all.push((self.arrivals, self.counts.queued + self.counts.running));
-        self.arrivals
-    }
-
-    pub fn stop_waiting_for_all(&mut self, mark: u64) {
-        if let Some(position) = self.waits_for_all.iter().position(|&(other, _)| other == mark) {
-            self.waits_for_all.swap_remove(position);
-        }
-    }
-
-    /// Returns true if a wait for all tasks can end.
-    pub fn is_wait_over(&self) -> bool {
-        self.waits_for_all.iter().any(|&(_, left)| left == 0)
-    }
-
-    pub fn all_ended_before(&self, mark: u64) -> bool {
-        self.waits_for_all.contains(&(mark, 0))
-    }
-
     pub fn estimator(&mut self) -> &mut Estimator {
         &mut self.estimator
     }

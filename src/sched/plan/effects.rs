@@ -6,14 +6,17 @@ use std::time::Duration;
 use log::Level;
 
 use crate::error::Result;
-use crate::sched::base::{Job, TaskId};
+use crate::sched::base::{Epoch, Job, TaskId};
 
 /// A task whose job the driver has to drop before it publishes the end.
 pub struct EndedTask {
     pub id: TaskId,
     /// The id by which callers know the task.
     pub known_as: TaskId,
-    pub job: Arc<dyn Job>,
+    /// The epoch in which the driver counts the end.
+    pub epoch: Option<Epoch>,
+    /// `None` once the driver has taken it.
+    pub job: Option<Arc<dyn Job>>,
     pub outcome: Result<()>,
 }
 
@@ -42,6 +45,7 @@ impl Effects {
 
     /// Returns true if the next entry of `ended` or `log` runs code of the caller.
     pub fn runs_callers_code(&self) -> bool {
-        !self.log.is_empty() || self.ended.last().is_some_and(|task| task.job.has_drop())
+        !self.log.is_empty()
+            || self.ended.last().and_then(|task| task.job.as_ref()).is_some_and(|job| job.has_drop())
     }
 }

@@ -13,7 +13,7 @@ use super::{
     Attempt, DeadlineState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord, TaskState,
 };
 use crate::error::Result;
-use crate::sched::base::{Completion, DeviceLease, DeviceMask, Exec, Job, Role, Task, TaskId};
+use crate::sched::base::{Completion, DeviceLease, DeviceMask, Epoch, Exec, Job, Role, Task, TaskId};
 
 /// An attempt for a worker to run.
 pub struct Assignment {
@@ -351,19 +351,18 @@ impl Planner {
     /// the attempt, which has number 1, next. `light`: 0 if it has no id. Fails if there is no room.
     pub fn promote(
         &mut self,
-        light: TaskId,
+        (light, epoch): (TaskId, Epoch),
         job: Arc<dyn Job>,
         (index, slot, context): (usize, u32, u32),
         shared_device: bool,
         effects: &mut Effects,
     ) -> Result<TaskId> {
-        let task = Task { job, detached: light.0 == 0, ..Task::new(|_: &Exec<'_>| Ok(())) };
+        let (detached, epoch) = (light.0 == 0, Some(epoch));
+        let task = Task { job, detached, epoch, ..Task::new(|_: &Exec<'_>| Ok(())) };
         let id = self.add(task, effects.now)?;
         if let Ok(record) = self.tasks.get_mut(id) {
             record.light = Some(light);
         }
-        // It was submitted before any of these waits, or at the latest during it.
-        self.waits_for_all.iter_mut().for_each(|(_, left)| *left += 1);
         self.start_attempt(effects.now, index, slot, id, effects);
         if let Some(run) = self.devices[index].attempts.last_mut() {
             run.shared_device = shared_device;

@@ -46,9 +46,6 @@ pub struct Planner {
     pub(super) arrivals: u64,
     /// Tasks that come after a light one which has not ended, by its id.
     pub(super) light_successors: HashMap<TaskId, Vec<TaskId>>,
-    /// Waits for all tasks: the number of the first task that came later, and how many of those before it have not
-    /// ended. Promoted tasks count, too.
-    pub(super) waits_for_all: Vec<(u64, u64)>,
     /// Of all tasks but helpers of ranges.
     pub(super) counts: TaskCounts,
     pub(super) helpers: TaskCounts,
@@ -196,15 +193,18 @@ impl Planner {
     /// that is ending.
     pub fn end_task(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
-        let Some(job) = record.job.take() else { return };
+        let job = record.job.take();
+        if job.is_none() {
+            return;
+        }
         if outcome.is_err() {
             // Attempts that still run count no more.
             record.signal.cancel();
         }
-        let known_as = record.known_as(id);
+        let (known_as, epoch) = (record.known_as(id), record.epoch);
         self.change_state(effects.now, id, TaskState::end);
         self.release_reservations(id);
-        effects.ended.push(EndedTask { id, known_as, job, outcome });
+        effects.ended.push(EndedTask { id, known_as, epoch, job, outcome });
     }
 
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
@@ -230,9 +230,6 @@ impl Planner {
             record.signal.report(1.0);
         }
         let _ = record.signal.outcome.set(outcome);
-        for (mark, left) in &mut self.waits_for_all {
-            *left -= u64::from(!is_helper && (record.light.is_some() || record.rank.arrival < *mark));
-        }
         match record.role {
             Role::Task => self.estimator.table.task_ended(now, record.class, record.work),
             Role::Range | Role::EmptyRange | Role::Helper => self.estimator.table.touch_end(now),

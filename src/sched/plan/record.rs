@@ -10,7 +10,7 @@ use super::TaskState;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Error;
 use crate::memory::{Bytes, Lease, Ledger};
-use crate::sched::base::{Completion, DeviceMask, Job, Role, Task, TaskId, TaskStatus, WaitResult};
+use crate::sched::base::{Completion, DeviceMask, Epoch, Job, Role, Task, TaskId, TaskStatus, WaitResult};
 use crate::sched::estimate::{AUTO_SLOTS, ConcurrencyTuner};
 
 /// Accepted work of a task. Sums and products of such numbers stay finite.
@@ -183,6 +183,8 @@ pub struct TaskRecord {
     pub(super) state: TaskState,
     /// The light task that it continues; 0 for one without an id.
     pub(super) light: Option<TaskId>,
+    /// See [`Task::epoch`].
+    pub(super) epoch: Option<Epoch>,
     /// Tasks that must end well first. Light ones have not reported their end.
     pub(super) predecessors: BTreeSet<TaskId>,
     /// Tasks that come after this one.
@@ -243,6 +245,7 @@ impl TaskRecord {
             rank: Rank::new(task.priority, task.work, arrival),
             state: TaskState::Blocked,
             light: None,
+            epoch: task.epoch,
             predecessors: BTreeSet::new(),
             successors: Vec::new(),
             retries: task.retries,

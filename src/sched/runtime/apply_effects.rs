@@ -10,11 +10,9 @@ use std::time::Duration;
 use log::Level;
 
 use super::{PlannerGuarded, Runtime, log_all};
-use crate::error::Result;
-use crate::sched::base::TaskId;
 use crate::sched::light::NO_DEVICE;
 use crate::sched::plan::{Effects, EndedTask, Planner};
-use crate::sched::sleep::{ALL_TASKS, BLOCKED_TASKS, HELPERS_NEEDED};
+use crate::sched::sleep::{BLOCKED_TASKS, HELPERS_NEEDED};
 
 impl Runtime {
     /// Calls `change` with the planner locked, and applies its effects.
@@ -89,12 +87,10 @@ impl Runtime {
                 guard.planner.context_renewed(device);
             }
         }
-        let any_ended = !effects.ended.is_empty();
         while !effects.ended.is_empty() || !effects.log.is_empty() {
             let (unlocks, ending) = (effects.runs_callers_code(), effects.ended.len());
-            let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
-            let (job, end) =
-                next.map(|EndedTask { id, known_as, job, outcome }| (job, (id, known_as, outcome))).unzip();
+            let (log, mut next) = (std::mem::take(&mut effects.log), effects.ended.pop());
+            let job = next.as_mut().and_then(|ended| ended.job.take());
             if unlocks {
                 guard = self.unlocked(guard, ending, || {
                     log_all(log);
@@ -102,8 +98,8 @@ impl Runtime {
                 });
                 effects.now = self.now();
             }
-            if let Some((id, known_as, outcome)) = end {
-                self.publish(&mut guard, id, known_as, outcome, &mut effects);
+            if let Some(ended) = next {
+                self.publish(&mut guard, ended, &mut effects);
             }
         }
         let now = effects.now;
@@ -112,15 +108,11 @@ impl Runtime {
         self.wake_workers(&mut guard, now);
         self.ensure_timer(&mut guard, now);
         let log = std::mem::take(&mut guard.log);
-        let wait_over = any_ended && guard.planner.is_wait_over();
         let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
         let needy = guard.planner.needs_helpers();
         drop(guard);
         for (id, attempt, limit_s) in abandoned {
             self.end_nested(id, attempt, limit_s);
-        }
-        if wait_over {
-            self.wait_queues.notify(ALL_TASKS);
         }
         if needy {
             self.wait_queues.notify(HELPERS_NEEDED);
@@ -135,17 +127,14 @@ impl Runtime {
         (log, result)
     }
 
-    fn publish(
-        self: &Arc<Self>,
-        guard: &mut PlannerGuarded,
-        id: TaskId,
-        known_as: TaskId,
-        outcome: Result<()>,
-        effects: &mut Effects,
-    ) {
+    fn publish(&self, guard: &mut PlannerGuarded, ended: EndedTask, effects: &mut Effects) {
+        let EndedTask { id, known_as, epoch, outcome, .. } = ended;
         let is_awaited = guard.planner.publish(id, outcome, effects);
         if known_as.is_light() {
             self.end_promoted(guard, known_as, id, effects);
+        }
+        if let Some(epoch) = epoch {
+            self.count_ended(None, epoch, 1);
         }
         if is_awaited {
             self.wait_queues.notify(id);

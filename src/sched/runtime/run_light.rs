@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::{PlannerGuarded, Runtime, WorkerLocal};
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Job, Signal, TaskId, TaskStatus, WaitResult, nanoseconds, unpack};
-use crate::sched::light::{
-    EndActions, Epoch, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask,
+use crate::sched::base::{
+    DeviceMask, Epoch, Job, Signal, TaskId, TaskStatus, WaitResult, nanoseconds, unpack,
 };
+use crate::sched::light::{EndActions, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask};
 use crate::sched::observe::Ending;
 use crate::sched::plan::{AttemptEnd, Effects};
 use crate::sched::sleep::ALL_TASKS;
@@ -345,7 +345,7 @@ impl Runtime {
         let mut guard = self.lock();
         let mut effects = Effects::at(Duration::from_nanos(started_ns));
         let place = (device, slot, context);
-        let promoted = guard.planner.promote(id, job.clone(), place, shared_device, &mut effects);
+        let promoted = guard.planner.promote((id, epoch), job.clone(), place, shared_device, &mut effects);
         let Ok(planned) = promoted else {
             drop(guard);
             self.drop_job(job);
@@ -353,14 +353,11 @@ impl Runtime {
         };
         // The planner has another owner: it ends the job with the task.
         drop(job);
-        self.light.uncounted_tasks.fetch_add(1, Ordering::Relaxed);
         effects.now = self.now();
         if task.is_some_and(|task| task.promote(unpack(id).1, planned)) {
             let _ = guard.planner.cancel(planned, &mut effects);
         }
         guard.planner.on_attempt_end(device, planned, 1, AttemptEnd::Ran(Err(error)), &mut effects);
-        // The planner has counted it for waits for all tasks.
-        self.count_ended(None, epoch, 1);
         self.apply_effects(guard, effects);
     }
 

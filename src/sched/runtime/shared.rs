@@ -296,7 +296,7 @@ impl Runtime {
         let mut stats = guard.planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
         drop(guard);
-        stats.submitted += begun;
+        stats.submitted = begun;
         stats.done += done;
         stats.failed += failed;
         stats.cancelled += cancelled;
@@ -313,6 +313,12 @@ impl Runtime {
         let ended = stats.done + stats.failed + stats.cancelled;
         stats.queued = stats.submitted.saturating_sub(ended + stats.running);
         stats
+    }
+
+    /// Returns true if all tasks have ended and the last ends are about to be counted in their epoch.
+    pub fn is_ending(&self) -> bool {
+        let Stats { submitted, done, failed, cancelled, .. } = self.stats();
+        submitted == done + failed + cancelled && !self.light.epochs.is_drained()
     }
 }
 

@@ -86,7 +86,7 @@ impl World {
     fn promote(&self, fails: bool) -> TaskId {
         self.step(|planner, effects| {
             let job = std::sync::Arc::new(|_: &Exec<'_>| Ok(()));
-            let planned = planner.promote(self.id, job, (0, 0, 0), false, effects).unwrap();
+            let planned = planner.promote((self.id, 0), job, (0, 0, 0), false, effects).unwrap();
             if self.task.promote(self.generation, planned) {
                 planner.cancel(planned, effects).unwrap();
             }

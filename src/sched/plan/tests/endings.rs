@@ -1,6 +1,5 @@
 //! Ends of tasks: results, abandoned attempts, copies that come too late.
 
-use crate::sched::base::LIGHT_BIT;
 use crate::sched::plan::tests::*;
 
 #[test]
@@ -151,23 +150,6 @@ fn success_after_a_cancel_is_cancelled() {
 }
 
 #[test]
-fn promoted_task_counts_for_a_wait_that_has_begun() {
-    let mut driver = driver(1);
-    driver.planner.start_waiting_for_all();
-    assert!(driver.planner.is_wait_over());
-    let (light, job) = (TaskId(LIGHT_BIT), task().job);
-    let promote = |planner: &mut Planner, effects: &mut Effects| {
-        let planned = planner.promote(light, job, (0, 0, 0), false, effects).unwrap();
-        assert!(!planner.is_wait_over());
-        planner.on_attempt_end(0, planned, 1, AttemptEnd::Ran(Ok(())), effects);
-    };
-    driver.step(S(1), promote);
-    assert_eq!(driver.effects.ended[0].known_as, light);
-    driver.publish();
-    assert!(driver.planner.is_wait_over());
-}
-
-#[test]
 fn third_faulty_task_in_a_row_retires_the_device() {
     for one_does_well in [false, true] {
         let mut driver = driver(1);
@@ -203,20 +185,15 @@ fn third_device_lost_with_a_task_fails_it() {
 }
 
 #[test]
-fn ends_are_reported_to_threads_that_wait() {
+fn end_is_reported_to_threads_that_wait() {
     let mut driver = driver(1);
     let [other, awaited] = [(); 2].map(|()| driver.submit(0, task()));
     driver.planner.start_wait(awaited).unwrap();
-    let mark = driver.planner.start_waiting_for_all();
-    let later = driver.submit(0, task());
-    for id in [later, other, awaited] {
+    for id in [other, awaited] {
         driver.cancel(id).unwrap();
         let ended = driver.effects.ended.pop().unwrap();
         assert_eq!(driver.planner.publish(id, ended.outcome, &mut driver.effects), id == awaited);
-        assert_eq!(driver.planner.is_wait_over(), id == awaited);
     }
-    driver.planner.stop_waiting_for_all(mark);
-    assert!(!driver.planner.is_wait_over());
 }
 
 #[test]
