@@ -130,19 +130,6 @@ impl LightTask {
         Some(LightAttempt { job, epoch: state.epoch, number: state.attempts, started_ns: now })
     }
 
-    /// Queues a task again whose attempt could not begin. Returns the job if the task was cancelled.
-    pub fn put_back(&self, generation: u64, job: LightJob, now: u64) -> Option<LightJob> {
-        let Some(mut state) = self.lock(generation) else { return Some(job) };
-        if self.signal.is_cancelled() {
-            return Some(job);
-        }
-        state.job = Some(job);
-        state.attempts = state.attempts.saturating_sub(1);
-        state.changed_ns = now;
-        self.advance(&mut state, Lifecycle::Queued, generation);
-        None
-    }
-
     /// Takes the job of a queued task. The caller drops it and ends the task.
     pub fn withdraw(&self, generation: u64) -> Option<(LightJob, Epoch)> {
         let mut state = self.lock(generation)?;
@@ -334,13 +321,13 @@ impl LightTaskState {
 ///
 /// ```text
 /// Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free
-///            │  ▲        │  │                  ▲  ▲
-///            │  └────────┘  └──► Planned ──────┘  │
+///            │           │                     ▲  ▲
+///            │           └─────► Planned ──────┘  │
 ///            └────────────────────────────────────┘
 /// ```
 ///
-/// From `Running` back to `Queued`: the attempt could not begin. From `Queued` to an end: the task was
-/// cancelled, or no device is left for it. `Planned`: the task was promoted, and the planner has it.
+/// From `Queued` to an end: the task was cancelled, or no device is left for it. `Planned`: the task was
+/// promoted, and the planner has it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     /// The position is unused.
@@ -364,7 +351,7 @@ impl Lifecycle {
         match self {
             Free => next == Queued,
             Queued => matches!(next, Running | Failed | Cancelled),
-            Running => matches!(next, Queued | Planned) || next.is_ended(),
+            Running => next == Planned || next.is_ended(),
             Planned => next.is_ended(),
             Done | Failed | Cancelled => next == Free,
         }

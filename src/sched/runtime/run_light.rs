@@ -117,34 +117,13 @@ fn run_attempt(
         }
         return;
     }
+    let concerns_device = match &how {
+        AttemptEnd::NoQueue(_) => true,
+        AttemptEnd::Ran(Err(error)) => !cancelled && (error.is_of_device() || error.is_suspect()),
+        AttemptEnd::Ran(Ok(())) => false,
+    };
     match how {
-        AttemptEnd::NoQueue(why) => {
-            worker.tasks.borrow_mut().pop();
-            let job = match task {
-                Some(task) => task.put_back(unpack(id).1, job, end),
-                None => {
-                    runtime.light.queues.push(None, LightItem::Detached { job, epoch });
-                    None
-                }
-            };
-            if let Some(job) = job {
-                runtime.drop_job(job);
-                runtime.end_light(Some(&worker.queue), task, id, epoch, &Err(Error::Cancelled), end);
-            } else if task.is_some() {
-                runtime.light.queues.push(None, LightItem::WithId(id));
-            }
-            runtime.step(|planner, effects| planner.retire(worker.device, &why, effects));
-        }
-        AttemptEnd::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && !cancelled => {
-            worker.tasks.borrow_mut().pop();
-            let (device, slot) = (worker.device, worker.slot);
-            runtime.observability.record_light(id, device, slot, (since, end), Ending::Retried);
-            let shared_device = runtime.ran_light_since(&worker.queue.shared, since)
-                || !runtime.lock().planner.devices()[device].attempts.is_empty();
-            let failure = LightFailure { error, device, slot, context, started_ns: since, shared_device };
-            runtime.promote(task, id, epoch, job, failure);
-        }
-        AttemptEnd::Ran(ref outcome) => {
+        AttemptEnd::Ran(ref outcome) if !concerns_device => {
             let outcome = if cancelled { &Err(Error::Cancelled) } else { outcome };
             record_end(runtime, worker, id, outcome, (since, end));
             // The drop is the caller's code, and part of the task.
@@ -153,6 +132,17 @@ fn run_attempt(
             }
             worker.tasks.borrow_mut().pop();
             runtime.end_light(Some(&worker.queue), task, id, epoch, outcome, end);
+        }
+        how => {
+            worker.tasks.borrow_mut().pop();
+            let (device, slot) = (worker.device, worker.slot);
+            if let AttemptEnd::Ran(_) = how {
+                runtime.observability.record_light(id, device, slot, (since, end), Ending::Retried);
+            }
+            let shared_device = runtime.ran_light_since(&worker.queue.shared, since)
+                || !runtime.lock().planner.devices()[device].attempts.is_empty();
+            let failure = LightFailure { how, device, slot, context, started_ns: since, shared_device };
+            runtime.promote(task, id, epoch, job, failure);
         }
     }
 }
@@ -315,7 +305,7 @@ impl Runtime {
 
 /// A failed attempt at a light task that concerns its device.
 struct LightFailure {
-    error: Error,
+    how: AttemptEnd,
     device: usize,
     slot: u32,
     /// The device's context in which it began.
@@ -337,7 +327,7 @@ impl Runtime {
         job: LightJob,
         failure: LightFailure,
     ) {
-        let LightFailure { error, device, slot, context, started_ns, shared_device } = failure;
+        let LightFailure { how, device, slot, context, started_ns, shared_device } = failure;
         let job: Arc<dyn Job> = match job {
             LightJob::Shared(job) => job,
             job => Arc::new(job),
@@ -346,18 +336,22 @@ impl Runtime {
         let mut effects = Effects::at(Duration::from_nanos(started_ns));
         let place = (device, slot, context);
         let promoted = guard.planner.promote((id, epoch), job.clone(), place, shared_device, &mut effects);
-        let Ok(planned) = promoted else {
-            drop(guard);
-            self.drop_job(job);
-            return self.end_light(None, task, id, epoch, &Err(error), self.clock());
+        let planned = match promoted {
+            Ok(planned) => planned,
+            Err(full) => {
+                drop(guard);
+                self.drop_job(job);
+                let error = if let AttemptEnd::Ran(Err(error)) = how { error } else { full };
+                return self.end_light(None, task, id, epoch, &Err(error), self.clock());
+            }
         };
         // The planner has another owner: it ends the job with the task.
         drop(job);
         effects.now = self.now();
-        if task.is_some_and(|task| task.promote(unpack(id).1, planned)) {
+        if task.is_some_and(|task| task.promote(unpack(id).1, planned)) || guard.planner.is_stopping() {
             let _ = guard.planner.cancel(planned, &mut effects);
         }
-        guard.planner.on_attempt_end(device, planned, 1, AttemptEnd::Ran(Err(error)), &mut effects);
+        guard.planner.on_attempt_end(device, planned, 1, how, &mut effects);
         self.apply_effects(guard, effects);
     }
 
