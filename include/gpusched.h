@@ -243,6 +243,13 @@
  */
 #define SCHED_FD_MODEL_DENSITY_AT_CELLS 4
 
+/**
+ * Flag of a model: the absorbing layer is a PML of 20 cells on each side with
+ * SCHED_FD_EQUATION_ACOUSTIC2, too, which otherwise has a sponge of 54 cells. Other equations always
+ * have a PML.
+ */
+#define SCHED_FD_MODEL_PML 8
+
 /** Acoustic equation of first order; properties: vp, and if not 1000 kg/m3 rho. The default. */
 #define SCHED_FD_EQUATION_ACOUSTIC1 0
 

@@ -495,11 +495,12 @@ struct medium {
 /// need.
 class model {
  public:
-  /// Copies the properties. `storage_16_bit`, `any_values`, `density_at_cells`: see
-  /// SCHED_FD_MODEL_STORAGE_16_BIT, SCHED_FD_MODEL_ANY_VALUES, SCHED_FD_MODEL_DENSITY_AT_CELLS.
+  /// Copies the properties. `storage_16_bit`, `any_values`, `density_at_cells`, `pml`: see
+  /// SCHED_FD_MODEL_STORAGE_16_BIT, SCHED_FD_MODEL_ANY_VALUES, SCHED_FD_MODEL_DENSITY_AT_CELLS,
+  /// SCHED_FD_MODEL_PML.
   model(const grid &g, const medium &of, bool storage_16_bit = false, bool any_values = false,
-        bool density_at_cells = false) {
-    create(g, of.equation, flags(storage_16_bit, any_values, density_at_cells),
+        bool density_at_cells = false, bool pml = false) {
+    create(g, of.equation, flags(storage_16_bit, any_values, density_at_cells, pml),
            {&of.vp_m_s, &of.rho_kg_m3, &of.epsilon, &of.delta, &of.theta_rad, &of.phi_rad});
   }
   /// Copies nx*ny*nz velocities in m/s, [iy][ix][iz], and as many densities in kg/m3 (empty: 1000).
@@ -508,7 +509,7 @@ class model {
   model(const grid &g, const std::vector<float> &vp_m_s,
         const std::vector<float> &rho_kg_m3 = std::vector<float>(), bool storage_16_bit = false,
         bool any_values = false, bool density_at_cells = false) {
-    create(g, SCHED_FD_EQUATION_ACOUSTIC1, flags(storage_16_bit, any_values, density_at_cells),
+    create(g, SCHED_FD_EQUATION_ACOUSTIC1, flags(storage_16_bit, any_values, density_at_cells, false),
            {&vp_m_s, &rho_kg_m3});
   }
   model(model &&other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
@@ -547,10 +548,11 @@ class model {
   }
 
  private:
-  static std::uint32_t flags(bool storage_16_bit, bool any_values, bool density_at_cells) noexcept {
+  static std::uint32_t flags(bool storage_16_bit, bool any_values, bool density_at_cells,
+                             bool pml) noexcept {
     return (storage_16_bit ? SCHED_FD_MODEL_STORAGE_16_BIT : 0u) |
            (any_values ? SCHED_FD_MODEL_ANY_VALUES : 0u) |
-           (density_at_cells ? SCHED_FD_MODEL_DENSITY_AT_CELLS : 0u);
+           (density_at_cells ? SCHED_FD_MODEL_DENSITY_AT_CELLS : 0u) | (pml ? SCHED_FD_MODEL_PML : 0u);
   }
 
   /// `fields`: the properties in the order of SCHED_FD_PROPERTY_*.

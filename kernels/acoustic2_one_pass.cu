@@ -4,6 +4,9 @@
 //   acoustic2_one_pass_...   reads P P- V   writes P+ over P-   16 bytes a cell
 //   with the next step's source, and samples at the receivers
 //
+// With a PML a launch comes before, which subtracts the increments of the layers from P- in the layers and four cells
+// beside them: reads P V, reads and writes P- and, for each axis that is damped, phi and chi.
+//
 // A block marches along y through its tile. A thread keeps nine planes of the pressure of its own
 // columns in registers; the current plane is in shared memory with four cells around the tile. Two
 // planes of shared memory take turns, so a plane needs one barrier. Compiled with --fmad=false: only
@@ -22,6 +25,18 @@ struct SpongeAxis {
     int inner;                 // the user's cells
 };
 
+// The layers along an axis. Their fields have the indices before the end of the first zone and those from the begin of the
+// second on.
+struct Layers {
+    const float *phi;
+    float *next_phi;
+    float *chi;
+    unsigned pitch, plane;
+    int end, begin;
+    float centre; // the weight of the cell itself in the second derivative
+    int unused;
+};
+
 struct SecondOrder {
     const float *p[1]; // this pressure
     float *next[1];    // that of the step before, which the next one replaces
@@ -34,8 +49,13 @@ struct SecondOrder {
     float centre; // the weight of the cell itself, summed over the axes
     Scale scale;  // of vp²
     Activity activity;
+    Layers layers[3];
+    float first[HALF_WIDTH]; // the coefficients of the first derivative
+    int halved;              // vp² is stored in 16 bits
+    int unused;
 };
-static_assert(sizeof(SpongeAxis) == 32 && sizeof(SecondOrder) == 192, "layout of the parameters");
+static_assert(sizeof(SpongeAxis) == 32 && sizeof(Layers) == 48 && sizeof(SecondOrder) == 360,
+              "layout of the parameters");
 
 // The data that the threads of a block share: the pressures of two planes, from four rows and four
 // cells before the tile on.
@@ -201,6 +221,93 @@ __device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile 
         if (cell == 0 || cell == 1)
             put_source<Dipole>(k, source, point);
     }
+}
+
+// Returns the weighted sum of the differences around the middle of nine values.
+__device__ __forceinline__ float differences(const float (&weights)[HALF_WIDTH], const float (&f)[QUEUE])
+{
+    float sum = weights[0] * (f[5] - f[3]);
+    sum = fmaf(weights[1], f[6] - f[2], sum);
+    sum = fmaf(weights[2], f[7] - f[1], sum);
+    return fmaf(weights[3], f[8] - f[0], sum);
+}
+
+// Loads the values around a position. `apart`: values from cell to cell.
+__device__ __forceinline__ void load_taps(float (&taps)[QUEUE], const float *from, unsigned at, unsigned apart)
+{
+    at -= HALF_WIDTH * apart;
+#pragma unroll
+    for (int m = 0; m < QUEUE; m++)
+        taps[m] = __ldg(from + (at + m * apart));
+}
+
+// Returns the increment of a cell in the layers of an axis.
+template <int AXIS> __device__ __forceinline__ float layer_increment(const SecondOrder &k, int x, int y, int z)
+{
+    const SpongeAxis &axis = k.axis[AXIS];
+    const Layers &own = k.layers[AXIS];
+    const int index = AXIS == 0 ? x : AXIS == 1 ? y : z;
+    const int cut = index < own.end ? 0 : own.begin - own.end;
+    const float *profile = axis.factors + index + axis.n;
+    const float a = __ldg(profile), b = __ldg(profile + axis.n);
+    const float slope = __ldg(profile + 2 * axis.n), square = __ldg(profile + 3 * axis.n);
+    const unsigned at = (y - (AXIS == 1 ? cut : 0)) * own.plane + (x - (AXIS == 0 ? cut : 0)) * own.pitch + z -
+                        (AXIS == 2 ? cut : 0);
+    float p[QUEUE], phi[QUEUE];
+    load_taps(p, k.p[0], position(k, x, y, z), AXIS == 0 ? k.pitch : AXIS == 1 ? k.plane : 1);
+    load_taps(phi, own.phi, at, AXIS == 0 ? own.pitch : AXIS == 1 ? own.plane : 1);
+    const float second = fmaf(own.centre, p[HALF_WIDTH], pairs(axis.weights, p));
+    const float derivative = differences(k.first, p);
+    const float change = fmaf(b, second, fmaf(slope, derivative, square * differences(k.first, phi)));
+    const float zeta = fmaf(b, second + change, own.chi[at]);
+    own.chi[at] = a * zeta;
+    own.next_phi[at] = a * fmaf(b, derivative, phi[HALF_WIDTH]);
+    return change + zeta;
+}
+
+// Returns true if an index lies in the layers of an axis or in the four cells beside them.
+__device__ __forceinline__ bool is_damped(const SecondOrder &k, int axis, int index)
+{
+    return index < k.pml + HALF_WIDTH || index >= k.pml + k.axis[axis].inner - HALF_WIDTH;
+}
+
+// Subtracts the increments of the layers in a tile from the pressure of the step before. A warp has a row.
+template <class Shape> __device__ __forceinline__ void damp(const SecondOrder &k, const Tile &tile)
+{
+    const int z = tile.z + threadIdx.x;
+    if (z >= k.axis[2].n - HALF_WIDTH)
+        return;
+    const bool damped_z = is_damped(k, 2, z);
+#pragma unroll 1
+    for (int y = tile.y; y < tile.end; y++) {
+        const bool damped_y = is_damped(k, 1, y);
+#pragma unroll 1
+        for (int x = tile.x + threadIdx.y; x < min(tile.x + Shape::X, k.axis[0].n - HALF_WIDTH); x += Shape::WARPS) {
+            const bool damped_x = is_damped(k, 0, x);
+            if (!damped_x && !damped_y && !damped_z)
+                continue;
+            const unsigned at = position(k, x, y, z);
+            const unsigned of_v = nearest(k, 1, y) * k.steps[1] + nearest(k, 0, x) * k.steps[0] + z;
+            const float v = k.halved ? value(k.scale, __ldg(static_cast<const unsigned short *>(k.v) + of_v))
+                                     : __ldg(static_cast<const float *>(k.v) + of_v);
+            float before = k.next[0][at];
+            if (damped_x)
+                before = fmaf(-v, layer_increment<0>(k, x, y, z), before);
+            if (damped_y)
+                before = fmaf(-v, layer_increment<1>(k, x, y, z), before);
+            if (damped_z)
+                before = fmaf(-v, layer_increment<2>(k, x, y, z), before);
+            k.next[0][at] = before;
+        }
+    }
+}
+
+// The kernel before that of a step.
+extern "C" __global__ void __launch_bounds__(128, 8) acoustic2_one_pass_layers(const SecondOrder k)
+{
+    const Tile tile = k.tiles[blockIdx.x];
+    if (!is_at_rest<Shape<4, 2>::X>(k.activity, tile))
+        damp<Shape<4, 2>>(k, tile);
 }
 
 // A kernel of a shape, of which `blocks` blocks are to be on a multiprocessor at once.

@@ -76,6 +76,7 @@ REGISTERS = {
     "acoustic1_one_pass_4x2_16_bit": 176,
     "acoustic2_one_pass_4x2": 128,
     "acoustic2_one_pass_4x2_16_bit": 128,
+    "acoustic2_one_pass_layers": 72,
     "tti_two_stages_fluxes_4x2": 200,
     "tti_two_stages_4x2": 255,
     "vti_one_pass_4x2": 192,

@@ -737,11 +737,12 @@ contains
   !> z; `rho_kg_m3` in kg/m3, of the same shape (absent: 1000). All are copied. `storage_16_bit`
   !> stores coefficients in 16 bits (SCHED_FD_MODEL_STORAGE_16_BIT); `any_values` accepts values that
   !> look like km/s or g/cm3 (SCHED_FD_MODEL_ANY_VALUES); `density_at_cells` does not average the
-  !> density (SCHED_FD_MODEL_DENSITY_AT_CELLS). `equation` is SCHED_FD_EQUATION_* (absent:
+  !> density (SCHED_FD_MODEL_DENSITY_AT_CELLS); `pml` makes the absorbing layer a PML with acoustic2,
+  !> too (SCHED_FD_MODEL_PML). `equation` is SCHED_FD_EQUATION_* (absent:
   !> acoustic1); `epsilon`, `delta`, `theta_rad` and `phi_rad` are its properties. Beside the
   !> velocity, an array of shape (1,1,1) is one value for all cells.
   subroutine model_create(self, vp_m_s, spacing_m, rho_kg_m3, storage_16_bit, any_values, stat, &
-      errmsg, equation, epsilon, delta, theta_rad, phi_rad, density_at_cells)
+      errmsg, equation, epsilon, delta, theta_rad, phi_rad, density_at_cells, pml)
     class(sched_fd_model), intent(inout) :: self
     real(sp), intent(in), contiguous, target :: vp_m_s(:, :, :)
     real(sp), intent(in) :: spacing_m(3)
@@ -752,7 +753,7 @@ contains
     integer(c_int32_t), intent(in), optional :: equation
     real(sp), intent(in), contiguous, optional, target :: epsilon(:, :, :), delta(:, :, :), &
       theta_rad(:, :, :), phi_rad(:, :, :)
-    logical, intent(in), optional :: density_at_cells
+    logical, intent(in), optional :: density_at_cells, pml
     type(sched_fd_model_desc_t), target :: desc
     type(c_ptr), target :: handle
     character(len=:), allocatable :: fault
@@ -784,6 +785,9 @@ contains
     end if
     if (present(density_at_cells)) then
       if (density_at_cells) desc%flags = ior(desc%flags, SCHED_FD_MODEL_DENSITY_AT_CELLS)
+    end if
+    if (present(pml)) then
+      if (pml) desc%flags = ior(desc%flags, SCHED_FD_MODEL_PML)
     end if
     handle = c_null_ptr
     status = sched_fd_model_create(c_loc(desc), c_loc(handle))

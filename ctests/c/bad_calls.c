@@ -205,7 +205,7 @@ static void models(void) {
   MODEL("longer struct, tail set", E_TOO_NEW, "newer", m.desc.size = sizeof m, m.tail[9] = 1);
   MODEL("longer struct, tail zero", OK, "", m.desc.size = sizeof m);
   MODEL("shorter struct", OK, "", m.desc.size = offsetof(sched_fd_model_desc_t, rho_kg_m3));
-  MODEL("unknown flags", E_ARGUMENT, "flags of a model is 0x8", m.desc.flags = 8);
+  MODEL("unknown flags", E_ARGUMENT, "flags of a model is 0x10", m.desc.flags = 16);
   MODEL("values too far apart for 16 bits", E_ARGUMENT, "in 16 bits",
         m.desc.flags = SCHED_FD_MODEL_STORAGE_16_BIT, vp[0] = 10.0f, vp[1] = 15.0f);
   MODEL("km/s", E_ARGUMENT, "4.5 looks like km/s", fill(vp, 4.5f));

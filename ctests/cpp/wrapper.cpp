@@ -380,9 +380,10 @@ void equations() {
   gpusched::fd::shot shot;
   shot.nt = 12, shot.dt_s = 1e-3f, shot.frequency_hz = 30, shot.source = {4, 4, 2}, shot.plane_iz = 1;
   std::vector<float> before;
+  bool pml = false;
   auto check = [&](std::int32_t equation) {
     medium.equation = equation;
-    const gpusched::fd::model model(grid, medium);
+    const gpusched::fd::model model(grid, medium, false, false, false, pml);
     shot.anisotropic_source = false;
     const std::vector<float> record = s.submit_shot(model, shot).get().record;
     shot.anisotropic_source = true;
@@ -392,6 +393,8 @@ void equations() {
     before = record;
   };
 
+  check(SCHED_FD_EQUATION_ACOUSTIC2);
+  pml = true;
   check(SCHED_FD_EQUATION_ACOUSTIC2);
   medium.epsilon = {0.2f}, medium.delta.assign(9 * 8 * 7, 0.1f), medium.delta[200] = 0.05f;
   check(SCHED_FD_EQUATION_VTI);

@@ -19,6 +19,7 @@ program equations
   before = 0.0
   one = 0.2
   call check(.false., SCHED_FD_EQUATION_ACOUSTIC2)
+  call check(.false., SCHED_FD_EQUATION_ACOUSTIC2, pml=.true.)
   call check(.true., SCHED_FD_EQUATION_VTI, one, delta)
   call check(.true., SCHED_FD_EQUATION_TTI, one, delta, theta)
   call check(.true., SCHED_FD_EQUATION_TTI, one, delta, theta, one)
@@ -27,14 +28,15 @@ program equations
 contains
 
   ! The record differs from the one before, and, if `anisotropic`, from that with `anisotropic_source`.
-  subroutine check(anisotropic, equation, epsilon, delta, theta_rad, phi_rad)
+  subroutine check(anisotropic, equation, epsilon, delta, theta_rad, phi_rad, pml)
     logical, intent(in) :: anisotropic
+    logical, intent(in), optional :: pml
     integer(c_int32_t), intent(in) :: equation
     real, intent(in), contiguous, optional, target :: epsilon(:, :, :), delta(:, :, :), theta_rad(:, :, :), phi_rad(:, :, :)
     type(sched_fd_shot) :: shot
     integer(sched_task_t) :: id
     call model%create(vp, spacing_m=[10.0, 10.0, 10.0], equation=equation, epsilon=epsilon, delta=delta, &
-      theta_rad=theta_rad, phi_rad=phi_rad)
+      theta_rad=theta_rad, phi_rad=phi_rad, pml=pml)
     shot = sched_fd_shot(nt=12, dt_s=1e-3, frequency_hz=30.0, source=[5, 5, 3], plane_iz=2)
     call sched%submit_shot(model, shot, record, id)
     call sched%wait(id)

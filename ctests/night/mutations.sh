@@ -173,6 +173,7 @@ kernels: acoustic2 multiplies by the sponge once; kernels/acoustic2_one_pass.cu;
 kernels: acoustic2 loses a source beside the first row; kernels/acoustic2_one_pass.cu; s/row < 0 || row >= Shape::ROWS/row != 0/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 has one plane in shared memory; kernels/acoustic2_one_pass.cu; s/s.p\[y \& 1\]/s.p[0]/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 writes beyond the updated cells; kernels/acoustic2_one_pass.cu; s/if (z + 1 < nz - HALF_WIDTH)/if (true)/; --test kernels shots_of_odd_sizes
+kernels: acoustic2 takes phi of the far layer one cell aside; kernels/acoustic2_one_pass.cu; s/: own.begin - own.end/: own.begin - own.end + 1/; --test kernels shots_of_odd_sizes
 kernels: tti turns a rotated term over; kernels/tti_two_stages.cu; s/fmaf(-(r\[ST\] \* r\[SP\])/fmaf((r[ST] * r[SP])/; --test kernels shots_of_odd_sizes
 kernels: tti loses an undamped flux beside the middle; kernels/tti_two_stages.cu; s/index >= zone.middle - HALF_WIDTH \&\&/index >= zone.middle - HALF_WIDTH + 1 \&\&/; --test kernels shots_of_odd_sizes
 kernels: tti takes damped fluxes in the middle; kernels/tti_two_stages.cu; s/put(damped ? U : DAMPED_U, row, other/put(damped ? DAMPED_U : U, row, other/; --test kernels shots_of_odd_sizes

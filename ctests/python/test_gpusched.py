@@ -597,7 +597,9 @@ class Shots(unittest.TestCase):
         vti = {"epsilon": 0.2, "delta": varied}
         tilted = {**vti, "equation": "tti", "theta_rad": varied}
         before = shoot().record
-        for properties in ({"equation": "acoustic2"}, {"equation": "vti", **vti}, tilted, {**tilted, "phi_rad": 0.2}):
+        second = {"equation": "acoustic2"}
+        pml = {**second, "absorbing_layer": "pml"}
+        for properties in (second, pml, {"equation": "vti", **vti}, tilted, {**tilted, "phi_rad": 0.2}):
             with small_model(**properties) as model, gpusched.Scheduler(devices="cpu") as scheduler:
                 shots = (small_shot(anisotropic_source=kept) for kept in (False, True))
                 record, kept = (scheduler.submit_shot(model, shot).result().record for shot in shots)

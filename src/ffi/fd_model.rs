@@ -7,7 +7,7 @@ use super::input::{OutParam, VersionedStruct, check_bits, copy, read, slice_of, 
 use super::model_handle::{MODELS, SharedModel, sched_fd_model_t, shared_model};
 use super::status::sched_status_t;
 use crate::error::{Error, Result};
-use crate::fd::equation::{Equation, by_name};
+use crate::fd::equation::{Absorber, Equation, by_name, with_absorber};
 use crate::fd::grid::Grid;
 use crate::fd::model::{DensityAt, Model, Property, Values};
 use crate::fd::plan::{Options, Storage, rounded_down};
@@ -51,6 +51,11 @@ pub const SCHED_FD_MODEL_ANY_VALUES: u32 = 2;
 /// half a cell too deep, and their reflections are off by some tenths. Equations without density
 /// ignore it.
 pub const SCHED_FD_MODEL_DENSITY_AT_CELLS: u32 = 4;
+
+/// Flag of a model: the absorbing layer is a PML of 20 cells on each side with
+/// SCHED_FD_EQUATION_ACOUSTIC2, too, which otherwise has a sponge of 54 cells. Other equations always
+/// have a PML.
+pub const SCHED_FD_MODEL_PML: u32 = 8;
 
 /// Acoustic equation of first order; properties: vp, and if not 1000 kg/m3 rho. The default.
 pub const SCHED_FD_EQUATION_ACOUSTIC1: i32 = 0;
@@ -208,11 +213,17 @@ pub unsafe extern "C" fn sched_fd_model_create(
         check_bits(
             "flags of a model",
             desc.flags,
-            SCHED_FD_MODEL_STORAGE_16_BIT | SCHED_FD_MODEL_ANY_VALUES | SCHED_FD_MODEL_DENSITY_AT_CELLS,
+            SCHED_FD_MODEL_STORAGE_16_BIT
+                | SCHED_FD_MODEL_ANY_VALUES
+                | SCHED_FD_MODEL_DENSITY_AT_CELLS
+                | SCHED_FD_MODEL_PML,
         )?;
         let n = [count("nx", desc.nx)?, count("ny", desc.ny)?, count("nz", desc.nz)?];
         let grid = Grid::new(n, [desc.dx_m, desc.dy_m, desc.dz_m])?;
-        let equation = equation(desc.equation)?;
+        let mut equation = equation(desc.equation)?;
+        if set(SCHED_FD_MODEL_PML) {
+            equation = with_absorber(equation, Absorber::Pml)?;
+        }
         // SAFETY: the header requires nx*ny*nz values, or one of a constant, behind each pointer.
         let model = Model::of(grid, unsafe { properties(&desc, grid.cells())? })?;
         let at_cells = set(SCHED_FD_MODEL_DENSITY_AT_CELLS);

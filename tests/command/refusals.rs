@@ -34,6 +34,7 @@ const FILES: &[Case] = &[
     ("[wavelet]", "[accuracy]\nstencil = \"best\"\n[wavelet]", &["line 13: accuracy.stencil is \"best\"", "`optimised`"]),
     ("[time]\ndt_s = 0.002", "[accuracy]\nstencil = \"optimised\"\n[time]\ndt_s = 0.0022", &["time.dt_s is 0.0022", "at most 0.0021622 s"]),
     ("[wavelet]", "[accuracy]\ndensity_at = \"edges\"\n[wavelet]", &["line 13: accuracy.density_at is \"edges\"", "`half-points`"]),
+    ("[wavelet]", "[accuracy]\nabsorbing_layer = \"sponge\"\n[wavelet]", &["line 13: accuracy.absorbing_layer is sponge; accepted: pml for acoustic1"]),
     ("[wavelet]", "[accuracy]\nstorage = \"8-bit\"\n[wavelet]", &["line 13: accuracy.storage is \"8-bit\"", "`16-bit`"]),
     ("[time]\ndt_s = 0.002", "[accuracy]\nstorage = \"16-bit\"\n[time]\ndt_s = 0.002243", &["time.dt_s is 0.002243", "at most 0.0022419 s"]),
     ("2000.0 }] }\nrho = \"gardner\"", "20.0 }, { top_m = 110.0, value = 21.0 }] }\nany_values = true\n[accuracy]\nstorage = \"16-bit\"", &["accuracy.storage (rho vp² of the model in 16 bits) is off", "at most 1e-3; store it in float32"]),

@@ -118,6 +118,12 @@ fn options_of_accuracy_change_the_record_and_are_listed() {
         finished(&one_shot(&model)).floats("out/shot_0001.bin")
     };
     assert!(vti("") != vti("anisotropic_source = true"));
+    let second = |keys: &str| {
+        let survey = format!("equation = 'acoustic2'\n{}", with(keys)).replace("rho = \"gardner\"", "");
+        finished(&one_shot(&survey)).floats("out/shot_0001.bin")
+    };
+    let sponge = second("");
+    assert!(sponge == second("absorbing_layer = 'sponge'") && sponge != second("absorbing_layer = 'pml'"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use gpusched::fd::equation::{acoustic2, by_name};
+use gpusched::fd::equation::{Absorber, acoustic2, by_name, with_absorber};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
@@ -31,12 +31,16 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
     for text in grids {
         let worlds = ["acoustic1", "acoustic2", "vti", "tti"].map(|equation| world(equation, grid(text)));
         let [acoustic1, acoustic2, vti, tti] = &worlds;
+        let equation = with_absorber(acoustic2.options.equation, Absorber::Pml).unwrap();
+        let with_pml = &World { options: Options { equation, ..acoustic2.options }, ..acoustic2.clone() };
         for (world, storage, stencil) in [
             (acoustic1, Storage::Float32, Stencil::Taylor),
             (acoustic1, Storage::Float32, Stencil::Optimised),
             (acoustic1, Storage::Bits16, Stencil::Taylor),
             (acoustic2, Storage::Float32, Stencil::Optimised),
             (acoustic2, Storage::Bits16, Stencil::Taylor),
+            (with_pml, Storage::Float32, Stencil::Taylor),
+            (with_pml, Storage::Bits16, Stencil::Optimised),
             (vti, Storage::Float32, Stencil::Taylor),
             (vti, Storage::Bits16, Stencil::Taylor),
             (tti, Storage::Float32, Stencil::Taylor),
@@ -79,8 +83,8 @@ fn on_cpu(world: &World) -> Shots {
 fn kinds(world: &World) -> BTreeMap<String, usize> {
     let Options { equation, pml, storage, stencil, .. } = world.options;
     let tables = if equation.name() == "acoustic2" {
-        let medium = acoustic2::Medium::new(&world.model, pml, storage).unwrap();
-        Tables::new(&Arc::new(medium.coefficients(world.dt, stencil)))
+        let medium = acoustic2::Medium::new(&world.model, pml, storage, equation.absorber()).unwrap();
+        Tables::new(&acoustic2::OnGpu::<false>(Arc::new(medium.coefficients(world.dt, stencil))))
     } else {
         let material = Acoustic1Material::new(&world.model, pml, storage).unwrap();
         Tables::new(&Acoustic1Propagator(material.coefficients(world.dt).into()))
@@ -96,7 +100,7 @@ fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> bool {
     let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
     let Options { equation, storage, stencil, .. } = world.options;
     let what = json!({
-        "case": format!("{equation:?}, {grid}, {}, {}", storage.name(), stencil.name()),
+        "case": format!("{equation:?}, {}, {grid}, {}, {}", equation.absorber().name(), storage.name(), stencil.name()),
         "device": gpu,
     });
     told(what, || {

@@ -66,7 +66,7 @@ fn the_ptx_is_of_the_source_beside_it() {
         assert!(PTX.contains(&format!(".visible .entry field_{launch}(")), "{launch}");
     }
     for set in sets {
-        for kernel in [Some(set.step), set.step_16_bit, set.fluxes, Some(set.source)].into_iter().flatten() {
+        for kernel in [Some(set.step), set.step_16_bit, set.before, Some(set.source)].into_iter().flatten() {
             let alone = set.text(kernel);
             assert!(alone.contains(&format!(".visible .entry {kernel}(")), "{kernel}");
             assert_eq!(

@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
+use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, by_name};
 use gpusched::fd::equation::{acoustic2, tti::TtiShot, vti::VtiShot};
 use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
@@ -39,7 +39,7 @@ static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to
 
 /// Returns the kernels of all equations.
 pub fn kernel_sets() -> [&'static KernelSet; 4] {
-    let acoustic2 = <Arc<acoustic2::Coefficients>>::kernels();
+    let acoustic2 = acoustic2::OnGpu::<true>::kernels();
     [Acoustic1Propagator::kernels(), acoustic2, VtiShot::kernels(), TtiShot::kernels()]
 }
 
@@ -82,7 +82,7 @@ impl Kernels {
 
 /// The equations that have kernels.
 fn equations() -> impl Iterator<Item = &'static dyn Equation> {
-    EQUATIONS.into_iter().filter(|equation| equation.runs_on_gpus())
+    EQUATIONS.into_iter().chain(WITH_OTHER_LAYER).filter(|equation| equation.runs_on_gpus())
 }
 
 /// The tables of a model of `acoustic1`.

@@ -1,6 +1,7 @@
 //! A shot that stops between two steps and goes on later gives the bits of one that does not stop.
 
 use gpusched::backend::{Lane, cpu::Team};
+use gpusched::fd::equation::{EQUATIONS, WITH_OTHER_LAYER};
 use gpusched::fd::plan::{Options, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 
@@ -24,11 +25,13 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
     ];
     for (number, (record_every, snapshot_every, pauses)) in cases.into_iter().enumerate() {
         let receivers = Receivers::Plane { iz: 1, every: [1, 2] };
-        let mut world = World::rough([5 + number, 7, 20 - number], 100, receivers, &mut random);
+        let equation = if number % 4 == 1 { WITH_OTHER_LAYER[0] } else { EQUATIONS[0] };
+        let n = [5 + number, 7, 20 - number];
+        let mut world = World::rough_for(equation, n, 100, receivers, &mut random);
         world.shot = Shot { record_every, snapshot_every, ..world.shot };
         let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
         let storage = Storage::ALL[number % 2];
-        world.options = Options { pml: 9, stencil, storage, exact_time: number == 6, ..Options::default() };
+        world.options = Options { pml: 9, stencil, storage, exact_time: number == 6, ..world.options };
         let what = format!("case {number}");
         let lane = |part| Lane::Cpu(&teams[part % teams.len()]);
         let (found, ends) = in_parts(&world.plan(), &world.shot, &pauses, lane).unwrap();

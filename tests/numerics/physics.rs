@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::equation::{Equation, by_name};
-use gpusched::fd::model::{Model, Property};
+use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, by_name, with_absorber};
+use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Shot, SourceKind};
 use gpusched::fd::wavelet::{Shape, Wavelet};
@@ -25,12 +25,15 @@ fn source_and_receiver_may_be_exchanged() {
         Arc::new(Model::of(with_density.grid, [(Property::Vp, with_density.vp().clone())]).unwrap());
     for (equation, model) in [("acoustic1", with_density), ("acoustic2", without)] {
         for kind in [SourceKind::Monopole, SourceKind::Pressure] {
-            exchanged(by_name(equation).unwrap(), &model, &kind);
+            exchanged(by_name(equation).unwrap(), &model, &kind, 1e-5);
         }
+        // With a PML steps are symmetric but for what the layer reflects.
+        let with_pml = with_absorber(by_name(equation).unwrap(), Absorber::Pml).unwrap();
+        exchanged(with_pml, &model, &SourceKind::Monopole, if equation == "acoustic1" { 1e-5 } else { 2e-3 });
     }
 }
 
-fn exchanged(equation: &'static dyn Equation, model: &Arc<Model>, kind: &SourceKind) {
+fn exchanged(equation: &'static dyn Equation, model: &Arc<Model>, kind: &SourceKind, accepted: f64) {
     let options = Options { equation, pml: 12, ..Options::default() };
     let dt = time_step(model);
     let heard = |from: [usize; 3], at: [usize; 3]| -> Vec<f32> {
@@ -52,7 +55,7 @@ fn exchanged(equation: &'static dyn Equation, model: &Arc<Model>, kind: &SourceK
     for (a, b) in [([3, 4, 5], [18, 13, 12]), ([0, 0, 0], [23, 19, 19]), ([12, 0, 10], [5, 10, 1])] {
         let error = relative_l2(&heard(a, b), &heard(b, a));
         println!("reciprocity, {equation:?}, {kind:?}, {a:?} {b:?}: {error:.1e}");
-        assert!(error <= 1e-5, "{equation:?}, {kind:?}, {a:?} and {b:?}: {error:e}");
+        assert!(error <= accepted, "{equation:?}, {kind:?}, {a:?} and {b:?}: {error:e}");
     }
 }
 
@@ -61,15 +64,20 @@ fn exchanged(equation: &'static dyn Equation, model: &Arc<Model>, kind: &SourceK
 fn the_layer_absorbs() {
     let (h, c, f) = ([10.0; 3], 2000.0, 15.0);
     let dt = 0.002;
-    let run = |n: usize, off: usize, pml: usize| {
-        let model = homogeneous([n; 3], h, c, 1000.0);
+    let run = |equation: &'static dyn Equation, n: usize, off: usize, pml: usize| {
+        let grid = homogeneous([n; 3], h, c, 1000.0).grid;
+        let model = Arc::new(Model::of(grid, [(Property::Vp, Values::Constant(c))]).unwrap());
         let receivers = [[2, 2, 2], [10, 28, 5], [15, 15, 0], [29, 15, 25], [20, 1, 14]];
         let receivers = receivers.map(|cell| cell.map(|i| i + off)).to_vec();
         let shot = plain_shot([15 + off, 15 + off, 14 + off], ricker(f, dt), 180, receivers);
-        fire_with(&model, dt, &shot, Options { pml, ..Options::default() }, 2).record
+        fire_with(&model, dt, &shot, Options { equation, pml, ..Options::default() }, 2).record
     };
-    let (open, layered) = (run(91, 30, 8), run(31, 0, 20));
-    let reflected = relative_l2(&layered, &open);
-    println!("layer: reflected {reflected:.1e}");
-    assert!(reflected <= 1e-3, "{reflected:e}");
+    let second = by_name("acoustic2").unwrap();
+    let with_pml = with_absorber(second, Absorber::Pml).unwrap();
+    for (equation, pml, accepted) in [(EQUATIONS[0], 20, 1e-3), (with_pml, 20, 5e-4), (second, 54, 5e-3)] {
+        let (open, layered) = (run(equation, 91, 30, 8), run(equation, 31, 0, pml));
+        let reflected = relative_l2(&layered, &open);
+        println!("{equation:?}, {:?} of {pml}: reflected {reflected:.1e}", equation.absorber());
+        assert!(reflected <= accepted, "{equation:?}, layer of {pml}: {reflected:e}");
+    }
 }

@@ -53,6 +53,7 @@ EQUATIONS = {
 }
 STORAGES = {"float32": 0, "16-bit": _abi.SCHED_FD_MODEL_STORAGE_16_BIT}
 DENSITIES = {"half-points": 0, "cells": _abi.SCHED_FD_MODEL_DENSITY_AT_CELLS}
+ABSORBING_LAYERS = {"default": 0, "pml": _abi.SCHED_FD_MODEL_PML}
 
 
 def choice(name: str, value: str, accepted: Mapping[str, int]) -> int:
@@ -151,6 +152,9 @@ class Model(Handle):
     density_at : {"half-points", "cells"}
         Density between two cells: the mean of both, or that of the cell with the lower index, as in
         the old kernels. With "cells" interfaces of density lie up to half a cell too deep.
+    absorbing_layer : {"default", "pml"}
+        Kind of the absorbing layer. By default "acoustic2" has a sponge of 54 cells on each side and
+        the other equations a PML; with "pml" "acoustic2" has a PML of 20 cells, too.
 
     Attributes
     ----------
@@ -180,6 +184,7 @@ class Model(Handle):
         theta_rad: ArrayLike | None = None,
         phi_rad: ArrayLike | None = None,
         density_at: str = "half-points",
+        absorbing_layer: str = "default",
     ) -> None:
         self._handle: int | None = None
         v = floats("vp", vp)
@@ -213,6 +218,7 @@ class Model(Handle):
             setattr(desc, field, pointer(array))
             arrays.append(array)
         desc.flags = choice("storage", storage, STORAGES) | choice("density_at", density_at, DENSITIES)
+        desc.flags |= choice("absorbing_layer", absorbing_layer, ABSORBING_LAYERS)
         if any_values:
             desc.flags |= _abi.SCHED_FD_MODEL_ANY_VALUES
         made = c_void_p()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
-use gpusched::fd::equation::{self, EQUATIONS, Equation};
+use gpusched::fd::equation::{self, Absorber, EQUATIONS, Equation};
 use gpusched::fd::plan::Storage;
 
 /// Runs seismic surveys on the GPUs and the CPU of this machine.
@@ -145,6 +145,9 @@ pub enum Bench {
         /// Threads on the CPU [default: number of cores]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
+        /// Kind of the absorbing layer [default: sponge for acoustic2, else pml]
+        #[arg(long, value_parser = absorber())]
+        absorbing_layer: Option<Absorber>,
         /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]
         #[arg(long)]
         pml: Option<usize>,
@@ -160,6 +163,11 @@ pub enum Bench {
 fn equation() -> impl TypedValueParser<Value = &'static dyn Equation> {
     let named = |name: String| equation::by_name(&name).ok_or("unknown equation");
     PossibleValuesParser::new(EQUATIONS.map(Equation::name)).try_map(named)
+}
+
+fn absorber() -> impl TypedValueParser<Value = Absorber> {
+    let named = |name: String| Absorber::ALL.into_iter().find(|one| one.name() == name).ok_or("unknown kind");
+    PossibleValuesParser::new(Absorber::ALL.map(Absorber::name)).try_map(named)
 }
 
 fn storage() -> impl TypedValueParser<Value = Storage> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::bench::{self, Case};
-use gpusched::fd::equation::Equation;
+use gpusched::fd::equation::{Absorber, Equation};
 use gpusched::fd::plan::{Options, Storage};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
@@ -54,6 +54,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
             "storage": storage.name(),
             "tiles": measured.tiles,
             "n": n,
+            "absorbing_layer": equation.absorber().name(),
             "pml": pml,
             "nt": nt,
             "seconds": measured.seconds,
@@ -70,9 +71,13 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         return Ok(true);
     }
     let [nx, ny, nz] = n;
+    let layer = match equation.absorber() {
+        Absorber::Pml => "PML",
+        Absorber::Sponge => "sponge",
+    };
     let tiles = measured.tiles.as_ref().map_or_else(String::new, |tiles| format!(" in tiles of {tiles}"));
     say!(
-        "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}{tiles}: \
+        "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of {layer} on each side, {nt} steps, {}{tiles}: \
              {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
         equation.name(),
         info.label(),

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::part;
 use crate::say::{self, say};
 use crate::side::decimal;
-use crate::survey::{Accuracy, DensityAt, Stencil, Storage};
+use crate::survey::{Absorber, Accuracy, DensityAt, Stencil, Storage};
 
 /// Refuses a survey if no device has the memory for a shot.
 pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
@@ -141,13 +141,15 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
 
 /// Returns the options that are not the default.
 fn accuracy(options: Accuracy) -> Option<String> {
-    let Accuracy { exact_time, stencil, storage, density_at, anisotropic_source } = options;
+    let Accuracy { exact_time, stencil, storage, density_at, anisotropic_source, absorbing_layer } = options;
     let options = [
         (exact_time, "exact time"),
         (matches!(stencil, Stencil::Optimised), "optimised stencil"),
         (matches!(storage, Storage::Bits16), "16-bit storage"),
         (matches!(density_at, DensityAt::Cells), "density at cells"),
         (anisotropic_source, "anisotropic source"),
+        (matches!(absorbing_layer, Some(Absorber::Pml)), "absorbing layer a PML"),
+        (matches!(absorbing_layer, Some(Absorber::Sponge)), "absorbing layer a sponge"),
     ];
     let asked: Vec<_> = options.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
     (!asked.is_empty()).then(|| asked.join(", "))

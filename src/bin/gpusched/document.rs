@@ -209,8 +209,12 @@ impl Document {
 /// Keys of features that do not exist.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (
-        &["free_surface", "boundary", "boundaries", "pml", "absorbing"],
+        &["free_surface", "boundary", "boundaries"],
         "not supported: a free surface, or another boundary than the absorbing layer on all six sides",
+    ),
+    (
+        &["pml", "sponge", "absorbing"],
+        "no such key; absorbing_layer = \"pml\" in [accuracy] sets the kind of the absorbing layer",
     ),
     (&["vs", "qp"], "not supported: elastic or attenuating media"),
 ];
@@ -234,6 +238,7 @@ fn example(key: &str) -> String {
         "stencil" => "stencil = \"taylor\" or stencil = \"optimised\"",
         "storage" => "storage = \"float32\" or storage = \"16-bit\"",
         "density_at" => "density_at = \"half-points\" or density_at = \"cells\"",
+        "absorbing_layer" => "absorbing_layer = \"pml\" or absorbing_layer = \"sponge\"",
         "every" => "the time steps between snapshots, such as every = 100",
         "velocity_m_s" => "the velocity of the mute in m/s, such as velocity_m_s = 1500.0",
         "value" => "the value at the top of the layer, such as value = 1500.0",

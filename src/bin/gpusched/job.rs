@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gpusched::backend::Backend;
 use gpusched::backend::cpu::{self, CpuBackend};
 use gpusched::device::Selection;
-use gpusched::fd::equation::{EQUATIONS, Equation, by_name};
+use gpusched::fd::equation::{self as equations, EQUATIONS, Equation, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{self as fd, Model, Property};
 use gpusched::fd::plan::{self, Options, Plan};
@@ -21,7 +21,7 @@ use gpusched::{Error, Result};
 
 use crate::document::Document;
 use crate::key::Keys;
-use crate::survey::{Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
+use crate::survey::{Absorber, Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions, survey};
 
 /// Share of the largest stable step that `dt_s = "auto"` takes at most.
@@ -52,7 +52,10 @@ impl Job {
         let survey: Survey = file.read()?;
         let grid = grid(&file, &survey)?;
         check_plain_values(&file, &survey)?;
-        let options = options(equation(&file, survey.equation.as_deref())?, &survey.accuracy);
+        let named = equation(&file, survey.equation.as_deref())?;
+        let equation = with_absorber(named, &survey.accuracy)
+            .map_err(|error| file.blame("accuracy.absorbing_layer", error))?;
+        let options = options(equation, &survey.accuracy);
         check_host_memory(&grid, &survey.model, options.storage)?;
 
         let properties = model::properties(&file, &grid, &survey.model)?;
@@ -347,6 +350,14 @@ fn density_at(accuracy: &Accuracy) -> fd::DensityAt {
     match accuracy.density_at {
         DensityAt::HalfPoints => fd::DensityAt::HalfPoints,
         DensityAt::Cells => fd::DensityAt::Cells,
+    }
+}
+
+fn with_absorber(named: &'static dyn Equation, accuracy: &Accuracy) -> Result<&'static dyn Equation> {
+    match accuracy.absorbing_layer {
+        None => Ok(named),
+        Some(Absorber::Pml) => equations::with_absorber(named, equations::Absorber::Pml),
+        Some(Absorber::Sponge) => equations::with_absorber(named, equations::Absorber::Sponge),
     }
 }
 

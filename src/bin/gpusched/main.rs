@@ -44,6 +44,7 @@ use std::thread::{Builder, JoinHandle};
 
 use args::{Args, Bench, Command};
 use clap::Parser;
+use gpusched::fd::equation::with_absorber;
 use gpusched::{Error, Result};
 use restart::End;
 
@@ -170,11 +171,14 @@ fn command(command: Command) -> Result<bool> {
         }
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
-            what: Bench::Fd { equation, n, nt, device, storage, threads, pml, repeats, json },
+            what: Bench::Fd { equation, n, nt, device, storage, threads, absorbing_layer, pml, repeats, json },
         } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(bench::Wanted {
-                equation,
+                equation: match absorbing_layer {
+                    Some(kind) => with_absorber(equation, kind)?,
+                    None => equation,
+                },
                 n,
                 nt,
                 device: &device,

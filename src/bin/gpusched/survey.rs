@@ -134,6 +134,16 @@ pub struct Accuracy {
     pub density_at: DensityAt,
     /// Keep epsilon and delta around the source.
     pub anisotropic_source: bool,
+    /// By default that of the equation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absorbing_layer: Option<Absorber>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Absorber {
+    Pml,
+    Sponge,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]

@@ -27,6 +27,26 @@ pub struct AbsorbingLayer {
     pub accepted: RangeInclusive<usize>,
 }
 
+/// The kind of an absorbing layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absorber {
+    /// A perfectly matched layer.
+    Pml,
+    /// Factors below 1 that multiply the pressure.
+    Sponge,
+}
+
+impl Absorber {
+    pub const ALL: [Absorber; 2] = [Absorber::Pml, Absorber::Sponge];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Absorber::Pml => "pml",
+            Absorber::Sponge => "sponge",
+        }
+    }
+}
+
 /// Choices of a discretization. An equation ignores those that it has not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scheme {
@@ -55,6 +75,11 @@ pub trait Equation: Sync {
     /// Refuses models whose properties do not go together. Each is in its range.
     fn check(&self, _model: &Model) -> Result<()> {
         Ok(())
+    }
+
+    /// Returns the kind of its absorbing layer. An equation with another one is another value of the same name.
+    fn absorber(&self) -> Absorber {
+        Absorber::Pml
     }
 
     /// Returns the accepted sizes of its absorbing layer.
@@ -199,6 +224,6 @@ impl fmt::Debug for dyn Equation {
 
 impl PartialEq for dyn Equation {
     fn eq(&self, other: &dyn Equation) -> bool {
-        self.name() == other.name()
+        self.name() == other.name() && self.absorber() == other.absorber()
     }
 }

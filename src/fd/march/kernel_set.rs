@@ -17,22 +17,25 @@ pub struct KernelSet {
     pub step: &'static str,
     /// The same for coefficients of 16 bits, if there is one.
     pub step_16_bit: Option<&'static str>,
-    /// The kernel that runs before that of a step and computes the fluxes, unless a step is one launch.
-    pub fluxes: Option<&'static str>,
+    /// The kernel that runs before that of a step, unless a step is one launch.
+    pub before: Option<&'static str>,
     /// The PTX, as `build.rs` has packed it.
     pub packed: &'static [u8],
     /// The text of each kernel, by name.
     pub split: OnceLock<HashMap<String, String>>,
 }
 
-/// Makes the kernel set of an equation from its name.
+/// Makes the kernel set of an equation from its name, and the kernel before that of a step if there is one.
 macro_rules! kernel_set {
     ($equation:literal) => {
+        kernel_set!($equation, None)
+    };
+    ($equation:literal, $before:expr) => {
         $crate::fd::march::kernel_set::KernelSet {
             source: concat!($equation, "_one_pass_source"),
             step: concat!($equation, "_one_pass_4x2"),
             step_16_bit: Some(concat!($equation, "_one_pass_4x2_16_bit")),
-            fluxes: None,
+            before: $before,
             packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $equation, "_one_pass.ptx.z")),
             split: std::sync::OnceLock::new(),
         }

@@ -39,7 +39,7 @@ pub struct MarchSteps<'a, E: CudaEquation> {
     params: [E::Params; 2],
     step: Kernel,
     /// The kernel before it.
-    fluxes: Option<Kernel>,
+    before: Option<Kernel>,
     injector: CudaSource,
     samples: SampleParams,
     _receivers: (DeviceBuffer<i32>, DeviceBuffer<u32>, DeviceBuffer<i32>),
@@ -86,7 +86,7 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
             tile_plan,
             params: equation.params(tables, &plan, &addresses),
             step: kernels.load(stream, kernels.step(tables.storage))?,
-            fluxes: kernels.fluxes.map(|kernel| kernels.load(stream, kernel)).transpose()?,
+            before: kernels.before.map(|kernel| kernels.load(stream, kernel)).transpose()?,
             injector: CudaSource::new(&tables.layout, shot, clean),
             samples: SampleParams { first, at, trace, to: 0 },
             _receivers: receivers,
@@ -128,7 +128,7 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
                     Arguments::new().with(self.params[1 - now]).with(points),
                 );
             }
-            if let (Some(kernel), Some(launch)) = (&self.fluxes, self.tile_plan.fluxes()) {
+            if let (Some(kernel), Some(launch)) = (&self.before, self.tile_plan.before()) {
                 put(kernel, launch, Arguments::new().with(self.params[now]));
             }
             let points = self.injector.points(now, step.has_source && poles.is_none(), amplitude(number + 1));

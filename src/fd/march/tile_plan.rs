@@ -1,7 +1,7 @@
 //! The tiles of a plan's grid, and the launches over them.
 //!
 //! Nothing here knows a GPU. Each step is one launch of [`TilePlan::step`], after one of
-//! [`TilePlan::fluxes`] if there is such a kernel; before a step whose source is not yet in the
+//! [`TilePlan::before`] if there is such a kernel; before a step whose source is not yet in the
 //! pressures comes [`TilePlan::source`].
 
 use super::kernel_set::KernelSet;
@@ -70,9 +70,9 @@ impl TilePlan {
         Launch { kernel, grid: [self.table.tiles.len() as u32, 1, 1], block }
     }
 
-    /// Argument: the parameters of the step. `None`: the step computes the fluxes itself.
-    pub fn fluxes(&self) -> Option<Launch> {
-        self.kernels.fluxes.map(|kernel| self.launch(kernel))
+    /// Argument: the parameters of the step. `None`: a step is one launch.
+    pub fn before(&self) -> Option<Launch> {
+        self.kernels.before.map(|kernel| self.launch(kernel))
     }
 
     /// Arguments: the parameters of the step, its source, its samples.

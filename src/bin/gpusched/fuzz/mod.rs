@@ -82,7 +82,7 @@ fn beside(file: &Path) {
 const WORDS_OF_SURVEYS: &[&str] = &[
     "title", "grid", "n", "spacing_m", "model", "vp", "rho", "file", "first", "every", "extrude", "layers", "top_m",
     "slope", "value", "gradient", "time", "dt_s", "nt", "duration_s", "record_every", "accuracy", "exact_time", "stencil",
-    "anisotropic_source", "density_at", "\"half-points\"", "\"cells\"",
+    "anisotropic_source", "absorbing_layer", "\"pml\"", "\"sponge\"", "density_at", "\"half-points\"", "\"cells\"",
     "storage", "\"taylor\"", "\"optimised\"", "\"16-bit\"", "\"float32\"", "wavelet", "shape", "frequency_hz", "amplitude", "\"ricker\"",
     "\"gaussian-derivative\"", "sources", "kind", "\"monopole\"", "\"force-z\"", "first_m", "step_m", "count", "positions_m", "receivers", "depth_m", "snapshots", "mute",
     "velocity_m_s", "after_s", "output", "folder", "pictures", "clip_percentile", "run", "devices", "slots", "\"auto\"",

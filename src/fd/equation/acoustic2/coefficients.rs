@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::layer::Layers;
 use super::{sponge, stencil};
 use crate::error::Result;
 use crate::fd::edge_field::EdgeField;
+use crate::fd::equation::traits::Absorber;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline};
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
@@ -15,6 +17,7 @@ pub struct Medium {
     pub model: Outline,
     pub storage: Storage,
     pub layout: Layout,
+    pub absorber: Absorber,
     v: Arc<EdgeField>,
 }
 
@@ -24,8 +27,10 @@ pub struct Coefficients {
     /// vp².
     pub v: Arc<EdgeField>,
     pub weights: Weights,
-    /// The sponge's factor of each padded index of x, y, z.
+    /// The sponge's factor of each padded index of x, y, z; 1 if the layer is a PML.
     pub sponge: [Vec<f32>; 3],
+    /// The layers of x, y, z, if they are a PML.
+    pub layers: Option<[Layers; 3]>,
     /// Metres between cells.
     pub spacing: [f32; 3],
     pub storage: Storage,
@@ -43,12 +48,12 @@ pub struct Weights {
 impl Medium {
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
-    pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Medium> {
+    pub fn new(model: &Model, pml: usize, storage: Storage, absorber: Absorber) -> Result<Medium> {
         let layout = Layout::new(&model.grid, pml);
         let vp = model.vp();
         let square = |i| vp.at(i) * vp.at(i);
         let v = EdgeField::from_properties(&layout, storage, "vp² of the model", &[vp], square)?;
-        Ok(Medium { model: model.outline, storage, layout, v: Arc::new(v) })
+        Ok(Medium { model: model.outline, storage, layout, absorber, v: Arc::new(v) })
     }
 
     pub fn coefficients(&self, dt: f32, stencil: Stencil) -> Coefficients {
@@ -61,7 +66,11 @@ impl Medium {
         // float32 allows.
         let centre = axes.iter().flatten().map(|weight| -2.0 * f64::from(*weight)).sum::<f64>() as f32;
         let weights = Weights { centre, axes };
-        let sponge = [0, 1, 2].map(|axis| sponge::factors(&layout, axis));
-        Coefficients { layout, v: Arc::clone(&self.v), weights, sponge, spacing: grid.h, storage }
+        let is_pml = self.absorber == Absorber::Pml;
+        let ones = |axis: usize| vec![1.0; layout.padded[axis]];
+        let sponge = [0, 1, 2].map(|axis| if is_pml { ones(axis) } else { sponge::factors(&layout, axis) });
+        let layers = |axis| Layers::new(&layout, axis, &self.model, dt, &weights.axes[axis]);
+        let layers = is_pml.then(|| [0, 1, 2].map(layers));
+        Coefficients { layout, v: Arc::clone(&self.v), weights, sponge, layers, spacing: grid.h, storage }
     }
 }

@@ -4,6 +4,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use super::coefficients::Coefficients;
+use super::layer::{self, Layers};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
@@ -18,6 +19,9 @@ use crate::fd::time_loop::launch::Address;
 /// The kernels of `kernels/acoustic2_one_pass.cu`.
 static KERNELS: KernelSet = kernel_set!("acoustic2");
 
+/// The same with that of a PML.
+static WITH_PML: KernelSet = kernel_set!("acoustic2", Some("acoustic2_one_pass_layers"));
+
 /// The properties of an axis, as `struct SpongeAxis` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +32,21 @@ pub struct SpongeAxis {
     pub n: i32,
     /// The user's cells.
     pub inner: i32,
+}
+
+/// The layers along an axis, as `struct Layers`. All zero without a PML.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LayersParams {
+    pub phi: Address,
+    pub next_phi: Address,
+    pub chi: Address,
+    pub pitch: u32,
+    pub plane: u32,
+    /// The end of the first zone, and the begin of the second.
+    pub between: [i32; 2],
+    pub centre: f32,
+    pub unused: i32,
 }
 
 /// The first parameter of a step, by value, as `struct SecondOrder`.
@@ -46,24 +65,33 @@ pub struct SecondOrderParams {
     pub centre: f32,
     pub scale: Scale,
     pub activity: ActivityParams,
+    pub layers: [LayersParams; 3],
+    pub first: [f32; HALF_WIDTH],
+    /// Whether vp² is stored in 16 bits.
+    pub halved: i32,
+    pub unused: i32,
 }
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<SpongeAxis>() == 32 && size_of::<SecondOrderParams>() == 192);
+    assert!(size_of::<SpongeAxis>() == 32 && size_of::<SecondOrderParams>() == 360);
+    assert!(size_of::<LayersParams>() == 48 && offset_of!(SecondOrderParams, layers) == 192);
     assert!(offset_of!(SecondOrderParams, steps) == 128 && offset_of!(SecondOrderParams, scale) == 152);
 };
 
-impl CudaEquation for Arc<Coefficients> {
+/// The equation on a GPU, with a PML or a sponge.
+pub struct OnGpu<const PML: bool>(pub Arc<Coefficients>);
+
+impl<const PML: bool> CudaEquation for OnGpu<PML> {
     type Params = SecondOrderParams;
     type Shared = Coefficients;
 
     const COEFFICIENTS: &'static [&'static str] = &["vp² of the model"];
-    const PROFILES: usize = 1;
+    const PROFILES: usize = if PML { 1 + layer::PROFILES } else { 1 };
     const FIELDS: usize = 2;
 
     fn kernels() -> &'static KernelSet {
-        &KERNELS
+        if PML { &WITH_PML } else { &KERNELS }
     }
 
     /// All cells are updated alike.
@@ -71,30 +99,36 @@ impl CudaEquation for Arc<Coefficients> {
         [0, 1, 2].map(|axis| Zones::uniform(layout, axis))
     }
 
-    /// The pressure of even and of odd steps.
+    /// The pressure of even and of odd steps; the fields of a PML.
     fn lens(layout: &Layout) -> Vec<usize> {
-        vec![layout.field_len(); 2]
+        let layers = PML.then(|| layer::lens(layout, Layout::on_gpu)).into_iter().flatten();
+        [layout.field_len(); 2].into_iter().chain(layers).collect()
     }
 
     fn shared(&self) -> &Arc<Coefficients> {
-        self
+        &self.0
     }
 
     fn cpu_layout(&self) -> &Layout {
-        &self.layout
+        &self.0.layout
     }
 
     fn storage(&self) -> Storage {
-        self.storage
+        self.0.storage
     }
 
     fn fields(&self) -> Vec<&EdgeField> {
-        vec![&self.v]
+        vec![&self.0.v]
     }
 
-    /// The sponge's factors.
+    /// The sponge's factors, and the profiles of a PML.
     fn profiles(&self) -> Vec<f32> {
-        self.sponge.concat()
+        let of = |axis: usize| {
+            let n = self.0.layout.padded[axis];
+            let layers = self.0.layers.iter().flat_map(move |layers| &layers[axis].profiles);
+            std::iter::once(&self.0.sponge[axis]).chain(layers).flat_map(move |values| &values[..n])
+        };
+        [0, 1, 2].into_iter().flat_map(of).copied().collect()
     }
 
     /// The pressure of the step before.
@@ -103,13 +137,32 @@ impl CudaEquation for Arc<Coefficients> {
     }
 
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [SecondOrderParams; 2] {
-        let layout = &tables.layout;
+        let (c, layout) = (&self.0, &tables.layout);
         let factors = tables.profiles(Self::PROFILES, plan.profiles);
         let axis = |axis: usize| SpongeAxis {
             factors: factors[axis],
-            weights: self.weights.axes[axis],
+            weights: c.weights.axes[axis],
             n: layout.padded[axis] as i32,
             inner: layout.inner[axis] as i32,
+        };
+        let layers = |from: usize, axis: usize| {
+            let Some(Layers { layout, zones: [near, far], centre, .. }) =
+                c.layers.as_ref().map(|all| &all[axis])
+            else {
+                return LayersParams::default();
+            };
+            let layout = layout.on_gpu();
+            let array = |number: usize| shot.arrays[2 + 3 * axis + number] + 4 * layout.lead as u64;
+            LayersParams {
+                phi: array(from),
+                next_phi: array(1 - from),
+                chi: array(2),
+                pitch: layout.pitch as u32,
+                plane: layout.stride(1) as u32,
+                between: [near.end as i32, far.start as i32],
+                centre: *centre,
+                unused: 0,
+            }
         };
         [0, 1].map(|from: usize| SecondOrderParams {
             p: tables.first(shot.arrays[from]),
@@ -121,13 +174,17 @@ impl CudaEquation for Arc<Coefficients> {
             pitch: layout.pitch as u32,
             plane: layout.stride(1) as u32,
             pml: layout.pml as i32,
-            centre: self.weights.centre,
+            centre: c.weights.centre,
             scale: tables.scales[0],
             activity: ActivityParams::new(layout, shot.flags, from),
+            layers: [0, 1, 2].map(|axis| layers(from, axis)),
+            first: layer::FIRST,
+            halved: i32::from(c.storage == Storage::Bits16),
+            unused: 0,
         })
     }
 
     fn words(&self, cell: [usize; 3]) -> String {
-        self.describe_cell(cell)
+        self.0.describe_cell(cell)
     }
 }

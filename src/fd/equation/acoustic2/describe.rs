@@ -22,6 +22,7 @@ impl Coefficients {
 
 #[cfg(test)]
 mod tests {
+    use crate::fd::equation::Absorber;
     use crate::fd::equation::acoustic2::coefficients::Medium;
     use crate::fd::equation::acoustic2::stencil::dt_max;
     use crate::fd::grid::Grid;
@@ -35,7 +36,9 @@ mod tests {
         let vp = (0..grid.cells()).map(|i| 1500.0 + i as f32).collect();
         let model = Model::new(grid, vp, None).unwrap();
         for stencil in Stencil::ALL {
-            let c = Medium::new(&model, 8, Storage::Float32).unwrap().coefficients(1e-3, stencil);
+            let c = Medium::new(&model, 8, Storage::Float32, Absorber::Sponge)
+                .unwrap()
+                .coefficients(1e-3, stencil);
             // Cell (1, 2, 3) is number (2 * 3 + 1) * 5 + 3 = 38; the fastest, 59, is 1559 m/s.
             let cfl = 1e-3 / dt_max(&model, stencil) * 1538.0 / 1559.0;
             let words = format!("where vp is 1538.0 m/s and the CFL number {cfl:.3} (stable: up to 1)");

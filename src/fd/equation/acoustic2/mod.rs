@@ -7,7 +7,7 @@
 //! A step computes the next pressure `P+` from this one, `P`, and the one before, `P-`, whose place it takes.
 //! **Order of operations**, `fma(x, y, z) = x y + z` rounded once. `V = vp²`, `c` are the
 //! [weights](stencil) of an axis times `(dt/h)²`, `c0` is the sum of all three axes; `g` are the
-//! [sponge](sponge)'s factors.
+//! [sponge](sponge)'s factors, 1 if the layer is a [PML](layer).
 //!
 //! ```text
 //! axis a     l_a = c_1 (P[-1] + P[1]);  l_a = fma(c_m, P[-m] + P[m], l_a) for m = 2, 3, 4
@@ -16,7 +16,17 @@
 //! pressure   P+ = fma(g, fma(V, l, fma(-g, P-, P + P)), 0)
 //! ```
 //!
-//! The last addition turns -0 into 0: cells that are never updated have `g = 0` and keep the bits of 0.
+//! Where a PML damps the axes `a`, `P-` is replaced before: with its values `a`, `b`, `s`, `r` at an index and `k` the first
+//! derivative's coefficients, for x, then y, then z,
+//!
+//! ```text
+//! axis       l = fma(c0_a, P, l_a)
+//! derivative D f = k_1 (f[1] - f[-1]);  D f = fma(k_m, f[m] - f[-m], D f) for m = 2, 3, 4
+//! increment  u = fma(b, l, fma(s, D P, r D phi));  zeta = fma(b, l + u, chi);  P- = fma(-V, u + zeta, P-)
+//! layer      chi = a zeta;  phi+ = a fma(b, D P, phi)
+//! ```
+//!
+//! The last addition of the pressure turns -0 into 0: cells that are never updated have `g = 0` and keep the bits of 0.
 //!
 //! A source without a unit is a vertical dipole in the cells of [`Shot::source`], added to `P` before the step, where it stays.
 //! One with a unit is subtracted from `P-`, which adds it to `P+`.
@@ -25,13 +35,15 @@ mod coefficients;
 mod cpu;
 mod cuda;
 mod describe;
+mod layer;
 mod sponge;
 mod stencil;
 
 use std::sync::Arc;
 
 pub use self::coefficients::{Coefficients, Medium};
-use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
+pub use self::cuda::OnGpu;
+use super::traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
 use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
 use crate::error::Result;
@@ -43,8 +55,8 @@ use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
 
-/// The acoustic equation of second order.
-pub struct Acoustic2;
+/// The acoustic equation of second order, with an absorbing layer.
+pub struct Acoustic2(pub Absorber);
 
 impl Equation for Acoustic2 {
     fn name(&self) -> &'static str {
@@ -55,12 +67,17 @@ impl Equation for Acoustic2 {
         Properties { required: &[Property::Vp], optional: &[] }
     }
 
+    fn absorber(&self) -> Absorber {
+        self.0
+    }
+
     fn absorbing_layer(&self) -> AbsorbingLayer {
-        AbsorbingLayer { default: 54, accepted: 8..=1000 }
+        let default = if self.0 == Absorber::Pml { 20 } else { 54 };
+        AbsorbingLayer { default, accepted: 8..=1000 }
     }
 
     fn class(&self) -> u32 {
-        0xfd00_0002
+        if self.0 == Absorber::Pml { 0xfd00_0006 } else { 0xfd00_0002 }
     }
 
     fn runs_on_gpus(&self) -> bool {
@@ -76,17 +93,23 @@ impl Equation for Acoustic2 {
     }
 
     fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
-        Ok(Box::new(Medium::new(model, pml, storage)?))
+        Ok(Box::new(Medium::new(model, pml, storage, self.0)?))
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        march::bytes_of_cells::<Arc<Coefficients>>(n, pml, storage)
+        match self.0 {
+            Absorber::Pml => march::bytes_of_cells::<OnGpu<true>>(n, pml, storage),
+            Absorber::Sponge => march::bytes_of_cells::<OnGpu<false>>(n, pml, storage),
+        }
     }
 }
 
 impl Material for Medium {
     fn equation(&self) -> &'static dyn Equation {
-        &Acoustic2
+        match self.absorber {
+            Absorber::Pml => &Acoustic2(Absorber::Pml),
+            Absorber::Sponge => &Acoustic2(Absorber::Sponge),
+        }
     }
 
     fn model(&self) -> &Outline {
@@ -106,6 +129,19 @@ impl Material for Medium {
     }
 }
 
+/// Computes with the equation as a GPU has it.
+macro_rules! on_gpu {
+    ($coefficients:expr, $equation:ident => $result:expr) => {
+        if $coefficients.layers.is_some() {
+            let $equation = &OnGpu::<true>(Arc::clone($coefficients));
+            $result
+        } else {
+            let $equation = &OnGpu::<false>(Arc::clone($coefficients));
+            $result
+        }
+    };
+}
+
 impl Propagator for Arc<Coefficients> {
     fn layout(&self) -> &Layout {
         &self.layout
@@ -116,7 +152,7 @@ impl Propagator for Arc<Coefficients> {
     }
 
     fn field_bytes(&self) -> u64 {
-        cpu::field_bytes(&self.layout)
+        cpu::field_bytes(self)
     }
 
     fn thread_bytes(&self, _threads: usize) -> u64 {
@@ -124,7 +160,7 @@ impl Propagator for Arc<Coefficients> {
     }
 
     fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        march::bytes(self, shot)
+        on_gpu!(self, equation => march::bytes(equation, shot))
     }
 
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
@@ -149,6 +185,6 @@ impl Propagator for Arc<Coefficients> {
     }
 
     fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
-        march::run(self, shot, stream, control)
+        on_gpu!(self, equation => march::run(equation, shot, stream, control))
     }
 }

@@ -22,7 +22,7 @@ pub static KERNELS: KernelSet = KernelSet {
     source: "tti_two_stages_source",
     step: "tti_two_stages_4x2",
     step_16_bit: None,
-    fluxes: Some("tti_two_stages_fluxes_4x2"),
+    before: Some("tti_two_stages_fluxes_4x2"),
     packed: include_bytes!(concat!(env!("OUT_DIR"), "/tti_two_stages.ptx.z")),
     split: OnceLock::new(),
 };

@@ -59,6 +59,7 @@ operations! {
     MaxU32 "nnn": "max.u32";
     And32 "nnn": "and.b32";
     Or32 "nnn": "or.b32";
+    Neg32 "nn": "neg.s32";
     Not32 "nn": "not.b32";
     Shl32 "nnn": "shl.b32";
     Bits32 "nnnn": "bfe.u32";

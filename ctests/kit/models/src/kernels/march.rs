@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use gpusched::fd::equation::{acoustic2, tti, vti::VtiMaterial};
+use gpusched::fd::equation::{Absorber, acoustic2, tti, vti::VtiMaterial};
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
@@ -25,9 +25,13 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
             fire_with(engine, &Acoustic1Propagator(c.into()), world, at_once)
         }
         "acoustic2" => {
-            let medium = acoustic2::Medium::new(model, options.pml, options.storage).unwrap();
+            let absorber = options.equation.absorber();
+            let medium = acoustic2::Medium::new(model, options.pml, options.storage, absorber).unwrap();
             let c = Arc::new(medium.coefficients(*dt, options.stencil));
-            fire_with(engine, &c, world, at_once)
+            match absorber {
+                Absorber::Pml => fire_with(engine, &acoustic2::OnGpu::<true>(c), world, at_once),
+                Absorber::Sponge => fire_with(engine, &acoustic2::OnGpu::<false>(c), world, at_once),
+            }
         }
         "vti" => {
             let material = VtiMaterial::new(model, options.pml, options.storage).unwrap();
@@ -91,8 +95,8 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
         let points = injector.points(step, amplitude(step).is_some(), next);
         let row = record.row(step);
         let receivers = SampleParams { first, at: places, trace, to: row.unwrap_or(0) };
-        if let Some(fluxes) = tile_plan.fluxes() {
-            engine.launch(&memory, fluxes, &[bytes(&params[step % 2])]);
+        if let Some(before) = tile_plan.before() {
+            engine.launch(&memory, before, &[bytes(&params[step % 2])]);
         }
         let arguments = [bytes(&params[step % 2]), bytes(&points), bytes(&receivers)];
         engine.launch(&memory, tile_plan.step(), &arguments);

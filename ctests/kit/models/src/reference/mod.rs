@@ -88,6 +88,8 @@ pub struct Reference<'a> {
     /// s.
     pub dt: f32,
     pub layer: usize,
+    /// Whether the layer of `Acoustic2` is a PML.
+    pub pml: bool,
     pub density_at: DensityAt,
     /// Whether `Vti` and `Tti` have an isotropic ball around the source.
     pub taper: bool,
@@ -102,7 +104,8 @@ impl<'a> Reference<'a> {
             Equation::Vti => (20, Source::Monopole),
             Equation::Tti => (40, Source::Monopole),
         };
-        Reference { equation, medium, dt, layer, density_at: DensityAt::Cells, taper: true, source }
+        let pml = false;
+        Reference { equation, medium, dt, layer, pml, density_at: DensityAt::Cells, taper: true, source }
     }
 
     pub fn run(&self, shot: &Shot) -> Shots {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use self::sweep::{Step, TileSweep};
 use super::coefficients::Coefficients;
+use super::layer;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
@@ -29,10 +30,11 @@ use crate::fd::vector::isa::Isa;
 /// Runs a shot that fits the coefficients' grid.
 pub fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
     let layout = &c.layout;
-    time_loop::cpu::check_memory(layout, shot, field_bytes(layout))?;
+    time_loop::cpu::check_memory(layout, shot, field_bytes(c))?;
     let partition = partition(layout, team.threads(), &SIZES);
-    let mut fields = fields(layout)?;
-    let tuner = TileTuner::new("acoustic2", layout, c.storage, &partition, team.threads(), control);
+    let mut fields = fields(c)?;
+    let name = if c.layers.is_some() { "acoustic2-pml" } else { "acoustic2" };
+    let tuner = TileTuner::new(name, layout, c.storage, &partition, team.threads(), control);
     let steps = Sweeps::new(c, &partition, shot, &mut fields).tuned(&tuner);
     let done = time_loop::cpu::run(layout, shot, &steps, team, control);
     tuner.report(control);
@@ -52,15 +54,20 @@ fn partition(layout: &Layout, threads: usize, sizes: &[[usize; 2]]) -> Partition
     Partition::new(zones, Ends::uniform(layout), threads, sizes)
 }
 
-/// Returns the fields of a shot at rest: the pressure of even and of odd steps.
-fn fields(layout: &Layout) -> Result<[Buffer; 2]> {
-    let field = || Buffer::zeroed(layout.field_len(), "a field of a shot");
-    Ok([field()?, field()?])
+/// Returns the lengths of the fields of a shot: the pressure of even and of odd steps, and those of a PML.
+fn lens(c: &Coefficients) -> impl Iterator<Item = usize> {
+    let layers = c.layers.iter().flat_map(|_| layer::lens(&c.layout, Layout::clone));
+    [c.layout.field_len(); 2].into_iter().chain(layers)
+}
+
+/// Returns the fields of a shot at rest.
+fn fields(c: &Coefficients) -> Result<Vec<Buffer>> {
+    lens(c).map(|len| Buffer::zeroed(len, "a field of a shot")).collect()
 }
 
 /// Returns the bytes that [`fields`] allocates.
-pub fn field_bytes(layout: &Layout) -> u64 {
-    2 * Buffer::bytes_of(layout.field_len())
+pub fn field_bytes(c: &Coefficients) -> u64 {
+    lens(c).map(Buffer::bytes_of).sum()
 }
 
 /// The steps of a shot.
@@ -69,6 +76,8 @@ struct Sweeps<'a> {
     shot: &'a Shot,
     sponge_z: Vec<f32>,
     p: [Rows<'a>; 2],
+    /// Those of a PML: `phi` of even and of odd steps, `chi`, for x, y and z.
+    layers: Vec<Rows<'a>>,
     injector: Mutex<SourceInjector>,
     isa: Isa,
     /// The number of parts that threads have begun in this step.
@@ -79,20 +88,18 @@ struct Sweeps<'a> {
 }
 
 impl<'a> Sweeps<'a> {
-    fn new(
-        c: &'a Coefficients,
-        partition: &'a Partition,
-        shot: &'a Shot,
-        fields: &'a mut [Buffer; 2],
-    ) -> Self {
+    fn new(c: &'a Coefficients, partition: &'a Partition, shot: &'a Shot, fields: &'a mut [Buffer]) -> Self {
         let active = c.layout.active(2);
+        let mut all = fields.iter_mut().map(Buffer::rows);
+        let [p, other] = [(); 2].map(|()| all.next().expect("the pressures"));
         let mut sponge_z = vec![0.0; partition.ends.len];
         sponge_z[..active.len()].copy_from_slice(&c.sponge[2][active]);
         Sweeps {
             c,
             shot,
             sponge_z,
-            p: fields.each_mut().map(Buffer::rows),
+            p: [p, other],
+            layers: all.collect(),
             injector: Mutex::new(SourceInjector::new(&c.layout, shot, &DIPOLE)),
             isa: Isa::best(),
             begun: AtomicUsize::new(0),
@@ -139,7 +146,8 @@ impl CpuSteps for Sweeps<'_> {
                 unsafe { injector.put([p].into_iter(), other, value) };
             })?;
         }
-        let this = Step { c: self.c, sponge_z: &self.sponge_z, p, other };
+        let this =
+            Step { c: self.c, sponge_z: &self.sponge_z, p, other, layers: &self.layers, odd: step % 2 };
         let activity = self.activity();
         while let Some(tile) = activity.active.get(self.begun.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is swept once a step.
@@ -178,6 +186,6 @@ impl CpuSteps for Sweeps<'_> {
     }
 
     fn fields(&self) -> Vec<Rows<'_>> {
-        self.p.to_vec()
+        self.p.iter().chain(&self.layers).copied().collect()
     }
 }

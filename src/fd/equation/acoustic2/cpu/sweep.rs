@@ -4,6 +4,7 @@
 //! neighbours along z, which lie in the first. It reads and writes 16 bytes of memory a cell: P, P-, V, and P+ over P-.
 
 use super::super::coefficients::{Coefficients, Weights};
+use super::super::layer::{FIRST, Layers, PROFILES};
 use crate::backend::cpu::Rows;
 use crate::fd::edge_field::EdgeRow;
 use crate::fd::one_pass::activity::ActiveTile;
@@ -21,6 +22,9 @@ pub struct Step<'a> {
     pub p: Rows<'a>,
     /// The pressure of the step before, which the next one replaces.
     pub other: Rows<'a>,
+    /// The fields of a PML, `phi` of even and of odd steps and `chi` of each axis; and which `phi` is read.
+    pub layers: &'a [Rows<'a>],
+    pub odd: usize,
 }
 
 /// A row. Pointers are to its first updated cell.
@@ -104,7 +108,7 @@ impl Kernel for TileSweep<'_> {
 /// processor has the instructions.
 #[inline(always)]
 unsafe fn sweep<L: Lanes>(step: &Step<'_>, tile: &ActiveTile) {
-    let Step { c, sponge_z, p, other } = step;
+    let Step { c, sponge_z, p, other, .. } = step;
     let layout = &c.layout;
     let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
     let z = layout.active(2).start;
@@ -113,6 +117,9 @@ unsafe fn sweep<L: Lanes>(step: &Step<'_>, tile: &ActiveTile) {
         let weights = Splats::<L>::new(&c.weights);
         for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
             let at = layout.at([x, y, z]);
+            if let Some(layers) = &c.layers {
+                damp::<L>(step, layers, &weights, [x, y], tile.len);
+            }
             let line = Line {
                 len: tile.len,
                 p: p.as_ptr().add(at).cast_const(),
@@ -129,6 +136,120 @@ unsafe fn sweep<L: Lanes>(step: &Step<'_>, tile: &ActiveTile) {
                 }
             }
         }
+    }
+}
+
+/// A row in the layers of an axis, or its part in them. Pointers are to its first cell.
+struct DampedRow<'a, L: Lanes> {
+    len: usize,
+    p: *const f32,
+    other: *mut f32,
+    phi: *const f32,
+    next_phi: *mut f32,
+    chi: *mut f32,
+    /// Values from cell to cell along the axis, of the pressure and of `phi`.
+    strides: [usize; 2],
+    /// Values of `phi` from row to row along x.
+    pitch: usize,
+    profiles: [*const f32; PROFILES],
+    /// The second derivative along the axis.
+    centre: f32,
+    weights: &'a [L::V; HALF_WIDTH],
+}
+
+/// Adds the increments of the layers to a row of the pressure before, with a negative sign.
+///
+/// # Safety
+/// See [`sweep`].
+#[inline(always)]
+unsafe fn damp<L: Lanes>(
+    step: &Step<'_>,
+    layers: &[Layers; 3],
+    weights: &Splats<L>,
+    [x, y]: [usize; 2],
+    len: usize,
+) {
+    let (layout, first) = (&step.c.layout, step.c.layout.active(2).start);
+    for (axis, (own, fields)) in layers.iter().zip(step.layers.chunks_exact(3)).enumerate() {
+        let parts = match axis {
+            2 => own.zones.clone(),
+            _ if own.zones.iter().any(|zone| zone.contains(&[x, y][axis])) => [first..first + len, 0..0],
+            _ => continue,
+        };
+        // Cells at rest stay so.
+        for z in parts.into_iter().filter(|z| !z.is_empty() && z.start < first + len) {
+            let cell = [x, y, z.start];
+            let mut slot = cell;
+            slot[axis] = own.slot(cell[axis]);
+            let (at, place) = (layout.at(cell), own.layout.at(slot));
+            // SAFETY: by the caller's promise; the fields have these layouts.
+            unsafe {
+                let row = DampedRow::<L> {
+                    len: z.len(),
+                    p: step.p.as_ptr().add(at).cast_const(),
+                    other: step.other.as_ptr().add(at),
+                    phi: fields[step.odd].as_ptr().add(place).cast_const(),
+                    next_phi: fields[1 - step.odd].as_ptr().add(place),
+                    chi: fields[2].as_ptr().add(place),
+                    strides: [layout.stride(axis), own.layout.stride(axis)],
+                    pitch: own.layout.pitch,
+                    profiles: own.profiles.each_ref().map(|profile| profile.as_ptr().add(cell[axis])),
+                    centre: own.centre,
+                    weights: &weights.axes[axis],
+                };
+                match (step.c.v.row(layout, cell, z.len()), axis == 2) {
+                    (EdgeRow::Values(v), false) => row.damp::<_, false>(v.as_ptr()),
+                    (EdgeRow::Values(v), true) => row.damp::<_, true>(v.as_ptr()),
+                    (EdgeRow::Numbers(v, scale), false) => row.damp::<_, false>((v.as_ptr(), scale)),
+                    (EdgeRow::Numbers(v, scale), true) => row.damp::<_, true>((v.as_ptr(), scale)),
+                }
+            }
+        }
+    }
+}
+
+impl<L: Lanes> DampedRow<'_, L> {
+    /// `Z`: along z, where each cell has its own profile.
+    #[inline(always)]
+    unsafe fn damp<V: Speeds, const Z: bool>(&self, v: V) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let centre = L::splat(self.centre);
+            let first = FIRST.map(|c| L::splat(c));
+            let same = self.profiles.map(|profile| L::splat(*profile));
+            for i in (0..self.len).step_by(L::N) {
+                let [a, b, slope, square] =
+                    if Z { self.profiles.map(|profile| L::load(profile.add(i))) } else { same };
+                let (p, phi, chi) = (self.p.add(i), self.phi.add(i), self.chi.add(i));
+                // The next row along x.
+                L::prefetch(phi.wrapping_add(HALF_WIDTH * self.strides[1] + self.pitch));
+                L::prefetch(self.next_phi.wrapping_add(i + self.pitch));
+                L::prefetch(chi.wrapping_add(self.pitch));
+                let second = L::fma(centre, L::load(p), pairs::<L>(self.weights, p, self.strides[0]));
+                let derivative = differences::<L>(&first, p, self.strides[0]);
+                let change = L::mul(square, differences::<L>(&first, phi, self.strides[1]));
+                let change = L::fma(b, second, L::fma(slope, derivative, change));
+                let zeta = L::fma(b, L::add(second, change), L::load(chi.cast_const()));
+                L::store(chi, L::mul(a, zeta));
+                L::store(self.next_phi.add(i), L::mul(a, L::fma(b, derivative, L::load(phi))));
+                let other = self.other.add(i);
+                let before = L::load(other.cast_const());
+                L::store(other, L::fnma(v.load::<L>(i), L::add(change, zeta), before));
+            }
+        }
+    }
+}
+
+/// The weighted sum of the differences of neighbours along an axis.
+#[inline(always)]
+unsafe fn differences<L: Lanes>(weights: &[L::V; HALF_WIDTH], f: *const f32, stride: usize) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let pair = |m: usize| L::sub(L::load(f.add(m * stride)), L::load(f.sub(m * stride)));
+        let sum = L::mul(weights[0], pair(1));
+        let sum = L::fma(weights[1], pair(2), sum);
+        let sum = L::fma(weights[2], pair(3), sum);
+        L::fma(weights[3], pair(4), sum)
     }
 }
 

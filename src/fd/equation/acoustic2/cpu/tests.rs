@@ -3,6 +3,7 @@
 use testkit::Random;
 
 use super::*;
+use crate::fd::equation::Absorber;
 use crate::fd::equation::acoustic2::coefficients::Medium;
 use crate::fd::grid::Grid;
 use crate::fd::model::Model;
@@ -21,11 +22,17 @@ struct Way {
     all: bool,
 }
 
-fn coefficients(n: [usize; 3], pml: usize, storage: Storage, random: &mut Random) -> Coefficients {
+fn coefficients(
+    n: [usize; 3],
+    pml: usize,
+    storage: Storage,
+    absorber: Absorber,
+    random: &mut Random,
+) -> Coefficients {
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
     let vp = (0..grid.cells()).map(|_| random.between(1500.0, 4500.0)).collect();
     let stencil = Stencil::ALL[random.below(2)];
-    let medium = Medium::new(&Model::new(grid, vp, None).unwrap(), pml, storage).unwrap();
+    let medium = Medium::new(&Model::new(grid, vp, None).unwrap(), pml, storage, absorber).unwrap();
     medium.coefficients(9e-4, stencil)
 }
 
@@ -40,7 +47,7 @@ fn fields_after(c: &Coefficients, source: [usize; 3], amplitude: f32, way: Way) 
         ..Shot::default()
     };
     let partition = partition(&c.layout, way.threads, &[way.tiles]);
-    let mut fields = fields(&c.layout).unwrap();
+    let mut fields = fields(c).unwrap();
     let steps = Sweeps { isa: way.isa, ..Sweeps::new(c, &partition, &shot, &mut fields) };
     if way.all {
         steps.resumed();
@@ -58,6 +65,10 @@ fn bits(fields: &[Vec<f32>]) -> Vec<u32> {
     fields.iter().flatten().map(|value| value.to_bits()).collect()
 }
 
+fn all_kinds() -> impl Iterator<Item = (Storage, Absorber)> {
+    Storage::ALL.into_iter().flat_map(|storage| Absorber::ALL.map(|absorber| (storage, absorber)))
+}
+
 #[test]
 fn no_bit_depends_on_how_a_grid_is_swept() {
     let mut random = Random::new(1);
@@ -65,8 +76,8 @@ fn no_bit_depends_on_how_a_grid_is_swept() {
         Isa::all().into_iter().filter(|isa| isa.is_fused() == Isa::best().is_fused()).collect();
     for (n, pml) in [([1, 1, 1], 8), ([70, 1, 2], 8), ([2, 41, 17], 11), ([33, 20, 70], 9), ([9, 9, 40], 54)]
     {
-        for storage in Storage::ALL {
-            let c = coefficients(n, pml, storage, &mut random);
+        for (storage, absorber) in all_kinds() {
+            let c = coefficients(n, pml, storage, absorber, &mut random);
             let source = random.cell(n);
             let alone = Way { tiles: [1, 1], threads: 1, isa: Isa::best(), all: true };
             let (one_by_one, everything) = fields_after(&c, source, 1.0, alone);
@@ -96,7 +107,7 @@ fn no_bit_depends_on_how_a_grid_is_swept() {
 
 #[test]
 fn denormal_numbers_are_flushed_with_all_instructions() {
-    let c = coefficients([9, 7, 12], 8, Storage::Float32, &mut Random::new(2));
+    let c = coefficients([9, 7, 12], 8, Storage::Float32, Absorber::Pml, &mut Random::new(2));
     for isa in Isa::all() {
         let way = Way { tiles: [32, 64], threads: 2, isa, all: true };
         let (fields, _) = fields_after(&c, [4, 3, 5], 3e-38, way);
@@ -109,8 +120,8 @@ fn denormal_numbers_are_flushed_with_all_instructions() {
 /// Separate and fused rounding differ by some 1e-7; a wrong lane would differ by the whole value.
 #[test]
 fn baseline_instructions_differ_by_rounding_only() {
-    for storage in Storage::ALL {
-        let c = coefficients([19, 14, 33], 9, storage, &mut Random::new(3));
+    for (storage, absorber) in Storage::ALL.into_iter().zip(Absorber::ALL) {
+        let c = coefficients([19, 14, 33], 9, storage, absorber, &mut Random::new(3));
         let [narrow, wide] = [Isa::Baseline, Isa::best()].map(|isa| {
             let way = Way { tiles: [32, 64], threads: 2, isa, all: true };
             fields_after(&c, [4, 2, 16], 1.0, way).0.concat()

@@ -386,6 +386,7 @@ impl Warp {
                 Op::MaxU32 => op!(n u32, |a, b| a.max(b)),
                 Op::And32 => op!(n u32, |a, b| a & b),
                 Op::Or32 => op!(n u32, |a, b| a | b),
+                Op::Neg32 => op!(n u32, |a| a.wrapping_neg()),
                 Op::Not32 => op!(n u32, |a| !a),
                 Op::Bits32 => op!(n u32, |a, b, c| a >> (b & 31) & ((1u64 << (c & 63)) - 1) as u32),
                 Op::Shl32 => op!(n u32, |a, b| if b > 31 { 0 } else { a << (b & 31) }),
