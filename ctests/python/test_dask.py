@@ -14,7 +14,7 @@ from pathlib import Path
 
 import gpusched
 import gpusched.dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Worker
 
 # Cargo puts the library of the tests into a folder beside the command.
 COMMAND = str(Path(os.environ["GPUSCHED_LIBRARY"]).parents[1] / "gpusched")
@@ -152,11 +152,13 @@ class OnDask(unittest.TestCase):
         def where(item: int) -> tuple[int, str, int]:
             time.sleep(0.05)
             here = gpusched.current_exec()
-            return item * item, f"{here.backend}:{here.ordinal}", os.getpid()
+            (worker,) = Worker._instances
+            occupancy = worker.metrics[gpusched.dask.METRIC](worker)
+            return item * item, f"{here.backend}:{here.ordinal}, {occupancy}", os.getpid()
 
         found = gpusched.dask.map(where, range(20), self.client)
         self.assertEqual([square for square, _, _ in found], [item * item for item in range(20)])
-        self.assertEqual({label for _, label, _ in found}, {"cpu:0"})
+        self.assertEqual({label for _, label, _ in found}, {"cpu:0, 1 of 1 slots busy"})
         self.assertEqual(len({process for _, _, process in found}), 2)
         with self.assertRaises(ZeroDivisionError):
             gpusched.dask.map(lambda item: 1 // item, [1, 0], self.client)

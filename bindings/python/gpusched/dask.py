@@ -63,6 +63,8 @@ PATIENCE_S = 10.0
 LOOK_S = 0.5
 # Seconds for which a node's process may save the state of its shots.
 STOP_S = 60.0
+# The name of a worker's occupancy.
+METRIC = "gpusched"
 # Seconds without a shot after which a node's process ends, as when the client was killed.
 IDLE_S = 60.0
 
@@ -275,9 +277,11 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
         self.timer = threading.Timer(IDLE_S, self._rest)
         survey = await asyncio.to_thread(self._start)
         self._set_timer()
+        _show_occupancy(worker, survey["slots"], lambda: len(self.waiting))
         await worker.set_resources(**{RESOURCE: survey["slots"] + AHEAD})
 
     async def teardown(self, worker: Worker) -> None:
+        worker.metrics.pop(METRIC, None)
         await asyncio.to_thread(self._stop)
 
     def _start(self) -> dict[str, Any]:
@@ -510,6 +514,11 @@ def _only(worker: str) -> dict[str, Any]:
     return {"workers": [worker], "pure": False}
 
 
+def _show_occupancy(worker: Worker, slots: int, running: Callable[[], int]) -> None:
+    """Adds a column to the table of workers on Dask's dashboard."""
+    worker.metrics[METRIC] = lambda _: f"{min(slots, running())} of {slots} slots busy"
+
+
 class _Functions(WorkerPlugin):  # type: ignore[misc]
     """Keeps a scheduler and the function on a worker."""
 
@@ -522,9 +531,11 @@ class _Functions(WorkerPlugin):  # type: ignore[misc]
     async def setup(self, worker: Worker) -> None:
         self.scheduler = Scheduler(self.devices, self.slots)
         slots = sum(device.slots for device in self.scheduler.devices)
+        _show_occupancy(worker, slots, lambda: self.scheduler.stats.running)
         await worker.set_resources(**{RESOURCE: slots + AHEAD})
 
     def teardown(self, worker: Worker) -> None:
+        worker.metrics.pop(METRIC, None)
         self.scheduler.close()
 
 
