@@ -27,8 +27,8 @@ const STEPS: usize = 48;
 /// Cells of the absorbing layer.
 pub const PML: usize = 8;
 
-/// The class of the tasks that are check shots; classes from 0xfd000000 up are the library's own.
-const CLASS: u32 = 0xfd00_0002;
+/// The class of the tasks that are check shots, none of an equation's; classes from 0xfd000000 up are the library's own.
+const CLASS: u32 = 0xfd00_0003;
 
 /// After so long a device that answers nothing is taken to hang: a GPU takes milliseconds, but may have to compile its
 /// kernels first.
@@ -125,4 +125,20 @@ pub fn devices(scheduler: &Scheduler) -> Result<Vec<Result<()>>> {
         waited.map(|_| ())
     };
     Ok(ids.into_iter().map(outcome).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CLASS;
+    use crate::fd::equation::{EQUATIONS, WITH_OTHER_LAYER};
+
+    #[test]
+    fn shots_of_different_cost_have_classes_of_their_own() {
+        let equations = EQUATIONS.into_iter().chain(WITH_OTHER_LAYER);
+        let mut classes: Vec<u32> = equations.map(|equation| equation.class()).chain([CLASS]).collect();
+        let count = classes.len();
+        classes.sort_unstable();
+        classes.dedup();
+        assert_eq!(classes.len(), count, "{classes:x?}");
+    }
 }
