@@ -140,6 +140,26 @@ class OnDask(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "time.dt_s"):
             gpusched.dask.run(survey, self.client, command=COMMAND)
 
+    def test_plugin_that_a_node_refuses_is_removed(self) -> None:
+        command = self.folder / "command"
+        refusal = "case $* in *shots-from*) echo no licence >&2; exit 2; esac"
+        command.write_text(f'#!/bin/sh\n{refusal}\nexec {COMMAND} "$@"\n')
+        command.chmod(0o755)
+        with self.assertRaisesRegex(RuntimeError, "no licence"):
+            gpusched.dask.run(self.survey(20), self.client, command=str(command))
+        with self.assertRaisesRegex(gpusched.GpuschedError, "quantum"):
+            gpusched.dask.map(abs, [1], self.client, devices="quantum")
+
+        class Absent:
+            def __reduce__(self) -> tuple[object, tuple[str]]:
+                return __import__, ("absent",)
+
+        with self.assertRaisesRegex(Exception, "No module named 'absent'"):
+            gpusched.dask.map(Absent(), [1], self.client)  # type: ignore[arg-type]
+        # Workers that join would refuse it too, and end.
+        plugins = self.client.run(lambda dask_worker: [name for name in dask_worker.plugins if "gpusched" in name])
+        self.assertEqual(list(plugins.values()), [[], []])
+
     def test_program_runs_a_survey(self) -> None:
         survey = self.survey(20)
         done = subprocess.run(self.program(survey), env=self.environment, capture_output=True, text=True)

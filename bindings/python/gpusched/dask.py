@@ -459,7 +459,6 @@ def run(
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
     options += ["--resume"] if resume else []
     node = _Node(name, [command, "run", str(path), "--json", "--shots-from", "-", *options], str(Path.cwd()))
-    client.register_plugin(node, name)
     attempts = itertools.count()
 
     def begin(shot: int, worker: str) -> Any:
@@ -469,6 +468,7 @@ def run(
     shots = _HandOut(client, begin, described["shots"], 1 + RETRIES)
     lost: dict[int, str] = {}
     try:
+        client.register_plugin(node, name)
         for done, (shot, _, error) in enumerate(shots, 1):
             if error is not None:
                 lost[shot + 1] = str(error)
@@ -503,9 +503,9 @@ def _progress(done: int, count: int, rates: list[float], left_s: float | None) -
 
 
 def _unregister(client: Client, name: str) -> None:
-    # A scheduler that was lost, or replaced, does not know the plugin.
+    # A scheduler that was lost, or replaced, does not know the plugin; nor does a worker that could not load it.
     if client.status == "running":
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, KeyError):
             client.unregister_worker_plugin(name)
 
 
@@ -527,27 +527,31 @@ class _Functions(WorkerPlugin):  # type: ignore[misc]
         self.function = function
         self.devices = devices
         self.slots = slots
+        self.scheduler: Scheduler | None = None
 
     async def setup(self, worker: Worker) -> None:
-        self.scheduler = Scheduler(self.devices, self.slots)
-        slots = sum(device.slots for device in self.scheduler.devices)
-        _show_occupancy(worker, slots, lambda: self.scheduler.stats.running)
+        self.scheduler = scheduler = Scheduler(self.devices, self.slots)
+        slots = sum(device.slots for device in scheduler.devices)
+        _show_occupancy(worker, slots, lambda: scheduler.stats.running)
         await worker.set_resources(**{RESOURCE: slots + AHEAD})
 
     def teardown(self, worker: Worker) -> None:
         worker.metrics.pop(METRIC, None)
-        self.scheduler.close()
+        if self.scheduler:  # None if the setup failed
+            self.scheduler.close()
 
 
 def _apply(name: str, item: Any) -> tuple[float, Any]:
     node: _Functions = get_worker().plugins[name]
+    scheduler = node.scheduler
+    assert scheduler
 
     def call(_: Exec) -> tuple[float, Any]:
         begun = time.monotonic()
         result = node.function(item)
         return time.monotonic() - begun, result
 
-    return node.scheduler.submit(call).result()
+    return scheduler.submit(call).result()
 
 
 def map(
@@ -565,7 +569,6 @@ def map(
     are those of the scheduler of each node, as in `Scheduler`.
     """
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
-    client.register_plugin(_Functions(name, function, devices, slots), name)
     listed = list(items)
 
     def begin(item: int, worker: str) -> Any:
@@ -574,6 +577,7 @@ def map(
     calls = _HandOut(client, begin, len(listed), 1)
     results: dict[int, R] = {}
     try:
+        client.register_plugin(_Functions(name, function, devices, slots), name)
         for item, value, error in calls:
             if error is not None:
                 raise error
