@@ -20,22 +20,12 @@ from distributed import Client, LocalCluster, Worker
 COMMAND = str(Path(os.environ["GPUSCHED_LIBRARY"]).parents[1] / "gpusched")
 SHOTS = 8
 SURVEY = f"""
-[grid]
-n = [24, 8, 16]
-spacing_m = 10.0
-[model]
-vp = {{ layers = [{{ value = 1500.0 }}, {{ top_m = 80.0, value = 2000.0 }}] }}
-[time]
-dt_s = 0.002
-nt = %d
-[wavelet]
-frequency_hz = 20.0
-[sources]
-first_m = [60.0, 40.0, 10.0]
-step_m = [10.0, 10.0]
-count = [{SHOTS}, 1]
-[output]
-pictures = 0
+grid = {{ n = [24, 8, 16], spacing_m = 10.0 }}
+model.vp = {{ layers = [{{ value = 1500.0 }}, {{ top_m = 80.0, value = 2000.0 }}] }}
+time = {{ dt_s = 0.002, nt = %d }}
+wavelet.frequency_hz = 20.0
+sources = {{ first_m = [60.0, 40.0, 10.0], step_m = [10.0, 10.0], count = [{SHOTS}, 1] }}
+output.pictures = 0
 """
 
 
@@ -167,6 +157,14 @@ class OnDask(unittest.TestCase):
         self.assertTrue(done.stdout.endswith(f"{SHOTS} of {SHOTS} shots done\n"), done.stdout)
         rates = r"(1 node with|2 nodes with \S+ to) \S+ shots/(s|min|h), expected end \w+ \d\d:\d\d:\d\d"
         self.assertRegex(done.stderr, rf"\b{SHOTS} of {SHOTS} shots, {rates}\s*$")
+
+    def test_interrupted_program_says_how_to_go_on(self) -> None:
+        program = subprocess.Popen(self.program(self.survey(400)), env=self.environment, stderr=subprocess.PIPE, text=True)
+        while not any((self.folder / "out").glob("shot_*.json")):
+            time.sleep(0.01)
+        program.send_signal(signal.SIGINT)
+        self.assertRegex(program.communicate()[1], r"stopped; --resume continues\n$")
+        self.assertEqual(program.returncode, 130)
 
     def test_functions_run_on_the_devices_of_the_nodes(self) -> None:
         def where(item: int) -> tuple[int, str, int]:

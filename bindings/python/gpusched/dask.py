@@ -598,7 +598,10 @@ def main() -> int:
     try:
         with Client(given.scheduler) as client:
             found = run(given.survey, client, resume=given.resume, devices=given.devices, show_progress=True)
-    except (RuntimeError, OSError) as error:
+    except KeyboardInterrupt:
+        print("gpusched.dask: stopped; --resume continues", file=sys.stderr)
+        return 130
+    except (RuntimeError, OSError, ValueError) as error:
         print(f"gpusched.dask: {error}", file=sys.stderr)
         return 2
     for one in found["errors"]:
