@@ -80,7 +80,6 @@ class OnDask(unittest.TestCase):
         self.assertEqual(before, {path: path.stat().st_mtime_ns for path in before})
 
     def test_shots_of_a_killed_node_are_computed_elsewhere(self) -> None:
-        survey = self.survey(400)
         victim = next(iter(self.client.run(os.getpid).values()))
         done = threading.Event()
 
@@ -93,7 +92,7 @@ class OnDask(unittest.TestCase):
         killer = threading.Thread(target=kill_once_a_shot_is_done)
         killer.start()
         try:
-            found = gpusched.dask.run(survey, self.client, command=COMMAND)
+            found = gpusched.dask.run(self.survey(400), self.client, command=COMMAND)
         finally:
             done.set()
             killer.join()
@@ -151,8 +150,7 @@ class OnDask(unittest.TestCase):
         self.assertEqual(list(plugins.values()), [[], []])
 
     def test_program_runs_a_survey(self) -> None:
-        survey = self.survey(20)
-        done = subprocess.run(self.program(survey), env=self.environment, capture_output=True, text=True)
+        done = subprocess.run(self.program(self.survey(20)), env=self.environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(done.stdout.endswith(f"{SHOTS} of {SHOTS} shots done\n"), done.stdout)
         rates = r"(1 node with|2 nodes with \S+ to) \S+ shots/(s|min|h), expected end \w+ \d\d:\d\d:\d\d"
@@ -180,6 +178,8 @@ class OnDask(unittest.TestCase):
         self.assertEqual(len({process for _, _, process in found}), 2)
         with self.assertRaises(ZeroDivisionError):
             gpusched.dask.map(lambda item: 1 // item, [1, 0], self.client)
+        with self.assertRaisesRegex(RuntimeError, "/bin/true is not the command gpusched"):
+            gpusched.dask.run(self.survey(20), self.client, command="/bin/true")
 
     def test_few_calls_begin_on_all_nodes(self) -> None:
         folder = self.folder

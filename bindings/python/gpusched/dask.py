@@ -40,6 +40,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from distributed import Client, Worker, WorkerPlugin, get_worker
+from distributed.comm import CommClosedError
 
 from ._jobs import Exec
 from ._scheduler import Scheduler
@@ -135,7 +136,7 @@ class _HandOut:
     def _items(self) -> Iterator[tuple[int, Any, BaseException | None]]:
         while self.left or self.running:
             for item in self._look():
-                why = f"{LOSSES + 1} workers were lost, one after the other, during item {item + 1}"
+                why = f"{LOSSES + 1} workers were lost, one after the other, during item {item + 1}; their logs say more"
                 yield item, None, RuntimeError(why)
             while any([self._hand(address) for address in self._next()]):
                 pass
@@ -405,7 +406,10 @@ def _call(command: str, *arguments: str) -> dict[str, Any]:
     done = subprocess.run([command, *arguments, "--json"], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr.strip())
-    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    try:
+        last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise RuntimeError(f"{command} is not the command gpusched: {done.stderr.strip() or 'it prints no JSON'}") from None
     return last
 
 
@@ -468,7 +472,9 @@ def run(
     shots = _HandOut(client, begin, described["shots"], 1 + RETRIES)
     lost: dict[int, str] = {}
     try:
-        client.register_plugin(node, name)
+        if show_progress:
+            print(_progress(0, described["shots"], [], None), end="", file=sys.stderr, flush=True)
+        _register(client, node)
         for done, (shot, _, error) in enumerate(shots, 1):
             if error is not None:
                 lost[shot + 1] = str(error)
@@ -500,6 +506,17 @@ def _progress(done: int, count: int, rates: list[float], left_s: float | None) -
     nodes = f"{len(rates)} nodes with {low} to {high}" if len(rates) > 1 else f"1 node with {low}"
     end = time.strftime("%a %H:%M:%S", time.localtime(time.time() + left_s))
     return f"{line}, {nodes} shots/{unit}, expected end {end}"
+
+
+def _register(client: Client, plugin: _Node | _Functions) -> None:
+    """Gives all workers the plugin; again if one of them leaves meanwhile."""
+    for last in (False, False, True):
+        try:
+            client.register_plugin(plugin, plugin.name)
+            return
+        except CommClosedError:
+            if last or client.status != "running":
+                raise
 
 
 def _unregister(client: Client, name: str) -> None:
@@ -577,7 +594,7 @@ def map(
     calls = _HandOut(client, begin, len(listed), 1)
     results: dict[int, R] = {}
     try:
-        client.register_plugin(_Functions(name, function, devices, slots), name)
+        _register(client, _Functions(name, function, devices, slots))
         for item, value, error in calls:
             if error is not None:
                 raise error
