@@ -47,7 +47,7 @@ pub struct Exec<'a> {
     pub attempt: u32,
     pub lane: Lane<'a>,
     pub(crate) signal: &'a Signal,
-    /// Of an attempt at a light task: with [`STOPPING`] set it is cancelled.
+    /// The scheduler's, in an attempt at a light task, which counts as cancelled once [`STOPPING`] is set.
     pub(crate) stop_flags: Option<&'a AtomicU8>,
     pub(crate) lease: Option<&'a DeviceLease>,
     pub(crate) findings: Option<&'a Findings>,

@@ -1,4 +1,4 @@
-//! What the driver of the planner has to do after a step.
+//! The effects of a step of the planner, which its driver applies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,8 @@ pub struct EndedTask {
 #[derive(Default)]
 pub struct Effects {
     pub now: Duration,
-    /// Tasks that have ended, the next one last. The driver drops each job, without the lock if that runs code of the caller, then calls
-    /// `Planner::publish`.
+    /// Tasks that have ended, the next one last. The driver drops each job, without the lock if that runs code of
+    /// the caller, then calls `Planner::publish`.
     pub ended: Vec<EndedTask>,
     /// Devices whose poisoned context all attempts have left. The driver has the backend make a new one, then calls
     /// `Planner::context_renewed`.
