@@ -4,6 +4,8 @@
 !>     INTEGER*8 S, MODEL, TASK
 !>     CALL SCHED77_CREATE(' ', 0, S, STATUS, MESSAGE)
 !>     CALL SCHED77_MODEL(NX, NY, NZ, DX_M, DY_M, DZ_M, VP_M_S, RHO_KG_M3, MODEL, STATUS, MESSAGE)
+!> or  CALL SCHED77_MODEL_OF_EQUATION(EQUATION, FLAGS, CONSTANTS, NX, NY, NZ, DX_M, DY_M, DZ_M,
+!>    &    VP_M_S, RHO_KG_M3, EPSILON, DELTA, THETA_RAD, PHI_RAD, MODEL, STATUS, MESSAGE)
 !>     CALL SCHED77_SHOT(S, MODEL, NT, DT_S, FREQUENCY_HZ, SOURCE, RECEIVER_COUNT, RECEIVERS,
 !>    &                  RECORD_EVERY, RECORD, RECORD_LEN, TASK, STATUS, MESSAGE)
 !>     CALL SCHED77_WAIT(S, TASK, RECORD, STATUS, MESSAGE)
@@ -15,7 +17,15 @@
 !> Errors     STATUS is 0 on success, else a number SCHED_E_* of gpusched.h. MESSAGE then says why,
 !>            with the name of the status; after a success it is blank.
 !> Counts     Cells count from 1. SOURCE(3) and RECEIVERS(3, RECEIVER_COUNT) hold IX, IY, IZ.
-!> Arrays     VP_M_S(NZ, NX, NY), RHO_KG_M3(NZ, NX, NY), RECORD(samples, receivers).
+!> Arrays     VP_M_S(NZ, NX, NY), other properties likewise, RECORD(samples, receivers).
+!> EQUATION   0: acoustic1, as SCHED77_MODEL; 1: acoustic2; 2: vti; 3: tti.
+!> FLAGS      Sum of 1: coefficients in 16 bits; 2: velocities below 100 and densities below 30 are
+!>            accepted; 4: density at cells; 8: PML with acoustic2. Those of SCHED_FD_MODEL_* in
+!>            gpusched.h, which says more.
+!> CONSTANTS  Sum of the properties that are one number for all cells instead of an array:
+!>            2: RHO_KG_M3; 4: EPSILON; 8: DELTA; 16: THETA_RAD; 32: PHI_RAD.
+!> Properties VP_M_S; RHO_KG_M3 of acoustic1 and vti; EPSILON and DELTA of vti and tti; THETA_RAD
+!>            and PHI_RAD of tti. Those that the equation lacks are not read: pass 0.0.
 !> RECORD     is lent to the library until SCHED77_WAIT returns 0 for its task. Pass it there again:
 !>            the compiler then knows that it has changed. In newer Fortran pass no array section
 !>            with gaps, which would be a temporary copy.
@@ -51,7 +61,7 @@ subroutine sched77_create(devices, slots, s, status, message)
   call sched77_explain(status, message)
 end subroutine
 
-!> Creates a model of nx*ny*nz cells, of which it copies the velocities and densities.
+!> Creates a model of the equation acoustic1. The library copies the velocities and densities.
 subroutine sched77_model(nx, ny, nz, dx_m, dy_m, dz_m, vp_m_s, rho_kg_m3, model, status, message)
   use gpusched_c
   implicit none
@@ -61,25 +71,75 @@ subroutine sched77_model(nx, ny, nz, dx_m, dy_m, dz_m, vp_m_s, rho_kg_m3, model,
   integer(c_int64_t), intent(out) :: model
   integer, intent(out) :: status
   character(len=*), intent(out) :: message
-  type(sched_fd_model_desc_t), target :: desc
+  type(sched_fd_model_desc_t) :: desc
+  desc%vp_m_s = c_loc(vp_m_s(1))
+  desc%rho_kg_m3 = c_loc(rho_kg_m3(1))
+  call sched77_described(desc, [nx, ny, nz], [dx_m, dy_m, dz_m], model, status, message)
+end subroutine
+
+!> Creates a model of an equation. The library copies the properties.
+subroutine sched77_model_of_equation(equation, flags, constants, nx, ny, nz, dx_m, dy_m, dz_m, &
+    vp_m_s, rho_kg_m3, epsilon, delta, theta_rad, phi_rad, model, status, message)
+  use gpusched_c
+  implicit none
+  integer, intent(in) :: equation, flags, constants, nx, ny, nz
+  real(c_float), intent(in) :: dx_m, dy_m, dz_m
+  real(c_float), intent(in), target :: vp_m_s(*), rho_kg_m3(*), epsilon(*), delta(*), theta_rad(*), phi_rad(*)
+  integer(c_int64_t), intent(out) :: model
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  type(sched_fd_model_desc_t) :: desc
+  integer(c_int32_t) :: used
+  desc%equation = equation
+  desc%flags = flags
+  desc%constants = constants
+  used = constants
+  select case (equation)
+  case (SCHED_FD_EQUATION_ACOUSTIC1)
+    used = ior(used, SCHED_FD_PROPERTY_RHO)
+  case (SCHED_FD_EQUATION_VTI)
+    used = ior(used, SCHED_FD_PROPERTY_RHO + SCHED_FD_PROPERTY_EPSILON + SCHED_FD_PROPERTY_DELTA)
+  case (SCHED_FD_EQUATION_TTI)
+    used = ior(used, SCHED_FD_PROPERTY_EPSILON + SCHED_FD_PROPERTY_DELTA + SCHED_FD_PROPERTY_THETA + &
+      SCHED_FD_PROPERTY_PHI)
+  end select
+  desc%vp_m_s = c_loc(vp_m_s(1))
+  if (iand(used, SCHED_FD_PROPERTY_RHO) /= 0) desc%rho_kg_m3 = c_loc(rho_kg_m3(1))
+  if (iand(used, SCHED_FD_PROPERTY_EPSILON) /= 0) desc%epsilon = c_loc(epsilon(1))
+  if (iand(used, SCHED_FD_PROPERTY_DELTA) /= 0) desc%delta = c_loc(delta(1))
+  if (iand(used, SCHED_FD_PROPERTY_THETA) /= 0) desc%theta_rad = c_loc(theta_rad(1))
+  if (iand(used, SCHED_FD_PROPERTY_PHI) /= 0) desc%phi_rad = c_loc(phi_rad(1))
+  call sched77_described(desc, [nx, ny, nz], [dx_m, dy_m, dz_m], model, status, message)
+end subroutine
+
+!> Creates the model of a description that has the equation and its properties.
+subroutine sched77_described(desc, cells, spacing_m, model, status, message)
+  use gpusched_c
+  implicit none
+  type(sched_fd_model_desc_t), intent(in) :: desc
+  integer, intent(in) :: cells(3)
+  real(c_float), intent(in) :: spacing_m(3)
+  integer(c_int64_t), intent(out) :: model
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  type(sched_fd_model_desc_t), target :: full
   type(c_ptr), target :: handle
   model = 0
   status = 0
-  call sched77_require("NX", nx, 0, status, message)
-  call sched77_require("NY", ny, 0, status, message)
-  call sched77_require("NZ", nz, 0, status, message)
+  call sched77_require("NX", cells(1), 0, status, message)
+  call sched77_require("NY", cells(2), 0, status, message)
+  call sched77_require("NZ", cells(3), 0, status, message)
   if (status /= 0) return
-  desc%size = c_sizeof(desc)
-  desc%nx = nx
-  desc%ny = ny
-  desc%nz = nz
-  desc%dx_m = dx_m
-  desc%dy_m = dy_m
-  desc%dz_m = dz_m
-  desc%vp_m_s = c_loc(vp_m_s(1))
-  desc%rho_kg_m3 = c_loc(rho_kg_m3(1))
+  full = desc
+  full%size = c_sizeof(full)
+  full%nx = cells(1)
+  full%ny = cells(2)
+  full%nz = cells(3)
+  full%dx_m = spacing_m(1)
+  full%dy_m = spacing_m(2)
+  full%dz_m = spacing_m(3)
   handle = c_null_ptr
-  status = sched_fd_model_create(c_loc(desc), c_loc(handle))
+  status = sched_fd_model_create(c_loc(full), c_loc(handle))
   model = transfer(handle, model)
   call sched77_explain(status, message)
 end subroutine

@@ -1,4 +1,4 @@
-! Every equation with its properties: each has its effect on the record.
+! Every equation with its properties: each has its effect on the record, which FORTRAN 77 gets, too.
 program equations
   use, intrinsic :: iso_c_binding
   use gpusched
@@ -9,8 +9,12 @@ program equations
   real, target :: vp(7, 9, 8), delta(7, 9, 8), theta(7, 9, 8), one(1, 1, 1)
   real, target, asynchronous :: record(12, 72), kept(12, 72)
   real :: before(12, 72)
+  integer(c_int64_t) :: s77, model77
+  integer :: status
+  character(len=200) :: message
 
   call sched%create(devices="cpu", slots=1)
+  call sched77_create("cpu", 1, s77, status, message)
   vp = 2000.0
   delta = 0.1
   delta(:3, :, :) = 0.05
@@ -19,10 +23,19 @@ program equations
   before = 0.0
   one = 0.2
   call check(.false., SCHED_FD_EQUATION_ACOUSTIC2)
+  call shot77(1, 0, 0, 0.0)
   call check(.false., SCHED_FD_EQUATION_ACOUSTIC2, pml=.true.)
+  call shot77(1, 8, 0, 0.0)
   call check(.true., SCHED_FD_EQUATION_VTI, one, delta)
+  call shot77(2, 0, 6, 0.0)
   call check(.true., SCHED_FD_EQUATION_TTI, one, delta, theta)
+  call shot77(3, 0, 36, 0.0)
   call check(.true., SCHED_FD_EQUATION_TTI, one, delta, theta, one)
+  call shot77(3, 0, 36, 0.2)
+  call model77_create(1, 0, 8, 0.0)
+  call expect(message(:24) == "SCHED_E_ARGUMENT: delta ", "a refusal: "//message)
+  call sched77_destroy(s77, status, message)
+  call expect(status == 0, message)
   call model%destroy()
   call sched%destroy()
 contains
@@ -46,5 +59,27 @@ contains
     call expect(any(abs(record - kept) > 0.0) .eqv. anisotropic, "an anisotropic source")
     call expect(any(abs(record - before) > 0.0), "an effect")
     before = record
+  end subroutine
+
+  subroutine model77_create(equation, flags, constants, phi_rad)
+    integer, intent(in) :: equation, flags, constants
+    real, intent(in) :: phi_rad
+    call sched77_model_of_equation(equation, flags, constants, 9, 8, 7, 10.0, 10.0, 10.0, vp, [1000.0], &
+      one, delta, theta, [phi_rad], model77, status, message)
+  end subroutine
+
+  ! The record of the same shot of a model for FORTRAN 77 is that of the last `check`.
+  subroutine shot77(equation, flags, constants, phi_rad)
+    integer, intent(in) :: equation, flags, constants
+    real, intent(in) :: phi_rad
+    integer(sched_task_t) :: id
+    integer :: ix, iy
+    call model77_create(equation, flags, constants, phi_rad)
+    if (status == 0) call sched77_shot(s77, model77, 12, 1e-3, 30.0, [5, 5, 3], 72, &
+      [(([ix, iy, 2], ix=1, 9), iy=1, 8)], 1, kept, size(kept), id, status, message)
+    if (status == 0) call sched77_wait(s77, id, kept, status, message)
+    if (status == 0) call sched77_model_destroy(model77, status, message)
+    call expect(status == 0, message)
+    call expect(all(abs(record - kept) <= 0.0), "the record of FORTRAN 77")
   end subroutine
 end program
