@@ -74,6 +74,8 @@ place: a slow device never comes back;      src/sched/base/policy.rs; s/probe_ta
 place: an unknown device gets the largest;  src/sched/plan/placement.rs; s/work < least/work > least/;          --lib simulation::tests::an_unknown_device
 copies: none is ever started;               src/sched/plan/timers.rs; s/record.idempotent$/false/;             --test it schedules::
 copies: tasks that may not run twice;       src/sched/plan/timers.rs; s/record.idempotent$/true/;              --test it random_worlds::
+copies: late tasks take idle GPUs of others;   src/sched/plan/placement.rs; s/runs(index) || self.is_left_to_peers(index)/runs(index)/; --lib late_attempt_gets_no
+cancel: a committed attempt counts no more; src/sched/plan/planner.rs; s/TaskState::Orphaned { .. } if !self.stopping/TaskState::Orphaned { .. } if false/; --lib abandoned_committed
 copies: more than three;                    src/sched/base/policy.rs; s/copies: u32 = 3/copies: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/is_ok_and(homeless)/is_ok_and(|record| homeless(record) \&\& false)/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/planner.rs;  s/None if behind.insert(before) =>/None if false =>/; --test it random_worlds::

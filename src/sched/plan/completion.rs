@@ -257,11 +257,17 @@ impl Planner {
     /// Decides whether a task is tried again after a failed attempt. `guilty`: the task is the cause.
     fn is_retried(&mut self, now: Duration, run: &Attempt, error: &Error, guilty: bool) -> bool {
         let (index, id) = (run.device, run.id);
-        let limit = self.devices.iter().map(|device| device.ledger.limit()).max().unwrap_or(0);
+        let Ok(record) = self.tasks.get(id) else { return false };
+        let may = record.large_enough_devices.without(self.retired);
+        let possible =
+            self.devices.iter().enumerate().filter(|&(other, _)| other == index || may.contains(other));
+        let limit = possible.map(|(_, device)| device.ledger.limit()).max().unwrap_or(0);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         match error {
             Error::Device { .. } if guilty => return false,
             Error::Device { .. } => record.avoided_devices.add(index),
+            // A task that would not fit an empty device will not fit later.
+            Error::NoMemory { needed, .. } if *needed > limit => return false,
             error if error.is_shortage() && run.shared_device && !record.exclusive => {
                 record.exclusive = true;
                 self.exclusive_tasks += 1;
@@ -272,8 +278,6 @@ impl Planner {
             }
             // Another process has it; perhaps not for long.
             Error::Busy { .. } => return self.refused(now, run, 0),
-            // A task that would not fit an empty device will not fit later.
-            Error::NoMemory { needed, .. } if *needed > limit => return false,
             error if error.is_shortage() => {
                 let stated = record.bytes.on(self.devices[index].info.backend);
                 let needed = match error {

@@ -17,7 +17,7 @@ impl Planner {
         effects.renewed.push(index);
     }
 
-    /// Counts an error against its device and its task. Returns true if the task is the cause of a poisoned context.
+    /// Counts an error against its device and its task. Returns true if the task is the cause.
     pub(super) fn record_device_error(
         &mut self,
         run: &Attempt,

@@ -160,7 +160,13 @@ impl Planner {
         waiting >= slots && self.ranges_in_need == 0
     }
 
-    /// Returns the devices where no copy of a task may begin: those where one runs; all, once an attempt has committed.
+    /// Returns true if idle slots of a device are for other processes: a copy would open a context there.
+    pub(super) fn is_left_to_peers(&self, index: usize) -> bool {
+        self.has_peers && self.shares(index)
+    }
+
+    /// Returns the devices where no copy of a task may begin: those where one runs, and those left to other processes;
+    /// all, once an attempt has committed.
     fn devices_in_use(&self, record: &TaskRecord, id: TaskId) -> DeviceMask {
         if record.live_attempts == 0 {
             return DeviceMask::NONE;
@@ -168,8 +174,8 @@ impl Planner {
         if record.signal.is_decided() {
             return DeviceMask::ALL;
         }
-        let runs = self.devices.iter().map(|device| device.attempts.iter().any(|run| run.id == id));
-        runs.enumerate().filter_map(|(index, runs)| runs.then_some(index)).collect()
+        let runs = |index: usize| self.devices[index].attempts.iter().any(|run| run.id == id);
+        (0..self.devices.len()).filter(|&index| runs(index) || self.is_left_to_peers(index)).collect()
     }
 
     fn first_that_fits(&self, fitting: &mut FitCheck<'_>) -> Option<TaskId> {

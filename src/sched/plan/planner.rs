@@ -253,16 +253,20 @@ impl Planner {
         }
     }
 
-    /// Cancels a task. Its attempts are asked to stop; without any, it ends.
+    /// Cancels a task that has not committed. Its attempts are asked to stop; without any, it ends.
     pub fn cancel(&mut self, id: TaskId, effects: &mut Effects) -> Result<()> {
         let record = self.tasks.get(id)?;
         record.signal.cancel();
-        if let TaskState::Running { .. } = record.state {
-            // Its attempts are asked to stop, and no copy begins.
-            self.change_state(effects.now, id, |state| state.speculate(false));
-            self.release_reservations(id);
-        } else {
-            self.end_task(id, Err(Error::Cancelled), effects);
+        match record.state {
+            TaskState::Running { .. } => {
+                // Its attempts are asked to stop, and no copy begins.
+                self.change_state(effects.now, id, |state| state.speculate(false));
+                self.release_reservations(id);
+            }
+            // It has committed, and its attempt may return. A shutdown does not wait for that.
+            TaskState::Orphaned { .. } if !self.stopping => {}
+            TaskState::Orphaned { .. } => self.fail_orphaned(id, effects),
+            _ => self.end_task(id, Err(Error::Cancelled), effects),
         }
         Ok(())
     }

@@ -167,6 +167,8 @@ pub struct TaskRecord {
     pub(super) slowdown: f64,
     /// The task was late on the fastest device by far and was restarted.
     pub(super) restarted: bool,
+    /// An attempt was abandoned, and the task began again.
+    pub(super) hung: bool,
     pub(super) class: u32,
     pub(super) role: Role,
     pub(super) deadline: Option<Duration>,
@@ -231,6 +233,7 @@ impl TaskRecord {
             work: task.work,
             slowdown: 1.0,
             restarted: false,
+            hung: false,
             class: task.class,
             role: task.role,
             deadline: task.deadline,

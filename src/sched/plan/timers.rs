@@ -68,9 +68,7 @@ impl Planner {
         while let Some(&(until, id)) = self.orphaned.first()
             && until <= now
         {
-            let holds = |device: &DeviceState| device.attempts.iter().any(|run| run.id == id);
-            let index = self.devices.iter().position(holds).unwrap_or_default();
-            self.fail_overdue(index, id, effects);
+            self.fail_orphaned(id, effects);
         }
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {
@@ -161,8 +159,8 @@ impl Planner {
     fn should_restart(&self, index: usize, id: TaskId, ran: f64) -> bool {
         let Ok(record) = self.tasks.get(id) else { return false };
         let seconds = |other| self.estimator.seconds(record.class, other, record.work);
-        let others =
-            (0..self.devices.len()).filter(|&other| other != index && self.may_begin(record, id, other));
+        let may = self.eligible(record);
+        let others = (0..self.devices.len()).filter(|&other| other != index && may.contains(other));
         let soonest = others.filter_map(seconds).reduce(f64::min);
         record.work.is_some() && !record.restarted && soonest.is_some_and(|soonest| soonest > ran)
     }
@@ -227,8 +225,8 @@ impl Planner {
         if record.signal.is_lost(attempt) {
             return self.await_abandoned(effects.now, id);
         }
-        if record.idempotent && record.devices_lost == 0 && !record.signal.is_decided() && !self.stopping {
-            record.devices_lost += 1;
+        if record.idempotent && !record.hung && !record.signal.is_decided() && !self.stopping {
+            record.hung = true;
             record.avoided_devices.add(index);
             self.counts.retried += 1;
             self.change_state(effects.now, id, TaskState::requeue);
@@ -245,6 +243,13 @@ impl Planner {
             self.change_state(now, id, |state| state.orphan(now.saturating_add(grace)));
             self.release_reservations(id);
         }
+    }
+
+    /// Fails a task of which only an abandoned attempt is left.
+    pub(super) fn fail_orphaned(&mut self, id: TaskId, effects: &mut Effects) {
+        let holds = |device: &DeviceState| device.attempts.iter().any(|run| run.id == id);
+        let index = self.devices.iter().position(holds).unwrap_or_default();
+        self.fail_overdue(index, id, effects);
     }
 
     /// Fails a task whose attempt on a device does not return.
@@ -302,8 +307,7 @@ impl Planner {
     /// Returns the running task whose copy on this device gains the most time, if any gains.
     pub fn choose_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
-        // On a shared device, idle slots are for other processes; a copy would open a context there.
-        if self.shares(index) && self.has_peers {
+        if self.is_left_to_peers(index) {
             return None;
         }
         let mut best: Option<(f64, TaskId)> = None;

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{PlannerGuarded, Runtime, WorkerLocal, log_all, may_run_light, run_light, take_light};
-use crate::error::Error;
 use crate::sched::base::{Exec, nanoseconds};
 use crate::sched::light::{LightItem, NO_DEVICE};
 use crate::sched::plan::{AssignResult, Assignment, AttemptEnd, Effects};
@@ -354,7 +353,7 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     drop(lease);
     // The planner keeps it for the next task, unless other threads have it.
     drop(signal);
-    let short = matches!(end, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
+    let short = matches!(&end, AttemptEnd::Ran(Err(error)) if error.is_shortage());
     let save_due = runtime.is_save_due();
     let company = short && runtime.ran_light_since(&worker.queue.shared, begin);
     let mut guard = runtime.lock();

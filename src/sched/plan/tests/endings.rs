@@ -63,6 +63,8 @@ fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
 #[test]
 fn abandoned_committed_attempt_has_time_to_return() {
     let (mut driver, id, first) = left_to_one_that_was_given_up();
+    driver.cancel(id).unwrap();
+    driver.publish();
     driver.ends(189, 0, &first, Ok(()));
     assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Done, None));
 
@@ -74,11 +76,45 @@ fn abandoned_committed_attempt_has_time_to_return() {
     driver.ends(201, 1, &third, Ok(()));
     assert_eq!(driver.state(id), TaskStatus::Done);
 
-    let (mut driver, id, _) = left_to_one_that_was_given_up();
-    driver.pass(190);
-    match driver.error(id) {
-        Some(Error::Deadline { device, .. }) => assert_eq!(device, "cuda:0"),
-        other => panic!("{other:?}"),
+    for shutdown in [false, true] {
+        let (mut driver, id, _) = left_to_one_that_was_given_up();
+        if shutdown {
+            driver.step(S(131), Planner::stop);
+            driver.publish();
+        } else {
+            driver.pass(190);
+        }
+        match driver.error(id) {
+            Some(Error::Deadline { device, .. }) => assert_eq!(device, "cuda:0"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn task_that_hangs_after_a_device_was_lost_is_restarted_once() {
+    let mut driver = driver(4);
+    let (id, run) = driver.begin(0, 0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
+    driver.ends(1, 0, &run, broken(DeviceFault::Lost));
+    for (began, device) in [(1, 1), (121, 2)] {
+        assert!(driver.take(began, device).is_some(), "{:?}", driver.error(id));
+        driver.pass(began + 60);
+        driver.pass(began + 120);
+    }
+    assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
+}
+
+#[test]
+fn task_that_its_devices_are_too_small_for_fails_at_once() {
+    for beside_another in [false, true] {
+        let large = DeviceInfo { total_bytes: 1 << 20, free_bytes: 1 << 20, ..info(1, 1.0) };
+        let mut driver = Driver::new([(info(0, 1.0), 2), (large, 1)].into_iter());
+        if beside_another {
+            driver.begin(0, 0, task());
+        }
+        let (id, run) = driver.begin(0, 0, Task { devices: DeviceMask::only(0), ..task() });
+        driver.ends(1, 0, &run, Err(short_of(1001)));
+        assert_eq!(driver.state(id), TaskStatus::Failed, "{beside_another}");
     }
 }
 

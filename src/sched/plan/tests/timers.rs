@@ -71,6 +71,18 @@ fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
     assert_eq!(second(true, &[1.0, 1.0]), "; a second attempt may start elsewhere");
 }
 
+/// On a GPU, idle slots are for other processes, and a copy would open a context there.
+#[test]
+fn late_attempt_gets_no_copy_on_a_gpu_while_there_are_other_processes() {
+    for (has_peers, copied) in [(true, None), (false, Some(2))] {
+        let mut driver = driver(2).seasoned();
+        driver.planner.set_has_peers(has_peers);
+        driver.begin(10, 0, Task { idempotent: true, ..task() });
+        driver.pass(16);
+        assert_eq!(driver.take(16, 1).map(|run| run.attempt), copied, "{has_peers}");
+    }
+}
+
 #[test]
 fn attempt_of_microseconds_is_not_late_within_a_second() {
     let mut driver = driver(1);
