@@ -230,7 +230,7 @@ impl Scheduler {
     }
 
     /// Retires a device for as long as the scheduler lives, as if it had failed. Tasks that run
-    /// there end. Fails for a number that no device has.
+    /// there go on. Fails for a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
         let runtime = self.runtime()?;
         if device >= runtime.devices.len() {

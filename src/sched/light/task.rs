@@ -1,7 +1,7 @@
 //! A light task with an id.
 //!
 //! Its state is guarded by its own lock, which is held for moments, never while a caller's code runs. A
-//! word beside the lock has the generation and two flags for threads that only read; it is written
+//! word beside the lock has the generation and three flags for threads that only read; it is written
 //! under the lock. A task ends in two steps: its job is taken and dropped without the lock, then the
 //! end is published.
 //!

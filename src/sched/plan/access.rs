@@ -23,7 +23,7 @@ impl Planner {
         devices.map(|(_, device)| device.slots as usize).sum()
     }
 
-    /// Returns true if processes share the device.
+    /// Returns true if processes may share the device.
     pub fn shares(&self, index: usize) -> bool {
         self.devices[index].info.backend == BackendKind::Cuda
     }

@@ -22,7 +22,7 @@ pub struct Stats {
     pub cancelled: u64,
     /// Attempts that were followed by another.
     pub retried: u64,
-    /// Second copies that were started.
+    /// Second and third copies that were started.
     pub copies: u64,
     /// Time from the first submission to the last end so far.
     pub makespan_ns: u64,

@@ -59,8 +59,8 @@ impl Runtime {
     ///    successors join the list. The lock is kept if there is no record and the drop runs no code of the caller.
     /// 4. Under the lock, flags are published for light tasks, before `wake_workers` reads the light-task gate;
     ///    then `then` is called, for a worker that takes its next task; workers are woken and the timer is set.
-    /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
-    ///    need of helpers, those blocked inside tasks.
+    /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: ranges in need of helpers,
+    ///    and those blocked inside tasks.
     /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error if no device is left.
     pub fn apply_with<'a, T>(
         self: &'a Arc<Self>,

@@ -29,8 +29,7 @@ use crate::sched::base::{
     total_order,
 };
 
-/// Key of waits for all tasks: notified when an epoch has drained, or when the planned tasks that one
-/// of these waits needs have ended.
+/// Key of waits for all tasks: notified when an epoch has drained.
 pub const ALL_TASKS: TaskId = TaskId(0);
 /// Key of waits inside tasks: notified when all others may be blocked.
 pub const BLOCKED_TASKS: TaskId = TaskId(u64::MAX);
