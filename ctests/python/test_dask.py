@@ -60,59 +60,54 @@ class OnDask(unittest.TestCase):
         path.write_text(SURVEY % steps)
         return str(path)
 
-    def of_one_run(self) -> dict[str, bytes]:
+    def assert_files_of_one_run(self) -> None:
         other = self.folder / "one"
         other.mkdir()
         (other / "survey.toml").write_text((self.folder / "survey.toml").read_text())
         subprocess.run([COMMAND, "run", "survey.toml", "--quiet"], cwd=other, check=True)
-        return files(other)
+        self.assertEqual(files(self.folder), files(other))
+
+    def run_all(self, survey: str, **options: bool) -> None:
+        found = gpusched.dask.run(survey, self.client, command=COMMAND, **options)
+        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
+
+    def wait_for_a_shot(self) -> None:
+        while not any((self.folder / "out").glob("shot_*.json")):
+            time.sleep(0.01)
 
     def test_survey_on_two_nodes_has_the_bits_of_one_run(self) -> None:
-        found = gpusched.dask.run(self.survey(200), self.client, command=COMMAND)
-        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
-        self.assertEqual(files(self.folder), self.of_one_run())
+        self.run_all(self.survey(200))
+        self.assert_files_of_one_run()
         report = json.loads((self.folder / "out/survey.json").read_text())
         self.assertEqual((report["state"], len(report["runs"])), ("done", 2))
         # Resumed, it computes nothing.
         before = {path: path.stat().st_mtime_ns for path in (self.folder / "out").glob("*.bin")}
-        found = gpusched.dask.run(self.survey(200), self.client, command=COMMAND, resume=True)
-        self.assertEqual(found["done"], SHOTS)
+        self.run_all(self.survey(200), resume=True)
         self.assertEqual(before, {path: path.stat().st_mtime_ns for path in before})
 
     def test_shots_of_a_killed_node_are_computed_elsewhere(self) -> None:
         victim = next(iter(self.client.run(os.getpid).values()))
-        done = threading.Event()
 
         def kill_once_a_shot_is_done() -> None:
-            while not done.wait(0.01):
-                if any((self.folder / "out").glob("shot_*.json")):
-                    os.kill(victim, signal.SIGKILL)
-                    return
+            self.wait_for_a_shot()
+            os.kill(victim, signal.SIGKILL)
 
-        killer = threading.Thread(target=kill_once_a_shot_is_done)
-        killer.start()
-        try:
-            found = gpusched.dask.run(self.survey(400), self.client, command=COMMAND)
-        finally:
-            done.set()
-            killer.join()
-        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
+        threading.Thread(target=kill_once_a_shot_is_done, daemon=True).start()
+        self.run_all(self.survey(400))
         with self.assertRaises(ProcessLookupError):
             os.kill(victim, 0)
-        self.assertEqual(files(self.folder), self.of_one_run())
+        self.assert_files_of_one_run()
 
     def test_survey_is_resumed_after_its_client_was_killed(self) -> None:
         survey = self.survey(400)
         self.client.run(lambda: setattr(gpusched.dask, "IDLE_S", 0.1))
         self.addCleanup(self.client.run, lambda: setattr(gpusched.dask, "IDLE_S", 60.0))
         program = subprocess.Popen(self.program(survey), env=self.environment, stderr=subprocess.DEVNULL)
-        while not any((self.folder / "out").glob("shot_*.json")):
-            time.sleep(0.01)
+        self.wait_for_a_shot()
         program.kill()
         program.wait()
-        found = gpusched.dask.run(survey, self.client, command=COMMAND, resume=True)
-        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
-        self.assertEqual(files(self.folder), self.of_one_run())
+        self.run_all(survey, resume=True)
+        self.assert_files_of_one_run()
         # The processes of the nodes end, and with them their claims of the folder.
         end = time.monotonic() + 30
         while subprocess.run([COMMAND, "run", survey, "--resume", "--quiet"], stderr=subprocess.DEVNULL).returncode:
@@ -154,12 +149,12 @@ class OnDask(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(done.stdout.endswith(f"{SHOTS} of {SHOTS} shots done\n"), done.stdout)
         rates = r"(1 node with|2 nodes with \S+ to) \S+ shots/(s|min|h), expected end \w+ \d\d:\d\d:\d\d"
+        self.assertRegex(done.stderr, rf"^\n0 of {SHOTS} shots, waiting for workers +\n0 of {SHOTS} shots +\n")
         self.assertRegex(done.stderr, rf"\b{SHOTS} of {SHOTS} shots, {rates}\s*$")
 
     def test_interrupted_program_says_how_to_go_on(self) -> None:
         program = subprocess.Popen(self.program(self.survey(400)), env=self.environment, stderr=subprocess.PIPE, text=True)
-        while not any((self.folder / "out").glob("shot_*.json")):
-            time.sleep(0.01)
+        self.wait_for_a_shot()
         program.send_signal(signal.SIGINT)
         self.assertRegex(program.communicate()[1], r"stopped; --resume continues\n$")
         self.assertEqual(program.returncode, 130)
@@ -180,6 +175,29 @@ class OnDask(unittest.TestCase):
             gpusched.dask.map(lambda item: 1 // item, [1, 0], self.client)
         with self.assertRaisesRegex(RuntimeError, "/bin/true is not the command gpusched"):
             gpusched.dask.run(self.survey(20), self.client, command="/bin/true")
+
+    def test_each_failed_call_ends_with_an_error(self) -> None:
+        def fail(how: str) -> object:
+            if how == "recursion":
+                fail(how)
+            if how == "exit":
+                sys.exit(3)
+            return threading.Lock()
+
+        messages = {"recursion": "RecursionError: maximum", "exit": "SystemExit: 3", "result": "cannot pickle.*lock"}
+        for how, message in messages.items():
+            with self.subTest(how), self.assertRaisesRegex(Exception, message):
+                gpusched.dask.map(fail, [how], self.client)
+
+    def test_worker_without_the_package_is_named(self) -> None:
+        words = [sys.executable, "-m", "dask", "worker", "--no-dashboard", self.cluster.scheduler_address]
+        environment = {**os.environ, "PYTHONPATH": ""}
+        worker = subprocess.Popen(words, env=environment, cwd=self.folder, stderr=subprocess.DEVNULL)
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.terminate)
+        self.client.wait_for_workers(3)
+        with self.assertRaisesRegex(RuntimeError, r"gpusched is missing on tcp://[0-9.:]+; install it on all nodes"):
+            gpusched.dask.map(abs, [1], self.client)
 
     def test_few_calls_begin_on_all_nodes(self) -> None:
         folder = self.folder

@@ -31,16 +31,20 @@ import sys
 import sysconfig
 import threading
 import time
+import traceback
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from distributed import Client, Worker, WorkerPlugin, get_worker
 from distributed.comm import CommClosedError
+from distributed.core import clean_exception, error_message
+from distributed.protocol import pickle
 
 from ._jobs import Exec
 from ._scheduler import Scheduler
@@ -58,8 +62,6 @@ AHEAD = 1
 RETRIES = 2
 # Times that a shot is computed again because its worker was lost.
 LOSSES = 3
-# Seconds for results to arrive, at first.
-PATIENCE_S = 10.0
 # Seconds after which workers that have come or gone are noticed.
 LOOK_S = 0.5
 # Seconds for which a node's process may save the state of its shots.
@@ -115,6 +117,9 @@ class _HandOut:
     def __init__(self, client: Client, begin: Callable[[int, str], Any], count: int, attempts: int) -> None:
         self.client = client
         self.begin = begin
+        self.count = count
+        # Called if workers come or go.
+        self.changed: Callable[[], None] = lambda: None
         self.left = deque(range(count))
         self.attempts = attempts
         self.workers: dict[str, _Places] = {}
@@ -123,7 +128,6 @@ class _HandOut:
         self.ended: SimpleQueue[Any] = SimpleQueue()
         self.losses: dict[int, int] = {}
         self.looked = float("-inf")
-        self.patience_s = PATIENCE_S
         self.scheduler: str | None = None
 
     def __iter__(self) -> Iterator[tuple[int, Any, BaseException | None]]:
@@ -140,35 +144,34 @@ class _HandOut:
                 yield item, None, RuntimeError(why)
             while any([self._hand(address) for address in self._next()]):
                 pass
-            futures = [future for future in self._ended() if future in self.running]
-            if any(future.status == "cancelled" for future in futures):
+            ended = [one for one in self._ended() if one[0] in self.running]
+            if any(future.status == "cancelled" for future, _, _ in ended):
                 raise OSError("Dask cancels all tasks when the connection breaks")
-            done = [future for future in futures if future.status == "finished"]
-            try:
-                # One message for all of them.
-                results = dict(zip(done, self.client.sync(self.client.gather, done, callback_timeout=self.patience_s)))
-            except (TimeoutError, asyncio.TimeoutError):
-                # A worker was lost with its results, which `_look` notices, or the network is slow.
-                self.patience_s *= 2
-                for future in futures:
-                    self.ended.put(future)
-                continue
-            for future in futures:
+            for future, result, error in ended:
+                if isinstance(error, OSError) and future.status == "finished":
+                    raise error
                 item, address = self.running.pop(future)
-                seconds, value = results.get(future, (None, None))
+                seconds, value = result or (None, None)
                 if address in self.workers:
                     self.workers[address].end(item, seconds)
-                if future in results:
+                if error is None:
                     yield item, value, None
                     continue
                 self.failed.setdefault(item, []).append(address)
                 if len(self.failed[item]) >= self.attempts:
-                    yield item, None, future.exception()
+                    yield item, None, error
                 else:
                     self.left.appendleft(item)
 
-    def _ended(self) -> list[Any]:
-        """Waits for LOOK_S at most. Returns the futures that have ended."""
+    async def _follow(self, future: Any) -> None:
+        """Waits for a future and its result, for ever if its worker is lost: `_look` cancels it."""
+        try:
+            self.ended.put((future, await future, None))
+        except BaseException as error:
+            self.ended.put((future, None, error))
+
+    def _ended(self) -> list[tuple[Any, Any, BaseException | None]]:
+        """Waits for LOOK_S at most. Returns the futures that have ended, with their results or errors."""
         found = []
         try:
             found.append(self.ended.get(timeout=LOOK_S))
@@ -209,9 +212,12 @@ class _HandOut:
             raise OSError("another scheduler has its address")
         self.scheduler = found["id"]
         places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in found["workers"].items()}
+        before = len(self.workers)
         self.workers = {
             address: self.workers.get(address) or _Places(count - AHEAD) for address, count in places.items() if count
         }
+        if len(self.workers) != before:
+            self.changed()
         lost = {future: item for future, (item, address) in self.running.items() if address not in self.workers}
         self.client.cancel(list(lost))
         given_up = []
@@ -257,7 +263,7 @@ class _HandOut:
         self.workers[address].begin(item)
         future = self.begin(item, address)
         self.running[future] = (item, address)
-        future.add_done_callback(self.ended.put)
+        self.client.loop.add_callback(self._follow, future)
         return True
 
 
@@ -467,20 +473,23 @@ def run(
 
     def begin(shot: int, worker: str) -> Any:
         key = f"shot-{shot + 1}-{name}-{next(attempts)}"
-        return client.submit(_compute, name, shot + 1, key=key, **_only(worker))
+        return client.submit(_compute, name, shot + 1, key=key, workers=[worker])
+
+    def show() -> None:
+        if show_progress:
+            print(f"\r{_progress(done, shots):<100}", end="", file=sys.stderr, flush=True)
 
     shots = _HandOut(client, begin, described["shots"], 1 + RETRIES)
+    shots.changed = show
+    done = 0
     lost: dict[int, str] = {}
     try:
-        if show_progress:
-            print(_progress(0, described["shots"], [], None), end="", file=sys.stderr, flush=True)
+        show()
         _register(client, node)
         for done, (shot, _, error) in enumerate(shots, 1):
             if error is not None:
                 lost[shot + 1] = str(error)
-            if show_progress:
-                line = _progress(done, described["shots"], *shots.outlook())
-                print(f"\r{line:<100}", end="", file=sys.stderr, flush=True)
+            show()
     except KeyboardInterrupt:
         shots.cancel()
         raise
@@ -496,11 +505,12 @@ def run(
     return found
 
 
-def _progress(done: int, count: int, rates: list[float], left_s: float | None) -> str:
+def _progress(done: int, shots: _HandOut) -> str:
     """Returns one line, however many nodes there are."""
-    line = f"{done} of {count} shots"
+    line = f"{done} of {shots.count} shots"
+    rates, left_s = shots.outlook()
     if left_s is None:
-        return line
+        return line if shots.workers else f"{line}, waiting for workers"
     factor, unit = next(((f, u) for f, u in ((1, "s"), (60, "min")) if min(rates) * f >= 1), (3600, "h"))
     low, high = (f"{rate * factor:.3g}" for rate in (min(rates), max(rates)))
     nodes = f"{len(rates)} nodes with {low} to {high}" if len(rates) > 1 else f"1 node with {low}"
@@ -509,9 +519,18 @@ def _progress(done: int, count: int, rates: list[float], left_s: float | None) -
 
 
 def _register(client: Client, plugin: _Node | _Functions) -> None:
-    """Gives all workers the plugin; again if one of them leaves meanwhile."""
+    """Gives all workers the plugin; again if one of them leaves meanwhile. The scheduler unpickles tasks."""
+
+    def lacks() -> bool:
+        return find_spec("gpusched") is None
+
     for last in (False, False, True):
         try:
+            found = {"Dask's scheduler": client.run_on_scheduler(lacks), **client.run(lacks)}
+            lacking = [place for place in found if found[place]]
+            if lacking:
+                places = ", ".join([*lacking[:3], *(["others"] if lacking[3:] else [])])
+                raise RuntimeError(f"the package gpusched is missing on {places}; install it on all nodes")
             client.register_plugin(plugin, plugin.name)
             return
         except CommClosedError:
@@ -524,11 +543,6 @@ def _unregister(client: Client, name: str) -> None:
     if client.status == "running":
         with contextlib.suppress(OSError, ValueError, KeyError):
             client.unregister_worker_plugin(name)
-
-
-def _only(worker: str) -> dict[str, Any]:
-    """Returns the options of a task for a worker. `_HandOut` moves the tasks of lost workers."""
-    return {"workers": [worker], "pure": False}
 
 
 def _show_occupancy(worker: Worker, slots: int, running: Callable[[], int]) -> None:
@@ -568,7 +582,27 @@ def _apply(name: str, item: Any) -> tuple[float, Any]:
         result = node.function(item)
         return time.monotonic() - begun, result
 
-    return scheduler.submit(call).result()
+    try:
+        seconds, result = scheduler.submit(call).result()
+        # A result that cannot be sent would be looked for on all workers.
+        pickle.dumps(result, buffer_callback=lambda _: None)
+        return seconds, result
+    except BaseException as error:
+        found = _sendable(error)
+    raise found
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """Returns the error, or a plain one if Dask would end the worker or could not restore it in the caller.
+
+    The error must be the one that is handled, because `error_message` takes the traceback from there.
+    """
+    with contextlib.suppress(Exception):
+        message = error_message(error)
+        clean_exception(*(message[part] and message[part].data for part in ("exception", "traceback")))
+        if isinstance(error, Exception):
+            return error
+    return RuntimeError(traceback.format_exception_only(type(error), error)[-1].strip())
 
 
 def map(
@@ -589,7 +623,7 @@ def map(
     listed = list(items)
 
     def begin(item: int, worker: str) -> Any:
-        return client.submit(_apply, name, listed[item], **_only(worker))
+        return client.submit(_apply, name, listed[item], pure=False, workers=[worker])
 
     calls = _HandOut(client, begin, len(listed), 1)
     results: dict[int, R] = {}
