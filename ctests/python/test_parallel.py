@@ -1,10 +1,12 @@
 """Decorated loops on this machine and on the nodes of a Dask cluster."""
 
+import contextvars
 import json
 import os
 import tempfile
 import threading
 import unittest
+from collections import deque
 from pathlib import Path
 from unittest import mock
 
@@ -39,9 +41,9 @@ class Parallel(unittest.TestCase):
         os.chdir(holder.name)
 
     def test_results_are_in_order(self) -> None:
-        for items in (list(range(100)), range(100), (number for number in range(100))):
+        for items in (list(range(100)), range(100), iter(range(100)), deque(range(100)), dict.fromkeys(range(100))):
             self.assertEqual(squares(items, add=1), [number * number + 1 for number in range(100)])
-        self.assertGreaterEqual(len(calls), 3 * 13)
+        self.assertGreaterEqual(len(calls), 5 * 13)
         self.assertLessEqual(max(calls), 8)
         self.assertEqual(squares([]), [])
 
@@ -68,7 +70,8 @@ class Parallel(unittest.TestCase):
         self.assertTrue(whole())
         with mock.patch.dict(os.environ, GPUSCHED_PARALLEL="1"):
             self.assertFalse(whole())
-            with gpusched.parallel(enabled=False):
+            with gpusched.parallel(enabled=False) as off:
+                contextvars.copy_context().run(off.__enter__)  # As another thread.
                 self.assertTrue(whole())
                 self.assertFalse(whole(parallel=True))
             self.assertFalse(whole())
@@ -77,23 +80,17 @@ class Parallel(unittest.TestCase):
             self.assertTrue(whole())
 
     def test_wrong_options_are_refused(self) -> None:
-        with self.assertRaisesRegex(TypeError, "unknown option 'cores'; accepted: enabled"):
-            gpusched.parallel(cores=8)
-        with self.assertRaisesRegex(ValueError, "batch is 0; accepted: an integer of 1 or more"):
-            gpusched.parallel(batch=0)
+        self.assertRaisesRegex(TypeError, "unknown option 'cores'; accepted: enabled", gpusched.parallel, cores=8)
+        self.assertRaisesRegex(ValueError, "batch is 0; accepted: an integer of 1 or more", gpusched.parallel, batch=0)
         Path("gpusched.json").write_text('{"cpu": 1}')
-        with self.assertRaisesRegex(ValueError, "gpusched.json: cpu is 1; accepted: true or false"):
-            squares([1])
+        self.assertRaisesRegex(ValueError, "gpusched.json: cpu is 1; accepted: true or false", squares, [1])
         Path("gpusched.json").unlink()
         with mock.patch.dict(os.environ, GPUSCHED_PARALLEL="yes"):
-            with self.assertRaisesRegex(ValueError, "GPUSCHED_PARALLEL is yes; accepted: 0 or 1"):
-                squares([1])
+            self.assertRaisesRegex(ValueError, "GPUSCHED_PARALLEL is yes; accepted: 0 or 1", squares, [1])
 
     def test_failures_are_raised(self) -> None:
-        with self.assertRaises(ZeroDivisionError):
-            gpusched.parallel(lambda items: [1 // item for item in items])([1, 0])
-        with self.assertRaisesRegex(ValueError, "returned 0 results for 1 elements"):
-            gpusched.parallel(lambda items: [])([1])
+        self.assertRaises(ZeroDivisionError, gpusched.parallel(lambda items: [1 // item for item in items]), [1, 0])
+        self.assertRaisesRegex(ValueError, "returned 0 results for 1 elements", gpusched.parallel(lambda items: []), [1])
         with self.assertRaisesRegex(gpusched.GpuschedError, "no device for the task"):
             gpusched.parallel(cpu=False)(lambda items: items)([1])
 

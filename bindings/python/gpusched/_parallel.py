@@ -6,8 +6,8 @@ import functools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar, Token
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -27,7 +27,8 @@ OPTIONS: dict[str, type] = {"enabled": bool, "max_jobs_per_gpu": int, "batch": i
 # Batches a node gets on average where `batch` is not stated: few messages, and short waits at the end.
 BATCHES = 32
 
-_context: ContextVar[dict[str, Any]] = ContextVar("gpusched.parallel", default={})
+# The options that hold inside each of the contexts of this thread, the innermost last.
+_contexts: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("gpusched.parallel", default=({},))
 _schedulers: dict[tuple[int, int], Scheduler] = {}
 _lock = threading.Lock()
 
@@ -37,7 +38,6 @@ class Parallel:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self._tokens: list[Token[dict[str, Any]]] = []
 
     def __call__(self, function: Callable[..., Iterable[Result]]) -> Callable[..., list[Result]]:
         @functools.wraps(function)
@@ -46,18 +46,18 @@ class Parallel:
             call = functools.partial(_call, function, arguments, named)
             if is_in_task() or not options.get("enabled", True):
                 return call(items)
-            sequence = items if hasattr(items, "__getitem__") else list(items)
             run = _on_nodes if options.get("client") else _here
-            return run(call, sequence, options)
+            return run(call, _sequence(items), options)
 
         return split
 
     def __enter__(self) -> Parallel:
-        self._tokens.append(_context.set({**_context.get(), **self._options}))
+        contexts = _contexts.get()
+        _contexts.set((*contexts, {**contexts[-1], **self._options}))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _context.reset(self._tokens.pop())
+        _contexts.set(_contexts.get()[:-1])
 
 
 @overload
@@ -79,8 +79,9 @@ def parallel(function: Callable[..., Iterable[Result]] | None = None, **options:
 
     The function takes a sequence and returns one result for each element, in order. Each call of
     the decorated function calls it for slices of the sequence, on several threads at the same time,
-    and returns the list of all results in order. The other arguments are passed on unchanged.
-    `current_exec` returns the device of a call.
+    and returns the list of all results in order. An iterable without slices, such as an iterator or
+    a deque, becomes a list, a dict the list of its keys. The other arguments are passed on
+    unchanged. `current_exec` returns the device of a call.
 
     After `MemoryError`, or a class named `OutOfMemoryError` as PyTorch's, the slice is halved and
     computed again, down to one element. Any other exception of the function is raised, and no
@@ -143,8 +144,19 @@ def _options(stated: dict[str, Any], enabled: bool | None) -> dict[str, Any]:
         if variable not in ("0", "1"):
             raise ValueError(f"{VARIABLE} is {variable}; accepted: 0 or 1")
         found["enabled"] = variable == "1"
-    found.update(_context.get())
+    found.update(_contexts.get()[-1])
     return found if enabled is None else {**found, "enabled": enabled}
+
+
+def _sequence(items: Any) -> Any:
+    """Returns `items` if it has a length and slices, else the list of its elements."""
+    if isinstance(items, Mapping) or not hasattr(items, "__len__"):
+        return list(items)
+    try:
+        items[:0]
+    except (TypeError, LookupError):
+        return list(items)
+    return items
 
 
 def _call(
