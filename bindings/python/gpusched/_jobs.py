@@ -182,14 +182,20 @@ class Job:
         self._code: Callable[..., Any] | None = code
         self.lent = lent
         self.value: Any = None
-        self.error: BaseException | None = None
-        self.traceback: TracebackType | None = None
+        # By status: the exception that the task raises if it fails with that status, and its traceback.
+        self.failures: dict[int, tuple[BaseException, TracebackType | None]] = {}
         self.idempotent = False
+        # Whether an attempt may be abandoned. The task, and those nested in the attempt, then end before `drop`.
+        self.may_be_abandoned = False
 
     @property
     def code(self) -> Callable[..., Any]:
         assert self._code is not None
         return self._code
+
+    @property
+    def is_dropped(self) -> bool:
+        return self._code is None
 
     def drop(self) -> None:
         self._code = self.lent = None
@@ -219,11 +225,14 @@ def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bo
             job.value = value
         return _abi.SCHED_OK
     except BaseException as error:  # noqa: BLE001: Task.result raises it again
-        job.error, job.traceback = error, error.__traceback__
         if isinstance(error, Cancelled):
             return _abi.SCHED_CANCELLED
         if isinstance(error, MemoryError):
+            # The last one: the library has retried after the others.
+            job.failures[_abi.SCHED_E_MEMORY] = error, error.__traceback__
             return _abi.SCHED_E_MEMORY
+        # The first one ends a range; chunks on other threads may fail later.
+        job.failures.setdefault(_abi.SCHED_E_CALLBACK, (error, error.__traceback__))
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
         return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
     finally:
@@ -233,7 +242,7 @@ def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bo
 @_abi.sched_run_fn  # type: ignore[untyped-decorator, unused-ignore]
 def run_job(raw: Any, user: int) -> int:
     job = find(user)
-    job.error = None
+    job.failures.clear()
     # Of several copies the value of one counts.
     commits = lambda: not job.idempotent or bool(lib.sched_exec_commit(raw) == _abi.SCHED_OK)  # noqa: E731
     return run(raw, job, job.code, commits)
@@ -253,10 +262,12 @@ def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str
         if name in FLAGS:
             desc.flags |= FLAGS[name] if value else 0
             job.idempotent |= name == "idempotent" and bool(value)
+            job.may_be_abandoned |= job.idempotent
         elif name == "deadline_s":
             if not 0 < value <= 9e9:
                 raise ValueError(f"deadline_s is {value}; accepted: a positive number of seconds, at most 9e9")
             desc.deadline_ns = max(1, int(value * 1e9))
+            job.may_be_abandoned = True
         elif name == "after":
             ids = [task.id for task in value]
             array = (c_uint64 * len(ids))(*ids)

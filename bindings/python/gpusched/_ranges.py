@@ -17,6 +17,9 @@ from ._jobs import OPTIONS, Exec, Job, describe, drop_job, find, run
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# The thread that completes tasks may wait for results itself, so a wait for one also asks after the range's state.
+POLL_S = 0.1
+
 RANGE_OPTIONS = tuple(name for name in OPTIONS if name not in ("work", "retries", "task_class", "idempotent"))
 
 
@@ -67,12 +70,14 @@ class Places(Generic[Item, Result]):
             self.ended = True
             self.changed.notify_all()
 
-    def in_order(self) -> Iterator[Result]:
+    def in_order(self, has_ended: Callable[[], bool]) -> Iterator[Result]:
         """Yields the results one after the other, until one is missing though the range has ended."""
         for place in range(len(self.items)):
             with self.changed:
-                self.changed.wait_for(lambda: self.ready[place] or self.ended)
-                if not self.ready[place]:
-                    return
+                while not self.ready[place]:
+                    if self.ended:
+                        return
+                    if not self.changed.wait(POLL_S):
+                        self.ended = has_ended()
                 result, self.results[place] = self.results[place], None
             yield result

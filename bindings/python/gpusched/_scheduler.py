@@ -22,7 +22,7 @@ from ._jobs import OPTIONS, Exec, Job, describe, is_in_task, run_job
 from ._library import GpuschedError, Handle, check, lib
 from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
-from ._tasks import Completer, Task, wait_for
+from ._tasks import Completer, Task, limited, wait_for, wait_once
 
 if TYPE_CHECKING:
     from ._gather import Floats
@@ -317,13 +317,17 @@ class Scheduler(Handle):
             return iter(self.map(function, items, grain, **options))
         places = _places(function, items)
         task = self.submit_range(0, len(places.items), places.chunk, grain, **options)
-        return self._results(places, task)
+        results = self._results(places, task)
+        # If a generator that has not begun is closed, its `finally` does not run.
+        next(results)
+        return results
 
     @staticmethod
-    def _results(places: Places[Item, T], task: Task[None]) -> Iterator[T]:
+    def _results(places: Places[Item, T], task: Task[None]) -> Iterator[Any]:
         try:
             task.add_done_callback(places.end)
-            yield from places.in_order()
+            yield
+            yield from places.in_order(task.done)
             task.result()
         finally:
             task.cancel()
@@ -412,7 +416,7 @@ class Scheduler(Handle):
         GpuschedError
             SCHED_E_DEADLOCK inside a task.
         """
-        check(wait_for(lambda ns: lib.sched_wait_all(self._raw, ns), timeout))
+        wait_once(lambda ns: lib.sched_wait_all(self._raw, ns), timeout)
 
     def wait_any(self, tasks: Iterable[Task[Any]], timeout: float | None = None) -> int:
         """Waits until one of the tasks has ended, successfully or not, and returns its position.
@@ -443,7 +447,7 @@ class Scheduler(Handle):
         GpuschedError
             SCHED_E_DEADLOCK inside a task.
         """
-        check(wait_for(lambda ns: lib.sched_drain(self._raw, ns), timeout))
+        wait_once(lambda ns: lib.sched_drain(self._raw, ns), timeout)
 
     @property
     def devices(self) -> list[Device]:
@@ -518,21 +522,21 @@ class Scheduler(Handle):
         Raises
         ------
         concurrent.futures.TimeoutError
-            If a callable or a callback has not returned in time. The scheduler then starts and
-            accepts no tasks, but still exists: `stats` and its tasks show which one hangs. Call
-            this again to wait longer.
+            If a callable has not returned in time. The scheduler then starts and accepts no tasks,
+            but still exists: `stats` and its tasks show which one hangs. Or if only a callback of
+            `Task.add_done_callback` has not returned: the scheduler is closed then. In both cases
+            call this again to wait longer.
         GpuschedError
             As `close`.
         """
-        handle = self._handle
-        if handle is None:
-            return
-        if self._pid == os.getpid():
-            end = None if timeout is None else time.monotonic() + timeout
+        timeout = limited(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
 
-            def left() -> float | None:
-                return None if end is None else max(0.0, end - time.monotonic())
+        def left() -> float | None:
+            return None if end is None else max(0.0, end - time.monotonic())
 
+        handle, is_mine = self._handle, self._pid == os.getpid()
+        if handle is not None and is_mine:
             try:
                 self._end(handle, left)
             except GpuschedError as error:
@@ -541,8 +545,10 @@ class Scheduler(Handle):
                 if error.status != _abi.SCHED_E_STALE:
                     raise
             forget(self._listener)
-            self._completer.stop(left())
         self._handle = None
+        if is_mine:
+            # Again after a timeout.
+            self._completer.stop(left())
         _open.discard(self)
 
     def _end(self, handle: int, left: Callable[[], float | None]) -> None:
@@ -552,7 +558,7 @@ class Scheduler(Handle):
         self._completer.collect()
         if check(lib.sched_shutdown(handle, 0)) == _abi.SCHED_PENDING:
             # The library forgets the outcomes when the scheduler ends.
-            self.wait_all(left())
+            check(wait_for(lambda ns: lib.sched_wait_all(handle, ns), left()))
             self._completer.collect()
             check(wait_for(lambda ns: lib.sched_shutdown(handle, ns), left()))
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import enum
 import logging
 import os
 import threading
 import time
 from concurrent.futures import Future, TimeoutError
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, TypeVar
+from ctypes import byref, c_size_t, c_uint64
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypeVar
 
 from . import _abi
 from ._info import TaskInfo, filled, task_info_from
@@ -21,8 +24,15 @@ if TYPE_CHECKING:
     from ._scheduler import Scheduler
 
 Result = TypeVar("Result")
-# The value and the exception of a task that has ended; one of them is None.
-Outcome = Tuple[Any, Optional[BaseException]]
+
+
+class Outcome(NamedTuple):
+    """How a task has ended. Value or exception is None; the traceback is that of the callable's exception."""
+
+    value: Any
+    error: Optional[BaseException]
+    traceback: Optional[TracebackType]
+
 
 STATES = {
     _abi.SCHED_STATE_QUEUED: "queued",
@@ -35,8 +45,15 @@ STATES = {
 # A wait of the main thread is cut in slices of this length, so that Ctrl-C is heard.
 SLICE_NS = 100_000_000
 LONGEST_NS = 2**63 - 1
-# A timeout of more seconds counts as none.
-FOREVER_S = LONGEST_NS / 1e9
+# Least seconds between two searches for ended tasks whose jobs are not dropped, and least ratio of that time to the
+# duration of a search: searches take at most 1/20 of the completer's time.
+SEARCH_S = 0.1
+SEARCH_FACTOR = 20
+
+
+def limited(timeout: float | None) -> float | None:
+    """Returns the timeout, or None if it is longer than Python can wait."""
+    return None if timeout is None or timeout > threading.TIMEOUT_MAX else timeout
 
 
 def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
@@ -50,7 +67,8 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
     # Only the main thread hears Ctrl-C. A task waits in one piece, so that a circle of waits is
     # noticed.
     slice_ns = SLICE_NS if threading.current_thread() is threading.main_thread() else None
-    end = None if timeout is None or timeout > FOREVER_S else time.monotonic_ns() + int(timeout * 1e9)
+    timeout = limited(timeout)
+    end = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
     while True:
         left = None if end is None else max(0, min(LONGEST_NS, end - time.monotonic_ns()))
         known = [ns for ns in (left, slice_ns) if ns is not None]
@@ -59,6 +77,30 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
             return status
         if end is not None and time.monotonic_ns() >= end:
             raise TimeoutError(f"timed out after {timeout} s")
+
+
+def wait_once(wait: Callable[[int], int], timeout: float | None) -> int:
+    """Does the same as `wait_for` with one call of `wait`, which depends on the time of the call. Checks the status."""
+    if threading.current_thread() is not threading.main_thread():
+        return check(wait_for(wait, timeout))
+    status = check(wait(0))
+    if status != _abi.SCHED_PENDING:
+        return status
+    ended: Future[int] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(check(wait_for(wait, timeout)))
+        except BaseException as error:  # noqa: BLE001: raised by `result`
+            ended.set_exception(error)
+
+    try:
+        # After Ctrl-C it waits on, for nobody.
+        threading.Thread(target=run, name="gpusched-wait", daemon=True).start()
+    except RuntimeError:
+        # Python starts no thread while it ends.
+        return check(wait_for(wait, timeout))
+    return ended.result()
 
 
 class Task(Handle, Future[Result]):
@@ -117,11 +159,11 @@ class Task(Handle, Future[Result]):
         Exception
             The exception of the callable, itself.
         """
-        value, error = self._ended(timeout)
-        if error is not None:
+        outcome = self._ended(timeout)
+        if outcome.error is not None:
             # Each raise adds its own frames.
-            raise error.with_traceback(self._job.traceback if error is self._job.error else None)
-        found: Result = value
+            raise outcome.error.with_traceback(outcome.traceback)
+        found: Result = outcome.value
         return found
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -134,7 +176,7 @@ class Task(Handle, Future[Result]):
         Cancelled
             If the task was cancelled.
         """
-        _, error = self._ended(timeout)
+        error = self._ended(timeout).error
         if isinstance(error, Cancelled):
             raise error.with_traceback(None)
         return error
@@ -193,7 +235,7 @@ class Task(Handle, Future[Result]):
                 if failure.status != _abi.SCHED_E_STALE:
                     raise
                 return "cancelled"
-        _, error = self._outcome
+        error = self._outcome.error
         return "done" if error is None else "cancelled" if isinstance(error, Cancelled) else "failed"
 
     def _info(self) -> _abi.sched_task_info_t:
@@ -208,7 +250,7 @@ class Task(Handle, Future[Result]):
                 if failure.status != _abi.SCHED_E_STALE:
                     raise
                 # Another thread closes the scheduler, which completes all tasks.
-                if not concurrent.futures.wait([self], timeout).done:
+                if not concurrent.futures.wait([self], limited(timeout)).done:
                     raise TimeoutError(f"timed out after {timeout} s") from None
         assert self._outcome is not None
         return self._outcome
@@ -216,21 +258,19 @@ class Task(Handle, Future[Result]):
     def _collect(self, timeout: float | None) -> None:
         """Waits for the end of the task and keeps the outcome. The first one counts: all get the same exception."""
         status = wait_for(lambda ns: lib.sched_wait(self._owner, self.id, ns), timeout)
-        error: BaseException | None = None
+        error, traceback = self._job.failures.get(status, (None, None))
         if status == _abi.SCHED_CANCELLED:
             error = Cancelled()
-        elif status in (_abi.SCHED_E_CALLBACK, _abi.SCHED_E_MEMORY) and self._job.error is not None:
-            error = self._job.error
-        elif status < 0:
+        elif status < 0 and error is None:
             error = GpuschedError(status, last_error())
             if self._info().state != _abi.SCHED_STATE_FAILED:
                 # This call failed, not the task.
                 raise error
-        self._keep(error)
+        self._keep(error, traceback)
 
-    def _keep(self, error: BaseException | None) -> None:
+    def _keep(self, error: BaseException | None, traceback: TracebackType | None = None) -> None:
         # Atomic without a lock, which a forked child could inherit held.
-        vars(self).setdefault("_outcome", (None if error else self._job.value, error))
+        vars(self).setdefault("_outcome", Outcome(None if error else self._job.value, error, traceback))
 
     def _complete(self) -> None:
         """Sets the future's result, which calls the callbacks. Called once, by the completer."""
@@ -241,7 +281,7 @@ class Task(Handle, Future[Result]):
                 stale = failure.status == _abi.SCHED_E_STALE
                 self._keep(Cancelled("the scheduler was closed before the task ended") if stale else failure)
         assert self._outcome is not None
-        value, error = self._outcome
+        value, error, _ = self._outcome
         if isinstance(error, Cancelled):
             try:
                 super().cancel()
@@ -265,8 +305,19 @@ class Task(Handle, Future[Result]):
             lib.sched_release(self._owner, self.id)
 
 
+class Message(enum.Enum):
+    """Messages to the completer's thread."""
+
+    STOP = enum.auto()
+    SEARCH = enum.auto()
+
+
 class Completer:
-    """Completes the tasks of a scheduler as futures, on one thread of its own."""
+    """Completes the tasks of a scheduler as futures, on one thread of its own.
+
+    A task is completed when the library drops its job. If an attempt was abandoned, that happens
+    when its callable returns, if ever: the thread searches for such tasks at intervals.
+    """
 
     def __init__(self) -> None:
         # Held during a submission: a task may end before the submission returns its id.
@@ -274,7 +325,12 @@ class Completer:
         self.submitting = threading.RLock()
         # The tasks that are not completed, which nobody else may hold.
         self._tasks: dict[Job, Task[Any]] = {}
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        # Those of them whose jobs may be abandoned.
+        self._watched: dict[Job, Task[Any]] = {}
+        # Jobs of completed tasks that the library has not dropped.
+        self._abandoned: set[Job] = set()
+        self._next_search = 0.0
+        self._jobs: SimpleQueue[Job | Message] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -287,6 +343,11 @@ class Completer:
 
     def add(self, task: Task[Any]) -> None:
         self._tasks[task._job] = task
+        if task._job.may_be_abandoned:
+            self._watched[task._job] = task
+            # The thread may wait for ever. If it removes another task now, it searches next anyway.
+            if len(self._watched) == 1:
+                self._jobs.put(Message.SEARCH)
 
     def dropped(self, job: Job) -> None:
         """Called when the library has dropped a job: its task has ended or is about to end."""
@@ -302,11 +363,11 @@ class Completer:
         """Completes all tasks that are left, and waits for the callbacks."""
         # A submission that the library has accepted adds its task before the thread ends.
         with self.submitting:
-            self._jobs.put(None)
+            self._jobs.put(Message.STOP)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
             if self._thread.is_alive():
-                raise TimeoutError(f"timed out after {timeout} s, in a callback of add_done_callback")
+                raise TimeoutError(f"timed out after {timeout:.3g} s, in a callback of add_done_callback")
 
     def _run(self) -> None:
         while self._complete_next():
@@ -316,10 +377,36 @@ class Completer:
 
     def _complete_next(self) -> bool:
         # Nothing of the last task is kept while the thread waits for the next.
-        job = self._jobs.get()
-        if job is not None:
-            self._complete(job)
-        return job is not None
+        try:
+            message = self._jobs.get(timeout=self._search())
+        except Empty:
+            return True
+        if isinstance(message, Job):
+            self._complete(message)
+        return message is not Message.STOP
+
+    def _search(self) -> float | None:
+        """Queues ended tasks whose jobs are not dropped. Returns the seconds until the next search; None: no search."""
+        # An abandoned attempt also ends the tasks that ran on its thread.
+        tasks = self._tasks if self._abandoned else self._watched
+        if not tasks and not self._abandoned:
+            return None
+        begun = time.monotonic()
+        if begun >= self._next_search:
+            self._queue_ended([task for task in list(tasks.values()) if not task._job.is_dropped])
+            self._next_search = begun + max(SEARCH_S, SEARCH_FACTOR * (time.monotonic() - begun))
+        return max(0.0, self._next_search - time.monotonic())
+
+    def _queue_ended(self, tasks: list[Task[Any]]) -> None:
+        if not tasks:
+            return
+        ids, index = (c_uint64 * len(tasks))(*(task.id for task in tasks)), c_size_t()
+        # An error if the scheduler has ended: `stop` completes all tasks.
+        if lib.sched_wait_any(tasks[0]._owner, ids, len(tasks), 0, byref(index)) == _abi.SCHED_OK:
+            for task in tasks:
+                if task.done():
+                    self._abandoned.add(task._job)
+                    self._jobs.put(task._job)
 
     def _complete(self, job: Job) -> None:
         with self.submitting:
@@ -331,3 +418,6 @@ class Completer:
             except BaseException:  # noqa: BLE001: SystemExit in a callback
                 logging.getLogger("concurrent.futures").exception("exception completing %r", task)
             del self._tasks[job]
+            self._watched.pop(job, None)
+        if job.is_dropped:
+            self._abandoned.discard(job)
