@@ -142,10 +142,11 @@ fn merge(folder: &Path, check: bool, all_ended: bool) -> Result<Merged> {
             listed.entry(shot["shot"].as_u64().unwrap_or_default()).or_default().push((report, shot));
         }
     }
-    let shots = (1..=last.number_of_shots())
-        .map(|number| state(folder, number, listed.get(&(number as u64)).map_or(&[], Vec::as_slice), check))
-        .collect();
-    Ok(Merged { folder: folder.to_owned(), reports, shots })
+    let numbers: Vec<usize> = (1..=last.number_of_shots()).collect();
+    let shots = resume::read_all(&numbers, |number| {
+        state(folder, number, listed.get(&(number as u64)).map_or(&[], Vec::as_slice), check)
+    });
+    Ok(Merged { folder: folder.to_owned(), shots: shots.into_values().collect(), reports })
 }
 
 /// Returns the entry of a shot, of those that reports have.

@@ -35,22 +35,27 @@ pub enum Found {
 /// Examines the shots of a run, and reads the files of complete ones. With `renew`, updates their descriptions.
 pub fn examine(job: &Job, renew: bool) -> BTreeMap<usize, Found> {
     let numbers: Vec<usize> = job.numbers.iter().copied().collect();
+    read_all(&numbers, |number| shot(&job.folder, &About::new(job, number), renew))
+}
+
+/// Calls `read` for each shot, by several threads, each with a buffer for one file at a time.
+pub fn read_all<T: Send>(numbers: &[usize], read: impl Fn(usize) -> T + Sync) -> BTreeMap<usize, T> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(BTreeMap::new());
     let readers = thread::available_parallelism().map_or(1, NonZero::get).clamp(1, READERS);
-    let read = || {
+    let work = || {
         loop {
             let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            let found = shot(&job.folder, &About::new(job, number), renew);
+            let found = read(number);
             all.lock().unwrap_or_else(PoisonError::into_inner).insert(number, found);
         }
     };
     thread::scope(|scope| {
         // If no more threads can be started, the others do the work.
         for _ in 1..readers {
-            drop(thread::Builder::new().spawn_scoped(scope, read));
+            drop(thread::Builder::new().spawn_scoped(scope, work));
         }
-        read();
+        work();
     });
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
