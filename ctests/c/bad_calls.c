@@ -89,8 +89,7 @@ static void drop(void *user) {
 }
 
 #define SET(name, ...) \
-  (memset(&name, 0, sizeof name), \
-   name.desc = (__typeof__(name.desc)){.size = sizeof name.desc, __VA_ARGS__})
+  (memset(&name, 0, sizeof name), name.desc = (__typeof__(name.desc)){.size = sizeof name.desc, __VA_ARGS__})
 
 static void fill(float *field, float value) {
   for (int i = 0; i < N * N * N; i++) field[i] = value;
@@ -214,8 +213,7 @@ static void models(void) {
   MODEL("density at cells", OK, "", m.desc.flags = SCHED_FD_MODEL_DENSITY_AT_CELLS);
   MODEL("nx zero", E_ARGUMENT, "nx is 0", m.desc.nx = 0);
   MODEL("ny beyond the limit", E_ARGUMENT, "ny is 100001", m.desc.ny = 100001);
-  MODEL("nx*ny*nz beyond 2^64", E_ARGUMENT, "nx is 4194304",
-        m.desc.nx = m.desc.ny = m.desc.nz = (uint64_t)1 << 22);
+  MODEL("nx*ny*nz beyond 2^64", E_ARGUMENT, "nx is 4194304", m.desc.nx = m.desc.ny = m.desc.nz = (uint64_t)1 << 22);
   MODEL("10^15 cells", E_MEMORY, "3.55 PiB", m.desc.nx = m.desc.ny = m.desc.nz = 100000);
   MODEL("dy negative", E_ARGUMENT, "dy is -10", m.desc.dy_m = -10.0f);
   MODEL("no velocity", E_ARGUMENT, "vp_m_s is NULL", m.desc.vp_m_s = NULL);
@@ -314,9 +312,8 @@ static void shots(void) {
   SUBMIT_SHOT("record one float short", E_ARGUMENT, "record_len is 5759; accepted: at least 5760",
               f.desc.record_len = N * N * 40 - 1);
   SUBMIT_SHOT("snapshots NULL", E_ARGUMENT, "snapshots is NULL", f.desc.snapshot_every = 10);
-  SUBMIT_SHOT("snapshots one float short", E_ARGUMENT, "snapshots_len is 6911",
-              f.desc.snapshot_every = 10, f.desc.snapshots = snapshots,
-              f.desc.snapshots_len = 4 * N * N * N - 1);
+  SUBMIT_SHOT("snapshots one float short", E_ARGUMENT, "snapshots_len is 6911", f.desc.snapshot_every = 10,
+              f.desc.snapshots = snapshots, f.desc.snapshots_len = 4 * N * N * N - 1);
   SUBMIT_SHOT("last float of the record in the snapshots", E_ARGUMENT, "record is overlapped by snapshots",
               f.desc.snapshot_every = 40, f.desc.snapshots = record + N * N * 40 - 1,
               f.desc.snapshots_len = N * N * N);
@@ -556,8 +553,7 @@ static void tasks(void) {
   TASK("deadline negative", E_ARGUMENT, "deadline_ns is -1", t.desc.deadline_ns = -1);
   TASK("after NULL", E_ARGUMENT, "after is NULL", t.desc.after_count = 2);
   TASK("after_count 0", E_ARGUMENT, "after_count is 0", t.desc.after = list);
-  TASK("after_count too large", E_ARGUMENT, "~after_count", t.desc.after = list,
-       t.desc.after_count = SIZE_MAX / 8);
+  TASK("after_count too large", E_ARGUMENT, "~after_count", t.desc.after = list, t.desc.after_count = SIZE_MAX / 8);
   list[0] = 0;
   TASK("after task 0", E_STALE, "~task", t.desc.after = list, t.desc.after_count = 1);
   sched_submit(s, &t.desc, list);
@@ -614,9 +610,7 @@ static void tasks(void) {
   BAD("commit with exec NULL", "exec is NULL", sched_exec_commit(NULL));
 }
 
-static void log_line(int32_t level, const char *message, void *user) {
-  (void)level, (void)message, (void)user;
-}
+static void log_line(int32_t level, const char *message, void *user) { (void)level, (void)message, (void)user; }
 
 static void logs(void) {
   section("log");
@@ -624,9 +618,7 @@ static void logs(void) {
   ROW("log off twice", OK, "", sched_log_callback(NULL, NULL, 0), sched_log_callback(NULL, NULL, 0));
 }
 
-static void on_progress(const sched_progress_t *progress, void *user) {
-  (void)progress, (void)user;
-}
+static void on_progress(const sched_progress_t *progress, void *user) { (void)progress, (void)user; }
 
 static void seeing(void) {
   sched_progress_t progress = {0};

@@ -345,9 +345,7 @@ static void watchers(void) {
 
 enum { N = 24, NT = 60 };
 
-struct computed {
-  float wavelet[NT], record[N * N * NT];
-};
+struct computed { float wavelet[NT], record[N * N * NT]; };
 
 /* Computes a wavelet and a shot, after callbacks that leave odd modes. */
 static void compute(struct computed *out, const float *vp) {

@@ -120,9 +120,7 @@ static inline sched_task_t submit(sched_t *s, sched_task_desc_t desc) {
   return id;
 }
 
-static inline sched_task_t submitted(sched_t *s, sched_run_fn run, void *user) {
-  return submit(s, task(run, user));
-}
+static inline sched_task_t submitted(sched_t *s, sched_run_fn run, void *user) { return submit(s, task(run, user)); }
 
 /* A light task if `work` is 0. */
 static inline sched_task_t submit_work(sched_t *s, sched_run_fn run, void *user, double work) {
@@ -131,8 +129,6 @@ static inline sched_task_t submit_work(sched_t *s, sched_run_fn run, void *user,
   return submit(s, desc);
 }
 
-static inline sched_status_t wait_for(sched_t *s, sched_task_t id) {
-  return sched_wait(s, id, SCHED_FOREVER);
-}
+static inline sched_status_t wait_for(sched_t *s, sched_task_t id) { return sched_wait(s, id, SCHED_FOREVER); }
 
 #endif

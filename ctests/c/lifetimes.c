@@ -92,9 +92,7 @@ static void without_caches(char **argv) {
   exit(2);
 }
 
-struct has {
-  long threads, files, maps, space, used, resident;
-};
+struct has { long threads, files, maps, space, used, resident; };
 
 static struct has now(long threads) {
   struct has has;

@@ -80,9 +80,7 @@ static void fork_and_exit(void) {
 }
 
 /* Children that a task has forked, and that go on as their parent would. */
-struct forker {
-  int children, bad, waits;
-};
+struct forker { int children, bad, waits; };
 
 static int32_t forks(const sched_exec_t *exec, void *user) {
   struct forker *forker = user;

@@ -12,9 +12,7 @@
 
 namespace {
 
-gpusched::scheduler small() {
-  return gpusched::scheduler(gpusched::config().devices("cpu").slots(2).cpu_threads(1));
-}
+gpusched::scheduler small() { return gpusched::scheduler(gpusched::config().devices("cpu").slots(2).cpu_threads(1)); }
 
 // Returns the message of the exception of type `E` that `call` throws.
 template <class E, class F>
@@ -47,9 +45,7 @@ void results() {
   CHECK(s.submit([p = std::move(moved)] { return *p; }).get() == 7);
 #endif
   CHECK(s.submit([](const gpusched::exec &e) { return e.cpu_threads(); }).get() >= 1);
-  auto fills = [](const gpusched::exec &e) {
-    return *static_cast<char *>(std::memset(e.memory(1000), 7, 1000));
-  };
+  auto fills = [](const gpusched::exec &e) { return *static_cast<char *>(std::memset(e.memory(1000), 7, 1000)); };
   CHECK(s.submit(fills).get() == 7);
   auto greedy = [](const gpusched::exec &e) {
     try {

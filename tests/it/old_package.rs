@@ -39,21 +39,11 @@ cases! {
     three_of_twelve_are_killed "twelve.py" ["--kill"];
 }
 
-const SURVEY: &str = "[grid]
-n = [1, 6, 3]
-spacing_m = 10.0
-[model]
-vp = 1500.0
-rho = \"gardner\"
-[time]
-dt_s = 0.002
-nt = 4
-[wavelet]
-frequency_hz = 20.0
-[sources]
-first_m = [0.0, 0.0, 0.0]
-step_m = [10.0, 10.0]
-count = [1, 2]
+const SURVEY: &str = "grid = { n = [1, 6, 3], spacing_m = 10.0 }
+model = { vp = 1500.0, rho = 'gardner' }
+time = { dt_s = 0.002, nt = 4 }
+wavelet.frequency_hz = 20.0
+sources = { first_m = [0.0, 0.0, 0.0], step_m = [10.0, 10.0], count = [1, 2] }
 ";
 
 /// Returns the command that runs a survey on the only virtual GPU of a node.

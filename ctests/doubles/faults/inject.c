@@ -39,45 +39,37 @@ typedef int (*fsync_function)(int);
 typedef int (*flock_function)(int, int);
 typedef int (*rename_function)(const char *, const char *);
 
-static int inside(const char *path)
-{
+static int inside(const char *path) {
     const char *folder = getenv("FAULT_FOLDER");
     size_t length = folder ? strlen(folder) : 0;
     return length && !strncmp(path, folder, length) && (!path[length] || path[length] == '/');
 }
 
 /* Its path, if it is inside; else NULL. */
-static const char *inside_fd(int fd, char path[PATH_MAX])
-{
+static const char *inside_fd(int fd, char path[PATH_MAX]) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, PATH_MAX - 1);
-    if (length < 0)
-        return NULL;
+    if (length < 0) return NULL;
     path[length] = 0;
     return inside(path) ? path : NULL;
 }
 
-static void mark(const char *call, const char *path)
-{
+static void mark(const char *call, const char *path) {
     char line[PATH_MAX + 64];
     int length = snprintf(line, sizeof line, "%s %s\n", call, path);
     int fd = REAL(open_function, "open")(getenv("FAULT_MARK"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0 || REAL(write_function, "write")(fd, line, length) != length)
-        abort();
+    if (fd < 0 || REAL(write_function, "write")(fd, line, length) != length) abort();
     close(fd);
 }
 
 /* Whether this call is to fail; errno tells with what. */
-static int hit(const char *call, const char *path)
-{
+static int hit(const char *call, const char *path) {
     int number = atomic_fetch_add(&calls, 1) + 1, at = atoi(getenv("FAULT_AT"));
     const char *how = getenv("FAULT_HOW");
-    if (number < at || (number > at && !getenv("FAULT_LASTS")))
-        return 0;
+    if (number < at || (number > at && !getenv("FAULT_LASTS"))) return 0;
     mark(call, path);
-    if (!strcmp(how, "watch"))
-        return 0;
+    if (!strcmp(how, "watch")) return 0;
     if (!strcmp(how, "kill")) {
         kill(getpid(), SIGKILL);
         pause();
@@ -93,10 +85,8 @@ static int hit(const char *call, const char *path)
     return 1;
 }
 
-static int opened(const char *name, const char *path, int flags, mode_t mode)
-{
-    if (flags & O_CREAT && inside(path) && hit("create", path))
-        return -1;
+static int opened(const char *name, const char *path, int flags, mode_t mode) {
+    if (flags & O_CREAT && inside(path) && hit("create", path)) return -1;
     return REAL(open_function, name)(path, flags, mode);
 }
 
@@ -113,28 +103,24 @@ static int opened(const char *name, const char *path, int flags, mode_t mode)
 OPEN(open)
 OPEN(open64)
 
-ssize_t write(int fd, const void *bytes, size_t count)
-{
+ssize_t write(int fd, const void *bytes, size_t count) {
     write_function real = REAL(write_function, "write");
     char path[PATH_MAX];
     if (inside_fd(fd, path) && hit("write", path)) {
         int why = errno;
-        if (real(fd, bytes, count / 2) < 0)
-            abort();
+        if (real(fd, bytes, count / 2) < 0) abort();
         errno = why;
         return -1;
     }
     return real(fd, bytes, count);
 }
 
-int fsync(int fd)
-{
+int fsync(int fd) {
     char path[PATH_MAX];
     return inside_fd(fd, path) && hit("fsync", path) ? -1 : REAL(fsync_function, "fsync")(fd);
 }
 
-int flock(int fd, int operation)
-{
+int flock(int fd, int operation) {
     char path[PATH_MAX];
     const char *why = getenv("FAULT_LOCK");
     if (why && atoi(why) && inside_fd(fd, path) && !strcmp(path, getenv("FAULT_FOLDER"))) {
@@ -144,7 +130,6 @@ int flock(int fd, int operation)
     return REAL(flock_function, "flock")(fd, operation);
 }
 
-int rename(const char *from, const char *to)
-{
+int rename(const char *from, const char *to) {
     return inside(to) && hit("rename", from) ? -1 : REAL(rename_function, "rename")(from, to);
 }

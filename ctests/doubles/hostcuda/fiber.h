@@ -27,23 +27,17 @@ struct Fiber {
     Dim3 thread{};
     int line; // of the barrier that it waits at, or 0
 
-    explicit Fiber(void (*entry)())
-    {
+    explicit Fiber(void (*entry)()) {
         void *pages = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (pages == MAP_FAILED)
-            throw std::bad_alloc();
+        if (pages == MAP_FAILED) throw std::bad_alloc();
         stack = static_cast<char *>(pages);
         mprotect(stack, PAGE, PROT_NONE);
         begin(entry);
     }
-    ~Fiber()
-    {
-        munmap(stack, BYTES);
-    }
+    ~Fiber() { munmap(stack, BYTES); }
     Fiber(const Fiber &) = delete;
 
-    void begin(void (*entry)())
-    {
+    void begin(void (*entry)()) {
         getcontext(&first);
         first.uc_stack.ss_sp = stack;
         first.uc_stack.ss_size = BYTES;
@@ -59,34 +53,29 @@ public:
     using Body = void (*)(const void *kernel, std::uint32_t thread);
 
     // Runs all threads of a block in this order. Returns false if they do not meet at a barrier; see `defect`.
-    bool block(Body body, const void *kernel, const std::vector<std::uint32_t> &threads)
-    {
+    bool block(Body body, const void *kernel, const std::vector<std::uint32_t> &threads) {
         this->body = body, this->kernel = kernel, this->threads = &threads;
         next = 0;
         std::size_t waiting = 0;
         while (next < threads.size()) {
-            if (waiting == fibers.size())
-                fibers.push_back(std::make_unique<Fiber>(entry));
+            if (waiting == fibers.size()) fibers.push_back(std::make_unique<Fiber>(entry));
             resume(*fibers[waiting]);
             waiting += fibers[waiting]->line != 0;
         }
         while (waiting > 0) {
-            if (!together(waiting))
-                return false;
+            if (!together(waiting)) return false;
             for (std::size_t k = 0; k < waiting; k++) {
                 fibers[k]->line = 0;
                 resume(*fibers[k]);
             }
             const auto ended = [](const auto &fiber) { return fiber->line == 0; };
-            if (std::all_of(fibers.begin(), fibers.begin() + waiting, ended))
-                waiting = 0;
+            if (std::all_of(fibers.begin(), fibers.begin() + waiting, ended)) waiting = 0;
         }
         return true;
     }
 
     // Called by a kernel: the thread continues when all others have arrived.
-    void wait(int line)
-    {
+    void wait(int line) {
         Fiber &fiber = *current;
         fiber.line = line;
         fiber.thread = host.thread;
@@ -98,8 +87,7 @@ public:
 
 private:
     // Returns true if all threads are at one barrier. If not, the waiting ones are abandoned.
-    bool together(std::size_t waiting)
-    {
+    bool together(std::size_t waiting) {
         int line = 0, other = 0;
         std::size_t here = 0;
         for (std::size_t k = 0; k < waiting; k++) {
@@ -108,10 +96,8 @@ private:
             other = at && at != line ? at : other;
             here += at != 0 && at == line;
         }
-        if (here == threads->size())
-            return true;
-        for (std::size_t k = 0; k < waiting; k++)
-            fibers[k]->begin(entry);
+        if (here == threads->size()) return true;
+        for (std::size_t k = 0; k < waiting; k++) fibers[k]->begin(entry);
         const int length = std::snprintf(defect, sizeof defect, "%zu of %zu threads of a block wait at the barrier in "
                                          "line %d, ", here, threads->size(), line);
         std::snprintf(defect + length, sizeof defect - length, other ? "others in line %d" : "the others have ended",
@@ -119,8 +105,7 @@ private:
         return false;
     }
 
-    static void entry()
-    {
+    static void entry() {
         Fibers *all = host.fibers;
         for (;;) {
             while (all->next < all->threads->size()) {
@@ -131,21 +116,17 @@ private:
         }
     }
 
-    void resume(Fiber &fiber)
-    {
+    void resume(Fiber &fiber) {
         current = &fiber;
         if (_setjmp(top) == 0) {
-            if (fiber.begun)
-                _longjmp(fiber.top, 1);
+            if (fiber.begun) _longjmp(fiber.top, 1);
             fiber.begun = true;
             setcontext(&fiber.first);
         }
     }
 
-    void leave(Fiber &fiber)
-    {
-        if (_setjmp(fiber.top) == 0)
-            _longjmp(top, 1);
+    void leave(Fiber &fiber) {
+        if (_setjmp(fiber.top) == 0) _longjmp(top, 1);
     }
 
     std::vector<std::unique_ptr<Fiber>> fibers;

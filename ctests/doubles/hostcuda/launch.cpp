@@ -19,10 +19,7 @@
 
 thread_local Host host;
 
-void hostcuda_wait(int line)
-{
-    host.fibers->wait(line);
-}
+void hostcuda_wait(int line) { host.fibers->wait(line); }
 
 #include KERNELS
 #include ASKED
@@ -31,24 +28,18 @@ namespace {
 
 // Reads the arguments as the driver does: each through a pointer to its value.
 template <class... Values, std::size_t... I>
-std::tuple<std::remove_const_t<Values>...> arguments(const void *const *from, std::index_sequence<I...>)
-{
+std::tuple<std::remove_const_t<Values>...> arguments(const void *const *from, std::index_sequence<I...>) {
     return {*static_cast<const Values *>(from[I])...};
 }
 
-std::uint64_t count(const Dim3 &size)
-{
-    return std::uint64_t(size.x) * size.y * size.z;
-}
+std::uint64_t count(const Dim3 &size) { return std::uint64_t(size.x) * size.y * size.z; }
 
-Dim3 at(std::uint64_t number, const Dim3 &size)
-{
+Dim3 at(std::uint64_t number, const Dim3 &size) {
     return {unsigned(number % size.x), unsigned(number / size.x % size.y), unsigned(number / size.x / size.y)};
 }
 
 // 0 ascending, 1 descending, else shuffled with this seed.
-std::vector<std::uint32_t> ordered(std::uint64_t count, unsigned order)
-{
+std::vector<std::uint32_t> ordered(std::uint64_t count, unsigned order) {
     std::vector<std::uint32_t> numbers(count);
     std::iota(numbers.begin(), numbers.end(), 0u);
     if (order == 1)
@@ -64,8 +55,7 @@ struct Storage {
     std::size_t bytes;
 };
 
-int find(dl_phdr_info *library, std::size_t, void *found)
-{
+int find(dl_phdr_info *library, std::size_t, void *found) {
     for (int k = 0; k < library->dlpi_phnum; k++) {
         const auto begin = reinterpret_cast<std::uintptr_t>(library->dlpi_tls_data);
         const std::size_t bytes = library->dlpi_phdr[k].p_memsz;
@@ -80,8 +70,7 @@ int find(dl_phdr_info *library, std::size_t, void *found)
 // Sets this thread to flush denormal numbers, as the instructions of the PTX do, until it is destroyed.
 class Flushing {
 public:
-    Flushing()
-    {
+    Flushing() {
 #if defined(__x86_64__)
         before = _mm_getcsr();
         _mm_setcsr(unsigned(before) | 0x8040);
@@ -90,8 +79,7 @@ public:
         asm volatile("msr fpcr, %0" : : "r"(before | 1 << 24) : "memory");
 #endif
     }
-    ~Flushing()
-    {
+    ~Flushing() {
 #if defined(__x86_64__)
         _mm_setcsr(unsigned(before));
 #elif defined(__aarch64__)
@@ -110,8 +98,7 @@ std::vector<std::unique_ptr<Fibers>> idle;
 thread_local char defect[sizeof Fibers::defect];
 
 template <class... Values>
-int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const void *const *from, unsigned order)
-{
+int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const void *const *from, unsigned order) {
     struct Launch {
         void (*kernel)(Values...);
         std::tuple<std::remove_const_t<Values>...> values;
@@ -129,11 +116,9 @@ int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const vo
     std::unique_ptr<Fibers> fibers;
     {
         const std::lock_guard<std::mutex> hold(lock);
-        if (!idle.empty())
-            fibers = std::move(idle.back()), idle.pop_back();
+        if (!idle.empty()) fibers = std::move(idle.back()), idle.pop_back();
     }
-    if (!fibers)
-        fibers = std::make_unique<Fibers>();
+    if (!fibers) fibers = std::make_unique<Fibers>();
     host.fibers = fibers.get();
     host.blocks = grid;
     host.threads = block;
@@ -146,8 +131,7 @@ int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const vo
         host = kept;
         host.block = at(b, grid);
         good = fibers->block(body, &launch, threads);
-        if (!good)
-            break;
+        if (!good) break;
     }
     std::snprintf(defect, sizeof defect, "%s", good ? "" : fibers->defect);
     const std::lock_guard<std::mutex> hold(lock);
@@ -170,7 +154,6 @@ extern "C" int hostcuda_launch(const char *name, const unsigned *grid, const uns
 }
 
 // Of this thread's last launch.
-extern "C" const char *hostcuda_defect()
-{
+extern "C" const char *hostcuda_defect() {
     return defect;
 }

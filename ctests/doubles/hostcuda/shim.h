@@ -4,9 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-struct Dim3 {
-    unsigned x, y, z;
-};
+struct Dim3 { unsigned x, y, z; };
 class Fibers;
 
 // The state of a host thread beside shared memory.
@@ -37,45 +35,21 @@ extern thread_local Host host;
 __attribute__((HOSTCUDA_OPAQUE)) void hostcuda_wait(int line);
 #define __syncthreads() hostcuda_wait(__LINE__)
 
-struct __align__(8) float2 {
-    float x, y;
-};
-struct __align__(4) ushort2 {
-    unsigned short x, y;
-};
-inline float2 make_float2(float x, float y)
-{
-    return {x, y};
-}
+struct __align__(8) float2 { float x, y; };
+struct __align__(4) ushort2 { unsigned short x, y; };
+inline float2 make_float2(float x, float y) { return {x, y}; }
 
-template <class T> T __ldg(const T *from)
-{
-    return *from;
-}
-template <class T> T __ldcs(const T *from)
-{
-    return *from;
-}
-template <class T> void __stcs(T *to, T value)
-{
-    *to = value;
-}
-template <class T> T min(T a, T b)
-{
-    return a < b ? a : b;
-}
-template <class T> T max(T a, T b)
-{
-    return a > b ? a : b;
-}
-inline unsigned __float_as_uint(float value)
-{
+template <class T> T __ldg(const T *from) { return *from; }
+template <class T> T __ldcs(const T *from) { return *from; }
+template <class T> void __stcs(T *to, T value) { *to = value; }
+template <class T> T min(T a, T b) { return a < b ? a : b; }
+template <class T> T max(T a, T b) { return a > b ? a : b; }
+inline unsigned __float_as_uint(float value) {
     unsigned bits;
     std::memcpy(&bits, &value, sizeof bits);
     return bits;
 }
-inline unsigned atomicMax(unsigned *at, unsigned value)
-{
+inline unsigned atomicMax(unsigned *at, unsigned value) {
     const unsigned old = *at;
     *at = max(old, value);
     return old;

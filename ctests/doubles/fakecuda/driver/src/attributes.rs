@@ -8,18 +8,18 @@ use crate::{Handle, cuda, out};
 
 cuda! {
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) {
-        text(name, length, &Driver::get().gpu(device)?.spec.name)
+        text(name, length, &Driver::get().gpu(device)?.spec.name)?
     }
-    fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) { out(uuid, Driver::get().gpu(device)?.spec.uuid) }
+    fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) { out(uuid, Driver::get().gpu(device)?.spec.uuid)? }
     fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) {
         let spec = &Driver::get().gpu(device)?.spec;
-        out(uuid, if spec.mig > 0 { spec.mig_uuid(0) } else { spec.uuid })
+        out(uuid, if spec.mig > 0 { spec.mig_uuid(0) } else { spec.uuid })?
     }
     fn cuDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) {
-        text(id, length, &Driver::get().gpu(device)?.spec.pci_text(4))
+        text(id, length, &Driver::get().gpu(device)?.spec.pci_text(4))?
     }
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) {
-        out(bytes, Driver::get().gpu(device)?.spec.usable() as usize)
+        out(bytes, Driver::get().gpu(device)?.spec.usable() as usize)?
     }
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) {
         let spec = &Driver::get().gpu(device)?.spec;
@@ -33,7 +33,7 @@ cuda! {
             75 => spec.cc.0,
             76 => spec.cc.1,
             _ => return Err(code::INVALID_VALUE),
-        })
+        })?
     }
     fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: Handle) {
         let function = Driver::get().function(function)?;
@@ -42,13 +42,13 @@ cuda! {
             3 => 0,
             4 => function.kernel().registers() as c_int,
             _ => return Err(code::INVALID_VALUE),
-        })
+        })?
     }
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: Handle, threads: c_int, shared: usize) {
         let function = Driver::get().function(function)?;
         let shared = (shared + function.kernel().shared_bytes).max(1);
         let by_registers = 65536 / (function.kernel().registers() as c_int * threads.max(1));
-        out(blocks, (2048 / threads.max(1)).min((96 << 10) / shared as c_int).min(by_registers).min(32))
+        out(blocks, (2048 / threads.max(1)).min((96 << 10) / shared as c_int).min(by_registers).min(32))?
     }
 }
 

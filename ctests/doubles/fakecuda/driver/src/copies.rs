@@ -40,7 +40,6 @@ cuda! {
             unsafe { std::ptr::copy_nonoverlapping(staged.as_ptr(), target as *mut u8, staged.len()) };
             Ok(())
         });
-        Ok(())
     }
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle) {
         enter("copy")?;
@@ -49,14 +48,13 @@ cuda! {
         if to.is_null() { return Err(code::INVALID_VALUE) }
         let queue = Driver::get().stream(stream)?;
         later(&queue, to as usize, source, bytes);
-        if Driver::get().is_pinned(to as usize, bytes) { Ok(()) } else { queue.synchronize() }
+        if !Driver::get().is_pinned(to as usize, bytes) { queue.synchronize()? }
     }
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) {
         enter("copy")?;
         if bytes == 0 { return Ok(()) }
         let (target, source) = (device(to, bytes)?, device(from, bytes)?);
         later(&*Driver::get().stream(stream)?, target, source, bytes);
-        Ok(())
     }
     fn cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: Handle) {
         enter("copy")?;
@@ -67,6 +65,5 @@ cuda! {
             unsafe { (target as *mut u8).write_bytes(value, bytes) };
             Ok(())
         });
-        Ok(())
     }
 }

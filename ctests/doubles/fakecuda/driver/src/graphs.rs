@@ -25,7 +25,7 @@ cuda! {
         enter("graph")?;
         let handle = Driver::get().handle();
         Driver::get().insert(handle, Object::Graph(Arc::new(Graph::default())));
-        out(graph, handle)
+        out(graph, handle)?
     }
     fn cuGraphAddKernelNode(
         node: *mut Handle, graph: Handle, after: *const Handle, count: usize, kernel: *const KernelNode,
@@ -37,24 +37,22 @@ cuda! {
         let function = Driver::get().function(function)?;
         let values = arguments(&function, params, extra)?;
         let after = if count == 0 { &[] } else { std::slice::from_raw_parts(after, count) };
-        out(node, graph.add(function, Dims { grid, block, shared }, values, after)?)
+        out(node, graph.add(function, Dims { grid, block, shared }, values, after)?)?
     }
     fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: c_ulonglong) {
         if flags != 0 { return Err(code::INVALID_VALUE) }
         let context = enter("graph")?;
-        out(exec, Driver::get().instantiate(&*Driver::get().graph(graph)?, &context)?)
+        out(exec, Driver::get().instantiate(&*Driver::get().graph(graph)?, &context)?)?
     }
     fn cuGraphDestroy(graph: Handle) {
         Driver::get().visible()?;
         Driver::get().graph(graph)?;
         Driver::get().remove(graph);
-        Ok(())
     }
     fn cuGraphExecDestroy(exec: Handle) {
         Driver::get().visible()?;
         Driver::get().graph_exec(exec)?;
         Driver::get().remove(exec);
-        Ok(())
     }
     fn cuGraphLaunch(exec: Handle, stream: Handle) {
         let (_, hang) = match Current::enter("graphlaunch") {
@@ -63,6 +61,6 @@ cuda! {
             other => other?,
         };
         let exec = Driver::get().graph_exec(exec)?;
-        exec.launch(&*Driver::get().stream(stream)?, hang)
+        exec.launch(&*Driver::get().stream(stream)?, hang)?
     }
 }

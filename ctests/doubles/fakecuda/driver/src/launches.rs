@@ -46,18 +46,17 @@ unsafe fn load(
 
 cuda! {
     fn cuModuleLoadData(module: *mut Handle, image: *const c_void) {
-        load(module, image, &[], std::ptr::null_mut())
+        load(module, image, &[], std::ptr::null_mut())?
     }
     fn cuModuleLoadDataEx(
         module: *mut Handle, image: *const c_void, count: c_uint, options: *const c_int, values: *mut *mut c_void,
     ) {
         let options = if count == 0 { &[] } else { std::slice::from_raw_parts(options, count as usize) };
-        load(module, image, options, values)
+        load(module, image, options, values)?
     }
     fn cuModuleUnload(module: Handle) {
         Driver::get().visible()?;
         Driver::get().remove(Driver::get().module(module)?.handle);
-        Ok(())
     }
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) {
         enter("function")?;
@@ -68,7 +67,7 @@ cuda! {
         let handle = Driver::get().handle();
         let made = Function { module, index };
         Driver::get().insert(handle, Object::Function(Arc::new(made)));
-        out(function, handle)
+        out(function, handle)?
     }
     fn cuLaunchKernel(
         function: Handle,
@@ -89,7 +88,6 @@ cuda! {
         function.check(&dims)?;
         let values = arguments(&function, params, extra)?;
         function.launch(&stream, dims, values, hang);
-        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ macro_rules! cuda {
             // SAFETY: what the caller gives is as the driver API asks; handles are looked up
             // and not followed.
             #[allow(unused_unsafe)]
-            let run = || -> fakecuda::driver::Answer { unsafe { $body } };
+            let run = || -> fakecuda::driver::Answer { unsafe { $body }; Ok(()) };
             crate::called();
             crate::status(run())
         }
@@ -69,59 +69,57 @@ type Handle = usize;
 cuda! {
     fn cuInit(flags: c_uint) {
         if flags != 0 { return Err(code::INVALID_VALUE) }
-        Driver::get().init()
+        Driver::get().init()?
     }
     fn cuDriverGetVersion(version: *mut c_int) {
         let config = &Driver::get().config;
-        if config.init == code::STUB_LIBRARY { Err(config.init) } else { out(version, config.driver) }
+        if config.init == code::STUB_LIBRARY { return Err(config.init) }
+        out(version, config.driver)?
     }
-    fn cuDeviceGetCount(count: *mut c_int) { out(count, Driver::get().visible()?.len() as c_int) }
+    fn cuDeviceGetCount(count: *mut c_int) { out(count, Driver::get().visible()?.len() as c_int)? }
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
         Driver::get().gpu(ordinal)?;
-        out(device, ordinal)
+        out(device, ordinal)?
     }
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
         let driver = Driver::get();
-        out(context, driver.retain(driver.gpu(device)?)?)
+        out(context, driver.retain(driver.gpu(device)?)?)?
     }
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
         let driver = Driver::get();
-        driver.release(driver.gpu(device)?)
+        driver.release(driver.gpu(device)?)?
     }
     fn cuDevicePrimaryCtxReset_v2(device: c_int) {
         let driver = Driver::get();
-        driver.reset(driver.gpu(device)?)
+        driver.reset(driver.gpu(device)?)?
     }
     fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
         let gpu = Driver::get().gpu(device)?;
         let state = lock(&gpu.state);
         out(flags, state.flags)?;
-        out(active, state.context.is_some().into())
+        out(active, state.context.is_some().into())?
     }
     fn cuDevicePrimaryCtxSetFlags_v2(device: c_int, flags: c_uint) {
         let gpu = Driver::get().gpu(device)?;
         lock(&gpu.state).flags = flags;
-        Ok(())
     }
     fn cuCtxGetCurrent(context: *mut Handle) {
         Driver::get().visible()?;
-        out(context, Current::get())
+        out(context, Current::get())?
     }
     fn cuCtxSetCurrent(context: Handle) {
         Driver::get().visible()?;
         if context != 0 { Driver::get().context(context)?; }
         Current::set(context);
-        Ok(())
     }
     fn cuCtxPushCurrent_v2(context: Handle) {
         Driver::get().visible()?;
         Driver::get().context(context)?;
         Current::push(context);
-        Ok(())
     }
     fn cuCtxPopCurrent_v2(context: *mut Handle) {
         let old = Current::pop()?;
-        if context.is_null() { Ok(()) } else { out(context, old) }
+        if !context.is_null() { out(context, old)? }
     }
 
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
@@ -131,7 +129,7 @@ cuda! {
         let made = Stream::start(handle, context.clone())?;
         lock(&context.streams).push(Arc::downgrade(&made));
         Driver::get().insert(handle, Object::Stream(made));
-        out(stream, handle)
+        out(stream, handle)?
     }
     fn cuStreamDestroy_v2(stream: Handle) {
         let driver = Driver::get();
@@ -139,52 +137,48 @@ cuda! {
         let stream = driver.stream(stream)?;
         stream.close();
         driver.remove(stream.handle);
-        stream.context.check()
+        stream.context.check()?
     }
     fn cuStreamSynchronize(stream: Handle) {
         enter("sync")?;
-        Driver::get().stream(stream)?.synchronize()
+        Driver::get().stream(stream)?.synchronize()?
     }
     fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
         let _ = flags;
         enter("event")?;
         Driver::get().event(event)?.hold(&*Driver::get().stream(stream)?);
-        Ok(())
     }
     fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
         let _ = mode;
         enter("stream")?;
         Driver::get().stream(stream)?.captured.store(true, Ordering::Relaxed);
-        Ok(())
     }
 
     fn cuEventCreate(event: *mut Handle, flags: c_uint) {
         let context = enter("event")?;
         let handle = Driver::get().handle();
         Driver::get().insert(handle, Object::Event(Arc::new(Event::new(context, flags))));
-        out(event, handle)
+        out(event, handle)?
     }
     fn cuEventDestroy_v2(event: Handle) {
         Driver::get().visible()?;
         Driver::get().event(event)?;
         Driver::get().remove(event);
-        Ok(())
     }
     fn cuEventRecord(event: Handle, stream: Handle) {
         enter("event")?;
         let (event, stream) = (Driver::get().event(event)?, Driver::get().stream(stream)?);
         if event.context.handle != stream.context.handle { return Err(code::INVALID_HANDLE) }
         event.record(&stream);
-        Ok(())
     }
     fn cuEventSynchronize(event: Handle) {
         enter("sync")?;
-        Driver::get().event(event)?.synchronize()
+        Driver::get().event(event)?.synchronize()?
     }
     fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) {
         Driver::get().visible()?;
         let elapsed = Driver::get().event(start)?.elapsed(&*Driver::get().event(end)?)?;
-        out(milliseconds, elapsed)
+        out(milliseconds, elapsed)?
     }
 }
 

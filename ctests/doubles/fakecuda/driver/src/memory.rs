@@ -11,12 +11,12 @@ cuda! {
         let context = enter("info")?;
         let info = context.gpu().info();
         out(free, info.0 as usize)?;
-        out(total, info.1 as usize)
+        out(total, info.1 as usize)?
     }
     fn cuMemAlloc_v2(pointer: *mut u64, bytes: usize) {
         let context = enter("alloc")?;
         if bytes == 0 { return Err(code::INVALID_VALUE) }
-        out(pointer, context.gpu().alloc(bytes as u64)?)
+        out(pointer, context.gpu().alloc(bytes as u64)?)?
     }
     fn cuMemFree_v2(pointer: u64) {
         if pointer == 0 { return Ok(()) }
@@ -25,7 +25,7 @@ cuda! {
         // As the real one: what still runs may use it.
         wait_all(&context.all_streams());
         context.check()?;
-        gpu.free(pointer)
+        gpu.free(pointer)?
     }
     fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) {
         let _ = flags;
@@ -35,10 +35,9 @@ cuda! {
         let overlaps = pinned.range(..begin + bytes).next_back().is_some_and(|(b, there)| b + there.bytes > begin);
         if overlaps { return Err(code::ALREADY_REGISTERED) }
         pinned.insert(begin, Pinned { bytes, context });
-        Ok(())
     }
     fn cuMemHostUnregister(pointer: *mut c_void) {
         Driver::get().visible()?;
-        lock(&Driver::get().pinned).remove(&(pointer as usize)).map(|_| ()).ok_or(code::NOT_REGISTERED)
+        lock(&Driver::get().pinned).remove(&(pointer as usize)).map(|_| ()).ok_or(code::NOT_REGISTERED)?
     }
 }

@@ -76,7 +76,7 @@ macro_rules! nvml {
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
             // SAFETY: the caller's pointers are valid; handles are numbers.
             #[allow(unused_unsafe)]
-            let run = || -> Result<(), c_int> { unsafe { $body } };
+            let run = || -> Result<(), c_int> { unsafe { $body }; Ok(()) };
             run().err().unwrap_or(0)
         }
     )* };
@@ -111,22 +111,18 @@ nvml! {
         std::thread::sleep(Duration::from_millis(config.nvml_ms));
         if config.nvml != 0 { return Err(config.nvml as c_int) }
         USERS.fetch_add(1, Ordering::Relaxed);
-        Ok(())
     }
     fn nvmlShutdown() {
         initialised()?;
         USERS.fetch_sub(1, Ordering::Relaxed);
-        Ok(())
     }
     fn nvmlDeviceGetCount_v2(count: *mut c_uint) {
         *count = initialised()?.gpus.len() as c_uint;
-        Ok(())
     }
     fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Device) {
         let gpu = *initialised()?.config.pci_order().get(index as usize).ok_or(INVALID)?;
         touch(gpu + 1)?;
         *device = gpu + 1;
-        Ok(())
     }
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Device) {
         let wanted = CStr::from_ptr(uuid).to_string_lossy();
@@ -142,17 +138,17 @@ nvml! {
                 return Ok(());
             }
         }
-        Err(NOT_FOUND)
+        Err::<(), _>(NOT_FOUND)?
     }
     fn nvmlDeviceGetName(device: Device, name: *mut c_char, length: c_int) {
         touch(device)?;
-        text(name, length, &spec(device)?.name)
+        text(name, length, &spec(device)?.name)?
     }
     fn nvmlDeviceGetUUID(device: Device, uuid: *mut c_char, length: c_int) {
         touch(device)?;
         match device >> 8 {
-            0 => text(uuid, length, &spec(device)?.uuid_text()),
-            instance => text(uuid, length, &spec(device)?.mig_uuid_text(instance as u32 - 1)),
+            0 => text(uuid, length, &spec(device)?.uuid_text())?,
+            instance => text(uuid, length, &spec(device)?.mig_uuid_text(instance as u32 - 1))?,
         }
     }
     fn nvmlDeviceGetPciInfo_v3(device: Device, pci: *mut Pci) {
@@ -161,12 +157,11 @@ nvml! {
         let (domain, bus, place) = spec.pci;
         *pci = Pci { legacy: [0; 16], numbers: [domain, bus, place, 0x1b06_10de, 0], bus_id: [0; 32] };
         text((*pci).legacy.as_mut_ptr(), 16, &spec.pci_text(4))?;
-        text((*pci).bus_id.as_mut_ptr(), 32, &spec.pci_text(8))
+        text((*pci).bus_id.as_mut_ptr(), 32, &spec.pci_text(8))?
     }
     fn nvmlDeviceGetMemoryInfo(device: Device, info: *mut Memory) {
         let (total, used) = memory(device)?;
         *info = Memory { total, free: total - used, used };
-        Ok(())
     }
     fn nvmlDeviceGetMemoryInfo_v2(device: Device, info: *mut MemoryV2) {
         if !Driver::get().config.nvml_new { return Err(FUNCTION_NOT_FOUND) }
@@ -174,24 +169,20 @@ nvml! {
         let version = (*info).version;
         if version != (size_of::<MemoryV2>() as c_uint | 2 << 24) { return Err(INVALID) }
         *info = MemoryV2 { version, total, reserved: 0, free: total - used, used };
-        Ok(())
     }
     fn nvmlDeviceGetComputeMode(device: Device, mode: *mut c_uint) {
         touch(device)?;
         *mode = spec(device)?.mode as c_uint;
-        Ok(())
     }
     fn nvmlDeviceGetMigMode(device: Device, current: *mut c_uint, pending: *mut c_uint) {
         touch(device)?;
         if spec(device)?.cc.0 < 8 { return Err(NOT_SUPPORTED) }
         *current = (spec(device)?.mig > 0).into();
         *pending = *current;
-        Ok(())
     }
     fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: *mut c_uint) {
         touch(device)?;
         *count = 7;
-        Ok(())
     }
     fn nvmlDeviceGetMigDeviceHandleByIndex(device: Device, index: c_uint, mig: *mut Device) {
         let gpu = touch(device)?;
@@ -200,6 +191,5 @@ nvml! {
         }
         if index >= spec(device)?.mig { return Err(NOT_FOUND) }
         *mig = (device & 0xff) | ((index as usize + 1) << 8);
-        Ok(())
     }
 }
