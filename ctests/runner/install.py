@@ -1,6 +1,6 @@
 """Installs what the tests need: packages of the system, parts of Rust, Python packages.
 
-    install.py packages | rust | python FOLDER
+    install.py packages LEVEL | rust | python FOLDER
 
 Ends with 1 if a program is missing that the tests can't do without, and prints the command that
 installs it. Tests that need an optional program count themselves as skipped.
@@ -19,9 +19,11 @@ REQUIRED = {
     "readelf": "binutils", "doxygen": "doxygen",
 }  # fmt: skip
 OPTIONAL = {"gfortran": "gfortran", "valgrind": "valgrind", "mpirun": "openmpi-bin", "mpicc": "libopenmpi-dev"}
-# Where systemd runs, the package would start a server of this machine.
+# Where systemd runs, the packages would start servers of this machine.
 if not os.path.exists("/run/systemd/system"):
     OPTIONAL["/usr/sbin/sshd"] = "openssh-server"
+    if sys.argv[1:] == ["packages", "night"]:
+        OPTIONAL |= {"/usr/sbin/slurmctld": "slurm-wlm", "/usr/sbin/munged": "munge"}
 # Modules and the packages that contain them. A warning fails the documentation: fixed versions.
 MODULES = {
     "numpy": "numpy", "mypy": "mypy", "distributed": "distributed", "asyncssh": "asyncssh", "mpi4py": "mpi4py",

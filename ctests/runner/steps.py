@@ -36,12 +36,12 @@ def soname() -> str:
     return f"libgpusched.so.{version[1]}"
 
 
-def install_steps() -> list[Step]:
+def install_steps(level: str) -> list[Step]:
     """Downloads, beside the first compilation."""
     install = f"{THIS_PYTHON} -B {RUNNER}/install.py"
     kernels = f"{THIS_PYTHON} kernels/generate.py"
     return [
-        Step("packages", f"{install} packages", FULL, cores=0),
+        Step("packages", f"{install} packages {level}", FULL, cores=0),
         Step("rust-parts", f"{install} rust", cores=0),
         Step("python-packages", f"{install} python {VENV}", FULL, cores=0, needs=("packages",)),
         # Assembling for every architecture takes two CPU minutes, and changes with the text only.
@@ -154,6 +154,8 @@ def night_steps() -> list[Step]:
         # Debug assertions, overflow checks, and the planner's invariants after each step.
         Step("debug", "cargo test --locked --test it --test scheduler --test cuda --test command --test node",
              "night", needs=needs, exclusive="cargo", counts="libtest", limit=2 * HOUR),
+        # The tasks wait longer than they compute.
+        Step("slurm", "ctests/night/slurm", "night", needs=(*needs, "packages")),
         Step("asan", "ctests/night/asan.sh 50", "night", cores=ALL, needs=needs, limit=2 * HOUR),
         Step("tsan", "ctests/night/tsan.sh", "night", cores=ALL, needs=needs, counts="libtest",
              minimum=84, limit=2 * HOUR),
@@ -170,7 +172,7 @@ def steps(level: str, jobs: int) -> list[Step]:
     drills = f"{THIS_PYTHON} ctests/night/drills --count {1000 if level == 'night' else 20}"
     clippy = f"cargo clippy --release --locked -j{jobs} --workspace --all-targets -- -D warnings"
     table = [
-        *install_steps(),
+        *install_steps(level),
         *build_steps(level, jobs),
         *cmake_steps(python, jobs),
         *check_steps(),

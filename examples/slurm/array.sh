@@ -9,24 +9,29 @@
 # --gpus, --cpus-per-task, --mem as your site asks for.
 #SBATCH --job-name=gpusched
 #SBATCH --time=04:00:00
-#SBATCH --signal=B:TERM@300
+#SBATCH --signal=B:USR1@300
 #SBATCH --requeue
 #SBATCH --open-mode=append
+
+# Slurm sends SIGUSR1 to this script before the time limit, and SIGTERM to all processes of a task that is cancelled,
+# queued again by someone else, or at its limit. Each run gets one SIGTERM; a second one would end it at once.
+stopped=
+trap 'stopped=yes; [ -z "$!" ] || kill -TERM "$!"' USR1
+trap : TERM
+
 survey=$1
 parts=$2
-
-stopped=
-trap 'stopped=yes; kill -TERM "$run"' TERM
 gpusched run "$survey" --resume --array-index "$SLURM_ARRAY_TASK_ID/$parts" &
-run=$!
-wait "$run"
+# The signal came before the run.
+[ -z "$stopped" ] || kill -TERM "$!"
+# A signal ends the wait, not the run, which saves its states.
+while kill -0 "$!" 2>/dev/null; do
+    wait "$!"
+done
+wait "$!"
 status=$?
-if [ "$stopped" ]; then
-    # The signal has ended the wait, not the run, which saves its states now.
-    wait "$run"
-    status=$?
-    if [ "$status" = 1 ]; then
-        scontrol requeue "$SLURM_JOB_ID"
-    fi
+# 143: SIGTERM came before the run had its handler.
+if [ "$stopped" ] && { [ "$status" = 1 ] || [ "$status" = 143 ]; }; then
+    scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"
