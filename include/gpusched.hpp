@@ -38,6 +38,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -783,11 +784,23 @@ class scheduler {
   task<void> submit_range(std::uint64_t begin, std::uint64_t end, F &&f) const {
     return submit_range(range_options(), begin, end, std::forward<F>(f));
   }
-  /// Submits a range and waits for it.
+  /// Submits a range and waits for it. No chunk runs after this call, also if it throws: if the
+  /// wait is refused (SCHED_E_DEADLOCK), it cancels the range and polls until that has ended.
   template <class F>
   void run_range(const range_options &o, std::uint64_t begin, std::uint64_t end,
                  F &&f) const {
-    submit_range(o, begin, end, std::forward<F>(f)).wait();
+    const task<void> range = submit_range(o, begin, end, std::forward<F>(f));
+    try {
+      range.wait();
+    } catch (...) {
+      auto info = init<sched_task_info_t>();
+      sched_cancel(handle_, range.id());
+      while (sched_task_info(handle_, range.id(), &info) == SCHED_OK &&
+             info.state < SCHED_STATE_DONE) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      throw;
+    }
   }
   template <class F>
   void run_range(std::uint64_t begin, std::uint64_t end, F &&f) const {

@@ -197,6 +197,10 @@ module gpusched
       import :: c_int
       integer(c_int), value :: status
     end subroutine
+    integer(c_int) function c_usleep(microseconds) bind(c, name="usleep")
+      import :: c_int
+      integer(c_int), value :: microseconds
+    end function
   end interface
 
   !> A map while it runs.
@@ -413,7 +417,8 @@ contains
     call conclude(sched_submit_range(self%handle, c_loc(range), c_loc(id)), stat, errmsg)
   end subroutine
 
-  !> Submits a range and waits for it.
+  !> Submits a range and waits for it. No chunk runs after this call, also if it fails: if the wait is
+  !> refused (SCHED_E_DEADLOCK), it cancels the range and polls until that has ended.
   subroutine scheduler_run_range(self, run, begin, end, grain, user, options, stat, errmsg)
     class(sched_scheduler), intent(in) :: self
     procedure(sched_range_fn) :: run
@@ -424,12 +429,19 @@ contains
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     integer(i8) :: id
+    type(sched_task_info_t) :: info
     integer :: status, ignored
     character(len=1000) :: message
     message = ""
     call self%submit_range(run, begin, end, id, grain, user, options, stat=status, errmsg=message)
     if (status == SCHED_OK) then
       call self%wait(id, stat=status, errmsg=message)
+      if (status /= SCHED_OK) call self%cancel(id, stat=ignored)
+      do while (status /= SCHED_OK)
+        call self%task_info(id, info, stat=ignored)
+        if (ignored /= SCHED_OK .or. info%state >= SCHED_STATE_DONE) exit
+        ignored = c_usleep(1000_c_int)
+      end do
       call self%release(id, stat=ignored)
     end if
     call report(status, trim(message), stat, errmsg)

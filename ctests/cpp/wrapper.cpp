@@ -225,6 +225,30 @@ void ranges() {
   thrown<gpusched::cancelled>([&] { s.run_range(0, count, cancels); });
 }
 
+// 64 tasks wait for `gate`, so the range is refused its wait. None of its calls comes after that.
+void refused_wait() {
+  gpusched::scheduler s = small();
+  std::atomic<bool> over(false);
+  std::atomic<int> late(0);
+  gpusched::options in_turn;
+  in_turn.label = "in turn";
+  const gpusched::task<void> gate = s.submit(in_turn, [&over] {
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  const sched_task_t id = gate.id();
+  for (int i = 0; i < 64; i++) {
+    s.submit(in_turn, [&s, id] { sched_wait(s.native(), id, SCHED_FOREVER); });
+  }
+  auto run = [&] { s.run_range(0, 4, [&](std::uint64_t, std::uint64_t) { late += over; }); };
+  auto refused = s.submit(in_turn, [&] {
+    const int32_t status = status_of(run);
+    over = true;
+    return status;
+  });
+  EXPECT(SCHED_E_DEADLOCK, refused.get());
+  CHECK(s.wait_all() && late == 0);
+}
+
 bool comes(const std::atomic<int> &calls, int count) {
   for (int tries = 0; tries < 20000 && calls < count; tries++) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -410,6 +434,7 @@ int main() {
   many();
   any();
   ranges();
+  refused_wait();
   progress();
   devices_and_log();
   shots();

@@ -3,6 +3,8 @@ module order_tasks
   use, intrinsic :: iso_c_binding
   use gpusched
   implicit none
+  type(sched_scheduler) :: sched
+  logical, volatile :: over = .false., late = .false.
 contains
 
   ! Increments its number; fails if that is negative.
@@ -33,16 +35,46 @@ contains
     end do
     status = merge(2, 1, c_associated(user))
   end function
+
+  function waits(exec, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    integer(sched_task_t), pointer :: gate
+    call c_f_pointer(user, gate)
+    call sched%wait(gate, stat=status)
+    if (exec%attempt > 1) status = 1
+  end function
+
+  function runs_range(exec, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    integer(sched_task_t), pointer :: gate
+    call c_f_pointer(user, gate)
+    call sched%run_range(chunk, 0_c_int64_t, exec%task, stat=status)
+    over = .true.
+    call sched%cancel(gate)
+  end function
+
+  function chunk(exec, begin, end, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    integer(c_int64_t), value :: begin, end
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    late = late .or. over
+    status = merge(0, 1, exec%attempt == 1 .and. begin < end .and. .not. c_associated(user))
+  end function
 end module
 
 program order
   use order_tasks
   use expectations
   implicit none
-  type(sched_scheduler) :: sched
   type(sched_task_options) :: options
   integer, target :: numbers(4) = [10, 20, -30, 40]
   integer(c_int64_t) :: ids(4), next
+  integer(c_int64_t), target :: gate
   type(sched_stats_t) :: stats
   integer :: i, stat
   character(len=300) :: message
@@ -92,5 +124,18 @@ program order
   call sched%wait(ids(1), stat=stat)
   call expect(stat == SCHED_E_STALE, "a released task is unknown")
   call expect(sched%task_error(ids(1), stat) == "" .and. stat == SCHED_E_STALE, "so is its error")
+  call sched%destroy()
+
+  ! 64 tasks wait for the first, so a range is refused its wait.
+  call sched%create(devices="cpu", slots=2)
+  options = sched_task_options(label="in turn")
+  call sched%submit(until_cancelled, gate, options=options)
+  do i = 1, 64
+    call sched%submit(waits, user=c_loc(gate), options=options)
+  end do
+  call sched%submit(runs_range, next, c_loc(gate), options)
+  call sched%wait(next, stat=stat)
+  call sched%wait_all()
+  call expect(stat == SCHED_E_CALLBACK .and. .not. late, "no chunk runs after run_range")
   call sched%destroy()
 end program
