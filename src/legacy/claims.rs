@@ -42,10 +42,14 @@ pub struct Claim {
 
 impl Claim {
     /// Refused: a name that another call has claimed and not let go.
-    pub fn new<'a>(all: &'static Mutex<Names>, files: impl IntoIterator<Item = &'a Path>) -> Result<Claim> {
+    pub fn new(
+        all: &'static Mutex<Names>,
+        files: impl IntoIterator<Item = impl AsRef<Path>>,
+    ) -> Result<Claim> {
         let mut claim = Claim { all, files: Vec::new() };
         let mut names = lock(claim.all);
         for file in files {
+            let file = file.as_ref();
             let place = place(file);
             let before = match names.0.get(&place) {
                 Some(State::Writing { .. }) => {

@@ -2,12 +2,14 @@
 //! together, once every shot has succeeded; else none is left.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::calls;
-use super::claims::Claim;
+use super::claims::{Claim, Names};
 use super::step_source::StepSource;
 use crate::error::{Error, Result};
 use crate::fd::shot::Output;
@@ -25,8 +27,10 @@ pub struct Files {
 }
 
 struct Written {
-    /// To the record and to the first snapshot: two calls share all names of snapshots, or none.
+    /// To the record and the first snapshot, whose replacement is logged.
     claim: Claim,
+    /// To all snapshots of each shot.
+    _shots: Option<Claim>,
     record: atomic::Output,
     /// By shot and step: a shot that runs again replaces its own.
     snapshots: BTreeMap<(usize, usize), Sealed>,
@@ -36,15 +40,21 @@ struct Written {
 pub struct SnapshotNames {
     pub prefix: PathBuf,
     pub between: &'static str,
-    /// Shot and step of the first snapshot.
-    pub first: [usize; 2],
+    pub shots: Range<usize>,
+    /// Step of a shot's first snapshot.
+    pub first_step: usize,
 }
 
 impl SnapshotNames {
-    fn path(&self, shot: usize, step: usize) -> PathBuf {
+    fn path(&self, shot: usize, step: impl Display) -> PathBuf {
         let mut name = self.prefix.as_os_str().to_owned();
         name.push(format!("ishot_{shot}{}it_{step}.bin", self.between));
         name.into()
+    }
+
+    /// Claims one name for all snapshots of each shot: calls may write different steps.
+    fn claim(&self, all: &'static Mutex<Names>) -> Result<Claim> {
+        Claim::new(all, self.shots.clone().map(|shot| self.path(shot, "*")))
     }
 }
 
@@ -52,9 +62,10 @@ impl Files {
     /// Makes sure that the outputs can be written, and by no other call of this process at the same time, before
     /// anything is computed.
     pub fn begin(record: &Path, stride: u64, snapshots: Option<SnapshotNames>) -> Result<Files> {
-        let snapshot = snapshots.as_ref().map(|names| names.path(names.first[0], names.first[1]));
-        let claim =
-            Claim::new(&calls::here()?.names, [Some(record), snapshot.as_deref()].into_iter().flatten())?;
+        let all = &calls::here()?.names;
+        let snapshot = snapshots.as_ref().map(|names| names.path(names.shots.start, names.first_step));
+        let claim = Claim::new(all, [Some(record), snapshot.as_deref()].into_iter().flatten())?;
+        let shots = snapshots.as_ref().map(|names| names.claim(all)).transpose()?;
         let record = atomic::Output::create(record)?;
         if let Some(snapshot) = &snapshot {
             atomic::Output::create(snapshot)?;
@@ -62,7 +73,7 @@ impl Files {
         Ok(Files {
             stride,
             snapshots,
-            written: Mutex::new(Some(Written { claim, record, snapshots: BTreeMap::new() })),
+            written: Mutex::new(Some(Written { claim, _shots: shots, record, snapshots: BTreeMap::new() })),
         })
     }
 
@@ -111,7 +122,7 @@ pub struct ShotFiles {
 impl Output for ShotFiles {
     fn snapshot(&self, _: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let Some(names) = &self.files.snapshots else { return Ok(()) };
-        if step < names.first[1] {
+        if step < names.first_step {
             return Ok(());
         }
         let path = names.path(self.shot, step);
@@ -151,12 +162,31 @@ impl Output for ShotFiles {
 mod tests {
     use super::*;
 
+    /// Calls whose snapshots begin at different steps share the names of later steps.
+    #[test]
+    fn snapshots_of_a_shot_are_of_one_call_at_a_time() {
+        let folder = testkit::Folder::new();
+        let begin = |record: &str, shots, first_step| {
+            let names = SnapshotNames { prefix: folder.at("snap_"), between: "_", shots, first_step };
+            Files::begin(&folder.at(record), 4, Some(names))
+        };
+        let first = begin("a.bin", 0..2, 0).unwrap();
+        for shots in [0..1, 1..2] {
+            let refused = begin("b.bin", shots, 100).err().unwrap().to_string();
+            assert!(refused.contains("it_*.bin: another call of this process"), "{refused}");
+        }
+        let other = begin("b.bin", 2..3, 100).unwrap();
+        drop(first);
+        begin("c.bin", 0..2, 100).unwrap();
+        other.discard();
+    }
+
     /// Programs take the record for the sign that the call is complete.
     #[test]
     fn record_is_not_named_before_every_snapshot_is() {
         let folder = testkit::Folder::new();
         let (record, prefix) = (folder.at("record.bin"), folder.at("snap_"));
-        let names = || SnapshotNames { prefix: prefix.clone(), between: "", first: [0, 0] };
+        let names = || SnapshotNames { prefix: prefix.clone(), between: "", shots: 0..1, first_step: 0 };
         let files = Files::begin(&record, 4, Some(names())).unwrap();
         for step in [0, 60] {
             let output = atomic::Output::create(&names().path(0, step)).unwrap();

@@ -40,7 +40,8 @@ impl Function {
         let snapshots = call.snapshot_every.map(|_| SnapshotNames {
             prefix: args.snap.clone(),
             between: self.between,
-            first: [call.shots.start, self.first_snapshot()],
+            shots: call.shots.clone(),
+            first_step: self.first_snapshot(),
         });
         let files = Arc::new(Files::begin(&args.shot, call.record_stride, snapshots)?);
 
