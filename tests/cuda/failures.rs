@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpusched::backend::cuda::{Params, Stream};
 use gpusched::device::Health;
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Exec, Scheduler, Task, WaitResult};
+use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::fixtures::*;
@@ -54,20 +54,14 @@ pub fn no_memory_has_numbers() {
     run(&scheduler, good()).unwrap();
 }
 
-/// Between what the ledger knows and the allocation another process takes what is left.
-pub fn memory_taken_meanwhile() {
+/// Between what the ledger knows and the allocation another process takes what is left; or resources are short.
+pub fn task_goes_on_where_nothing_is_short() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| Task { device_bytes: 500 << 20, ..task }), [0, 1]);
     assert_eq!(health(&scheduler), [Health::Good; 2]);
 }
 
-pub fn too_few_resources() {
-    let scheduler = scheduler("cuda", 1).unwrap();
-    assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
-    assert_eq!(health(&scheduler), [Health::Good; 2]);
-}
-
-/// Requeued elsewhere. The driver gives this process no other context of the GPU, whichever scheduler asks.
+/// Requeued elsewhere, also after a later driver's code that the next call repeats. The driver gives this process no other context of the GPU, whichever scheduler asks.
 pub fn a_poisoned_context() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
@@ -88,6 +82,14 @@ fn restart_is_asked_for(scheduler: &Scheduler, gpu: usize) {
     assert_eq!(health(scheduler)[gpu], Health::Retired);
 }
 
+/// The range's callback checks its CUDA calls, and returns an error of its own when the context is gone.
+pub fn a_poisoned_context_under_a_range() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let code = |exec: &Exec<'_>, _| filled(stream(exec), 1.0).map_err(|_| Error::Callback { code: 1 });
+    let id = scheduler.submit_range(Range::new(0..64, code)).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
+}
+
 /// Every code after which a context is gone, each on a GPU of its own. The two for a handle that is no longer valid leave
 /// the process a new one.
 pub fn every_code_that_poisons() {
@@ -95,22 +97,12 @@ pub fn every_code_that_poisons() {
     for gpu in 0..scheduler.devices().len() {
         if [5, 17].contains(&gpu) {
             run(&scheduler, on(gpu, good())).unwrap();
-            assert_eq!(
-                (told(gpu, "contexts_made"), &health(&scheduler)[gpu]),
-                (2, &Health::Good),
-                "GPU {gpu}"
-            );
+            let there = (told(gpu, "contexts_made"), health(&scheduler).swap_remove(gpu));
+            assert_eq!(there, (2, Health::Good), "GPU {gpu}");
         } else {
             restart_is_asked_for(&scheduler, gpu);
         }
     }
-}
-
-/// A later driver's code: the next call in the context fails with it, too.
-pub fn an_unknown_code_that_repeats_poisons() {
-    let scheduler = scheduler("cuda", 1).unwrap();
-    assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
-    restart_is_asked_for(&scheduler, 0);
 }
 
 pub fn a_task_that_poisons_two_gpus() {
@@ -255,18 +247,23 @@ pub fn a_gpu_that_a_new_driver_does_not_know() {
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
 }
 
-/// The driver has trouble of its own: the task's, and not the GPU's.
-pub fn a_load_that_says_nothing_of_the_kernels() {
+/// Runs tasks that fail with these words, and one that does not. The driver has done this once.
+fn fails_as_the_driver_says(all: &[[&str; 2]], once: &str) {
     let scheduler = scheduler("cuda", 1).unwrap();
-    for code in
-        ["status 304 (CUDA_ERROR_OPERATING_SYSTEM)", "status 1 (CUDA_ERROR_INVALID_VALUE)", "status 917"]
-    {
+    for words in all {
         let error = run(&scheduler, good()).unwrap_err();
         assert!(matches!(error, Error::Driver { .. }), "{error}");
-        assert!(error.to_string().contains(code) && error.to_string().contains("small"), "{error}");
+        assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
     }
     run(&scheduler, good()).unwrap();
-    assert_eq!((health(&scheduler), told(0, "module_loads")), (vec![Health::Good], 1));
+    assert_eq!((health(&scheduler), told(0, once)), (vec![Health::Good], 1));
+}
+
+/// The driver has trouble of its own: the task's, and not the GPU's.
+pub fn a_load_that_says_nothing_of_the_kernels() {
+    let codes = ["304 (CUDA_ERROR_OPERATING_SYSTEM)", "1 (CUDA_ERROR_INVALID_VALUE)", "917"];
+    let codes = codes.map(|code| format!("status {code}"));
+    fails_as_the_driver_says(&codes.each_ref().map(|code| [code, "small"]), "module_loads");
 }
 
 /// A kernel that never ends: its task goes on elsewhere, its GPU is retired.
@@ -288,15 +285,8 @@ pub fn a_hang() {
 
 /// Codes that no list has are errors with their number, and nothing else.
 pub fn codes_that_nobody_knows() {
-    let scheduler = scheduler("cuda", 1).unwrap();
     // At first 46: somebody else has it; it is tried again.
-    for code in ["status 917", "status 1234"] {
-        let error = run(&scheduler, good()).unwrap_err();
-        assert!(matches!(error, Error::Driver { .. }), "{error}");
-        assert!(error.to_string().contains(code), "{error}");
-    }
-    run(&scheduler, good()).unwrap();
-    assert_eq!((health(&scheduler), told(0, "contexts_made")), (vec![Health::Good], 1));
+    fails_as_the_driver_says(&["917", "1234"].map(|code| ["status ", code]), "contexts_made");
 }
 
 /// It is busy, which old drivers report by another code, and not retired: it may be free later.

@@ -10,7 +10,7 @@ use super::{ChunkSizer, Partitioner, Share, length};
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::{Completion, DeviceMask, Exec, Job, Role, Task, TaskId, lock};
-use crate::sched::runtime::{Runtime, catch_panic};
+use crate::sched::runtime::{Runtime, catch_panic, with_device_fault};
 use crate::sched::sleep::HELPERS_NEEDED;
 
 /// The code of a range. It is called for chunks of the range, at the same time on all devices. Each
@@ -183,7 +183,8 @@ impl RangeRun {
                 self.request_helper(runtime);
             }
             let begun = Instant::now();
-            let outcome = catch_panic(|| job(exec, chunk.clone())).and(exec.lane.finish());
+            let outcome = catch_panic(|| job(exec, chunk.clone()));
+            let outcome = with_device_fault(outcome, catch_panic(|| exec.lane.finish()));
             drop(lease);
             let elements = length(&chunk);
             let error = match outcome {

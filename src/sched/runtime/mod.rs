@@ -17,5 +17,5 @@ pub use shared::{PlannerGuarded, Runtime, log_all};
 pub use waiting::block_outside;
 pub use worker::run_worker;
 pub(crate) use worker_local::leave_thread;
-pub use worker_local::{WorkerLocal, catch_panic, current_task_worker};
+pub use worker_local::{WorkerLocal, catch_panic, current_task_worker, with_device_fault};
 pub use worker_pool::{DEFAULT_STACK, STACKS, WorkerPool};

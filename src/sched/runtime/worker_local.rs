@@ -277,16 +277,21 @@ impl WorkerLocal {
             self.drop_queue(Some(opened));
             return AttemptEnd::Ran(Ok(()));
         }
-        let outcome = match (outcome, finished) {
-            // The task's error may be a consequence of this one.
-            (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
-            (outcome, finished) => outcome.and(finished),
-        };
+        let outcome = with_device_fault(outcome, finished);
         if outcome.as_ref().is_err_and(Error::is_shortage) {
             ignore_panic(|| opened.queue.relieve());
         }
         self.drop_queue(Some(opened));
         AttemptEnd::Ran(outcome)
+    }
+}
+
+/// Returns the outcome of code and of the work that it has queued. A fault of the device replaces the code's
+/// own error, which may be a consequence.
+pub fn with_device_fault(outcome: Result<()>, finished: Result<()>) -> Result<()> {
+    match (outcome, finished) {
+        (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
+        (outcome, finished) => outcome.and(finished),
     }
 }
 
