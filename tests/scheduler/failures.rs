@@ -208,11 +208,7 @@ fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
     let ids = scheduler.submit_many(vec![hung, next]).unwrap();
     // The first does not return: its device is retired, and the next has no other.
     drops.came(1);
-    let late = code(|exec| {
-        until(|| exec.cancelled());
-        Err(Error::Cancelled)
-    });
-    let id = scheduler.submit(Task { deadline, ..late }).unwrap();
+    let id = scheduler.submit(Task { deadline, ..until_cancelled() }).unwrap();
     let ended = scheduler.wait(id, Some(Duration::from_secs(10)));
     drops.open();
     hangs.open();

@@ -19,23 +19,16 @@ fn task_that_has_ended_has_an_info_unless_it_is_detached() {
     let id = scheduler.submit(Task { label: "one".into(), ..quick() }).unwrap();
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
     let info = scheduler.info(id).unwrap();
-    assert_eq!(
-        (info.state, info.label.as_str(), info.attempts, info.progress),
-        (TaskStatus::Done, "one", 1, 1.0)
-    );
+    let seen = (info.state, info.label.as_str(), info.attempts, info.progress);
+    assert_eq!(seen, (TaskStatus::Done, "one", 1, 1.0));
     let detached = scheduler.submit(Task { detached: true, ..quick() }).unwrap();
     wait_all(&scheduler);
     assert!(matches!(scheduler.info(detached), Err(Error::Stale { .. })));
 }
 
 #[test]
-fn threads_and_queues_come_with_the_first_task() {
-    let backend = Arc::new(Scripted::new(2));
-    let scheduler = scheduler(Arc::clone(&backend), 2);
-    assert_eq!(backend.opened.load(Ordering::Relaxed), 0);
-    run(&scheduler, quick()).unwrap();
-    // A second task may start a second worker, if the first is still busy with the end of its task.
-    assert_eq!(backend.opened.load(Ordering::Relaxed), 1);
+fn thread_has_a_name() {
+    let scheduler = Scripted::new(2).scheduler(2);
     let name = Arc::new(Mutex::new(String::new()));
     let seen = Arc::clone(&name);
     let task = effect(move || *seen.lock().unwrap() = thread::current().name().unwrap_or_default().into());
@@ -44,9 +37,10 @@ fn threads_and_queues_come_with_the_first_task() {
 }
 
 #[test]
-fn a_sleeping_worker_is_used_before_another_starts() {
+fn worker_starts_with_the_first_task_and_is_used_before_another() {
     let backend = Arc::new(Scripted::new(2));
     let scheduler = scheduler(Arc::clone(&backend), 2);
+    assert_eq!(backend.opened.load(Ordering::Relaxed), 0);
     let worker = Arc::new(AtomicI32::new(0));
     for _ in 0..3 {
         let seen = Arc::clone(&worker);
@@ -57,31 +51,19 @@ fn a_sleeping_worker_is_used_before_another_starts() {
 }
 
 #[test]
-fn a_wait_ends_with_its_time() {
+fn wait_ends_with_its_time_and_the_time_in_the_queue_is_told() {
     // A light task, and a planned one.
-    for work in [None, Some(1.0)] {
-        let scheduler = Scripted::new(1).scheduler(1);
-        let gate = Gate::new();
-        let id = scheduler.submit(Task { work, ..gated(gate) }).unwrap();
-        assert_eq!(scheduler.wait(id, NOW), Ok(WaitResult::Pending));
-        assert_eq!(scheduler.wait(id, Some(Duration::from_millis(1))), Ok(WaitResult::Pending));
-        assert_eq!(scheduler.wait_all(NOW), Ok(WaitResult::Pending));
-        assert_eq!(scheduler.wait_any(&[id], NOW), Ok(None));
-        gate.open();
-        assert_eq!(scheduler.wait(id, Some(Duration::MAX)), Ok(WaitResult::Done));
-    }
-}
-
-#[test]
-fn time_in_the_queue_is_told() {
     for work in [None, Some(1.0)] {
         let scheduler = Scripted::new(1).scheduler(1);
         let gate = occupy(&scheduler);
         let begun = Instant::now();
         let id = scheduler.submit(Task { work, ..quick() }).unwrap();
-        thread::sleep(SOON.unwrap());
+        assert_eq!(scheduler.wait(id, NOW), Ok(WaitResult::Pending));
+        assert_eq!(scheduler.wait(id, SOON), Ok(WaitResult::Pending));
+        assert_eq!(scheduler.wait_all(NOW), Ok(WaitResult::Pending));
+        assert_eq!(scheduler.wait_any(&[id], NOW), Ok(None));
         gate.open();
-        wait(&scheduler, id).unwrap();
+        assert_eq!(scheduler.wait(id, Some(Duration::MAX)), Ok(WaitResult::Done));
         let queued = Duration::from_nanos(scheduler.info(id).unwrap().queued_ns);
         assert!(queued >= SOON.unwrap() && queued <= begun.elapsed(), "{queued:?}");
     }
@@ -117,16 +99,8 @@ fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
 #[test]
 fn shutdown_cancels_asks_and_waits() {
     let scheduler = Scripted::new(1).scheduler(1);
-    let started = Gate::opened();
-    let task = code(move |exec| {
-        started.pass();
-        while !exec.cancelled() {
-            thread::yield_now();
-        }
-        Err(Error::Cancelled)
-    });
-    let mut ids = vec![scheduler.submit(task).unwrap()];
-    started.came(1);
+    let mut ids = vec![scheduler.submit(until_cancelled()).unwrap()];
+    until(|| scheduler.stats().unwrap().running == 1);
     ids.extend((0..5).map(|_| scheduler.submit(quick()).unwrap()));
     assert_eq!((scheduler.shutdown(), scheduler.shutdown()), (Ok(6), Ok(0)));
     ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Cancelled)));

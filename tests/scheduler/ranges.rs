@@ -268,16 +268,48 @@ fn who_stops_at_the_deadline_cancels_nothing() {
 
 #[test]
 fn elements_that_break_devices_do_not_break_all_of_them() {
-    for fault in [DeviceFault::Lost, DeviceFault::Poisoned] {
-        let scheduler = Scripted::new(4).scheduler(1);
-        let range = Counted::new(100).range(move |exec, piece| match piece.contains(&42) {
-            true => Err(device_fault(exec.device.label(), fault)),
-            false => Ok(()),
-        });
-        let error = go(&scheduler, Some(5), range).unwrap_err();
-        assert!(error.to_string().contains("elements 4"), "{error}");
+    // A single device fails under all elements from here on.
+    let alone = (1, DeviceFault::Poisoned, 2, 99);
+    for (devices, fault, times, last) in
+        [(4, DeviceFault::Lost, 1, 42), (2, DeviceFault::Poisoned, 2, 42), alone]
+    {
+        let scheduler = Scripted::new(devices).scheduler(1);
+        for _ in 0..times {
+            let range =
+                Counted::new(100).range(move |exec, piece| match piece.end > 42 && piece.start <= last {
+                    true => Err(device_fault(exec.device.label(), fault)),
+                    false => Ok(()),
+                });
+            let error = go(&scheduler, Some(5), range).unwrap_err();
+            assert!(error.to_string().contains("elements 4"), "{error}");
+        }
         assert_eq!(run(&scheduler, quick()), Ok(WaitResult::Done), "devices are left");
     }
+}
+
+#[test]
+fn range_goes_on_after_two_devices_failed_under_different_elements() {
+    let scheduler = Scripted::new(3).scheduler(1);
+    let only = |gpu| occupy_as(&scheduler, |task| Task { devices: DeviceMask::only(gpu), ..task }).1;
+    let (busy, counted, faults) = ([1, 2].map(only), Counted::new(20), Arc::new(AtomicU32::new(0)));
+    let failed = faults.clone();
+    let range = counted.range(move |exec, piece| {
+        let gpu = exec.device_index as u32;
+        if gpu < 2 && gpu == failed.load(Ordering::SeqCst) && (gpu == 0 || piece.start > 0) {
+            failed.fetch_add(1, Ordering::SeqCst);
+            return Err(device_fault(exec.device.label(), DeviceFault::Poisoned));
+        }
+        // A helper leaves elements to the owner.
+        until(|| gpu > 0 || failed.load(Ordering::SeqCst) == 2);
+        Ok(())
+    });
+    let id = submit(&scheduler, Some(1), range);
+    for (before, gate) in busy.into_iter().enumerate() {
+        until(|| faults.load(Ordering::SeqCst) as usize > before);
+        gate.open();
+    }
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
+    assert!(counted.each(1));
 }
 
 fn nest(scheduler: &Arc<Scheduler>, depth: u32, device_bytes: u64, sum: &Arc<AtomicU64>) -> Range {

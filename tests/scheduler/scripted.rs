@@ -270,6 +270,13 @@ pub fn quick() -> Task {
     effect(|| ())
 }
 
+pub fn until_cancelled() -> Task {
+    code(|exec| {
+        until(|| exec.cancelled());
+        Err(Error::Cancelled)
+    })
+}
+
 pub fn dropping(end: impl Fn() + Send + Sync + 'static) -> Task {
     let held = OnDrop(end);
     effect(move || _ = &held)

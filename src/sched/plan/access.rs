@@ -7,7 +7,7 @@ use super::{DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::node::SlotRequest;
-use crate::sched::base::{Completion, Role, Task, TaskId, detached};
+use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
 use crate::sched::estimate::Estimator;
 
 /// Devices.
@@ -21,6 +21,16 @@ impl Planner {
         let devices =
             self.devices.iter().enumerate().filter(|&(index, device)| device.is_allowed(index, task));
         devices.map(|(_, device)| device.slots as usize).sum()
+    }
+
+    /// Returns the devices that may run a task, now or later.
+    pub fn usable_devices(&self, task: &Task) -> DeviceMask {
+        self.possible_devices(task).without(self.retired)
+    }
+
+    /// Returns a number that changes when a device's context is renewed.
+    pub fn renewals(&self, index: usize) -> u32 {
+        self.devices[index].first_sound_context
     }
 
     /// Returns true if processes may share the device.

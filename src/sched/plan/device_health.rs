@@ -5,7 +5,7 @@ use log::Level;
 
 use super::{Attempt, Effects, Planner};
 use crate::error::{DeviceFault, Error};
-use crate::sched::base::{DeviceMask, TaskId, WaitResult};
+use crate::sched::base::{DeviceMask, Role, TaskId, WaitResult};
 
 impl Planner {
     /// All attempts have left a poisoned context.
@@ -31,6 +31,9 @@ impl Planner {
             return false;
         }
         let guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {
+            if record.role != Role::Task {
+                return record.is_cause;
+            }
             let count = match fault {
                 DeviceFault::Poisoned => &mut record.poisonings,
                 DeviceFault::Lost => &mut record.devices_lost,
@@ -57,13 +60,26 @@ impl Planner {
         device.poisoned = !empty;
         if guilty {
             device.fault_count += 1;
-        } else if !device.suspects.contains(&run.id) {
+        } else if run.role != Role::Task || !device.suspects.contains(&run.id) {
+            // A range has failed under other elements than before.
             device.suspects.push(run.id);
         }
         if device.suspects.len() >= self.policy.suspects || device.fault_count >= self.policy.faulty_tasks {
             self.retire(index, &why, effects);
         }
         guilty
+    }
+
+    /// Elements of a range are the cause of the device faults of these tasks, its owner and its helpers. So no device is.
+    pub fn blame_range(&mut self, tasks: &[TaskId]) {
+        for &id in tasks {
+            if let Ok(record) = self.tasks.get_mut(id) {
+                record.is_cause = true;
+            }
+        }
+        for device in &mut self.devices {
+            device.suspects.retain(|suspect| !tasks.contains(suspect));
+        }
     }
 
     /// A copy has failed after another attempt committed. A wrong result still counts against its device.

@@ -353,7 +353,7 @@ impl Planner {
     }
 
     /// Returns the devices that could ever run a task.
-    fn possible_devices(&self, task: &Task) -> DeviceMask {
+    pub(super) fn possible_devices(&self, task: &Task) -> DeviceMask {
         let possible = self.devices.iter().enumerate().filter(|&(index, device)| {
             device.is_allowed(index, task) && task.bytes().on(device.info.backend) <= device.ledger.limit()
         });

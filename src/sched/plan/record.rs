@@ -204,6 +204,8 @@ pub struct TaskRecord {
     pub(super) poisonings: u32,
     /// Devices that were lost while it ran there.
     pub(super) devices_lost: u32,
+    /// An owner's or a helper's: elements of the range are the cause of its device faults.
+    pub(super) is_cause: bool,
     /// Attempts whose result was wrong, and the devices where they ran.
     pub(super) wrong_results: u32,
     pub(super) suspect_devices: DeviceMask,
@@ -260,6 +262,7 @@ impl TaskRecord {
             priority_gain: 0,
             poisonings: 0,
             devices_lost: 0,
+            is_cause: false,
             wrong_results: 0,
             suspect_devices: DeviceMask::NONE,
             refused_devices: DeviceMask::NONE,

@@ -20,7 +20,7 @@ pub struct Share {
 /// none is lost.
 #[derive(Default)]
 pub struct Partitioner {
-    /// Elements in no share.
+    /// Elements in no share. The last are taken first.
     unassigned: Vec<Range<u64>>,
     shares: Vec<Arc<Share>>,
 }
@@ -72,11 +72,14 @@ impl Partitioner {
         share
     }
 
-    /// Removes a participant. The rest of its share becomes unassigned.
+    /// Removes a participant. The rest of its share becomes unassigned. A chunk under which its device failed is
+    /// taken before: if the elements are the cause, that shows before more of them fail.
     pub fn leave(&mut self, share: &Arc<Share>) {
         self.shares.retain(|other| !Arc::ptr_eq(other, share));
         let rest = std::mem::take(&mut *share.rest());
-        self.give_back(rest);
+        if !rest.is_empty() {
+            self.unassigned.insert(0, rest);
+        }
     }
 
     /// Returns a chunk that was begun and is not done.

@@ -23,7 +23,9 @@
 //! | a device error | hands out its elements again and judges the device; ends the range if elements fail on too many devices |
 
 pub mod division;
+pub mod faults;
 pub mod work;
 
 pub use division::{ChunkSizer, Partitioner, Share, length};
+pub use faults::{Fault, FaultLog};
 pub use work::{RangeJob, RangeOwner, RangeRun};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
-use super::{ChunkSizer, Partitioner, Share, length};
-use crate::error::{Error, Result};
+use super::{ChunkSizer, Fault, FaultLog, Partitioner, Share, length};
+use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::{Completion, DeviceMask, Exec, Job, Role, Task, TaskId, lock};
 use crate::sched::runtime::{Runtime, catch_panic, with_device_fault};
@@ -44,8 +44,7 @@ struct RangeState {
     owner: Option<OwnerTask>,
     /// The error that ends the range.
     failure: Option<Error>,
-    /// Devices that failed, and the chunks under which they did.
-    faults: Vec<(usize, Range<u64>)>,
+    faults: FaultLog,
     /// Devices that a single element did not fit.
     too_small: DeviceMask,
     /// Devices that left the rest to faster ones.
@@ -125,7 +124,7 @@ impl RangeRun {
         let share = state.partitioner.join(exec.device_index);
         drop(state);
         self.participants.fetch_add(1, Ordering::Relaxed);
-        let own = Participant { run: self, runtime, task: owner.task, share };
+        let own = Participant { run: self, runtime, task: owner.task, planned: exec.task, share };
         let exec = Exec { task: owner.task, attempt: owner.attempt, signal: &owner.signal, ..*exec };
         let reason = runtime.as_part_of(owner.task, || self.run_chunks(&own, &exec, role, &*job));
         // Before `own` leaves: the owner may then end the range, and the job is dropped with it.
@@ -204,7 +203,7 @@ impl RangeRun {
                 self.state().partitioner.give_back(chunk);
                 return StopReason::Stopped;
             }
-            if let Some(reason) = self.on_chunk_failed(device, chunk, error) {
+            if let Some(reason) = self.on_chunk_failed(own, chunk, error) {
                 return reason;
             }
         }
@@ -220,47 +219,53 @@ impl RangeRun {
     }
 
     /// Returns `None` if the participant can go on.
-    fn on_chunk_failed(&self, device: usize, chunk: Range<u64>, error: Error) -> Option<StopReason> {
-        let mut state = self.state();
-        match error {
-            error if error.is_shortage() => {
-                let smaller = self.sizer.halve(device, length(&chunk));
-                state.partitioner.give_back(chunk.clone());
-                if smaller {
-                    return None;
-                }
-                state.too_small.add(device);
-                state.declined = DeviceMask::NONE;
-                Some(StopReason::NoMemory(error.in_elements(chunk)))
-            }
-            Error::Device { fault, .. } => {
-                let error = error.in_elements(chunk.clone());
-                state.faults.push((device, chunk.clone()));
-                // The elements are the cause if as many devices have failed under some of them as the
-                // planner allows a task.
-                let mut failed = DeviceMask::NONE;
-                let overlaps = |other: &Range<u64>| other.start < chunk.end && chunk.start < other.end;
-                for (device, _) in state.faults.iter().filter(|(_, other)| overlaps(other)) {
-                    failed.add(*device);
-                }
-                if failed.0.count_ones() >= self.sizer.policy.fault_limit(fault) {
-                    let why = Box::new(error.clone());
-                    state.failure.get_or_insert(Error::Elements { begin: chunk.start, end: chunk.end, why });
-                    self.stopped.store(true, Ordering::Release);
-                } else {
-                    state.partitioner.give_back(chunk);
-                }
-                // Without this device the slow ones may be needed.
-                state.declined = DeviceMask::NONE;
-                Some(StopReason::DeviceFailed(error))
-            }
-            error => {
-                let error = if error == Error::Cancelled { error } else { error.in_elements(chunk) };
-                state.failure.get_or_insert(error);
-                self.stopped.store(true, Ordering::Release);
-                Some(StopReason::Stopped)
-            }
+    fn on_chunk_failed(&self, own: &Participant<'_>, chunk: Range<u64>, error: Error) -> Option<StopReason> {
+        let device = own.share.device;
+        if let Error::Device { fault, .. } = error {
+            let error = error.in_elements(chunk.clone());
+            self.on_device_fault(own, chunk, fault, &error);
+            return Some(StopReason::DeviceFailed(error));
         }
+        let mut state = self.state();
+        if error.is_shortage() {
+            let smaller = self.sizer.halve(device, length(&chunk));
+            state.partitioner.give_back(chunk.clone());
+            if smaller {
+                return None;
+            }
+            state.too_small.add(device);
+            state.declined = DeviceMask::NONE;
+            return Some(StopReason::NoMemory(error.in_elements(chunk)));
+        }
+        let error = if error == Error::Cancelled { error } else { error.in_elements(chunk) };
+        state.failure.get_or_insert(error);
+        self.stopped.store(true, Ordering::Release);
+        Some(StopReason::Stopped)
+    }
+
+    /// Returns the elements to the others, or ends the range if they are the cause.
+    fn on_device_fault(&self, own: &Participant<'_>, chunk: Range<u64>, fault: DeviceFault, error: &Error) {
+        let Participant { runtime, planned, share, .. } = own;
+        let limit = self.sizer.policy.fault_limit(fault);
+        // A thread that holds the planner lock may wait for the range's.
+        let guard = runtime.lock();
+        let context = guard.planner.renewals(share.device);
+        let usable = guard.planner.usable_devices(&self.template);
+        drop(guard);
+        let mut state = self.state();
+        let usable = usable.without(state.too_small);
+        // Without this device the slow ones may be needed.
+        state.declined = DeviceMask::NONE;
+        let fault = Fault { device: share.device, context, fault, task: *planned, chunk: chunk.clone() };
+        if !state.faults.add(fault, limit, usable) {
+            return state.partitioner.give_back(chunk);
+        }
+        let why = Box::new(error.clone());
+        state.failure.get_or_insert(Error::Elements { begin: chunk.start, end: chunk.end, why });
+        self.stopped.store(true, Ordering::Release);
+        let tasks = state.faults.tasks();
+        drop(state);
+        runtime.lock().planner.blame_range(&tasks);
     }
 
     /// Waits for helpers when a single element does not fit the owner's device: others may have
@@ -334,6 +339,8 @@ struct Participant<'a> {
     runtime: &'a Arc<Runtime>,
     /// The range.
     task: TaskId,
+    /// The owner's or the helper's own task.
+    planned: TaskId,
     share: Arc<Share>,
 }
 
