@@ -187,19 +187,16 @@ class Job:
         self.idempotent = False
         # Whether an attempt may be abandoned. The task, and those nested in the attempt, then end before `drop`.
         self.may_be_abandoned = False
+        self.is_dropped = False
 
     @property
     def code(self) -> Callable[..., Any]:
         assert self._code is not None
         return self._code
 
-    @property
-    def is_dropped(self) -> bool:
-        return self._code is None
-
     def drop(self) -> None:
-        self._code = self.lent = None
         self._dropped(self)
+        self._code = self.lent = None
 
 
 # Jobs that the library still knows, by the number that it is given as `user`.

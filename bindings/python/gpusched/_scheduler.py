@@ -555,8 +555,10 @@ class Scheduler(Handle):
         if self._shared and self._listener is not None:
             # The scheduler may go on for other handles.
             self.on_progress(None)
-        self._completer.collect()
-        if check(lib.sched_shutdown(handle, 0)) == _abi.SCHED_PENDING:
+        with self._completer.ending:
+            self._completer.collect()
+            status = check(lib.sched_shutdown(handle, 0))
+        if status == _abi.SCHED_PENDING:
             # The library forgets the outcomes when the scheduler ends.
             check(wait_for(lambda ns: lib.sched_wait_all(handle, ns), left()))
             self._completer.collect()

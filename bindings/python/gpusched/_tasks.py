@@ -323,6 +323,9 @@ class Completer:
         # Held during a submission: a task may end before the submission returns its id.
         # A signal handler may submit meanwhile, on the same thread.
         self.submitting = threading.RLock()
+        # Held while the shutdown begins: tasks that run then end later, when their outcomes can be kept.
+        self.ending = threading.RLock()
+        self._pid = os.getpid()
         # The tasks that are not completed, which nobody else may hold.
         self._tasks: dict[Job, Task[Any]] = {}
         # Those of them whose jobs may be abandoned.
@@ -350,14 +353,18 @@ class Completer:
                 self._jobs.put(Message.SEARCH)
 
     def dropped(self, job: Job) -> None:
-        """Called when the library has dropped a job: its task has ended or is about to end."""
+        """Called when the library drops a job: its task is about to end, unless its attempt was abandoned."""
+        # A forked child may inherit the lock held.
+        with self.ending if self._pid == os.getpid() else contextlib.nullcontext():
+            job.is_dropped = True
         self._jobs.put(job)
 
     def collect(self) -> None:
         """Keeps the outcomes of all tasks that have ended, before the library forgets them."""
         for task in list(self._tasks.values()):
             with contextlib.suppress(TimeoutError, GpuschedError):
-                task._collect(0)
+                # A task whose job is dropped ends at once, but not if this is called inside the drop.
+                task._collect(1 if task._job.is_dropped else 0)
 
     def stop(self, timeout: float | None) -> None:
         """Completes all tasks that are left, and waits for the callbacks."""
