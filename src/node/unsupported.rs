@@ -49,6 +49,14 @@ impl Membership {
         match self.0 {}
     }
 
+    pub fn is_behind(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn catch_up(&self) {
+        match self.0 {}
+    }
+
     pub fn folder(&self) -> &Path {
         match self.0 {}
     }

@@ -62,8 +62,11 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
     let event = &ended.events()[0];
     assert_eq!((ended.status, &event["done"], &event["not_done"]), (0, &4.into(), &"".into()), "{event}");
     assert_eq!(folder.json("out/survey.json")["runs"].as_array().map(Vec::len), Some(2));
-    // A run of all shots takes over.
+    // A run of all shots takes over. It removes the reports of parts, and no other file.
+    let notes = ["survey.notes.json", "survey.notes-2.json"].map(|name| folder.at("out").join(name));
+    notes.iter().for_each(|note| fs::write(note, "mine").unwrap());
     assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume", "--json"]).shots("kept"), [1, 2, 3, 4]);
+    assert!(notes.iter().all(|note| note.exists()));
 }
 
 #[test]
@@ -175,9 +178,48 @@ fn folders_without_one_survey_are_refused() {
     assert_eq!(ended.status, 2, "{ended:?}");
     assert!(ended.err.contains("of another survey than"), "{ended:?}");
     assert!(reports(&folder) == 1 && folder.json("out/survey.json")["state"] == "done");
-    fs::write(folder.at("out/survey.json"), "{}").unwrap();
-    let ended = folder.gpusched(&["status", "out"]);
-    assert!(ended.status == 2 && ended.err.contains("survey.json: it is damaged"), "{ended:?}");
+    for damaged in ["{}", r#"{"key":"k","number_of_shots":9000000000000000000,"shots":[]}"#] {
+        fs::write(folder.at("out/survey.json"), damaged).unwrap();
+        let ended = folder.gpusched(&["status", "out"]);
+        assert!(ended.status == 2 && ended.err.contains("survey.json: it is damaged"), "{ended:?}");
+    }
+}
+
+#[test]
+fn part_begins_while_files_are_checked() {
+    let folder = Workspace::with_survey(&brief());
+    assert_eq!(part(&folder, "1-2").status, 0);
+    let record = File::options().write(true).open(folder.at("out/shot_0001.bin")).unwrap();
+    record.set_len(4 << 30).unwrap();
+    let mut reads = folder.command(&["collect", "out"]).spawn().unwrap();
+    let progress = format!("/proc/{}/io", reads.id());
+    // It has read some megabytes.
+    let far = || fs::read_to_string(&progress).is_ok_and(|text| text.lines().next().unwrap().len() > 15);
+    while reads.try_wait().unwrap().is_none() && !far() {
+        sleep(Duration::from_millis(5));
+    }
+    let ended = part(&folder, "3");
+    assert_eq!(ended.status, 0, "{ended:?}");
+    reads.kill().unwrap();
+    reads.wait().unwrap();
+}
+
+#[test]
+fn reports_are_merged_once_while_something_runs() {
+    let folder = Workspace::with_survey(&brief());
+    assert_eq!((part(&folder, "1-2").status, part(&folder, "3-4").status), (0, 0));
+    let held = File::open(folder.at("out")).unwrap();
+    held.lock_shared().unwrap();
+    for _ in 0..2 {
+        assert_eq!(folder.gpusched(&["collect", "out"]).status, 0);
+        assert_eq!(folder.json("out/survey.json")["runs"].as_array().map(Vec::len), Some(2));
+    }
+    // The report of a run of all shots is its own.
+    held.unlock().unwrap();
+    held.lock().unwrap();
+    fs::write(folder.at("out/survey.json"), r#"{"key":"k","number_of_shots":4,"shots":[]}"#).unwrap();
+    (2..=3).for_each(|_| _ = folder.gpusched(&["collect", "out"]));
+    assert_eq!(folder.json("out/survey.json")["key"], "k");
 }
 
 #[test]
@@ -199,8 +241,20 @@ fn shots_begin_as_their_numbers_arrive_on_standard_input() {
             assert!(line.contains(&shot["shot"].to_string()), "{shot} after {line}");
         }
     }
-    for (line, words) in [("5", "1 to 4"), ("one", "such as 5,8-20")] {
+    // A shot that has failed is sent again.
+    let [record, side] = ["out/shot_0003.bin", "out/shot_0003.json"].map(|name| folder.at(name));
+    for (line, state) in [("3", "failed"), ("3", "failed"), ("3", "done")] {
+        if state == "failed" {
+            let _ = fs::remove_file(&side).and_then(|()| fs::remove_file(&record));
+            fs::create_dir_all(&record).unwrap();
+        } else {
+            fs::remove_dir(&record).unwrap();
+        }
         writeln!(to, "{line}").unwrap();
+        assert_eq!(next("shot")["state"], state);
+    }
+    for (line, words) in [(&b"5"[..], "1 to 4"), (b"one", "such as 5,8-20"), (b"\xff", "such as 5,8-20")] {
+        to.write_all(&[line, b"\n"].concat()).unwrap();
         let refused = next("error");
         assert!(refused["error"].as_str().unwrap().contains(words), "{refused}");
     }

@@ -186,17 +186,30 @@ fn state_that_cannot_be_saved_is_reported() {
 /// The first signal alone never ends the run: the state of its shots can't be forced to disk.
 #[test]
 fn second_signal_ends_the_run_at_once() {
+    for asks in [&[][..], &["--stop-after", "3s"]] {
+        second_signal_ends(asks);
+    }
+}
+
+/// `asks`: options by which the run stops by itself, before the first signal.
+fn second_signal_ends(asks: &[&str]) {
     let folder = Workspace::with_survey(&endless_survey().replace("[snapshots]\nevery = 25\n", ""));
     let (armed, stuck) = (folder.at("armed"), folder.at("stuck"));
-    let mut command = folder.command(&["run", "survey.toml", "--json", "--no-rates-cache"]);
+    let mut command = folder.command(&[&["run", "survey.toml", "--json", "--no-rates-cache"], asks].concat());
     command.env("LD_PRELOAD", c::preload("stuck_fsync", &folder.at(".")));
     command.envs([("FAULT_ARMED", &armed), ("FAULT_STUCK", &stuck)]);
     let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // From then on only states of shots are forced to disk, and at the end the description of the survey.
     until(|| catches(&run, libc::SIGINT) || run.try_wait().unwrap().is_some());
     fs::write(&armed, "").unwrap();
-    signal(&run, libc::SIGTERM);
+    if asks.is_empty() {
+        signal(&run, libc::SIGTERM);
+    }
     until(|| stuck.exists() || run.try_wait().unwrap().is_some());
+    if !asks.is_empty() {
+        signal(&run, libc::SIGTERM);
+        sleep(Duration::from_millis(300));
+    }
     assert!(run.try_wait().unwrap().is_none(), "the first signal leaves it time");
     signal(&run, libc::SIGTERM);
     let begun = Instant::now();

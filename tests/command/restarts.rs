@@ -1,5 +1,9 @@
 //! A survey whose only GPU is of no more use to its process goes on in a new one, which begins with the same fault.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::Duration;
+
 use testkit::command::{Ended, Workspace, brief};
 use testkit::process::output;
 use testkit::virtual_gpus::attach;
@@ -27,6 +31,38 @@ fn shots_that_a_kernels_failure_leaves_without_a_device_are_computed_by_the_next
     assert_eq!((ended.shots("done"), ended.shots("failed")), (vec![1, 2, 3, 4], vec![]), "{ended:?}");
     assert!(folder.results() == finished(&brief()).results(), "other files than of one run");
     assert_eq!(folder.json("out/survey.json")["state"], "done");
+}
+
+/// Those of a stream have to be reported at once: whoever sent them may compute them elsewhere.
+#[test]
+fn shots_that_arrived_fail_and_the_run_ends_without_a_device() {
+    let folder = Workspace::with_survey(&brief());
+    let mut command = folder.command(&["run", "--json", "--shots-from", "-", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:1:700");
+    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut to = run.stdin.take().unwrap();
+    writeln!(to, "1-3").unwrap();
+    let ended = Ended::from(run.wait_with_output().unwrap());
+    drop(to);
+    assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2, 3]), "{ended:?}");
+}
+
+/// As one that comes while the command waits before it starts again.
+#[test]
+fn signal_between_two_processes_stops_the_run() {
+    let folder = Workspace::with_survey(&brief());
+    let mut command = folder.command(&["run", "--json", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:1:700");
+    let mut run = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // The second restart waits for a second, the third for four.
+    let mut restarts = lines.by_ref().filter(|line| line.contains(r#""event":"restart""#));
+    restarts.nth(2).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    // SAFETY: a child of ours that has not been waited for.
+    assert_eq!(unsafe { libc::kill(run.id() as i32, libc::SIGTERM) }, 0);
+    assert!(!lines.any(|line| line.contains(r#""event":"survey""#)), "it began again");
+    assert_eq!(run.wait().unwrap().code(), Some(1));
 }
 
 #[test]

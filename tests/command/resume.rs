@@ -150,9 +150,13 @@ fn another_model_in_the_same_file_is_another_survey() {
 fn files_that_other_parameters_left_go_once_a_shot_is_computed_again() {
     let fewer = finished(&brief().replace("every = 3", "every = 2"));
     let killed = ["shot_0002.bin", "shot_0002.json", "shot_0003.bin", "shot_0003.json"];
-    for (lost, left, more) in
-        [(&[][..], None, &["--resume"][..]), (&killed, None, &[]), (&killed, Some("shot_0003.paused"), &[])]
-    {
+    let paused = Some("shot_0003.paused");
+    for (lost, left, more) in [
+        (&[][..], None, &["--resume"][..]),
+        (&killed, None, &[]),
+        (&killed, paused, &[]),
+        (&killed, paused, &["--resume"]),
+    ] {
         let folder = finished(&brief());
         lost.iter().for_each(|name| remove(&folder.at("out").join(name)));
         left.iter().for_each(|name| fs::write(folder.at("out").join(name), "x").unwrap());

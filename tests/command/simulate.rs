@@ -168,6 +168,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("\"name\":\"780Ti\"", "\"name\":780", &["devices[1].name is 780", "a text"]),
     ("\"work\":60.0,", "", &["tasks[0].work is missing", "positive"]),
     ("\"work\":60.0", "\"work\":1e300", &["all work over the slowest device's speed is 1e300 s", "at most 1e12 s"]),
+    ("{\"work\":10.5}", "{\"work\":1e9,\"failures\":4000,\"retries\":4000}", &["all work over the slowest device's speed is"]),
     ("{\"work\":10.5}", "{\"work\":10.5,\"after\":[2]}", &["tasks[2].after is [2]", "positions of tasks before this one"]),
     ("{\"work\":10.5}", "{\"work\":10.5,\"devices\":[2]}", &["tasks[2].devices is [2]", "0 to 1"]),
     ("{\"work\":10.5}", "{\"work\":10.5,\"priority\":0.5}", &["tasks[2].priority is 0.5", "-2147483648"]),

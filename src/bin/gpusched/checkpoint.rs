@@ -76,6 +76,13 @@ impl Write for Summed<'_> {
     }
 }
 
+/// Returns the key of the shot whose state a file has. Reads its header only.
+pub fn key(path: &Path) -> Option<String> {
+    let mut line = Vec::new();
+    BufReader::new(descriptor::open_read(path).ok()?).take(LINE).read_until(b'\n', &mut line).ok()?;
+    serde_json::from_slice(&line).ok().map(|header: Header| header.key)
+}
+
 /// A complete state, open at its first value.
 pub struct Checkpoint {
     pub header: Header,

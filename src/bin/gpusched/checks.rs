@@ -91,11 +91,7 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
     if let Some(title) = &job.survey.title {
         say!("{title}");
     }
-    let part = match (job.is_part, job.numbers.len()) {
-        (true, 0) => "from standard input, of ".into(),
-        (true, some) => format!("{some} of "),
-        (false, _) => String::new(),
-    };
+    let part = if job.is_part { format!("{} of ", job.numbers.len()) } else { String::new() };
     say!(
         "  shots       {part}{}, of {} traces with {} samples",
         job.shots.len(),

@@ -1,14 +1,15 @@
 //! `gpusched status` and `gpusched collect`: the state of each shot of an output folder, from the reports of one run or of
 //! several, and from the descriptions beside the records.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use gpusched::io::atomic;
 use gpusched::{Error, Result, descriptor};
 use serde_json::{Map, Value, json};
 
+use crate::positions::MOST_SHOTS;
 use crate::say::{self, say};
 use crate::side::{self, Description};
 use crate::{names, part, resume};
@@ -27,8 +28,9 @@ impl Report {
         let unfit = || Error::io("read", &path, "it is damaged, or another program or version wrote it");
         let bytes = side::read(&path).map_err(|why| Error::io("read", &path, why))?;
         let content: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| unfit())?;
+        let is_number = |shots: &Value| shots.as_u64().is_some_and(|shots| shots <= MOST_SHOTS as u64);
         let is_whole = content.get("key").is_some_and(Value::is_string)
-            && content.get("number_of_shots").is_some_and(Value::is_u64)
+            && content.get("number_of_shots").is_some_and(is_number)
             && content.get("shots").and_then(Value::as_array).is_some_and(|shots| shots.iter().all(is_shot));
         if is_whole { Ok(Report { path, content }) } else { Err(unfit()) }
     }
@@ -49,12 +51,18 @@ impl Report {
     fn run(&self) -> Value {
         let kept = ["node", "part", "state", "seconds", "devices"];
         let kept = kept.into_iter().filter_map(|key| Some((key.to_owned(), self.content.get(key)?.clone())));
-        Value::Object(kept.collect())
+        let mut run: Map<String, Value> = kept.collect();
+        run.insert("report".into(), self.name().into());
+        Value::Object(run)
     }
 
-    /// Returns the runs that the report is of: itself, or those that were merged into it.
+    /// Returns the runs that were merged into the report.
     fn runs(&self) -> Vec<Value> {
-        self.content.get("runs").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![self.run()])
+        self.content.get("runs").and_then(Value::as_array).cloned().unwrap_or_default()
+    }
+
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 }
 
@@ -71,28 +79,39 @@ pub struct Merged {
 
 /// Reads the reports and which descriptions are there.
 pub fn status(folder: &Path) -> Result<Merged> {
-    merge(folder, false, false)
+    merge(folder, |_| false, false)
 }
 
-/// Checks the files of all shots, writes `survey.json`, and removes the reports of parts unless some still run.
+/// Checks the files of all shots, writes `survey.json` unless that is of a run that still writes, and removes the reports
+/// of parts unless some still run.
 pub fn collect(folder: &Path) -> Result<Merged> {
-    // Held by each part of a survey that runs.
-    let claim = descriptor::open_read(folder).ok().filter(|claim| claim.try_lock().is_ok());
-    let merged = merge(folder, true, claim.is_some())?;
+    // Without a lock: parts may begin meanwhile.
+    let mut merged = merge(folder, |_| true, false)?;
+    let good: BTreeSet<usize> = merged.numbers("done").into_iter().collect();
+    // Each part that runs shares the lock; a run of all shots holds it alone.
+    let claim = descriptor::open_read(folder).ok();
+    let lock = |lock: fn(&File) -> std::result::Result<(), TryLockError>| claim.as_ref().map(lock);
+    let all_ended = matches!(lock(File::try_lock), Some(Ok(())));
+    if all_ended {
+        merged = merge(folder, |number| !good.contains(&number), true)?;
+    } else if matches!(lock(File::try_lock_shared), Some(Err(TryLockError::WouldBlock))) {
+        return Ok(merged);
+    }
     let text = serde_json::to_string_pretty(&merged.manifest())
         .map_err(|error| Error::Internal(format!("survey.json: {error}")))?;
     atomic::write(&folder.join(names::MANIFEST), text.as_bytes())?;
-    if claim.is_some() {
+    if all_ended {
         remove_parts(folder);
     }
-    drop::<Option<File>>(claim);
     Ok(merged)
 }
 
 /// Removes the reports of parts. A failure is logged.
 pub fn remove_parts(folder: &Path) {
     for path in manifests(folder).unwrap_or_default() {
+        // The user may have a file of such a name.
         if path.file_name().is_some_and(|name| name != names::MANIFEST)
+            && Report::read(path.clone()).is_ok()
             && let Err(why) = fs::remove_file(&path)
         {
             log::warn!("could not remove {}: {why}", path.display());
@@ -115,8 +134,8 @@ fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// `check`: compares checksums. `all_ended`: no run writes to the folder.
-fn merge(folder: &Path, check: bool, all_ended: bool) -> Result<Merged> {
+/// `check`: returns true for shots whose checksums are to be compared. `all_ended`: no run writes to the folder.
+fn merge(folder: &Path, check: impl Fn(usize) -> bool + Sync, all_ended: bool) -> Result<Merged> {
     let mut reports = Vec::new();
     for path in manifests(folder)? {
         let mut report = Report::read(path)?;
@@ -130,10 +149,7 @@ fn merge(folder: &Path, check: bool, all_ended: bool) -> Result<Merged> {
         return Err(Error::io("read the results in", folder, why));
     };
     if let Some(other) = reports.iter().find(|report| report.text("key") != last.text("key")) {
-        let why = format!(
-            "it is of another survey than {}; remove the one that is not wanted",
-            last.path.file_name().unwrap_or_default().to_string_lossy()
-        );
+        let why = format!("it is of another survey than {}; remove the one that is not wanted", last.name());
         return Err(Error::io("merge", &other.path, why));
     }
     let mut listed: BTreeMap<u64, Vec<(&Report, &Value)>> = BTreeMap::new();
@@ -144,7 +160,7 @@ fn merge(folder: &Path, check: bool, all_ended: bool) -> Result<Merged> {
     }
     let numbers: Vec<usize> = (1..=last.number_of_shots()).collect();
     let shots = resume::read_all(&numbers, |number| {
-        state(folder, number, listed.get(&(number as u64)).map_or(&[], Vec::as_slice), check)
+        state(folder, number, listed.get(&(number as u64)).map_or(&[], Vec::as_slice), check(number))
     });
     Ok(Merged { folder: folder.to_owned(), shots: shots.into_values().collect(), reports })
 }
@@ -227,7 +243,12 @@ impl Merged {
         for key in ["part", "node", "seconds", "devices"] {
             content.remove(key);
         }
-        let runs: Vec<Value> = self.reports.iter().flat_map(Report::runs).collect();
+        let parts: Vec<Value> = self.reports.iter().map(|report| report.name().into()).collect();
+        let merged = |run: &Value| run["report"] == names::MANIFEST || !parts.contains(&run["report"]);
+        let (of_parts, of_all): (Vec<_>, Vec<_>) =
+            self.reports.iter().partition(|report| !report.content.contains_key("runs"));
+        let before = of_all.into_iter().flat_map(Report::runs).filter(merged);
+        let runs: Vec<Value> = before.chain(of_parts.into_iter().map(Report::run)).collect();
         let (failed, done) = (self.numbers("failed").len(), self.numbers("done").len());
         let state = match (failed, self.numbers("queued").len()) {
             _ if done == self.shots.len() => "done",

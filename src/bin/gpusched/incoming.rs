@@ -1,7 +1,7 @@
 //! Lists of shots that arrive on standard input while a survey runs.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, BufRead};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use gpusched::{Error, Result};
 use crate::part::Part;
 
 pub struct Incoming {
-    lines: Receiver<String>,
+    lines: Receiver<io::Result<Vec<u8>>>,
     /// Number of shots of the survey.
     shots: usize,
 }
@@ -29,8 +29,14 @@ impl Incoming {
     /// Reads the lines of standard input from now on.
     pub fn open(shots: usize) -> Result<Incoming> {
         let (sender, lines) = mpsc::channel();
-        let read =
-            move || io::stdin().lines().map_while(io::Result::ok).try_for_each(|line| sender.send(line));
+        let read = move || {
+            for line in io::stdin().lock().split(b'\n') {
+                let is_last = line.is_err();
+                if sender.send(line).is_err() || is_last {
+                    return;
+                }
+            }
+        };
         let reader = thread::Builder::new().name("standard input".into()).spawn(read);
         reader.map_err(|why| Error::Internal(format!("no thread for standard input: {why}")))?;
         Ok(Incoming { lines, shots })
@@ -39,7 +45,8 @@ impl Incoming {
     /// Returns the next list, for which it waits at most so long. That of a blank line is empty.
     pub fn next(&self, wait: Duration) -> Arrival {
         let line = match self.lines.recv_timeout(wait) {
-            Ok(line) => line,
+            Ok(Ok(line)) => String::from_utf8_lossy(&line).into_owned(),
+            Ok(Err(why)) => return Arrival::Refused(Error::io("read", "standard input".as_ref(), why)),
             Err(RecvTimeoutError::Timeout) => return Arrival::Nothing,
             Err(RecvTimeoutError::Disconnected) => return Arrival::End,
         };

@@ -156,7 +156,7 @@ fn command(command: Command) -> Result<bool> {
                 End::Whole => return Ok(true),
                 End::Incomplete => return Ok(false),
                 End::Failed(why) => why,
-                End::Restart(restart) => restart.exec(),
+                End::Restart(restart, stop) => restart.exec(&stop),
             };
             say::alert(&format!("gpusched: {why}"));
             Ok(false)

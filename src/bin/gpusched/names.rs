@@ -15,7 +15,13 @@ pub fn part_manifest() -> String {
 
 /// Returns true for the names of the manifests of surveys and of parts.
 pub fn is_manifest(name: &str) -> bool {
-    name.starts_with("survey.") && name.ends_with(".json")
+    let part = name.strip_prefix("survey.").and_then(|rest| rest.strip_suffix(".json")?.rsplit_once('-'));
+    name == MANIFEST
+        || part.is_some_and(|(node, process)| {
+            node.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+                && !process.is_empty()
+                && process.bytes().all(|c| c.is_ascii_digit())
+        })
 }
 
 /// Returns the host name in letters, digits and dashes.

@@ -222,7 +222,7 @@ impl Files {
         let (about, path) = (self.about(), self.paused_path());
         let Some(checkpoint) = Checkpoint::open(&path)? else { return Ok(None) };
         let header = &checkpoint.header;
-        if header.key != about.key || header.done >= about.shot.nt {
+        if header.key != about.key || header.done >= about.plan.steps(&about.shot) {
             return Err("it has other parameters, or another model".into());
         }
         if header.kind != fields.kind() || header.values != fields.values() {

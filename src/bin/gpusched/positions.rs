@@ -9,7 +9,7 @@ use crate::survey;
 
 /// Largest distance of a position from a cell, in cells, for rounded decimals.
 const TOLERANCE: f64 = 0.01;
-const MOST_SHOTS: usize = 1_000_000;
+pub const MOST_SHOTS: usize = 1_000_000;
 
 pub fn metres(grid: &Grid, cell: [usize; 3]) -> [f64; 3] {
     std::array::from_fn(|axis| tidy(cell[axis] as f64 * f64::from(grid.h[axis])))

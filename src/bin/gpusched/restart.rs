@@ -2,10 +2,12 @@
 //! context of that GPU, and the new one may use it at once.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpusched::error::RESTART;
 use gpusched::sched::DeviceStats;
+
+use crate::stopping::Stop;
 
 /// Pauses before restarts in a row between which no shot was computed. After the last of them the run ends.
 const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
@@ -17,8 +19,8 @@ pub enum End {
     Incomplete,
     /// A new process has not begun.
     Failed(String),
-    /// The missing shots need a new process.
-    Restart(Restart),
+    /// The missing shots need a new process, unless the run is to stop.
+    Restart(Restart, Stop),
 }
 
 pub struct Restart {
@@ -35,9 +37,15 @@ impl Restart {
         (in_vain <= PAUSES.len()).then_some(Restart { in_vain, time_left })
     }
 
-    /// Returns only if it fails, with the reason.
-    pub fn exec(self) -> String {
-        std::thread::sleep(PAUSES[self.in_vain - 1]);
+    /// Returns only if the run is to stop, or if it fails, with the reason.
+    pub fn exec(self, stop: &Stop) -> String {
+        let begun = Instant::now();
+        while !stop.is_asked() && begun.elapsed() < PAUSES[self.in_vain - 1] {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if stop.is_asked() {
+            return "the run was stopped; `gpusched run --resume` computes the missing shots".into();
+        }
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         let mut more = vec!["--resume".into(), format!("--restart={}", self.in_vain)];
         more.extend(self.time_left.map(|left| format!("--stop-after={}ms", left.as_millis())));

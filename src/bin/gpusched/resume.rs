@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use gpusched::descriptor;
 use gpusched::io::atomic;
+use gpusched::{Result, descriptor};
 use serde_json::json;
 
+use crate::checkpoint;
 use crate::job::Job;
 use crate::names;
 use crate::say::say;
@@ -60,16 +61,18 @@ pub fn read_all<T: Send>(numbers: &[usize], read: impl Fn(usize) -> T + Sync) ->
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the snapshots that a killed run left of shots with neither a description nor a saved state. Without
-/// `resume` a saved state does not count.
+/// Removes the snapshots that a killed run left of shots with neither a description nor a saved state of this survey.
+/// Without `resume` a saved state does not count.
 pub fn remove_strays(job: &Job, resume: bool) -> io::Result<()> {
     for entry in fs::read_dir(&job.folder)? {
         let entry = entry?;
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(names::snapshot_of) else { continue };
-        let is_there = |name: String| job.folder.join(name).symlink_metadata().is_ok();
-        let is_known = is_there(names::side(number)) || resume && is_there(names::paused(number));
-        if !is_known && number <= job.shots.len() && entry.file_type()?.is_file() {
+        let is_of_survey = number <= job.shots.len();
+        let path = |name: String| job.folder.join(name);
+        let is_described = || path(names::side(number)).symlink_metadata().is_ok();
+        let is_saved = || checkpoint::key(&path(names::paused(number))) == Some(job.key(number));
+        if is_of_survey && !is_described() && !(resume && is_saved()) && entry.file_type()?.is_file() {
             fs::remove_file(entry.path())?;
         }
     }
@@ -97,25 +100,26 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
         return Found::Unfit("it has other parameters, or another model".into());
     }
     match whole(folder, about, &sums) {
-        Ok(()) if renew => renewed(folder, about, &sums, &text),
-        Ok(()) => Found::Whole,
+        Ok(()) => {
+            if renew && let Err(error) = update(folder, about, &sums, &text) {
+                log::warn!("{error}");
+            }
+            Found::Whole
+        }
         Err(why) => Found::Unfit(why),
     }
 }
 
 /// Updates the fields of a description that the key does not cover, such as the version.
-fn renewed(folder: &Path, about: &About, sums: &Sums, text: &[u8]) -> Found {
-    let fresh = about.text(sums);
-    let written = fresh.and_then(|fresh| {
-        if fresh.as_bytes() == text {
-            return Ok(());
-        }
-        atomic::write(&folder.join(names::side(about.number)), fresh.as_bytes())
-    });
-    written.map_or_else(|error| Found::Unfit(error.to_string()), |()| Found::Whole)
+fn update(folder: &Path, about: &About, sums: &Sums, text: &[u8]) -> Result<()> {
+    let fresh = about.text(sums)?;
+    if fresh.as_bytes() == text {
+        return Ok(());
+    }
+    atomic::write(&folder.join(names::side(about.number)), fresh.as_bytes())
 }
 
-fn whole(folder: &Path, about: &About, sums: &Sums) -> Result<(), String> {
+fn whole(folder: &Path, about: &About, sums: &Sums) -> std::result::Result<(), String> {
     let check = |name: String, values: usize, sum: u32| {
         let read = checksum(&folder.join(&name), 4 * values as u64);
         match read.map_err(|error| format!("{name}: {error}"))? {

@@ -137,7 +137,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         refused: false,
         numbers: job.numbers.clone(),
         kept,
-        failed: 0,
+        failed: BTreeSet::new(),
         open: 0,
         homeless: Vec::new(),
         restarts: (!is_stream).then_some(wanted.restarts),

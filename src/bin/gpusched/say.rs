@@ -28,7 +28,8 @@ pub fn line(text: Arguments<'_>) {
     if is_quiet() {
         return;
     }
-    let text = plain(&text.to_string());
+    let text = text.to_string();
+    let text = if text.starts_with('{') { plain_json(&text) } else { plain(&text) };
     let mut out = stdout().lock();
     note_loss(writeln!(out, "{text}").and_then(|()| out.flush()));
 }
@@ -55,6 +56,16 @@ pub fn alert(text: &str) {
 /// Escapes control characters: a title or a folder's name must not move the cursor.
 fn plain(text: &str) -> String {
     text.chars().flat_map(shown).collect()
+}
+
+/// Escapes the control characters that JSON permits in text.
+fn plain_json(text: &str) -> String {
+    let shown = |letter: char| match letter {
+        '\n' | '\t' => letter.to_string(),
+        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    };
+    text.chars().map(shown).collect()
 }
 
 fn shown(letter: char) -> Vec<char> {

@@ -86,7 +86,8 @@ fn scenario(table: &Table<'_>) -> Result<Scenario> {
     table.whole("seed", u64::MAX)?;
     let scenario = Scenario { devices, tasks };
     let slowest = scenario.devices.iter().map(slowest).fold(f64::INFINITY, f64::min);
-    let seconds = scenario.tasks.iter().map(|task| task.work * task.stumble.max(1.0)).sum::<f64>() / slowest;
+    let attempts = |task: &SimTask| f64::from(task.failures.min(task.retries)) + task.stumble.max(1.0);
+    let seconds = scenario.tasks.iter().map(|task| task.work * attempts(task)).sum::<f64>() / slowest;
     if seconds > LONGEST {
         let what = format!("{}: all work over the slowest device's speed", table.file.display());
         return Err(Error::argument(what, format!("{seconds:e} s"), format!("at most {LONGEST:e} s")));

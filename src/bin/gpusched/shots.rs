@@ -54,7 +54,7 @@ pub struct SurveyRun<'a> {
     pub numbers: BTreeSet<usize>,
     /// Numbers of the shots that an earlier run has finished.
     pub kept: BTreeSet<usize>,
-    pub failed: usize,
+    pub failed: BTreeSet<usize>,
     /// Shots that were stopped or have not begun.
     pub open: usize,
     /// Shots that no device is left for, with the reason.
@@ -98,18 +98,18 @@ impl SurveyRun<'_> {
             report_retired(&devices, &mut retired, &progress);
             if let Ok(now) = self.scheduler.progress() {
                 let held = devices.iter().filter(|one| one.taken).map(|one| one.device.label());
-                progress.update(&now, self.failed, &held.collect::<Vec<_>>());
+                progress.update(&now, self.failed.len(), &held.collect::<Vec<_>>());
             }
         }
         let restart = self.restart(&mut progress);
         progress.finish();
-        let listed = self.output.check().and_then(|()| self.manifest.finish(self.failed, self.open));
+        let listed = self.output.check().and_then(|()| self.manifest.finish(self.failed.len(), self.open));
         if let Err(error) = &listed {
             progress
                 .alert(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
         }
         if let Some(restart) = restart {
-            return End::Restart(restart);
+            return End::Restart(restart, self.stop);
         }
         let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
         let stats = self.scheduler.stats().ok();
@@ -121,16 +121,16 @@ impl SurveyRun<'_> {
             &self.end_message(seconds),
             &json!({
                 "event": "end",
-                "done": self.numbers.len() - self.failed - self.open,
+                "done": self.numbers.len() - self.failed.len() - self.open,
                 "kept": self.kept.len(),
-                "failed": self.failed,
+                "failed": self.failed.len(),
                 "open": self.open,
                 "seconds": seconds,
                 "folder": self.job.folder.to_string_lossy(),
                 "schedule": stats.as_ref().map(summary::object),
             }),
         );
-        match self.failed + self.open == 0 && !self.refused && listed.is_ok() && traced {
+        match self.failed.len() + self.open == 0 && !self.refused && listed.is_ok() && traced {
             true => End::Whole,
             false => End::Incomplete,
         }
@@ -142,7 +142,7 @@ impl SurveyRun<'_> {
         if homeless.is_empty() {
             return None;
         }
-        let missing = self.kept.len() + self.failed + self.open + homeless.len();
+        let missing = self.kept.len() + self.failed.len() + self.open + homeless.len();
         let left = self.limit.left();
         let wanted = !self.stop.is_asked() && left != Some(Duration::ZERO) && restart::helps(&self.devices());
         let restart = self.restarts.filter(|_| wanted);
@@ -182,7 +182,7 @@ impl SurveyRun<'_> {
 
     fn end_message(&self, seconds: f64) -> String {
         let (shots, kept, folder) = (self.numbers.len(), self.kept.len(), self.job.folder.display());
-        let done = shots - self.failed - self.open;
+        let done = shots - self.failed.len() - self.open;
         let mut message = match kept {
             0 => format!("{done} of {shots} shots written in {seconds:.1} s"),
             _ => format!(
@@ -190,12 +190,12 @@ impl SurveyRun<'_> {
                 done - kept
             ),
         };
-        for (count, what) in [(self.failed, "failed"), (self.open, "stopped or not begun")] {
+        for (count, what) in [(self.failed.len(), "failed"), (self.open, "stopped or not begun")] {
             if count > 0 {
                 message += &format!(", {count} {what}");
             }
         }
-        if self.failed + self.open > 0 {
+        if self.failed.len() + self.open > 0 {
             message += "; `gpusched run --resume` computes the missing shots";
         }
         message + &format!("; files in {folder}")
@@ -270,6 +270,7 @@ impl SurveyRun<'_> {
         if self.numbers.insert(number) {
             progress.add_shot();
         }
+        self.failed.remove(&number);
         let about = About::new(self.job, number);
         if self.resume && resume::shot(&self.job.folder, &about, true) == Found::Whole {
             self.manifest.kept(number, all_files(&about));
@@ -293,9 +294,18 @@ impl SurveyRun<'_> {
         let files = Files::new(self.job, number, self.resume, &self.stop, room, &self.output);
         match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
             Ok(id) => running.push_back(SubmittedShot { number, id, files }),
-            Err(error @ Error::NoDevice { .. }) => self.homeless.push((number, error.to_string())),
+            Err(error @ Error::NoDevice { .. }) => self.without_device(number, &error, progress),
             Err(error) => self.fail(number, &error.to_string(), progress),
         }
+    }
+
+    /// A new process may compute the shot; but not one that arrived on the input of this, which takes no more then.
+    fn without_device(&mut self, number: usize, why: &Error, progress: &mut Progress) {
+        if self.restarts.is_some() {
+            return self.homeless.push((number, why.to_string()));
+        }
+        self.incoming = None;
+        self.fail(number, &why.to_string(), progress);
     }
 
     fn end(&mut self, shot: SubmittedShot, progress: &mut Progress) {
@@ -310,7 +320,7 @@ impl SurveyRun<'_> {
         match outcome {
             Ok(()) => self.done(&shot, progress),
             Err(Error::Cancelled) if self.stop.is_asked() => self.leave(&shot, progress),
-            Err(error @ Error::NoDevice { .. }) => self.homeless.push((shot.number, error.to_string())),
+            Err(error @ Error::NoDevice { .. }) => self.without_device(shot.number, &error, progress),
             Err(error) => self.fail(shot.number, &error.to_string(), progress),
         }
     }
@@ -360,7 +370,7 @@ impl SurveyRun<'_> {
         match shot.files.paused() {
             Some(Ok(done)) => {
                 self.manifest.paused(number, done);
-                let steps = self.job.shots[number - 1].nt;
+                let steps = self.job.plan.steps(&self.job.shots[number - 1]);
                 let event = json!({ "event": "shot", "shot": number, "state": "paused", "steps_done": done });
                 progress.count_shot();
                 progress.say(&format!("shot {number} stopped after {done} of {steps} steps"), &event);
@@ -375,7 +385,7 @@ impl SurveyRun<'_> {
     }
 
     fn fail(&mut self, number: usize, why: &str, progress: &mut Progress) {
-        self.failed += 1;
+        self.failed.insert(number);
         self.manifest.failed(number, why);
         let event = json!({ "event": "shot", "shot": number, "state": "failed", "error": why });
         progress.count_shot();

@@ -9,7 +9,10 @@ use gpusched::{Error, Result};
 
 /// Whether the run is to stop; shared with the shots.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    signalled: Arc<AtomicBool>,
+}
 
 impl Stop {
     /// Handles the signals from now on; a second one ends the process at once.
@@ -18,8 +21,8 @@ impl Stop {
         #[cfg(unix)]
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
             use signal_hook::flag;
-            let registered = flag::register_conditional_default(signal, stop.0.clone())
-                .and_then(|_| flag::register(signal, stop.0.clone()));
+            let registered = flag::register_conditional_default(signal, stop.signalled.clone())
+                .and_then(|_| flag::register(signal, stop.signalled.clone()));
             registered
                 .map_err(|error| Error::Internal(format!("no handler for signal {signal}: {error}")))?;
         }
@@ -27,11 +30,11 @@ impl Stop {
     }
 
     pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
     }
 
     pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed) || self.signalled.load(Ordering::Relaxed)
     }
 }
 

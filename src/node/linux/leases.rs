@@ -79,6 +79,17 @@ impl Membership {
         self.listener.wake();
     }
 
+    /// Returns true if a change of this member's record, such as a returned lease, is not written yet: another member
+    /// kept the table locked for too long.
+    pub fn is_behind(&self) -> bool {
+        self.member.is_here() && self.member.own_record().dirty
+    }
+
+    /// Writes such changes, unless another member has the table locked.
+    pub fn catch_up(&self) {
+        self.member.flush(Duration::ZERO);
+    }
+
     /// Returns the folder of the table at the time of joining.
     pub fn folder(&self) -> &Path {
         &self.member.folder

@@ -78,18 +78,22 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
     }
 }
 
-/// Sleeps until the worker is woken. Frees what the worker caches on the device after a while, and
-/// advances the timers if there is no timer thread.
+/// Sleeps until the worker is woken. After a while, frees what the worker caches on the device, and returns the leases
+/// that could not be returned; advances the timers if there is no timer thread.
 fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let event_count = &runtime.pool.event_count;
     loop {
         let keeps = worker.caches_shared_memory();
-        let is_limited = keeps || runtime.no_timer.load(Ordering::Relaxed);
+        let peers = runtime.peers.as_ref().filter(|peers| peers.membership.is_behind());
+        let is_limited = keeps || peers.is_some() || runtime.no_timer.load(Ordering::Relaxed);
         if event_count.sleep(&worker.sleeper, is_limited.then_some(runtime.policy.rest)) {
             return;
         }
         if keeps {
             worker.release_cached();
+        }
+        if let Some(peers) = peers {
+            peers.membership.catch_up();
         }
         runtime.advance_without_timer();
     }
