@@ -16,6 +16,10 @@ impl Planner {
         &self.devices
     }
 
+    pub fn device(&mut self, index: usize) -> &mut DeviceState {
+        &mut self.devices[index]
+    }
+
     /// Returns the number of slots of the devices that a task allows.
     pub fn slots_for(&self, task: &Task) -> usize {
         let devices =

@@ -41,6 +41,7 @@ impl Planner {
         let position = device.attempts.iter().position(|run| run.id == id && run.number == attempt);
         let Some(position) = position else { return true };
         let mut run = device.attempts.swap_remove(position);
+        device.return_slot();
         run.was_poisoned = device.poisoned || run.context < device.first_sound_context;
         if device.poisoned && device.attempts.is_empty() {
             device.poisoned = false;

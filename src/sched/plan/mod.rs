@@ -6,6 +6,7 @@
 //! | `record.rs` | records of tasks, attempts and devices |
 //! | `task_state.rs` | the states of a task and the transitions between them |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
+//! | `slots.rs` | slots of a device: owned, in use, of other processes |
 //! | `planner.rs` | submission, readiness, cancellation, ends, retirement of devices |
 //! | `effects.rs` | what the driver has to do after a step |
 //! | `schedule.rs` | lays ready tasks out on the devices: how long they take, whether they fit |
@@ -28,6 +29,7 @@ mod ready_queue;
 pub mod record;
 pub mod report;
 mod schedule;
+mod slots;
 mod task_state;
 #[cfg(test)]
 mod tests;

@@ -85,27 +85,31 @@ impl Planner {
         self.start_attempt(now, index, slot, id, effects).map_or(AssignResult::Nothing, AssignResult::Begins)
     }
 
-    /// Returns the devices where an attempt should begin now.
+    /// Returns the devices where an attempt should begin now, or as soon as a worker gives up its slot for light tasks.
     pub fn runnable_devices(&self, now: Duration) -> DeviceMask {
         struct OpenDevice {
             index: usize,
             load: usize,
+            begun: usize,
             promised: u64,
         }
-        let with_room = self.devices.iter().enumerate().filter(|(_, device)| device.has_room(now));
-        let mut open: Vec<OpenDevice> =
-            with_room.map(|(index, device)| OpenDevice { index, load: device.load(), promised: 0 }).collect();
+        let open = |index: usize| {
+            let device = &self.devices[index];
+            let open = OpenDevice { index, load: device.load(), begun: 0, promised: 0 };
+            device.has_room_but_for_light(now, 0).then_some(open)
+        };
+        let mut open: Vec<OpenDevice> = (0..self.devices.len()).filter_map(open).collect();
         let (mut runnable, mut spoken_for) = (DeviceMask::NONE, Vec::new());
         // The least loaded first, until a task begins on each.
         while let Some(place) = (0..open.len()).min_by_key(|&place| open[place].load)
             && open.iter().any(|device| !runnable.contains(device.index))
         {
-            let OpenDevice { index, load, promised } = open[place];
+            let OpenDevice { index, begun, promised, .. } = open[place];
             let device = &self.devices[index];
             let free = Some(device.known_free_bytes(now).unwrap_or(u64::MAX));
             let mut fitting =
                 FitCheck { spoken_for: &spoken_for, promised, ..FitCheck::new(now, index, free) };
-            let has_room = load < device.capacity(now);
+            let has_room = device.has_room_but_for_light(now, begun);
             let Some(choice) = has_room.then(|| self.choose_task(now, &mut fitting)).flatten() else {
                 open.remove(place);
                 continue;
@@ -113,6 +117,7 @@ impl Planner {
             runnable.add(index);
             spoken_for.push(choice);
             open[place].load += 1;
+            open[place].begun += 1;
             // At least 1, so that an exclusive task sees that it is not alone.
             let bytes = self.tasks.get(choice).map_or(0, |record| record.bytes.on(device.info.backend));
             open[place].promised += bytes.max(1);
@@ -406,7 +411,7 @@ impl Planner {
         }
         let company = !device.attempts.is_empty() || device.runs_light;
         let (attempt, context) = (record.attempts_begun, device.context);
-        device.attempts.push(Attempt {
+        device.add_attempt(Attempt {
             id,
             device: index,
             number: attempt,

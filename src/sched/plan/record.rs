@@ -64,6 +64,7 @@ pub struct DeviceState {
     pub(super) throttle: Option<(u32, Duration)>,
     /// Attempts that wait inside their code: as many others may run meanwhile.
     pub(super) waiting_slots: u32,
+    pub(super) own_slots: OwnSlots,
     pub attempts: Vec<Attempt>,
     pub(super) peer_load: PeerLoad,
     /// Light tasks may be running here.
@@ -93,6 +94,17 @@ pub struct DeviceState {
     pub(super) done: u64,
     pub(super) failed: u64,
     pub(super) busy: Duration,
+}
+
+/// Counts of this process's slots of a device, besides its attempts at planned tasks.
+#[derive(Debug, Default)]
+pub struct OwnSlots {
+    /// Slots that the process owns. All processes together own no more than the device has.
+    pub(super) owned: usize,
+    /// Slots leased for light tasks.
+    pub(super) light: usize,
+    /// Those of them whose light task waits inside its code.
+    pub(super) light_waiting: usize,
 }
 
 /// The share of a device that other processes hold.
@@ -327,15 +339,6 @@ impl DeviceState {
             && (task.backends.is_empty() || task.backends.contains(&self.info.backend))
     }
 
-    /// Returns how many attempts may run at a time.
-    pub fn capacity(&self, now: Duration) -> usize {
-        let slots = match self.throttle {
-            Some((slots, until)) if now < until => slots.min(self.slots),
-            _ => self.slots,
-        };
-        (slots + self.waiting_slots) as usize
-    }
-
     /// Returns the bytes that other processes left, if known without a query.
     pub fn known_free_bytes(&self, now: Duration) -> Option<u64> {
         let short = self.shortage.filter(|short| now < short.until && short.leased == self.ledger.leased());
@@ -373,25 +376,6 @@ impl DeviceState {
     /// Returns the bytes that no attempt leases.
     pub fn unleased_bytes(&self) -> u64 {
         self.ledger.limit() - self.ledger.leased()
-    }
-
-    /// Returns how many slots this and other processes use.
-    pub fn load(&self) -> usize {
-        self.attempts.len() + self.peer_load.ends.len()
-    }
-
-    /// Returns true if the device has a free slot and is usable.
-    pub fn has_room(&self, now: Duration) -> bool {
-        self.retired.is_none()
-            && !self.poisoned
-            && !self.renewing
-            && !self.runs_exclusive()
-            && self.load() < self.capacity(now)
-    }
-
-    /// Returns true if other processes use all slots.
-    pub fn is_taken(&self) -> bool {
-        self.peer_load.ends.len() >= self.slots as usize
     }
 }
 

@@ -144,6 +144,8 @@ impl Schedule {
         // With more attempts than may run at a time, the first to end make no room.
         lanes[begin..].sort_by(f64::total_cmp);
         lanes.drain(begin..lanes.len() - capacity);
+        // Waiters of other processes come later than a task that begins in the slot of one that waits.
+        lanes[begin..].iter_mut().take(device.idle_slots()).for_each(|lane| *lane = open);
     }
 
     fn count_lanes(&mut self, device: usize) {

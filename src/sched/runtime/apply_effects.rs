@@ -155,6 +155,7 @@ impl Runtime {
             self.poisoned.store(poisoned, Ordering::SeqCst);
         }
         let opened = self.light.gate.publish(quiet, guard.planner.has_exclusive_tasks());
+        let freed = self.publish_free_slots(guard);
         if opened && self.pool.event_count.asleep() > 0 {
             self.pool.event_count.wake_all();
         }
@@ -165,7 +166,7 @@ impl Runtime {
             }
             self.pool.event_count.wake_all();
         }
-        opened
+        opened || freed
     }
 
     /// Starts the timer thread, or wakes it for an earlier deadline.

@@ -22,7 +22,7 @@ use crate::sched::plan::Effects;
 
 impl Runtime {
     /// Passes the leases of peers to the planner. Returns true if a device that was taken is free
-    /// again.
+    /// again: then the caller wakes a worker for light tasks.
     pub fn update_peer_load(
         &self,
         peers: &Peers,
@@ -37,20 +37,27 @@ impl Runtime {
         }
         guard.planner.set_has_peers(table.other_members() > 0);
         let (mut taken, mut contended) = (0, 0);
-        for (index, mut available) in table.availability().into_iter().enumerate() {
+        for (index, available) in table.availability().into_iter().enumerate() {
             if !peers.shares(index) {
                 continue;
             }
-            taken |= u64::from(available.busy_slots.len() >= guard.planner.devices()[index].slots as usize)
-                << index;
             contended |= u64::from(available.waiters > 0) << index;
-            // The planner does not know which slots our own light tasks use.
-            let light = Arc::strong_count(&peers.light_leases[index]) - 1;
-            available.busy_slots.resize(available.busy_slots.len() + light, 0.0);
             guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);
+            taken |= u64::from(guard.planner.devices()[index].is_taken()) << index;
         }
         peers.contended.store(contended, Ordering::Relaxed);
         peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
+    }
+
+    /// Clears the marks of taken devices where own tasks have left a slot. Returns true if there are any.
+    pub fn publish_free_slots(&self, guard: &PlannerGuarded) -> bool {
+        let Some(peers) = self.peers.as_ref().filter(|peers| peers.taken.load(Ordering::SeqCst) != 0) else {
+            return false;
+        };
+        let free = guard.planner.devices().iter().enumerate();
+        let free =
+            free.fold(0, |bits, (index, device)| bits | u64::from(device.has_slot_for_light()) << index);
+        peers.taken.fetch_and(!free, Ordering::SeqCst) & free != 0
     }
 
     /// Joins the queue of the node if leases of peers keep a ready task from its device, and leaves
@@ -126,8 +133,7 @@ impl Runtime {
         let Some((peers, mut table)) = self.lock_table(device) else { return Some(None) };
         let mut guard = self.lock();
         self.update_peer_load(peers, &mut table, &mut guard);
-        let state = &guard.planner.devices()[device];
-        if state.load() >= state.slots as usize {
+        if !guard.planner.devices()[device].has_slot_for_light() {
             peers.taken.fetch_or(1 << device, Ordering::SeqCst);
             let queued = self.update_queue(peers, &mut table, &mut guard);
             let records = std::mem::take(&mut guard.log);
@@ -136,20 +142,15 @@ impl Runtime {
             log_all(records);
             return (!queued).then_some(None);
         }
-        drop(guard);
         let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
         let lease = DeviceLease::new(&mut table, device, Some(cost), 0);
-        // Before another thread of this process enters, which counts them.
-        let counted = peers.light_leases[device].clone();
-        drop(table);
-        match lease {
-            Ok(lease) => Some(Some(LightLease { _lease: lease, _counted: counted, since: self.clock() })),
-            Err(record) => {
-                drop(counted);
-                log_all(vec![record]);
-                Some(None)
-            }
+        if lease.is_ok() {
+            guard.planner.device(device).take_light_slot();
         }
+        drop(guard);
+        drop(table);
+        let lease = lease.map_err(|record| log_all(vec![record])).ok();
+        Some(lease.map(|lease| LightLease { _lease: lease, since: self.clock() }))
     }
 
     /// Makes sure that a thread watches the queue of the node until nothing is waited for. `Err`:
@@ -179,9 +180,7 @@ impl Runtime {
 
 /// A slot of a device that is leased for light tasks.
 pub struct LightLease {
-    // Dropped before the count, which may be one too many, and never one too few.
     _lease: DeviceLease,
-    _counted: Arc<()>,
     /// When it was taken, in nanoseconds of the scheduler's time.
     pub since: u64,
 }

@@ -25,8 +25,6 @@ pub struct Peers {
     pub taken: AtomicU64,
     /// Bit i: peers wait for device i.
     pub contended: AtomicU64,
-    /// By device: one more owner than slots leased for light tasks.
-    pub light_leases: Vec<Arc<()>>,
     pub watcher: Mutex<WatcherState>,
     pub watcher_wakeup: Condvar,
     /// The shared table is not locked before this time, in nanoseconds of the scheduler's time.
@@ -61,7 +59,6 @@ impl Peers {
             shared,
             taken: AtomicU64::new(0),
             contended: AtomicU64::new(0),
-            light_leases: joining.iter().map(|_| Arc::default()).collect(),
             watcher: Mutex::default(),
             watcher_wakeup: Condvar::new(),
             suspended_until: AtomicU64::new(0),

@@ -230,12 +230,13 @@ impl Runtime {
         }
         let closed = self.closed_to_light();
         // A worker that was called asks for a task, and wakes the next.
-        let all_called = (0..self.devices.len())
-            .all(|index| guard.worker_called[index] || !guard.planner.devices()[index].has_room(now));
+        let has_room = |index: usize| guard.planner.devices()[index].has_room_but_for_light(now, 0);
+        let all_called = (0..self.devices.len()).all(|index| guard.worker_called[index] || !has_room(index));
         let runnable = if all_called { DeviceMask::NONE } else { guard.planner.runnable_devices(now) };
         for index in (0..self.devices.len()).filter(|&index| runnable.contains(index)) {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
-            if !guard.worker_called[index] {
+            // If light tasks use the slots, only their workers can give one up, and read the hint.
+            if !guard.worker_called[index] && guard.planner.devices()[index].has_room(now) {
                 let start = |index| self.start_worker(index, &mut guard.log);
                 guard.worker_called[index] = self.pool.wake_device(index, closed, start);
             }

@@ -176,10 +176,13 @@ impl Runtime {
         let mut guard = self.lock();
         if worker.in_planned.get() {
             guard.planner.open_slot(worker.device);
-            self.publish_flags(&guard, self.now());
         } else {
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
+            if worker.light_lease.borrow().is_some() {
+                guard.planner.device(worker.device).set_light_waits(true);
+            }
         }
+        self.publish_flags(&guard, self.now());
         // Other workers may use the slot meanwhile.
         self.wake_workers(&mut guard, self.now());
         drop(guard);
@@ -195,6 +198,9 @@ impl Runtime {
             self.publish_flags(&guard, self.now());
         } else {
             worker.queue.shared.stats.runs_light.store(true, Ordering::SeqCst);
+            if worker.light_lease.borrow().is_some() {
+                self.lock().planner.device(worker.device).set_light_waits(false);
+            }
         }
         self.pool.close_room(worker.index);
     }

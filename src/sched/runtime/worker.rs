@@ -228,12 +228,15 @@ fn begin_planned(
     last: bool,
     free: Option<u64>,
 ) -> AssignResult {
-    // The planner counts on a worker that holds no lease.
-    drop(worker.light_lease.take());
+    // The slot of light tasks is for the planned one.
+    let leased = worker.light_lease.take().is_some();
     // Unlocked after the planner: unlocking may log, and the log may be the caller's code.
     let mut access = runtime.lock_table(worker.device);
     let mut guard = runtime.lock();
     let now = runtime.now();
+    if leased {
+        guard.planner.device(worker.device).return_light_slot();
+    }
     if let Some((peers, table)) = &mut access {
         runtime.update_peer_load(peers, table, &mut guard);
     }

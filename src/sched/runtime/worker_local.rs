@@ -141,11 +141,24 @@ impl WorkerLocal {
         self.last_ns.set(self.runtime.clock());
     }
 
-    /// Ends the worker's turn of light tasks. Wakes workers for a planned task that may have waited for that.
+    /// Ends the worker's turn of light tasks. Wakes workers for tasks that may have waited for that.
     pub fn stop_light(&self) {
-        drop(self.light_lease.take());
-        if self.runtime.light.gate.leave(&self.queue.shared.stats.runs_light, self.device) {
-            self.runtime.wake_workers(&mut self.runtime.lock(), self.runtime.now());
+        let runtime = &self.runtime;
+        // Before the planner counts it: the count may be one too many, and never one too few.
+        let leased = self.light_lease.take().is_some();
+        let left = runtime.light.gate.leave(&self.queue.shared.stats.runs_light, self.device);
+        if !leased && !left {
+            return;
+        }
+        let mut guard = runtime.lock();
+        if leased {
+            guard.planner.device(self.device).return_light_slot();
+        }
+        let opened = leased && runtime.publish_flags(&guard, runtime.now());
+        runtime.wake_workers(&mut guard, runtime.now());
+        drop(guard);
+        if opened && !runtime.light.queues.is_empty() {
+            runtime.wake_any_worker();
         }
     }
 

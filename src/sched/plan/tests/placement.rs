@@ -239,6 +239,23 @@ fn slot_of_a_peer_is_not_free() {
 }
 
 #[test]
+fn task_begins_in_the_slot_of_a_waiting_task_before_waiters_of_peers() {
+    let mut driver = with_slots(2);
+    let (_, outer) = driver.begin(0, 0, task());
+    (0..3).for_each(|_| _ = driver.submit(1, task()));
+    driver.planner.set_others(S(1), 0, &[9.0, 9.0], 0);
+    assert!(driver.take(1, 0).is_none());
+    driver.planner.open_slot(0);
+    assert!(driver.take(1, 0).is_some());
+    assert!(driver.take(1, 0).is_none(), "the other slot is for the waiter");
+    driver.planner.close_slot(0);
+    driver.ends(2, 0, &outer, Ok(()));
+    assert!(driver.take(2, 0).is_none());
+    driver.planner.open_slot(0);
+    assert!(driver.take(2, 0).is_some(), "the inner task owns the slot now, and waits");
+}
+
+#[test]
 fn task_waits_for_a_device_of_peers_only_if_it_ends_sooner() {
     for (left, waits) in [(0.5, true), (20.0, false)] {
         let mut driver = driver_of(&[10.0, 1.0]);
