@@ -19,9 +19,9 @@ stencil: a coefficient is off by 1e-5;      src/fd/stencil.rs;   s/-0.0797526/-0
 layer: velocity profile not staggered;      src/fd/pml.rs;       s/profile(0.5)/profile(0.0)/;              --test it golden_cases::iso1_h
 layer: a tenth less damping;                src/fd/pml.rs;       s/(10.0 \* f64/(9.0 * f64/;                --test it golden_cases::iso1_h
 layer: damping from the centre cell;        src/fd/pml.rs;       s|ny \* nx \* nz / 2|(ny / 2 * nx + nx / 2) * nz + nz / 2|; --test it golden_cases::iso1_h
-source: poles one cell apart;               src/fd/equation/acoustic1/cpu.rs; s/(2, 1.0)/(1, 1.0)/; --test it golden_cases::iso1_w
-source: one cell aside;                     src/fd/one_pass/source.rs; s/\[x, y, z + depth\]/[x + 1, y, z + depth]/; --test it golden_cases::iso1_w
-source: amplitude turned over;              src/fd/equation/acoustic1/cpu.rs; s/(0, -1.0), (2, 1.0)/(0, 1.0), (2, -1.0)/; --test numerics analytic::a_record
+source: poles one cell apart;               src/fd/inject.rs; s/(2, 1.0)/(1, 1.0)/; --test it golden_cases::iso1_w
+source: one cell aside;                     src/fd/tiled/source.rs; s/\[x, y, z + depth\]/[x + 1, y, z + depth]/; --test it golden_cases::iso1_w
+source: amplitude turned over;              src/fd/inject.rs; s/(0, -1.0), (2, 1.0)/(0, 1.0), (2, -1.0)/; --test numerics analytic::a_record
 wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test it golden_cases::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/one_pass/coefficients.rs; s/rho.at(i) \* vp.at(i) \* vp.at(i)/rho.at(i) * vp.at(i) * vp.at(0)/; --test numerics edges::grids
@@ -32,19 +32,19 @@ density: the margin is not continued;       src/fd/edge_field.rs; s/values\[at +
 vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s/stencil, len, p: p\[1\]/stencil, len, p: p[0]/; --lib elliptical
 vti: the couplings are exchanged;      src/fd/equation/vti/cpu.rs; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --lib elliptical
 vti: the ball around the source is a cell smaller; src/fd/isotropic_ball.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test it golden_cases::vti_homog
-one pass: a velocity beside the middle lost; src/fd/one_pass/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test it golden_cases::iso1_h
+one pass: a velocity beside the middle lost; src/fd/tiled/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test it golden_cases::iso1_h
 one pass: the source stays in the pressure; src/fd/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test it golden_cases::iso1_h
 one pass: the ends of rows not damped;  src/fd/one_pass/flux_z.rs; s/self.damped.contains(&i)/false/; --test it golden_cases::iso1_h
 one pass: too few fluxes are held;  src/fd/one_pass/scratch.rs; s/PLACES: usize = FLUX_PLANES/PLACES: usize = FLUX_PLANES - 1/; --test it golden_cases::iso1_h
 one pass: fluxes that are at rest move; src/fd/one_pass/flux_xy.rs; s/j < self.c.layout.active(line.axis).end/j < self.c.layout.active(line.axis).end + 1/; --test kernels shots_of_odd_sizes
 one pass: rows of two kinds are done together; src/fd/one_pass/flux_xy.rs; s/(1..ROWS_PER_BLOCK).all(/(1..1).all(/; --lib no_bit_depends
-one pass: cells are taken to be at rest too long; src/fd/one_pass/activity.rs; s/MARGIN: usize = 2/MARGIN: usize = 1/; --lib cells_at_rest
-one pass: the source does not end the rest; src/fd/one_pass/steps.rs; s/if value != 0.0/if false/; --lib cells_at_rest
-one pass: other tiles forget the wave;  src/fd/one_pass/activity.rs; s/boxes.iter().filter_map(within)/boxes.iter().skip(1).filter_map(within)/; --lib cells_at_rest
-tuning: the stored winner is ignored;   src/fd/one_pass/tuning.rs; s/position(|name| \*name == found)/position(|_| false)/; --lib tuning
-tuning: threads are not in the subject; src/fd/one_pass/tuning.rs; s/, {threads} threads"/"/; --lib tuning
-tuning: short shots tune;               src/fd/one_pass/tuning.rs; s/{ LAP } else { PAYS \* most }/{ LAP } else { LAP }/; --lib tuning
-tuning: steps with few cells are timed; src/fd/one_pass/tuning.rs; s/activity.share() < BUSY/activity.share() < 0.0/; --lib tuning
+one pass: cells are taken to be at rest too long; src/fd/tiled/activity.rs; s/MARGIN: usize = 2/MARGIN: usize = 1/; --lib cells_at_rest
+one pass: the source does not end the rest; src/fd/tiled/steps.rs; s/if value != 0.0/if false/; --lib cells_at_rest
+one pass: other tiles forget the wave;  src/fd/tiled/activity.rs; s/boxes.iter().filter_map(within)/boxes.iter().skip(1).filter_map(within)/; --lib cells_at_rest
+tuning: the stored winner is ignored;   src/fd/tiled/tuning.rs; s/position(|name| \*name == found)/position(|_| false)/; --lib tuning
+tuning: threads are not in the subject; src/fd/tiled/tuning.rs; s/, {threads} threads"/"/; --lib tuning
+tuning: short shots tune;               src/fd/tiled/tuning.rs; s/{ LAP } else { PAYS \* most }/{ LAP } else { LAP }/; --lib tuning
+tuning: steps with few cells are timed; src/fd/tiled/tuning.rs; s/activity.share() < BUSY/activity.share() < 0.0/; --lib tuning
 tuning: a slow candidate wins;          src/fd/time_loop/autotuner.rs; s/min_by(|&a/max_by(|\&a/; --lib autotuner
 one pass: a resumed shot is taken to be at rest; src/fd/time_loop/cpu.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy

@@ -96,7 +96,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
         Lane::Cpu(team) => Copy::new(team)?,
         Lane::Cuda(stream) => Copy::on_gpu(stream)?,
     };
-    measured(&Plan::of(&*material, dt, options)?, &shot, lane, &mut copy, repeats)
+    measured(&Plan::of(&material, dt, options)?, &shot, lane, &mut copy, repeats)
 }
 
 fn measured(

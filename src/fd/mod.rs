@@ -22,6 +22,7 @@
 //! | `inject` | the source's pressure at each step |
 //! | `record` | samples at the receivers, snapshots |
 //! | `time_loop` | steps of a shot on a team of threads and on a GPU; knows no equation |
+//! | `tiled` | the step on the CPU, tile by tile; knows no equation |
 //! | `march` | the step on a GPU as one launch over tiles or two; knows no equation |
 //! | `one_pass` | the step of equations with a split PML |
 //! | `isotropic_ball` | epsilon and delta around the source, for `vti` and `tti` |
@@ -58,6 +59,7 @@ mod source;
 pub mod stencil;
 pub mod storage;
 pub mod survey;
+pub mod tiled;
 pub mod time_loop;
 pub mod vector;
 pub mod verify;

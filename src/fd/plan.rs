@@ -79,9 +79,12 @@ impl Options {
     /// # Errors
     /// Properties or a layer that the equation does not accept; no memory for the coefficients;
     /// values that 16 bits are not enough for.
-    pub fn material(&self, model: &Model) -> Result<Box<dyn Material>> {
+    pub fn material(&self, model: &Model) -> Result<Material> {
         self.equation.check_model(model)?;
-        self.equation.material(model, self.absorbing_layer()?, self.storage)
+        let Options { equation, storage, .. } = *self;
+        let pml = self.absorbing_layer()?;
+        let propagators = equation.propagators(model, pml, storage)?;
+        Ok(Material { equation, model: model.outline, pml, storage, propagators })
     }
 
     /// Returns the choices of the discretization.
@@ -91,8 +94,9 @@ impl Options {
     }
 
     /// Returns these options with the equation, layer and storage of a material.
-    pub fn with_material(self, material: &dyn Material) -> Options {
-        Options { equation: material.equation(), pml: material.pml(), storage: material.storage(), ..self }
+    pub fn with_material(self, material: &Material) -> Options {
+        let Material { equation, pml, storage, .. } = *material;
+        Options { equation, pml, storage, ..self }
     }
 
     /// Returns a time step in seconds that is certainly stable.
@@ -137,19 +141,19 @@ impl Plan {
     /// positive, or beyond the stable limit unless that is allowed; and as by [`Options::material`].
     pub fn new(model: Arc<Model>, dt: f32, options: Options) -> Result<Plan> {
         check_step(&model, dt, &options)?;
-        Plan::of(&*options.material(&model)?, dt, options)
+        Plan::of(&options.material(&model)?, dt, options)
     }
 
     /// Makes the plan of a material, which other plans may share. Its equation, layer and storage replace the options'.
     /// Refused as by [`Plan::new`].
-    pub fn of(material: &dyn Material, dt: f32, options: Options) -> Result<Plan> {
+    pub fn of(material: &Material, dt: f32, options: Options) -> Result<Plan> {
         let options = options.with_material(material);
-        check_step(material.model(), dt, &options)?;
+        check_step(&material.model, dt, &options)?;
         Ok(Plan {
-            model: *material.model(),
+            model: material.model,
             dt,
             options,
-            propagator: material.propagator(dt, options.scheme()),
+            propagator: (material.propagators)(dt, options.scheme()),
         })
     }
 

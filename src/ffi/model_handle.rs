@@ -22,7 +22,7 @@ pub struct sched_fd_model_t {
 /// A model, and the plans of the time steps and options that were used last.
 pub(super) struct SharedModel {
     /// Computed from the arrays, which are dropped.
-    material: Box<dyn Material>,
+    material: Material,
     /// Time step in seconds that is certainly stable, for each of [`Stencil::ALL`].
     sure: [f64; Stencil::ALL.len()],
     plans: Mutex<Vec<Arc<Plan>>>,
@@ -46,19 +46,19 @@ impl SharedModel {
     }
 
     pub(super) fn model(&self) -> &Outline {
-        self.material.model()
+        &self.material.model
     }
 
     /// Returns the options of a shot that states none.
     pub(super) fn options(&self) -> Options {
-        Options::default().with_material(&*self.material)
+        Options::default().with_material(&self.material)
     }
 
     /// Returns the plan for a time step in seconds. Shots of one model share it, and with it the coefficients.
     pub(super) fn plan(&self, dt: f32, options: Options) -> Result<Arc<Plan>> {
         // As the plan will state them.
-        let options = options.with_material(&*self.material);
-        let make = || Plan::of(&*self.material, dt, options).map(Arc::new);
+        let options = options.with_material(&self.material);
+        let make = || Plan::of(&self.material, dt, options).map(Arc::new);
         if !self.born.is_here() {
             // In a child of fork, the lock may belong to a thread of the parent.
             return make();

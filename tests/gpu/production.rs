@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
+use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
 use gpusched::fd::equation::{Absorber, acoustic2, by_name, with_absorber};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
+use gpusched::fd::one_pass::coefficients::BulkMaterial;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::sched::Scheduler;
@@ -84,9 +85,11 @@ fn kinds(world: &World) -> BTreeMap<String, usize> {
     let Options { equation, pml, storage, stencil, .. } = world.options;
     let tables = if equation.name() == "acoustic2" {
         let medium = acoustic2::Medium::new(&world.model, pml, storage, equation.absorber()).unwrap();
-        Tables::new(&acoustic2::OnGpu::<false>(Arc::new(medium.coefficients(world.dt, stencil))))
+        Tables::new(&acoustic2::Acoustic2Propagator::<false>(Arc::new(
+            medium.coefficients(world.dt, stencil),
+        )))
     } else {
-        let material = Acoustic1Material::new(&world.model, pml, storage).unwrap();
+        let material = BulkMaterial::new(&world.model, pml, storage).unwrap();
         Tables::new(&Acoustic1Propagator(material.coefficients(world.dt).into()))
     };
     let tile_plan = TilePlan::new(&tables, AT_ONCE).unwrap();

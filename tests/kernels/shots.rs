@@ -39,7 +39,7 @@ static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to
 
 /// Returns the kernels of all equations.
 pub fn kernel_sets() -> [&'static KernelSet; 4] {
-    let acoustic2 = acoustic2::OnGpu::<true>::kernels();
+    let acoustic2 = acoustic2::Acoustic2Propagator::<true>::kernels();
     [Acoustic1Propagator::kernels(), acoustic2, VtiShot::kernels(), TtiShot::kernels()]
 }
 

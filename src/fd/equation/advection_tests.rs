@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{AbsorbingLayer, EQUATIONS, Equation, Material, Propagator, Properties, Scheme};
+use super::{AbsorbingLayer, EQUATIONS, Equation, Propagator, Propagators, Properties};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::backend::float_mode::FloatMode;
@@ -55,37 +55,9 @@ impl Equation for Advection {
         self.dt_max(model, stencil)
     }
 
-    fn material(&self, model: &Model, pml: usize, _: Storage) -> Result<Box<dyn Material>> {
-        Ok(Box::new(Velocity { model: model.outline, layout: Layout::new(&model.grid, pml) }))
-    }
-}
-
-/// The medium, which is homogeneous.
-#[derive(Clone, Copy)]
-struct Velocity {
-    model: Outline,
-    layout: Layout,
-}
-
-impl Material for Velocity {
-    fn equation(&self) -> &'static dyn Equation {
-        &Advection
-    }
-
-    fn model(&self) -> &Outline {
-        &self.model
-    }
-
-    fn pml(&self) -> usize {
-        self.layout.pml
-    }
-
-    fn storage(&self) -> Storage {
-        Storage::Float32
-    }
-
-    fn propagator(&self, dt: f32, _: Scheme) -> Box<dyn Propagator> {
-        Box::new(Upwind { layout: self.layout, c: self.model.fastest * dt / self.model.grid.h[0] })
+    fn propagators(&self, model: &Model, pml: usize, _: Storage) -> Result<Propagators> {
+        let (layout, rate) = (Layout::new(&model.grid, pml), model.fastest / model.grid.h[0]);
+        Ok(Box::new(move |dt, _| Box::new(Upwind { layout, c: rate * dt })))
     }
 }
 

@@ -7,13 +7,17 @@ pub mod acoustic2;
 #[cfg(test)]
 mod advection_tests;
 mod describe;
+mod propagator;
 #[cfg(test)]
 mod sweep_tests;
 mod traits;
 pub mod tti;
 pub mod vti;
 
-pub use traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme, needs_cpu};
+pub use propagator::TiledPropagator;
+pub use traits::{
+    Absorber, AbsorbingLayer, Equation, Material, Propagator, Propagators, Properties, Scheme, needs_cpu,
+};
 
 /// All equations. The first is the default.
 pub static EQUATIONS: [&dyn Equation; 4] =

@@ -1,22 +1,26 @@
-//! The sweep of equations with a split PML: its bits depend neither on tiles, threads and instructions, nor on which
-//! cells are taken to be at rest.
+//! Sweeps through tiles: their bits depend neither on tiles, threads and instructions, nor on which cells are taken to be at
+//! rest.
+
+use std::sync::Arc;
 
 use testkit::Random;
 
-use super::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use super::traits::Scheme;
+use super::acoustic1::Acoustic1Propagator;
+use super::acoustic2::{Acoustic2Propagator, Medium};
+use super::propagator::TiledPropagator;
+use super::traits::{Absorber, Scheme};
+use super::tti::TtiMaterial;
 use super::vti::VtiMaterial;
-use crate::backend::cpu::{Rows, Team, TeamMember};
+use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::fd::grid::Grid;
-use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Property};
-use crate::fd::one_pass::fields::Fields;
-use crate::fd::one_pass::geometry::Geometry;
-use crate::fd::one_pass::policy::Policy;
-use crate::fd::one_pass::steps::OnePass;
+use crate::fd::model::{Model, Property, Values};
+use crate::fd::one_pass::coefficients::BulkMaterial;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Receivers, Shot};
+use crate::fd::tiled::equation::TiledEquation;
+use crate::fd::tiled::partition::Partition;
+use crate::fd::tiled::steps::TiledSteps;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::isa::Isa;
 use crate::fd::wavelet::{Shape, Wavelet};
@@ -45,7 +49,7 @@ fn shot(source: [usize; 3], samples: Vec<f32>, amplitude: f32, nt: usize) -> Sho
 }
 
 /// Takes all steps of a shot and returns all fields.
-fn fields(steps: &OnePass<'_, impl Policy>, threads: usize, nt: usize) -> Vec<Vec<f32>> {
+fn fields<E: TiledEquation>(steps: &TiledSteps<'_, E>, threads: usize, nt: usize) -> Vec<Vec<f32>> {
     let run = |member: &TeamMember<'_>, _: Option<&()>| {
         let mut own = steps.own()?;
         (0..nt).try_for_each(|step| steps.step(member, &mut own, step))
@@ -55,49 +59,79 @@ fn fields(steps: &OnePass<'_, impl Policy>, threads: usize, nt: usize) -> Vec<Ve
     steps.fields().into_iter().map(|field: Rows<'_>| unsafe { field.all() }.to_vec()).collect()
 }
 
-/// A check of one policy.
+/// A check of one equation.
 trait Check {
-    fn run(&mut self, policy: &impl Policy, source: [usize; 3]);
+    fn run<E: TiledEquation>(&mut self, equation: &E, source: [usize; 3]);
 }
 
-/// Runs a check with the policies of all equations, in a random medium.
+/// Runs a check with all equations, in a random medium.
 fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, check: &mut impl Check) {
     let mut random = Random::new(seed);
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
-    let mut values = |low, high| (0..grid.cells()).map(|_| random.between(low, high)).collect::<Vec<_>>();
+    let mut values =
+        |low, high| Values::from((0..grid.cells()).map(|_| random.between(low, high)).collect::<Vec<_>>());
     let stencil = if seed.is_multiple_of(2) { Stencil::Optimised } else { Stencil::Taylor };
-    let rho = if density { values(1000.0, 2000.0).into() } else { 1000.0.into() };
-    let properties = [(Property::Vp, values(1500.0, 3000.0).into()), (Property::Rho, rho)];
+    let rho = if density { values(1000.0, 2000.0) } else { 1000.0.into() };
+    let vp = (Property::Vp, values(1500.0, 3000.0));
+    let properties = [vp.clone(), (Property::Rho, rho)];
     let model = Model::of(grid, properties.clone()).unwrap();
-    let acoustic1 = Acoustic1Material::new(&model, pml, storage).unwrap();
-    check.run(&Acoustic1Propagator(acoustic1.0.coefficients(1e-3).with(stencil).into()), source);
+    let acoustic1 = BulkMaterial::new(&model, pml, storage).unwrap();
+    check.run(&Acoustic1Propagator(acoustic1.coefficients(1e-3).with(stencil).into()), source);
 
-    let anisotropy =
-        [(Property::Epsilon, values(0.1, 0.3).into()), (Property::Delta, values(-0.1, 0.1).into())];
-    let model = Model::of(grid, properties.into_iter().chain(anisotropy)).unwrap();
+    let anisotropy = [(Property::Epsilon, values(0.1, 0.3)), (Property::Delta, values(-0.1, 0.1))];
+    let model = Model::of(grid, properties.into_iter().chain(anisotropy.clone())).unwrap();
     let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3, Scheme::default());
-    check.run(&vti.shot(source), source);
+    check.run(&vti.shot(Some(source)), source);
+
+    let model = Model::of(grid, [vp.clone()]).unwrap();
+    for absorber in Absorber::ALL {
+        let medium = Medium::new(&model, pml, storage, absorber).unwrap();
+        let c = Arc::new(medium.coefficients(9e-4, stencil));
+        match absorber {
+            Absorber::Pml => check.run(&Acoustic2Propagator::<true>(c), source),
+            Absorber::Sponge => check.run(&Acoustic2Propagator::<false>(c), source),
+        }
+    }
+    if storage == Storage::Float32 {
+        let is_tilted = !seed.is_multiple_of(3);
+        let (theta, phi) =
+            if is_tilted { (values(-1.5, 1.5), values(-3.0, 3.0)) } else { (0.4.into(), 0.0.into()) };
+        let angles = [(Property::Theta, theta), (Property::Phi, phi)];
+        let model = Model::of(grid, [vp].into_iter().chain(anisotropy).chain(angles)).unwrap();
+        let scheme = Scheme { isotropic_source: !seed.is_multiple_of(5), ..Scheme::default() };
+        let c = Arc::new(TtiMaterial::new(&model, pml, storage).unwrap().coefficients(8e-4, scheme));
+        check.run(&c.shot(Some(source)), source);
+    }
+}
+
+/// Returns a grid in tiles of some sizes.
+fn cut<E: TiledEquation>(equation: &E, threads: usize, sizes: &[[usize; 2]]) -> Partition {
+    Partition::new(equation.layout(), E::zones(equation.layout()), threads, sizes)
 }
 
 /// Each step uses the values at four neighbours on each side, and those that the step before stored.
 const STEPS: usize = 4;
 
 /// Returns all fields after steps from random pressures.
-fn swept(policy: &impl Policy, source: [usize; 3], execution: Execution, seed: u64) -> Vec<Vec<f32>> {
-    let c = policy.coefficients();
+fn swept<E: TiledEquation>(
+    equation: &E,
+    source: [usize; 3],
+    execution: Execution,
+    seed: u64,
+) -> Vec<Vec<f32>> {
+    let layout = equation.layout();
     let shot = shot(source, vec![0.5; STEPS - 1], 1.0, STEPS);
-    let geometry = Geometry::in_tiles(c, execution.threads, &[execution.tiles]);
-    let mut all = Fields::new(&c.layout, &geometry, pressures_of(policy)).unwrap();
-    let [x, y, z] = [0, 1, 2].map(|axis| c.layout.active(axis));
+    let partition = cut(equation, execution.threads, &[execution.tiles]);
+    let mut all = equation.fields_at_rest().unwrap();
+    let [x, y, z] = [0, 1, 2].map(|axis| layout.active(axis));
     let mut random = Random::new(seed);
-    for pressure in all.shared().p {
+    for pressure in all.iter_mut().step_by(2).take(E::PRESSURES) {
         for (x, y) in y.clone().flat_map(|y| x.clone().map(move |x| (x, y))) {
-            // SAFETY: a row's updated cells; alone.
-            let row = unsafe { pressure[0].write(c.layout.at([x, y, z.start]), z.len()) };
+            let row = &mut pressure[layout.at([x, y, z.start])..][..z.len()];
             row.iter_mut().for_each(|p| *p = random.between(-1.0, 1.0));
         }
     }
-    let steps = OnePass::new(policy, &geometry, &shot, &mut all).with(execution.isa, execution.large);
+    let steps = TiledSteps::new(equation, &partition, &shot, &mut all).with(execution.isa, execution.large);
     steps.resumed();
     fields(&steps, execution.threads, STEPS)
 }
@@ -106,27 +140,24 @@ fn swept(policy: &impl Policy, source: [usize; 3], execution: Execution, seed: u
 struct EveryExecution<'a>(&'a mut Random, u64, String);
 
 impl Check for EveryExecution<'_> {
-    fn run(&mut self, policy: &impl Policy, source: [usize; 3]) {
+    fn run<E: TiledEquation>(&mut self, equation: &E, source: [usize; 3]) {
         let EveryExecution(random, seed, case) = self;
+        let fused: Vec<_> =
+            Isa::all().into_iter().filter(|isa| isa.is_fused() == Isa::best().is_fused()).collect();
         let alone = Execution { tiles: [1, 1], threads: 1, isa: Isa::best(), large: false };
-        let one_by_one = swept(policy, source, alone, *seed);
+        let one_by_one = swept(equation, source, alone, *seed);
         for (columns, depth) in [(1000, 1000), (32, 64), (0, 0), (0, 0), (0, 0)] {
             let any = [1 + random.below(20), 1 + random.below(30)];
-            #[cfg(target_arch = "x86_64")]
-            let isa =
-                if random.below(2) == 0 && Isa::best() == Isa::Avx512 { Isa::Avx2 } else { Isa::best() };
-            #[cfg(not(target_arch = "x86_64"))]
-            let isa = Isa::best();
             let execution = Execution {
                 tiles: if columns == 0 { any } else { [columns, depth] },
                 threads: 1 + random.below(4),
-                isa,
+                isa: fused[random.below(fused.len())],
                 large: random.below(2) == 0,
             };
-            let found = swept(policy, source, execution, *seed);
+            let found = swept(equation, source, execution, *seed);
             for (number, (found, expected)) in found.iter().zip(&one_by_one).enumerate() {
                 let differs = found.iter().zip(expected).position(|(a, b)| a.to_bits() != b.to_bits());
-                assert_eq!(differs, None, "{}, field {number}, {case}, {execution:?}", name_of(policy));
+                assert_eq!(differs, None, "{}, field {number}, {case}, {execution:?}", equation.kind());
             }
         }
     }
@@ -152,37 +183,30 @@ fn no_bit_depends_on_tiles_threads_and_instructions() {
     }
 }
 
-fn name_of<P: Policy>(_: &P) -> &'static str {
-    P::NAME
-}
-
-fn pressures_of<P: Policy>(_: &P) -> usize {
-    P::PRESSURES
-}
-
 /// A small grid whose axes all have a middle.
 const SMALL: GridCase = ([19, 14, 33], 9, [4, 2, 16], true);
 
 /// Returns all fields after 40 steps of a wavelet.
-fn fields_of(policy: &impl Policy, amplitude: f32, isa: Isa, large: bool) -> Vec<Vec<f32>> {
-    let c = policy.coefficients();
+fn fields_of<E: TiledEquation>(equation: &E, amplitude: f32, isa: Isa, large: bool) -> Vec<Vec<f32>> {
     let wavelet = Wavelet::new(Shape::Ricker, 30.0, 1e-3, 40).unwrap();
     let shot = shot(SMALL.2, wavelet.samples, amplitude, 40);
-    let geometry = Geometry::new(c, 2);
-    let mut all = Fields::new(&c.layout, &geometry, pressures_of(policy)).unwrap();
-    fields(&OnePass::new(policy, &geometry, &shot, &mut all).with(isa, large), 2, 40)
+    let partition = equation.partition(2);
+    let mut all = equation.fields_at_rest().unwrap();
+    fields(&TiledSteps::new(equation, &partition, &shot, &mut all).with(isa, large), 2, 40)
 }
 
-/// The velocities of a source of 1e-36 are denormal.
+/// The fluxes of a source of 1e-36 are denormal, and so are pressures of `acoustic2` a few cells from one of 3e-38.
 struct Flushed;
 
 impl Check for Flushed {
-    fn run(&mut self, policy: &impl Policy, _: [usize; 3]) {
+    fn run<E: TiledEquation>(&mut self, equation: &E, _: [usize; 3]) {
+        let has_fluxes = !equation.kind().starts_with("acoustic2");
         for (isa, large) in Isa::all().into_iter().flat_map(|isa| [(isa, false), (isa, true)]) {
+            let all = fields_of(equation, if has_fluxes { 1e-36 } else { 3e-38 }, isa, large);
+            assert!(!all.iter().flatten().any(|value| value.is_subnormal()), "{}, {isa:?}", equation.kind());
             // The pressures after an even number of steps; the others still have the source in them.
-            let all = fields_of(policy, 1e-36, isa, large);
-            let mut pressures = all.iter().step_by(2).take(pressures_of(policy)).flatten();
-            assert!(pressures.all(|value| *value == 0.0), "{}, {isa:?}", name_of(policy));
+            let mut pressures = all.iter().step_by(2).take(E::PRESSURES).flatten();
+            assert_eq!(pressures.all(|value| *value == 0.0), has_fluxes, "{}, {isa:?}", equation.kind());
         }
     }
 }
@@ -196,13 +220,13 @@ fn denormal_numbers_are_flushed_with_all_instructions() {
 struct Baseline;
 
 impl Check for Baseline {
-    fn run(&mut self, policy: &impl Policy, _: [usize; 3]) {
+    fn run<E: TiledEquation>(&mut self, equation: &E, _: [usize; 3]) {
         let [narrow, wide] =
-            [Isa::Baseline, Isa::best()].map(|isa| fields_of(policy, 1.0, isa, false).swap_remove(0));
+            [Isa::Baseline, Isa::best()].map(|isa| fields_of(equation, 1.0, isa, false).swap_remove(0));
         let norm = |a: &mut dyn Iterator<Item = f32>| a.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
         let difference = norm(&mut narrow.iter().zip(&wide).map(|(a, b)| a - b));
         let relative = difference / norm(&mut narrow.iter().copied());
-        assert!(relative < 2e-6, "{}: {relative}", name_of(policy));
+        assert!(relative < 2e-6, "{}: {relative}", equation.kind());
     }
 }
 
@@ -215,18 +239,18 @@ fn the_baseline_rounds_twice_at_most() {
 struct Border;
 
 impl Check for Border {
-    fn run(&mut self, policy: &impl Policy, _: [usize; 3]) {
-        let layout: &Layout = &policy.coefficients().layout;
+    fn run<E: TiledEquation>(&mut self, equation: &E, _: [usize; 3]) {
+        let layout = equation.layout();
         let [nx, ny, _] = layout.padded;
-        let all = fields_of(policy, 1.0, Isa::best(), false);
-        for p in all.iter().take(2 * pressures_of(policy)) {
+        let all = fields_of(equation, 1.0, Isa::best(), false);
+        for p in all.iter().take(2 * E::PRESSURES) {
             assert!(p.iter().any(|value| *value != 0.0));
             for row in 0..nx * ny {
                 let active = layout.active(0).contains(&(row % nx)) && layout.active(1).contains(&(row / nx));
                 let len = layout.pitch.min(p.len() - layout.row(row));
                 for (z, value) in p[layout.row(row)..][..len].iter().enumerate() {
                     let moves = active && layout.active(2).contains(&z);
-                    assert!(moves || *value == 0.0, "{}, row {row}, {z}: {value}", name_of(policy));
+                    assert!(moves || value.to_bits() == 0, "{}, row {row}, {z}: {value}", equation.kind());
                 }
             }
         }
@@ -242,15 +266,14 @@ fn nothing_moves_beyond_the_updated_cells() {
 struct AtRest;
 
 impl Check for AtRest {
-    fn run(&mut self, policy: &impl Policy, source: [usize; 3]) {
-        let c = policy.coefficients();
-        let geometry = Geometry::in_tiles(c, 2, &[[12, 16], [31, 9], [7, 40]]);
+    fn run<E: TiledEquation>(&mut self, equation: &E, source: [usize; 3]) {
+        let partition = cut(equation, 2, &[[12, 16], [31, 9], [7, 40]]);
         // `all`: every cell is computed; `retiled`: every step has other tiles than the one before.
         let run = |all: bool, retiled: bool, silent: usize| {
             let samples = [vec![0.0; silent], vec![0.3, -0.7, 0.4]].concat();
             let shot = shot(source, samples, 1e4, silent + 12);
-            let mut of = Fields::new(&c.layout, &geometry, pressures_of(policy)).unwrap();
-            let steps = OnePass::new(policy, &geometry, &shot, &mut of);
+            let mut of = equation.fields_at_rest().unwrap();
+            let steps = TiledSteps::new(equation, &partition, &shot, &mut of);
             if all {
                 steps.resumed();
             }
@@ -275,7 +298,7 @@ impl Check for AtRest {
         for retiled in [false, true] {
             let (part, computed) = run(false, retiled, 0);
             assert!(computed < 0.7, "{source:?}, retiled {retiled}: {computed}");
-            assert!(part == whole, "{}, {source:?}, retiled {retiled}", name_of(policy));
+            assert!(part == whole, "{}, {source:?}, retiled {retiled}", equation.kind());
         }
         // Nothing is computed until the wavelet begins.
         let [early, late] = [0, 25].map(|silent| run(false, false, silent).1 * (silent + 12) as f64);
@@ -291,5 +314,26 @@ fn cells_at_rest_are_left_out_without_a_change_of_a_bit() {
         for source in [[0, 0, 0], [x, y, z - 2], [44, 25, 2], [3, 47, 60]] {
             with_all((n, 9, source, true), storage, 2, &mut AtRest);
         }
+    }
+}
+
+/// A tile of a partition for any number of threads is as wide.
+struct ThreadBytes;
+
+impl Check for ThreadBytes {
+    fn run<E: TiledEquation>(&mut self, equation: &E, _: [usize; 3]) {
+        for threads in [2, 7, 64] {
+            let len = equation.scratch_len(&equation.partition(threads));
+            assert_eq!(threads as u64 * Buffer::bytes_of(len), equation.thread_bytes(threads));
+        }
+    }
+}
+
+#[test]
+fn bytes_of_threads_are_what_they_allocate() {
+    for (n, pml) in [([1, 1, 1], 8), ([40, 9, 70], 13), ([7, 150, 31], 20)] {
+        Storage::ALL
+            .into_iter()
+            .for_each(|storage| with_all((n, pml, [0; 3], true), storage, 1, &mut ThreadBytes));
     }
 }

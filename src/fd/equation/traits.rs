@@ -109,7 +109,7 @@ pub trait Equation: Sync {
     ///
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
-    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>>;
+    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators>;
 
     /// Returns the bytes of a GPU that a shot in a model of so many cells takes, with few receivers.
     fn gpu_bytes_of_cells(&self, _n: [usize; 3], _pml: usize, _storage: Storage) -> u64 {
@@ -117,16 +117,17 @@ pub trait Equation: Sync {
     }
 }
 
-/// The properties of a medium as an equation multiplies with them. Plans with different time steps share it.
-pub trait Material: Send + Sync {
-    fn equation(&self) -> &'static dyn Equation;
-    fn model(&self) -> &Outline;
-    /// Returns the cells of an absorbing layer.
-    fn pml(&self) -> usize;
-    fn storage(&self) -> Storage;
+/// Returns the propagator of a time step in seconds, in a medium.
+pub type Propagators = Box<dyn Fn(f32, Scheme) -> Box<dyn Propagator> + Send + Sync>;
 
-    /// Returns the propagator of a time step in seconds.
-    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator>;
+/// The properties of a medium as an equation multiplies with them. Plans with different time steps share it.
+pub struct Material {
+    pub equation: &'static dyn Equation,
+    pub model: Outline,
+    /// Cells of an absorbing layer.
+    pub pml: usize,
+    pub storage: Storage,
+    pub propagators: Propagators,
 }
 
 /// An equation in a medium, with a time step. All shots of a plan share it.

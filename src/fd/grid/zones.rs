@@ -106,6 +106,9 @@ impl Ends {
         let active = layout.active(2);
         let up = |n: usize| n.next_multiple_of(WIDEST);
         let len = up(active.len());
+        if zones.near.is_empty() {
+            return Ends { len, pml: [0, 0], damped: [0, 0] };
+        }
         if zones.far.is_empty() {
             return Ends { len, pml: [len, 0], damped: [len, 0] };
         }
@@ -116,12 +119,6 @@ impl Ends {
             pml: [up(zones.near.len()), from(zones.far.start)],
             damped: [up(near.len()), from(far.start)],
         }
-    }
-
-    /// Returns the ends of a row without velocities.
-    pub fn uniform(layout: &Layout) -> Ends {
-        let len = layout.active(2).len().next_multiple_of(WIDEST);
-        Ends { len, pml: [0, 0], damped: [0, 0] }
     }
 
     /// The values of an end in a row.

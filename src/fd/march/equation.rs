@@ -6,12 +6,12 @@ use super::kernel_set::KernelSet;
 use super::tables::{COEFFICIENTS, Tables};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::grid::zones::Zones;
-use crate::fd::storage::{Scale, Storage};
+use crate::fd::storage::Scale;
+use crate::fd::tiled::equation::TiledEquation;
 use crate::fd::time_loop::launch::Address;
 
 /// An equation in a medium, for one shot on a GPU.
-pub trait CudaEquation {
+pub trait CudaEquation: TiledEquation {
     /// The first parameter of a step, by value.
     type Params: Copy + 'static;
     /// The coefficients that identify a plan, whose shots share memory on a GPU.
@@ -24,25 +24,18 @@ pub trait CudaEquation {
     /// Arrays of a shot that are fields, the first of them the pressure.
     const FIELDS: usize;
     /// Fields of the pressure: that of even and that of odd steps; or one, which a step replaces.
-    const PRESSURES: usize = 2;
+    const PRESSURE_FIELDS: usize = 2;
     /// Bytes of the shot's own coefficients, at most.
     const OWN_BYTES: u64 = 0;
 
     /// Returns the kernels of the equation.
     fn kernels() -> &'static KernelSet;
 
-    /// Returns how tiles differ along the axes. `layout`: that of a GPU, as in all of these methods.
-    fn zones(layout: &Layout) -> [Zones; 3];
-
-    /// Returns the lengths of the arrays of a shot, which are zero at first.
+    /// Returns the lengths of the arrays of a shot, which are zero at first. `layout`: that of a GPU.
     fn lens(layout: &Layout) -> Vec<usize>;
 
+    /// Returns the coefficients.
     fn shared(&self) -> &Arc<Self::Shared>;
-
-    /// Returns the layout of fields on the CPU, which the coefficients have.
-    fn cpu_layout(&self) -> &Layout;
-
-    fn storage(&self) -> Storage;
 
     /// Returns the coefficients of a step.
     fn fields(&self) -> Vec<&EdgeField>;
@@ -61,9 +54,6 @@ pub trait CudaEquation {
 
     /// Returns the parameters of the steps that read the first pressure, and of those that read the second.
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [Self::Params; 2];
-
-    /// Returns the words for a padded cell in a message.
-    fn words(&self, cell: [usize; 3]) -> String;
 }
 
 /// Addresses of the arrays of a plan.
@@ -87,7 +77,7 @@ pub struct ShotAddresses {
 
 impl Tables {
     pub fn new<E: CudaEquation>(equation: &E) -> Tables {
-        let layout = equation.cpu_layout().on_gpu();
+        let layout = equation.layout().on_gpu();
         let fields = equation.fields();
         let mut steps = [[0; 2]; COEFFICIENTS];
         let mut scales = [Scale::default(); COEFFICIENTS];

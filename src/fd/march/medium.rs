@@ -46,7 +46,7 @@ pub struct Medium {
 impl Medium {
     pub fn new<E: CudaEquation>(equation: &E, stream: &Stream) -> Result<Medium> {
         let tables = Tables::new(equation);
-        let layout = equation.cpu_layout();
+        let layout = equation.layout();
         // One after the other: each is on the host twice meanwhile.
         let upload = |(field, what): (&EdgeField, &&str)| match tables.storage {
             Storage::Bits16 => {

@@ -13,7 +13,7 @@ use crate::fd::time_loop::cuda::{SMALL, granted_bytes, loop_bytes};
 
 /// Returns the bytes of a GPU that a shot takes at its peak, with what it shares with the others of its plan.
 pub fn bytes<E: CudaEquation>(equation: &E, shot: &Shot) -> u64 {
-    let layout = equation.cpu_layout().on_gpu();
+    let layout = equation.layout().on_gpu();
     let fields = equation.fields().into_iter();
     let shared = fields.map(|field| coefficients(field.len_in(&layout), equation.storage()));
     let traces = shot.receivers.count(layout.inner);

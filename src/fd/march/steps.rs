@@ -140,7 +140,7 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
     }
 
     fn describe_cell(&self, cell: [usize; 3]) -> String {
-        self.equation.words(cell)
+        self.equation.describe_cell(cell)
     }
 
     fn fields(&self) -> &[DeviceBuffer<f32>] {
@@ -148,6 +148,6 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
     }
 
     fn pressure(&self, step: usize) -> &DeviceBuffer<f32> {
-        &self.fields[(step + 1) % E::PRESSURES]
+        &self.fields[(step + 1) % E::PRESSURE_FIELDS]
     }
 }

@@ -91,11 +91,6 @@ impl BulkMaterial {
         whole + if density { whole } else { field(1) }
     }
 
-    /// The layers' cells.
-    pub fn pml(&self) -> usize {
-        self.layout.pml
-    }
-
     /// For steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32) -> Coefficients {
         let BulkMaterial { layout, storage, model: Outline { grid, density_at, .. }, .. } = *self;
@@ -155,6 +150,7 @@ impl Coefficients {
     }
 
     /// Bytes allocated for them.
+    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.b.bytes() + self.kappa.bytes()
     }

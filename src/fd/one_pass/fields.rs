@@ -1,33 +1,39 @@
-//! The state of a running shot.
+//! The state of a running shot: for each pressure that of even and that of odd steps, then its undamped increments; the PML
+//! velocities of even and of odd steps; the split pressures of the absorbing layers.
 
-use super::geometry::Geometry;
-use crate::backend::cpu::{Buffer, Rows};
-use crate::error::Result;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::{Ends, Zones};
 
-pub struct Fields {
-    /// Pressures, each of even and of odd steps.
-    p: Vec<[Buffer; 2]>,
-    /// Undamped increments of the last step, one for each pressure.
-    d: Vec<Buffer>,
-    /// PML velocities of even and of odd steps: `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
-    velocity: [[Buffer; 2]; 3],
-    /// Split pressure of the absorbing layers: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
-    split: [Buffer; 3],
-}
-
-/// The fields as the members of a team share them. With one pressure the second of a pair is the first again.
+/// The fields, or their addresses. With one pressure the second of a pair is the first again.
 #[derive(Clone, Copy)]
-pub struct SharedFields<'a> {
+pub struct Fields<T> {
     /// `[pressure][parity of the step]`.
-    pub p: [[Rows<'a>; 2]; 2],
-    pub d: [Rows<'a>; 2],
-    pub velocity: [[Rows<'a>; 2]; 3],
-    pub split: [Rows<'a>; 3],
+    pub p: [[T; 2]; 2],
+    pub d: [T; 2],
+    /// `[axis][parity of the step]`.
+    pub velocity: [[T; 2]; 3],
+    pub split: [T; 3],
 }
 
-fn lens(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> ([usize; 3], [usize; 3]) {
+impl<T: Copy> Fields<T> {
+    /// `all`: the fields of so many pressures, in the order of [`lens`].
+    pub fn new(pressures: usize, all: &[T]) -> Fields<T> {
+        let (fields, layers) = all.split_at(3 * pressures);
+        let of = |number: usize| number.min(pressures - 1);
+        Fields {
+            p: [0, 1].map(|number| [0, 1].map(|from| fields[2 * of(number) + from])),
+            d: [0, 1].map(|number| fields[2 * pressures + of(number)]),
+            velocity: [0, 2, 4].map(|first| [layers[first], layers[first + 1]]),
+            split: [6, 7, 8].map(|number| layers[number]),
+        }
+    }
+}
+
+/// Returns the lengths of the fields of so many pressures. Velocities and split pressures are `[iy][slot][z]`,
+/// `[slot][ix][z]`, `[iy][ix][end]`.
+pub fn lens(layout: &Layout, pressures: usize) -> Vec<usize> {
+    let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
+    let ends = Ends::new(layout, &zones[2]);
     let [nx, ny] = [0, 1].map(|axis| layout.active(axis).len());
     let [plane, both] = [layout.padded[0], 2 * layout.width()];
     let velocity = [
@@ -37,72 +43,36 @@ fn lens(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> ([usize; 3], [usize
     ];
     let split =
         [layout.rows(ny * both), layout.rows(both * plane), ny * nx * (ends.damped[0] + ends.damped[1])];
-    (velocity, split)
+    in_order(layout, pressures, velocity, split)
 }
 
-impl Fields {
-    /// Allocates fields of zeros.
-    pub fn new(layout: &Layout, geometry: &Geometry, pressures: usize) -> Result<Self> {
-        let (velocity, split) = lens(layout, &geometry.partition.zones, &geometry.partition.ends);
-        let field = || Buffer::zeroed(layout.field_len(), "a field of a shot");
-        let layer = |len| Buffer::zeroed(len, "the absorbing layer of a shot");
-        let [x, y, z] = velocity;
-        let both = |len| Ok([layer(len)?, layer(len)?]);
-        let [px, py, pz] = split;
-        Ok(Fields {
-            p: (0..pressures).map(|_| Ok([field()?, field()?])).collect::<Result<_>>()?,
-            d: (0..pressures).map(|_| field()).collect::<Result<_>>()?,
-            velocity: [both(x)?, both(y)?, both(z)?],
-            split: [layer(px)?, layer(py)?, layer(pz)?],
-        })
-    }
+/// Returns the number of velocities of a row along z on a GPU.
+pub fn gpu_slots(zones: &Zones) -> usize {
+    zones.velocities().next_multiple_of(8)
+}
 
-    /// Returns the bytes that [`Fields::new`] allocates.
-    pub fn bytes(layout: &Layout, pressures: usize) -> u64 {
-        let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
-        let (velocity, split) = lens(layout, &zones, &Ends::new(layout, &zones[2]));
-        let fields = 3 * pressures;
-        let values =
-            fields * layout.field_len() + 2 * velocity.iter().sum::<usize>() + split.iter().sum::<usize>();
-        (fields + 9) as u64 * crate::backend::cpu::ALIGN as u64 + 4 * values as u64
-    }
+/// Returns the lengths on a GPU. `layout`: that of a GPU.
+pub fn gpu_lens(layout: &Layout, pressures: usize) -> Vec<usize> {
+    let [x, y, z] = [0, 1, 2].map(|axis| Zones::new(layout, axis));
+    let [nx, ny, _] = layout.padded;
+    let velocity =
+        [layout.rows(ny * x.velocities()), layout.rows(y.velocities() * nx), ny * nx * gpu_slots(&z)];
+    in_order(layout, pressures, velocity, layout.split_lens())
+}
 
-    pub fn shared(&mut self) -> SharedFields<'_> {
-        let p: Vec<_> = self.p.iter_mut().map(|both| both.each_mut().map(Buffer::rows)).collect();
-        let d: Vec<_> = self.d.iter_mut().map(Buffer::rows).collect();
-        let last = p.len() - 1;
-        SharedFields {
-            p: [p[0], p[last]],
-            d: [d[0], d[last]],
-            velocity: self.velocity.each_mut().map(|both| both.each_mut().map(Buffer::rows)),
-            split: self.split.each_mut().map(Buffer::rows),
-        }
-    }
+/// Returns the lengths in the order of [`Fields`].
+fn in_order(layout: &Layout, pressures: usize, velocity: [usize; 3], split: [usize; 3]) -> Vec<usize> {
+    let fields = std::iter::repeat_n(layout.field_len(), 3 * pressures);
+    fields.chain(velocity.into_iter().flat_map(|len| [len; 2])).chain(split).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::coefficients::{BulkMaterial, Coefficients};
+    use super::super::coefficients::BulkMaterial;
     use super::*;
+    use crate::backend::cpu::Buffer;
     use crate::fd::grid::Grid;
-    use crate::fd::model::Model;
     use crate::fd::storage::Storage;
-
-    #[test]
-    fn bytes_are_what_is_allocated() {
-        for (n, pml) in [([1, 1, 1], 8), ([40, 9, 70], 13)] {
-            let grid = Grid { n, h: [10.0; 3] };
-            let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
-            let c = Coefficients::new(&model, 1e-3, pml).unwrap();
-            for pressures in [1, 2] {
-                let fields = Fields::new(&c.layout, &Geometry::new(&c, 1), pressures).unwrap();
-                let Fields { p, d, velocity, split } = &fields;
-                let buffers = p.iter().flatten().chain(d).chain(velocity.iter().flatten()).chain(split);
-                let bytes = buffers.map(Buffer::bytes).sum::<u64>();
-                assert_eq!(bytes, Fields::bytes(&c.layout, pressures), "{n:?}, {pressures}");
-            }
-        }
-    }
 
     /// Fields and coefficients, rounded up to whole lines and vectors as they are.
     #[test]
@@ -111,7 +81,8 @@ mod tests {
             let layout = Layout::new(&Grid { n: [n; 3], h: [10.0; 3] }, 20);
             let bytes = |density, storage| {
                 let coefficients = BulkMaterial::bytes(&layout, density, storage);
-                (Fields::bytes(&layout, 1) + coefficients) as f64 / layout.cells() as f64
+                let fields: u64 = lens(&layout, 1).into_iter().map(Buffer::bytes_of).sum();
+                (fields + coefficients) as f64 / layout.cells() as f64
             };
             let [medium, uniform] = [true, false].map(|density| bytes(density, Storage::Float32));
             assert!(medium <= 24.0, "{n} cubed: {medium}");

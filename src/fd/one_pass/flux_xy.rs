@@ -3,12 +3,11 @@
 
 use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
-use super::rows::{
-    BlockFluxes, FLUX_PLANES, MAX_TAPS, PREFETCHED, PmlVelocity, ROWS_PER_BLOCK, RowBlock, SplitPressure,
-};
+use super::rows::{BlockFluxes, FLUX_PLANES, MAX_TAPS, PREFETCHED, PmlVelocity, RowBlock, SplitPressure};
 use super::scratch::PLACES;
 use super::sweep::Sweep;
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 /// A line of rows along an axis: where its fluxes and terms are, and its coefficients.
 #[derive(Clone, Copy)]
@@ -61,7 +60,7 @@ impl<P: Policy> Sweep<'_, P> {
     /// How many rows are done together from an index on.
     pub fn rows_per_block(&self, line: &Line, at: usize) -> usize {
         let (cells, active) = (&self.tile.sides[line.axis].cells, self.c.layout.active(line.axis));
-        let term = |at: usize| self.geometry.partition.zones[line.axis].term(at);
+        let term = |at: usize| self.partition.zones[line.axis].term(at);
         let fits = at + ROWS_PER_BLOCK <= cells.end && at + HALF_WIDTH - 1 + ROWS_PER_BLOCK <= active.end;
         let alike = fits && (!line.pml || (1..ROWS_PER_BLOCK).all(|u| term(at + u) == term(at)));
         if alike { ROWS_PER_BLOCK } else { 1 }
@@ -106,7 +105,7 @@ impl<P: Policy> Sweep<'_, P> {
         j: usize,
     ) {
         let (layout, axis) = (&self.c.layout, line.axis);
-        let (factors, zones) = (&self.c.axes[axis], &self.geometry.partition.zones[axis]);
+        let (factors, zones) = (&self.c.axes[axis], &self.partition.zones[axis]);
         let (nx, stride) = (layout.padded[0], layout.stride(axis));
         let position = |i: usize| if axis == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.

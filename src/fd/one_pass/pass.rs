@@ -22,33 +22,21 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::activity::ActiveTile;
 use super::flux_xy::Line;
 use super::flux_z::{FluxRow, RowEnd};
 use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
-use super::rows::ROWS_PER_BLOCK;
-use super::scratch::Scratch;
-use super::sweep::{Sweep, SweepStep};
+use super::sweep::Sweep;
 use super::update::Update;
 use crate::fd::stencil::HALF_WIDTH;
-
-/// Updates a part of a tile.
-///
-/// # Safety
-/// See [`Sweep`].
-pub unsafe fn sweep<P: Policy>(step: &SweepStep<'_, P>, active: &ActiveTile, scratch: &mut Scratch<P>) {
-    // SAFETY: by the caller's promise.
-    unsafe { Sweep::new(step, active, scratch).run() }
-    if step.stream {
-        step.isa.fence();
-    }
-}
+use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 impl<P: Policy> Sweep<'_, P> {
+    /// Updates the part of the tile.
+    ///
     /// # Safety
     /// See [`Sweep`]; so for all below.
-    unsafe fn run(&self) {
+    pub unsafe fn run(&self) {
         let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
         let line = |(column, x): (usize, usize)| Line {
             axis: 1,
@@ -139,7 +127,7 @@ impl<P: Policy> Sweep<'_, P> {
         source: bool,
     ) {
         let Sweep { geometry, scratch, .. } = self;
-        let ends = &geometry.partition.ends;
+        let ends = &self.partition.ends;
         // Counted over the updated rows.
         let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);

@@ -1,5 +1,7 @@
 //! The part of an equation in the sweep that all equations with a split PML share.
 
+use std::sync::Arc;
+
 use super::coefficients::Coefficients;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::vector::lanes::Lanes;
@@ -16,10 +18,11 @@ pub trait Policy: Sync {
     /// pressures while their fluxes are computed, and in none of them after the step.
     const SOURCE: &'static [(usize, f32)];
 
-    fn coefficients(&self) -> &Coefficients;
+    /// Returns the coefficients of a plan.
+    fn coefficients(&self) -> &Arc<Coefficients>;
 
     /// Returns the words for a padded cell in a message.
-    fn describe_cell(&self, padded: [usize; 3]) -> String;
+    fn words(&self, padded: [usize; 3]) -> String;
 
     /// Returns a coefficient of the mixing, of number below [`Policy::MIXING`].
     fn mixing(&self, number: usize) -> &EdgeField;

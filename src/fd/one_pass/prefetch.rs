@@ -3,10 +3,11 @@
 //! the same few rows to come.
 
 use super::policy::Policy;
-use super::rows::{FLUX_PLANES, PREFETCHED, ROWS_PER_BLOCK};
+use super::rows::{FLUX_PLANES, PREFETCHED};
 use super::sweep::Sweep;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 /// Distance in rows of the prefetches of arrays that are read row after row.
 pub const PREFETCH_DISTANCE: usize = 2;

@@ -3,6 +3,7 @@
 
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
+use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 
@@ -10,8 +11,6 @@ use crate::fd::vector::lanes::Lanes;
 pub const TAPS: usize = 2 * HALF_WIDTH;
 /// Rows that the update of a row reads and no other part of the sweep, at most.
 pub const PREFETCHED: usize = 6;
-/// Rows that are done together, at most.
-pub const ROWS_PER_BLOCK: usize = 4;
 /// Fluxes that a term needs before its last.
 pub const FLUX_PLANES: usize = TAPS - 1;
 /// Taps of so many.

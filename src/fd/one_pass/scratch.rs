@@ -1,27 +1,16 @@
 //! The buffers of one thread: fluxes that the next planes need, too, and the terms of a plane.
 
-use std::marker::PhantomData;
-
-use super::geometry::Geometry;
 use super::policy::Policy;
-use super::rows::{FLUX_PLANES, ROWS_PER_BLOCK, TAPS};
-use crate::backend::cpu::Buffer;
-use crate::error::Result;
+use super::rows::{FLUX_PLANES, TAPS};
 use crate::fd::storage::Storage;
+use crate::fd::tiled::partition::Partition;
+use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 use crate::fd::vector::lanes::WIDEST;
 
 /// Places for fluxes along an axis: of those before its last that a term takes. New ones replace the oldest, once these are read.
 pub const PLACES: usize = FLUX_PLANES;
 
-pub struct Scratch<P> {
-    values: Buffer,
-    columns: usize,
-    len: usize,
-    storage: Storage,
-    policy: PhantomData<P>,
-}
-
-/// Pointers to the beginnings of its parts.
+/// Pointers to the beginnings of the parts of a thread's memory.
 #[derive(Clone, Copy)]
 pub struct ScratchPointers {
     /// From row to row, and from plane to plane, of the fluxes along y: `[index % PLACES][column][z]`.
@@ -47,33 +36,11 @@ pub struct ScratchPointers {
     pub few: *mut f32,
 }
 
-impl<P: Policy> Scratch<P> {
-    /// For any tile of any tiling.
-    pub fn new(geometry: &Geometry, storage: Storage) -> Result<Self> {
-        let (columns, ends) = (geometry.partition.columns(), &geometry.partition.ends);
-        let len = ScratchPointers::new::<P>(columns, ends.len, storage, std::ptr::null_mut()).1;
-        Ok(Scratch {
-            values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
-            columns,
-            len: ends.len,
-            storage,
-            policy: PhantomData,
-        })
-    }
-
-    pub fn pointers(&mut self) -> ScratchPointers {
-        ScratchPointers::new::<P>(self.columns, self.len, self.storage, self.values.as_mut_ptr()).0
-    }
-}
-
 impl ScratchPointers {
-    /// For so many rows along x of so many values. Also returns the number of values in all.
-    fn new<P: Policy>(
-        columns: usize,
-        len: usize,
-        storage: Storage,
-        first: *mut f32,
-    ) -> (ScratchPointers, usize) {
+    /// For any tile of any tiling. Also returns the number of values in all.
+    #[inline]
+    pub fn new<P: Policy>(tiles: &Partition, storage: Storage, first: *mut f32) -> (ScratchPointers, usize) {
+        let (columns, len) = (tiles.columns, tiles.ends.len);
         // Odd numbers of lines: neighbours in other sets of a cache. Rows of expanded numbers have a value more.
         let expands = storage == Storage::Bits16;
         let row = ((len / WIDEST + usize::from(expands)) | 1) * WIDEST;
@@ -104,44 +71,5 @@ impl ScratchPointers {
             few: take(expanded(2 * ROWS_PER_BLOCK + 1)),
         };
         (parts, taken)
-    }
-}
-
-impl<P: Policy> Scratch<P> {
-    /// Returns the bytes that [`Scratch::new`] allocates.
-    pub fn bytes(geometry: &Geometry, storage: Storage) -> u64 {
-        let (columns, len) = (geometry.partition.columns(), geometry.partition.ends.len);
-        Buffer::bytes_of(ScratchPointers::new::<P>(columns, len, storage, std::ptr::null_mut()).1)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::coefficients::BulkMaterial;
-    use super::*;
-    use crate::fd::equation::acoustic1::Acoustic1Propagator;
-    use crate::fd::grid::Grid;
-    use crate::fd::model::Model;
-    use crate::fd::one_pass::thread_bytes;
-
-    /// Whatever the number of threads by which the tiles are cut.
-    #[test]
-    fn bytes_are_what_is_allocated() {
-        for (n, pml) in [([1, 1, 1], 8), ([40, 9, 70], 13), ([7, 150, 31], 20)] {
-            let grid = Grid { n, h: [10.0; 3] };
-            let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
-            for storage in Storage::ALL {
-                let c = BulkMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3);
-                for threads in [1, 2, 7, 64] {
-                    let geometry = Geometry::new(&c, threads);
-                    let scratch = Scratch::<Acoustic1Propagator>::new(&geometry, storage).unwrap();
-                    assert_eq!(
-                        scratch.values.bytes(),
-                        thread_bytes::<Acoustic1Propagator>(&c, 1),
-                        "{n:?}, {storage:?}, {threads}"
-                    );
-                }
-            }
-        }
     }
 }

@@ -2,31 +2,19 @@
 
 use std::ops::Range;
 
-use super::activity::ActiveTile;
 use super::coefficients::Coefficients;
-use super::fields::SharedFields;
+use super::fields::Fields;
 use super::geometry::Geometry;
 use super::policy::Policy;
 use super::rows::Expansion;
-use super::scratch::{Scratch, ScratchPointers};
-use super::source::SourceInjector;
-use super::tiles::Tile;
+use super::scratch::ScratchPointers;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
+use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::equation::TileStep;
+use crate::fd::tiled::partition::Partition;
+use crate::fd::tiled::source::SourceInjector;
+use crate::fd::tiled::tiles::Tile;
 use crate::fd::vector::isa::Isa;
-
-/// The arguments of a sweep.
-pub struct SweepStep<'a, P> {
-    pub policy: &'a P,
-    pub geometry: &'a Geometry,
-    pub fields: SharedFields<'a>,
-    /// Parity of the pressures before the step.
-    pub from: usize,
-    /// The source, if it is in the pressures before the step.
-    pub injector: Option<&'a SourceInjector>,
-    /// Whether the values for the next step are written past the caches.
-    pub stream: bool,
-    pub isa: Isa,
-}
 
 /// A tile's sweep: where everything is. "Position" of a row is that of its first updated cell.
 ///
@@ -38,6 +26,7 @@ pub struct Sweep<'a, P> {
     pub policy: &'a P,
     pub c: &'a Coefficients,
     pub geometry: &'a Geometry,
+    pub partition: &'a Partition,
     pub injector: Option<&'a SourceInjector>,
     pub tile: &'a Tile,
     pub scratch: ScratchPointers,
@@ -55,16 +44,18 @@ pub struct Sweep<'a, P> {
 }
 
 impl<'a, P: Policy> Sweep<'a, P> {
-    pub fn new(step: &SweepStep<'a, P>, active: &'a ActiveTile, scratch: &mut Scratch<P>) -> Self {
-        let SweepStep { policy, geometry, fields, from, injector, stream, isa } = *step;
-        let c = policy.coefficients();
+    pub fn new(step: &TileStep<'a, P>, active: &'a ActiveTile, scratch: *mut f32) -> Self {
+        let TileStep { equation: policy, geometry, partition, fields, from, injector, stream, isa } = *step;
+        let c = &**policy.coefficients();
+        let fields = Fields::new(P::PRESSURES, fields);
         Sweep {
             policy,
             c,
             geometry,
+            partition,
             injector,
             tile: &active.tile,
-            scratch: scratch.pointers(),
+            scratch: ScratchPointers::new::<P>(partition, c.storage, scratch).0,
             old: fields.p.map(|both| both[from].as_ptr().cast_const()),
             new: fields.p.map(|both| both[1 - from].as_ptr()),
             d: fields.d.map(|d| d.as_ptr()),

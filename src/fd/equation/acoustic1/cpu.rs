@@ -1,7 +1,10 @@
 //! The policy of the CPU's sweep: one pressure, whose increments are added to it.
 
+use std::sync::Arc;
+
 use super::Acoustic1Propagator;
 use crate::fd::edge_field::EdgeField;
+use crate::fd::inject::DIPOLE;
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
 use crate::fd::vector::lanes::Lanes;
@@ -10,14 +13,13 @@ impl Policy for Acoustic1Propagator {
     const NAME: &'static str = "acoustic1";
     const PRESSURES: usize = 1;
     const MIXING: usize = 0;
-    /// A vertical dipole.
-    const SOURCE: &'static [(usize, f32)] = &[(0, -1.0), (2, 1.0)];
+    const SOURCE: &'static [(usize, f32)] = &DIPOLE;
 
-    fn coefficients(&self) -> &Coefficients {
+    fn coefficients(&self) -> &Arc<Coefficients> {
         &self.0
     }
 
-    fn describe_cell(&self, padded: [usize; 3]) -> String {
+    fn words(&self, padded: [usize; 3]) -> String {
         self.0.describe_cell(padded, 1.0, "")
     }
 

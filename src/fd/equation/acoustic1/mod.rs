@@ -20,40 +20,21 @@ pub use stability::{dt_max, dt_sure, dt_sure_with};
 
 use std::sync::Arc;
 
-use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
-use crate::backend::cpu::Team;
-use crate::backend::cuda::Stream;
+use super::propagator::TiledPropagator;
+use super::traits::{AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
-use crate::fd::one_pass;
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
-use crate::fd::survey::{Effort, Gather, Shot};
 
 /// The acoustic equation of first order.
 pub struct Acoustic1;
 
-/// The material of [`Acoustic1`].
-pub struct Acoustic1Material(pub BulkMaterial);
-
 /// The propagator of [`Acoustic1`].
 pub struct Acoustic1Propagator(pub Arc<Coefficients>);
-
-impl Acoustic1Material {
-    /// See [`BulkMaterial::new`].
-    pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
-        BulkMaterial::new(model, pml, storage).map(Acoustic1Material)
-    }
-
-    /// Returns the coefficients for steps of `dt` seconds.
-    pub fn coefficients(&self, dt: f32) -> Coefficients {
-        self.0.coefficients(dt)
-    }
-}
 
 impl Equation for Acoustic1 {
     fn name(&self) -> &'static str {
@@ -84,8 +65,11 @@ impl Equation for Acoustic1 {
         dt_sure(model, stencil)
     }
 
-    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
-        Ok(Box::new(Acoustic1Material::new(model, pml, storage)?))
+    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
+        let material = BulkMaterial::new(model, pml, storage)?;
+        Ok(Box::new(move |dt, scheme| {
+            Box::new(Acoustic1Propagator(Arc::new(material.coefficients(dt).with(scheme.stencil))))
+        }))
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
@@ -93,55 +77,15 @@ impl Equation for Acoustic1 {
     }
 }
 
-impl Material for Acoustic1Material {
-    fn equation(&self) -> &'static dyn Equation {
-        &Acoustic1
+impl TiledPropagator for Acoustic1Propagator {
+    type Shot<'a> = Acoustic1Propagator;
+
+    fn shot(&self, _source: Option<[usize; 3]>) -> Acoustic1Propagator {
+        Acoustic1Propagator(Arc::clone(&self.0))
     }
 
-    fn model(&self) -> &Outline {
-        &self.0.model
-    }
-
-    fn pml(&self) -> usize {
-        self.0.pml()
-    }
-
-    fn storage(&self) -> Storage {
-        self.0.storage
-    }
-
-    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator> {
-        Box::new(Acoustic1Propagator(Arc::new(self.0.coefficients(dt).with(scheme.stencil))))
-    }
-}
-
-impl Propagator for Acoustic1Propagator {
     fn layout(&self) -> &Layout {
         &self.0.layout
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.bytes()
-    }
-
-    fn field_bytes(&self) -> u64 {
-        one_pass::field_bytes::<Self>(&self.0)
-    }
-
-    fn thread_bytes(&self, threads: usize) -> u64 {
-        one_pass::thread_bytes::<Self>(&self.0, threads)
-    }
-
-    fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        march::bytes(self, shot)
-    }
-
-    fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
-        march::shared_bytes(&self.0, stream)
-    }
-
-    fn tuning_steps(&self) -> usize {
-        one_pass::geometry::TUNING_STEPS
     }
 
     fn modulus(&self, cell: [usize; 3]) -> f64 {
@@ -150,13 +94,5 @@ impl Propagator for Acoustic1Propagator {
 
     fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
         self.0.buoyancy(cell, axis)
-    }
-
-    fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
-        one_pass::run(self, shot, team, control)
-    }
-
-    fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
-        march::run(self, shot, stream, control)
     }
 }

@@ -1,6 +1,6 @@
 //! Whole shots on the CPU: threads and storage change no bit.
 
-use super::{Acoustic1Material, Acoustic1Propagator, BulkMaterial};
+use super::{Acoustic1Propagator, BulkMaterial};
 use crate::backend::cpu::Team;
 use crate::fd::control::Silent;
 use crate::fd::equation::traits::Propagator;
@@ -15,7 +15,7 @@ fn material(n: [usize; 3], storage: Storage) -> BulkMaterial {
     let grid = Grid { n, h: [10.0, 11.0, 9.0] };
     let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
     let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
-    Acoustic1Material::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap().0
+    BulkMaterial::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap()
 }
 
 fn propagator(n: [usize; 3]) -> Acoustic1Propagator {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::coefficients::Coefficients;
 use super::layer::{self, Layers};
+use super::{Acoustic2Propagator, cpu};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::grid::zones::Zones;
 use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::{KernelSet, kernel_set};
@@ -79,10 +79,7 @@ const _: () = {
     assert!(offset_of!(SecondOrderParams, steps) == 128 && offset_of!(SecondOrderParams, scale) == 152);
 };
 
-/// The equation on a GPU, with a PML or a sponge.
-pub struct OnGpu<const PML: bool>(pub Arc<Coefficients>);
-
-impl<const PML: bool> CudaEquation for OnGpu<PML> {
+impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
     type Params = SecondOrderParams;
     type Shared = Coefficients;
 
@@ -94,27 +91,12 @@ impl<const PML: bool> CudaEquation for OnGpu<PML> {
         if PML { &WITH_PML } else { &KERNELS }
     }
 
-    /// All cells are updated alike.
-    fn zones(layout: &Layout) -> [Zones; 3] {
-        [0, 1, 2].map(|axis| Zones::uniform(layout, axis))
-    }
-
-    /// The pressure of even and of odd steps; the fields of a PML.
     fn lens(layout: &Layout) -> Vec<usize> {
-        let layers = PML.then(|| layer::lens(layout, Layout::on_gpu)).into_iter().flatten();
-        [layout.field_len(); 2].into_iter().chain(layers).collect()
+        cpu::lens::<PML>(layout, Layout::on_gpu)
     }
 
     fn shared(&self) -> &Arc<Coefficients> {
         &self.0
-    }
-
-    fn cpu_layout(&self) -> &Layout {
-        &self.0.layout
-    }
-
-    fn storage(&self) -> Storage {
-        self.0.storage
     }
 
     fn fields(&self) -> Vec<&EdgeField> {
@@ -182,9 +164,5 @@ impl<const PML: bool> CudaEquation for OnGpu<PML> {
             halved: i32::from(c.storage == Storage::Bits16),
             unused: 0,
         })
-    }
-
-    fn words(&self, cell: [usize; 3]) -> String {
-        self.0.describe_cell(cell)
     }
 }

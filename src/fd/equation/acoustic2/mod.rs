@@ -38,22 +38,19 @@ mod describe;
 mod layer;
 mod sponge;
 mod stencil;
+mod sweep;
 
 use std::sync::Arc;
 
 pub use self::coefficients::{Coefficients, Medium};
-pub use self::cuda::OnGpu;
-use super::traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
-use crate::backend::cpu::Team;
-use crate::backend::cuda::Stream;
+use super::propagator::TiledPropagator;
+use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
-use crate::fd::survey::{Effort, Gather, Shot};
 
 /// The acoustic equation of second order, with an absorbing layer.
 pub struct Acoustic2(pub Absorber);
@@ -92,99 +89,45 @@ impl Equation for Acoustic2 {
         stencil::dt_max(model, stencil)
     }
 
-    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
-        Ok(Box::new(Medium::new(model, pml, storage, self.0)?))
+    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
+        let medium = Medium::new(model, pml, storage, self.0)?;
+        Ok(Box::new(move |dt, scheme| {
+            let c = Arc::new(medium.coefficients(dt, scheme.stencil));
+            match medium.absorber {
+                Absorber::Pml => Box::new(Acoustic2Propagator::<true>(c)),
+                Absorber::Sponge => Box::new(Acoustic2Propagator::<false>(c)),
+            }
+        }))
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
         match self.0 {
-            Absorber::Pml => march::bytes_of_cells::<OnGpu<true>>(n, pml, storage),
-            Absorber::Sponge => march::bytes_of_cells::<OnGpu<false>>(n, pml, storage),
+            Absorber::Pml => march::bytes_of_cells::<Acoustic2Propagator<true>>(n, pml, storage),
+            Absorber::Sponge => march::bytes_of_cells::<Acoustic2Propagator<false>>(n, pml, storage),
         }
     }
 }
 
-impl Material for Medium {
-    fn equation(&self) -> &'static dyn Equation {
-        match self.absorber {
-            Absorber::Pml => &Acoustic2(Absorber::Pml),
-            Absorber::Sponge => &Acoustic2(Absorber::Sponge),
-        }
+/// The propagator of [`Acoustic2`], with a PML or a sponge.
+pub struct Acoustic2Propagator<const PML: bool>(pub Arc<Coefficients>);
+
+impl<const PML: bool> TiledPropagator for Acoustic2Propagator<PML> {
+    type Shot<'a> = Acoustic2Propagator<PML>;
+
+    fn shot(&self, _source: Option<[usize; 3]>) -> Acoustic2Propagator<PML> {
+        Acoustic2Propagator(Arc::clone(&self.0))
     }
 
-    fn model(&self) -> &Outline {
-        &self.model
-    }
-
-    fn pml(&self) -> usize {
-        self.layout.pml
-    }
-
-    fn storage(&self) -> Storage {
-        self.storage
-    }
-
-    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator> {
-        Box::new(Arc::new(self.coefficients(dt, scheme.stencil)))
-    }
-}
-
-/// Computes with the equation as a GPU has it.
-macro_rules! on_gpu {
-    ($coefficients:expr, $equation:ident => $result:expr) => {
-        if $coefficients.layers.is_some() {
-            let $equation = &OnGpu::<true>(Arc::clone($coefficients));
-            $result
-        } else {
-            let $equation = &OnGpu::<false>(Arc::clone($coefficients));
-            $result
-        }
-    };
-}
-
-impl Propagator for Arc<Coefficients> {
     fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn bytes(&self) -> u64 {
-        self.v.bytes()
-    }
-
-    fn field_bytes(&self) -> u64 {
-        cpu::field_bytes(self)
-    }
-
-    fn thread_bytes(&self, _threads: usize) -> u64 {
-        0
-    }
-
-    fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        on_gpu!(self, equation => march::bytes(equation, shot))
-    }
-
-    fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
-        march::shared_bytes(self, stream)
-    }
-
-    fn tuning_steps(&self) -> usize {
-        cpu::TUNING_STEPS
+        &self.0.layout
     }
 
     fn modulus(&self, cell: [usize; 3]) -> f64 {
-        f64::from(WATER) * self.v.value(&self.layout, cell)
+        f64::from(WATER) * self.0.v.value(&self.0.layout, cell)
     }
 
     /// A source is added to the pressure of the step before, which the next one has with a negative sign.
     fn increment_factor(&self) -> f64 {
         -1.0
-    }
-
-    fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
-        cpu::run(self, shot, team, control)
-    }
-
-    fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
-        on_gpu!(self, equation => march::run(equation, shot, stream, control))
     }
 }

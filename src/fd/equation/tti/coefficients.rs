@@ -98,11 +98,3 @@ impl TtiMaterial {
         TtiCoefficients { layout, columns, dt, stencil, stencils, axes, spacing: grid.h, isotropic_source }
     }
 }
-
-impl TtiCoefficients {
-    /// Returns the bytes allocated for them.
-    pub fn bytes(&self) -> u64 {
-        let RotatedMedium { modulus, e, s, angles } = &*self.columns;
-        [modulus, e, s].into_iter().chain(angles).map(EdgeField::bytes).sum()
-    }
-}

@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
+use super::TtiShot;
 use super::coefficients::{RotatedMedium, TtiCoefficients};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
@@ -14,7 +15,6 @@ use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::march::tables::{COEFFICIENTS, Tables};
 use crate::fd::one_pass::cuda::params::{AxisParams, CubeParams, Zone};
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::storage::Storage;
 use crate::fd::time_loop::launch::Address;
 
 /// The kernels of `kernels/tti_two_stages.cu`.
@@ -57,21 +57,6 @@ const _: () = {
     assert!(offset_of!(TiltedParams, steps) == 344 && offset_of!(TiltedParams, squares) == 464);
 };
 
-/// The equation in a medium, for one shot.
-pub struct TtiShot<'a> {
-    pub c: &'a Arc<TtiCoefficients>,
-    pub ball: Option<IsotropicBall>,
-}
-
-impl TtiShot<'_> {
-    /// Returns that of a shot whose source is at a user's cell.
-    pub fn new(c: &Arc<TtiCoefficients>, source: [usize; 3]) -> TtiShot<'_> {
-        let RotatedMedium { e, s, .. } = &*c.columns;
-        let ball = c.isotropic_source.then(|| IsotropicBall::new(&c.layout, e, s, source));
-        TtiShot { c, ball }
-    }
-}
-
 impl CudaEquation for TtiShot<'_> {
     type Params = TiltedParams;
     type Shared = TtiCoefficients;
@@ -87,15 +72,11 @@ impl CudaEquation for TtiShot<'_> {
     ];
     const PROFILES: usize = 4;
     const FIELDS: usize = 6;
-    const PRESSURES: usize = 1;
+    const PRESSURE_FIELDS: usize = 1;
     const OWN_BYTES: u64 = IsotropicBall::BYTES;
 
     fn kernels() -> &'static KernelSet {
         &KERNELS
-    }
-
-    fn zones(layout: &Layout) -> [Zones; 3] {
-        [0, 1, 2].map(|axis| Zones::new(layout, axis))
     }
 
     /// P, Q, the fluxes, the increments; the damped fluxes of x and y, and the split pressures.
@@ -108,14 +89,6 @@ impl CudaEquation for TtiShot<'_> {
 
     fn shared(&self) -> &Arc<TtiCoefficients> {
         self.c
-    }
-
-    fn cpu_layout(&self) -> &Layout {
-        &self.c.layout
-    }
-
-    fn storage(&self) -> Storage {
-        Storage::Float32
     }
 
     fn fields(&self) -> Vec<&EdgeField> {
@@ -169,9 +142,5 @@ impl CudaEquation for TtiShot<'_> {
             cube: cube.as_ref().map_or_else(CubeParams::default, |cube| CubeParams::new(cube, shot.own)),
             activity: ActivityParams::new(layout, shot.flags, from),
         })
-    }
-
-    fn words(&self, cell: [usize; 3]) -> String {
-        self.c.describe_cell(cell)
     }
 }

@@ -29,21 +29,17 @@ mod tests;
 use std::sync::Arc;
 
 pub use self::coefficients::TtiMaterial;
-pub use self::cuda::TtiShot;
 
-use self::coefficients::TtiCoefficients;
-use super::traits::{AbsorbingLayer, Equation, Material, Propagator, Properties, Scheme};
-use crate::backend::cpu::Team;
-use crate::backend::cuda::Stream;
+use self::coefficients::{RotatedMedium, TtiCoefficients};
+use super::propagator::TiledPropagator;
+use super::traits::{AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
+use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
-use crate::fd::survey::{Effort, Gather, Shot};
-use crate::fd::time_loop;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium.
 pub struct Tti;
@@ -82,8 +78,9 @@ impl Equation for Tti {
         stability::dt_sure(model, stencil)
     }
 
-    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
-        Ok(Box::new(TtiMaterial::new(model, pml, storage)?))
+    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
+        let material = TtiMaterial::new(model, pml, storage)?;
+        Ok(Box::new(move |dt, scheme| Box::new(Arc::new(material.coefficients(dt, scheme)))))
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
@@ -91,80 +88,26 @@ impl Equation for Tti {
     }
 }
 
-impl Material for TtiMaterial {
-    fn equation(&self) -> &'static dyn Equation {
-        &Tti
-    }
-
-    fn model(&self) -> &Outline {
-        &self.model
-    }
-
-    fn pml(&self) -> usize {
-        self.layout.pml
-    }
-
-    fn storage(&self) -> Storage {
-        Storage::Float32
-    }
-
-    fn propagator(&self, dt: f32, scheme: Scheme) -> Box<dyn Propagator> {
-        Box::new(Arc::new(self.coefficients(dt, scheme)))
-    }
+/// The equation in a medium, for one shot.
+pub struct TtiShot<'a> {
+    pub c: &'a Arc<TtiCoefficients>,
+    pub ball: Option<IsotropicBall>,
 }
 
-impl Propagator for Arc<TtiCoefficients> {
+impl TiledPropagator for Arc<TtiCoefficients> {
+    type Shot<'a> = TtiShot<'a>;
+
+    fn shot(&self, source: Option<[usize; 3]>) -> TtiShot<'_> {
+        let RotatedMedium { e, s, .. } = &*self.columns;
+        let source = source.filter(|_| self.isotropic_source);
+        TtiShot { c: self, ball: source.map(|source| IsotropicBall::new(&self.layout, e, s, source)) }
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
-    }
-
-    fn bytes(&self) -> u64 {
-        TtiCoefficients::bytes(self)
-    }
-
-    fn field_bytes(&self) -> u64 {
-        cpu::TtiFields::bytes(&self.layout)
-    }
-
-    fn thread_bytes(&self, threads: usize) -> u64 {
-        cpu::thread_bytes(self).saturating_mul(threads as u64)
-    }
-
-    fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        march::bytes(&TtiShot { c: self, ball: None }, shot)
-    }
-
-    fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
-        march::shared_bytes(self, stream)
-    }
-
-    fn tuning_steps(&self) -> usize {
-        cpu::TUNING_STEPS
     }
 
     fn modulus(&self, cell: [usize; 3]) -> f64 {
         f64::from(WATER) * self.columns.modulus.value(&self.layout, cell)
     }
-
-    fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
-        run(self, shot, team, control)
-    }
-
-    fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
-        march::run(&TtiShot::new(self, shot.source), shot, stream, control)
-    }
-}
-
-/// Runs a shot that fits the coefficients' grid on the CPU.
-fn run(c: &TtiCoefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
-    let (layout, threads) = (&c.layout, team.threads());
-    let own = cpu::thread_bytes(c).saturating_mul(threads as u64);
-    time_loop::cpu::check_memory(layout, shot, cpu::TtiFields::bytes(layout).saturating_add(own))?;
-    let geometry = cpu::TtiGeometry::new(c, threads);
-    let mut fields = cpu::TtiFields::new(layout, &geometry.partition)?;
-    let tuner = cpu::tile_tuner(c, &geometry, threads, control);
-    let steps = cpu::TwoStages::new(c, &geometry, shot, &mut fields).tuned(&tuner);
-    let done = time_loop::cpu::run(layout, shot, &steps, team, control);
-    tuner.report(control);
-    done
 }

@@ -1,5 +1,7 @@
 //! The policy of the CPU's sweep: two pressures, coupled by E and S.
 
+use std::sync::Arc;
+
 use super::material::VtiPropagator;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::isotropic_ball::IsotropicBall;
@@ -19,11 +21,11 @@ impl Policy for VtiShot<'_> {
     const MIXING: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
 
-    fn coefficients(&self) -> &Coefficients {
+    fn coefficients(&self) -> &Arc<Coefficients> {
         &self.propagator.bulk
     }
 
-    fn describe_cell(&self, padded: [usize; 3]) -> String {
+    fn words(&self, padded: [usize; 3]) -> String {
         let Coefficients { layout, .. } = &*self.propagator.bulk;
         let nearest = std::array::from_fn(|axis| layout.nearest(axis, padded[axis]) + layout.pml);
         let mut room = Vec::new();

@@ -1,11 +1,8 @@
 //! The policy of the step on a GPU.
 
-use std::sync::Arc;
-
 use super::cpu::VtiShot;
 use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::march::kernel_set::{KernelSet, kernel_set};
-use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::cuda::params::MixingCube;
 use crate::fd::one_pass::cuda::policy::CudaPolicy;
 
@@ -17,10 +14,6 @@ impl CudaPolicy for VtiShot<'_> {
 
     fn kernel_set() -> &'static KernelSet {
         &KERNELS
-    }
-
-    fn plan(&self) -> &Arc<Coefficients> {
-        &self.propagator.bulk
     }
 
     fn cube(&self) -> Option<MixingCube<'_>> {

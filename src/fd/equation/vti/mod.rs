@@ -27,7 +27,7 @@ pub use cpu::VtiShot;
 pub use material::{VtiMaterial, VtiPropagator};
 
 use super::acoustic1;
-use super::traits::{AbsorbingLayer, Equation, Material, Properties};
+use super::traits::{AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
@@ -83,8 +83,9 @@ impl Equation for Vti {
         })
     }
 
-    fn material(&self, model: &Model, pml: usize, storage: Storage) -> Result<Box<dyn Material>> {
-        Ok(Box::new(VtiMaterial::new(model, pml, storage)?))
+    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
+        let material = VtiMaterial::new(model, pml, storage)?;
+        Ok(Box::new(move |dt, scheme| Box::new(material.coefficients(dt, scheme))))
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {

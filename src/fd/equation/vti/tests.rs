@@ -1,22 +1,24 @@
 //! Whole shots on the CPU against `acoustic1` in media that it can describe, and at the certain time step.
 
+use std::sync::Arc;
+
 use super::{Vti, VtiMaterial};
 use crate::backend::cpu::{Team, TeamMember};
 use crate::fd::control::Silent;
 use crate::fd::edge_field::EdgeField;
-use crate::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
+use crate::fd::equation::acoustic1::Acoustic1Propagator;
+use crate::fd::equation::propagator::TiledPropagator;
 use crate::fd::equation::traits::{Equation, Propagator, Scheme};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Property, Values};
-use crate::fd::one_pass;
-use crate::fd::one_pass::coefficients::Coefficients;
-use crate::fd::one_pass::fields::Fields;
-use crate::fd::one_pass::geometry::Geometry;
+use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::one_pass::policy::Policy;
-use crate::fd::one_pass::steps::OnePass;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Receivers, Shot};
+use crate::fd::tiled;
+use crate::fd::tiled::equation::TiledEquation;
+use crate::fd::tiled::steps::TiledSteps;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::lanes::Lanes;
 use crate::fd::wavelet::{Shape, Wavelet};
@@ -31,12 +33,12 @@ impl Policy for Monopole {
     const MIXING: usize = 0;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
 
-    fn coefficients(&self) -> &Coefficients {
+    fn coefficients(&self) -> &Arc<Coefficients> {
         &self.0.0
     }
 
-    fn describe_cell(&self, padded: [usize; 3]) -> String {
-        self.0.describe_cell(padded)
+    fn words(&self, padded: [usize; 3]) -> String {
+        self.0.words(padded)
     }
 
     fn mixing(&self, number: usize) -> &EdgeField {
@@ -97,37 +99,31 @@ fn without_anisotropy_records_are_those_of_acoustic1() {
         let vti = VtiMaterial::new(&model, 9, Storage::Float32).unwrap();
         let vti = vti.coefficients(1e-3, Scheme::default());
         let found = vti.run_on_cpu(&shot, &team, &Silent).unwrap().0;
-        let acoustic1 = Acoustic1Material::new(&model, 9, Storage::Float32).unwrap().coefficients(1e-3);
+        let acoustic1 = BulkMaterial::new(&model, 9, Storage::Float32).unwrap().coefficients(1e-3);
         let expected = Monopole(Acoustic1Propagator(acoustic1.into()));
-        let expected = one_pass::run(&expected, &shot, &team, &Silent).unwrap().0;
+        let expected = tiled::run(&expected, &shot, &team, &Silent).unwrap().0;
         let error = relative_l2(&found.data, &expected.data);
         assert!(error < 2e-6, "{source:?}: {error:e}");
     }
 }
 
 /// Returns the first pressure over the grid after steps from a smooth one in all pressures, times `factors`.
-fn after(policy: &impl Policy, factors: [f32; 2], nt: usize) -> Vec<f32> {
-    fn pressures<P: Policy>(_: &P) -> usize {
-        P::PRESSURES
-    }
-    let c = policy.coefficients();
-    let layout = &c.layout;
-    let geometry = Geometry::new(c, 2);
-    let mut fields = Fields::new(layout, &geometry, pressures(policy)).unwrap();
+fn after<E: TiledEquation>(equation: &E, factors: [f32; 2], nt: usize) -> Vec<f32> {
+    let layout = equation.layout();
+    let partition = equation.partition(2);
+    let mut fields = equation.fields_at_rest().unwrap();
     let [nx, ny, nz] = layout.inner;
     let cells = || (0..ny).flat_map(move |y| (0..nx).flat_map(move |x| (0..nz).map(move |z| [x, y, z])));
     let place = |cell: [usize; 3]| layout.at(cell.map(|index| index + layout.pml));
-    for (p, factor) in fields.shared().p.into_iter().zip(factors) {
+    for (p, factor) in fields.iter_mut().step_by(2).take(E::PRESSURES).zip(factors) {
         for cell in cells() {
             let squared: f32 =
                 (0..3).map(|axis| (cell[axis] as f32 - (layout.inner[axis] / 2) as f32).powi(2)).sum();
-            // SAFETY: a cell of the field; alone.
-            let at = unsafe { p[0].write(place(cell), 1) };
-            at[0] = factor * (-squared / 18.0).exp();
+            p[place(cell)] = factor * (-squared / 18.0).exp();
         }
     }
     let shot = Shot { wavelet: Wavelet { samples: Vec::new() }, ..shot([0; 3], 1e-3, nt) };
-    let steps = OnePass::new(policy, &geometry, &shot, &mut fields);
+    let steps = TiledSteps::new(equation, &partition, &shot, &mut fields);
     steps.resumed();
     let run = |member: &TeamMember<'_>, _: Option<&()>| {
         let mut own = steps.own()?;
@@ -151,9 +147,9 @@ fn elliptical_waves_are_those_of_a_stretched_grid() {
     let vti = model([13.0, 13.0, 10.0], 0.5 * (s * s - 1.0));
     let vti = VtiMaterial::new(&vti, 8, Storage::Float32).unwrap();
     let vti = vti.coefficients(dt, Scheme { isotropic_source: false, ..Scheme::default() });
-    let found = after(&vti.shot([0; 3]), [s, 1.0], nt);
+    let found = after(&vti.shot(Some([0; 3])), [s, 1.0], nt);
     let acoustic1 = Model::new(Grid { n, h: [10.0; 3] }, vec![2000.0; 60 * 60 * 60], None).unwrap();
-    let acoustic1 = Acoustic1Material::new(&acoustic1, 8, Storage::Float32).unwrap().coefficients(dt);
+    let acoustic1 = BulkMaterial::new(&acoustic1, 8, Storage::Float32).unwrap().coefficients(dt);
     let expected = after(&Monopole(Acoustic1Propagator(acoustic1.into())), [s; 2], nt);
     let error = relative_l2(&found, &expected);
     assert!(error < 5e-6, "{error:e}");

@@ -3,18 +3,16 @@
 use std::array::from_fn;
 use std::sync::Arc;
 
-use super::arrays::{self, FieldAddresses, slots};
 use super::params::{AxisParams, CubeParams, MixingCube, StepParams, Zone};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::grid::zones::Zones;
 use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::march::tables::Tables;
 use crate::fd::one_pass::coefficients::Coefficients;
+use crate::fd::one_pass::fields::{Fields, gpu_lens, gpu_slots};
 use crate::fd::one_pass::policy::Policy;
-use crate::fd::storage::Storage;
 use crate::fd::time_loop::launch::Address;
 
 /// An equation in a medium, for one shot on a GPU.
@@ -24,9 +22,6 @@ pub trait CudaPolicy: Policy {
 
     /// Returns the kernels of the equation.
     fn kernel_set() -> &'static KernelSet;
-
-    /// Returns the coefficients that identify a plan, whose shots share memory on a GPU.
-    fn plan(&self) -> &Arc<Coefficients>;
 
     /// Returns the shot's own mixing coefficients.
     fn cube(&self) -> Option<MixingCube<'_>> {
@@ -51,24 +46,12 @@ impl<P: CudaPolicy> CudaEquation for P {
         P::kernel_set()
     }
 
-    fn zones(layout: &Layout) -> [Zones; 3] {
-        [0, 1, 2].map(|axis| Zones::new(layout, axis))
-    }
-
     fn lens(layout: &Layout) -> Vec<usize> {
-        arrays::lens(layout, P::PRESSURES)
+        gpu_lens(layout, P::PRESSURES)
     }
 
     fn shared(&self) -> &Arc<Coefficients> {
-        self.plan()
-    }
-
-    fn cpu_layout(&self) -> &Layout {
-        &self.coefficients().layout
-    }
-
-    fn storage(&self) -> Storage {
-        self.coefficients().storage
+        self.coefficients()
     }
 
     /// rho, rho vp², and those of the mixing.
@@ -98,7 +81,7 @@ impl<P: CudaPolicy> CudaEquation for P {
 
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [StepParams; 2] {
         let (c, layout) = (self.coefficients(), &tables.layout);
-        let fields = FieldAddresses::new(P::PRESSURES, &shot.arrays);
+        let fields = Fields::new(P::PRESSURES, &shot.arrays);
         let first = |array: Address| tables.first(array);
         let [x, y, z] = fields.split;
         let profiles = tables.profiles(Self::PROFILES, plan.profiles);
@@ -125,7 +108,7 @@ impl<P: CudaPolicy> CudaEquation for P {
                 steps: from_fn(|number| tables.steps[number].map(|step| step as u32)),
                 pitch: layout.pitch as u32,
                 plane: layout.stride(1) as u32,
-                slots: [tables.zones[0].velocities() as u32, slots(&tables.zones[2]) as u32],
+                slots: [tables.zones[0].velocities() as u32, gpu_slots(&tables.zones[2]) as u32],
                 pml: layout.pml as i32,
                 beside: c.beside.map_or(-1, |beside| beside as i32),
                 stencil: c.stencil,
@@ -134,9 +117,5 @@ impl<P: CudaPolicy> CudaEquation for P {
                 activity: ActivityParams::new(layout, shot.flags, from),
             }
         })
-    }
-
-    fn words(&self, cell: [usize; 3]) -> String {
-        self.describe_cell(cell)
     }
 }

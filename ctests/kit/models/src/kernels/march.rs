@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::{Acoustic1Material, Acoustic1Propagator};
-use gpusched::fd::equation::{Absorber, acoustic2, tti, vti::VtiMaterial};
+use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
+use gpusched::fd::equation::{Absorber, TiledPropagator, acoustic2, tti, vti::VtiMaterial};
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
 use gpusched::fd::march::tables::{COEFFICIENTS, Tables};
 use gpusched::fd::march::{activity, tile_plan::TilePlan};
+use gpusched::fd::one_pass::coefficients::BulkMaterial;
 use gpusched::fd::plan::Storage;
 use gpusched::fd::time_loop::field_kernels::Field;
 
@@ -20,7 +21,7 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
     let World { model, dt, options, shot } = world;
     match options.equation.name() {
         "acoustic1" => {
-            let c = Acoustic1Material::new(model, options.pml, options.storage).unwrap().coefficients(*dt);
+            let c = BulkMaterial::new(model, options.pml, options.storage).unwrap().coefficients(*dt);
             let c = c.with(options.stencil);
             fire_with(engine, &Acoustic1Propagator(c.into()), world, at_once)
         }
@@ -29,19 +30,23 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
             let medium = acoustic2::Medium::new(model, options.pml, options.storage, absorber).unwrap();
             let c = Arc::new(medium.coefficients(*dt, options.stencil));
             match absorber {
-                Absorber::Pml => fire_with(engine, &acoustic2::OnGpu::<true>(c), world, at_once),
-                Absorber::Sponge => fire_with(engine, &acoustic2::OnGpu::<false>(c), world, at_once),
+                Absorber::Pml => {
+                    fire_with(engine, &acoustic2::Acoustic2Propagator::<true>(c), world, at_once)
+                }
+                Absorber::Sponge => {
+                    fire_with(engine, &acoustic2::Acoustic2Propagator::<false>(c), world, at_once)
+                }
             }
         }
         "vti" => {
             let material = VtiMaterial::new(model, options.pml, options.storage).unwrap();
             let propagator = material.coefficients(*dt, options.scheme());
-            fire_with(engine, &propagator.shot(shot.source), world, at_once)
+            fire_with(engine, &propagator.shot(Some(shot.source)), world, at_once)
         }
         "tti" => {
             let material = tti::TtiMaterial::new(model, options.pml, options.storage).unwrap();
             let c = Arc::new(material.coefficients(*dt, options.scheme()));
-            fire_with(engine, &tti::TtiShot::new(&c, shot.source), world, at_once)
+            fire_with(engine, &c.shot(Some(shot.source)), world, at_once)
         }
         other => panic!("{other} has no kernels"),
     }
@@ -58,8 +63,8 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let mut coefficients = [0; COEFFICIENTS];
     for (field, to) in equation.fields().into_iter().zip(&mut coefficients) {
         *to = match options.storage {
-            Storage::Float32 => memory.show(&field.copied(equation.cpu_layout(), &tables.layout).unwrap()),
-            Storage::Bits16 => memory.show(&field.numbers(equation.cpu_layout(), &tables.layout).unwrap()),
+            Storage::Float32 => memory.show(&field.copied(equation.layout(), &tables.layout).unwrap()),
+            Storage::Bits16 => memory.show(&field.numbers(equation.layout(), &tables.layout).unwrap()),
         };
     }
     let profiles = memory.show(&tables.profiles);
@@ -104,12 +109,12 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
             record.read(&memory, step);
         }
         if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
-            let field = Field::new(&tables.layout, fields[(step + 1) % E::PRESSURES]);
+            let field = Field::new(&tables.layout, fields[(step + 1) % E::PRESSURE_FIELDS]);
             engine.launch(&memory, field.snapshot(), &[bytes(&field), bytes(&picture)]);
             snapshots.push((step, memory.get(picture)));
         }
     }
-    let last = fields[shot.nt % E::PRESSURES];
+    let last = fields[shot.nt % E::PRESSURE_FIELDS];
     let field = Field::new(&tables.layout, last);
     engine.launch(&memory, field.peak(), &[bytes(&field), bytes(&peak)]);
     check_peak(&memory, peak, &memory.get(last));

@@ -1,9 +1,8 @@
 //! The memory of one thread: fluxes of the planes that a divergence reaches, and rows that differ from a field's.
 
-use crate::backend::cpu::Buffer;
-use crate::error::Result;
 use crate::fd::one_pass::rows::TAPS;
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::tiled::partition::Partition;
 use crate::fd::vector::lanes::WIDEST;
 
 /// Rows beside a tile that its divergence reaches, before it and after it.
@@ -11,12 +10,6 @@ pub const BEFORE: usize = HALF_WIDTH;
 pub const AFTER: usize = HALF_WIDTH - 1;
 /// Components of the flux.
 const COMPONENTS: usize = 3;
-
-pub struct QueueMemory {
-    values: Buffer,
-    columns: usize,
-    len: usize,
-}
 
 /// Positions in a thread's memory. Each row of a component lies between vectors of zeros.
 #[derive(Clone, Copy)]
@@ -35,27 +28,11 @@ pub struct FluxQueue {
     pub ball: [*mut f32; 2],
 }
 
-impl QueueMemory {
-    /// For tiles of up to `columns` rows along x, each of up to `len` values.
-    pub fn new(columns: usize, len: usize) -> Result<QueueMemory> {
-        let values = FluxQueue::cut(columns, len, std::ptr::null_mut()).1;
-        let values = Buffer::zeroed(values, "what a thread of a shot computes with")?;
-        Ok(QueueMemory { values, columns, len })
-    }
-
-    pub fn queue(&mut self) -> FluxQueue {
-        FluxQueue::cut(self.columns, self.len, self.values.as_mut_ptr()).0
-    }
-
-    /// Returns the bytes that [`QueueMemory::new`] allocates.
-    pub fn bytes(columns: usize, len: usize) -> u64 {
-        Buffer::bytes_of(FluxQueue::cut(columns, len, std::ptr::null_mut()).1)
-    }
-}
-
 impl FluxQueue {
-    /// Returns the positions after `first`, and how many values they are.
-    fn cut(columns: usize, len: usize, first: *mut f32) -> (FluxQueue, usize) {
+    /// For any tile of any tiling: returns the positions after `first`, and how many values they are.
+    #[inline]
+    pub fn new(tiles: &Partition, first: *mut f32) -> (FluxQueue, usize) {
+        let (columns, len) = (tiles.columns, tiles.ends.len);
         // An odd number of lines, so that rows beside each other lie in different sets of a cache.
         let component = ((len / WIDEST + 1) | 1) * WIDEST;
         let row = COMPONENTS * component;

@@ -22,36 +22,24 @@
 //! beside the tile are computed for one plane at a time. So tiles do not depend on each other.
 
 use super::divergence::{DivergenceRow, SplitEnd, SplitTerm, divergence};
-use super::fields::SharedTtiFields;
+use super::fields::TtiFields;
 use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
 use super::geometry::TtiGeometry;
-use super::queue::{AFTER, BEFORE, FluxQueue, QueueMemory};
+use super::queue::{AFTER, BEFORE, FluxQueue};
 use crate::backend::cpu::Rows;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
+use crate::fd::equation::tti::TtiShot;
 use crate::fd::equation::tti::coefficients::{RotatedMedium, TtiCoefficients};
 use crate::fd::isotropic_ball::IsotropicBall;
-use crate::fd::one_pass::activity::ActiveTile;
 use crate::fd::one_pass::rows::TAPS;
-use crate::fd::one_pass::source::SourceInjector;
-use crate::fd::one_pass::tiles::Tile;
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::equation::TileStep;
+use crate::fd::tiled::partition::Partition;
+use crate::fd::tiled::source::SourceInjector;
+use crate::fd::tiled::tiles::Tile;
 use crate::fd::vector::isa::{Isa, Kernel};
 use crate::fd::vector::lanes::Lanes;
-
-/// Arguments that the tiles of a step share.
-#[derive(Clone, Copy)]
-pub struct TileStep<'a> {
-    pub c: &'a TtiCoefficients,
-    pub geometry: &'a TtiGeometry,
-    pub fields: SharedTtiFields<'a>,
-    /// The number of the older one of two fields.
-    pub from: usize,
-    /// The source, if it is in the older pressures.
-    pub source: Option<&'a SourceInjector>,
-    pub ball: Option<&'a IsotropicBall>,
-    /// Whether fields that the next step reads are written past the caches.
-    pub stream: bool,
-}
 
 /// The sweep of a tile. "Position" of a row is that of its first updated cell.
 ///
@@ -61,7 +49,15 @@ pub struct TileStep<'a> {
 /// the processor has the instructions.
 #[derive(Clone, Copy)]
 pub struct TtiSweep<'a> {
-    step: TileStep<'a>,
+    c: &'a TtiCoefficients,
+    ball: Option<&'a IsotropicBall>,
+    geometry: &'a TtiGeometry,
+    partition: &'a Partition,
+    fields: TtiFields<'a>,
+    /// The parity of the pressures before the step.
+    from: usize,
+    injector: Option<&'a SourceInjector>,
+    stream: bool,
     tile: &'a Tile,
     queue: FluxQueue,
     /// First index along z, and values of a row.
@@ -87,9 +83,22 @@ fn position(field: Rows<'_>, at: usize) -> *const f32 {
 }
 
 impl<'a> TtiSweep<'a> {
-    pub fn new(step: TileStep<'a>, part: &'a ActiveTile, scratch: &mut QueueMemory) -> TtiSweep<'a> {
-        let first = step.c.layout.active(2).start;
-        TtiSweep { step, tile: &part.tile, queue: scratch.queue(), first, len: part.len }
+    pub fn new(step: &TileStep<'a, TtiShot<'_>>, part: &'a ActiveTile, scratch: *mut f32) -> TtiSweep<'a> {
+        let TileStep { equation: TtiShot { c, ball }, geometry, partition, fields, from, .. } = *step;
+        TtiSweep {
+            c,
+            ball: ball.as_ref(),
+            geometry,
+            partition,
+            fields: TtiFields::new(fields),
+            from,
+            injector: step.injector,
+            stream: step.stream,
+            tile: &part.tile,
+            queue: FluxQueue::new(partition, scratch).0,
+            first: c.layout.active(2).start,
+            len: part.len,
+        }
     }
 
     /// Runs the sweep.
@@ -105,9 +114,6 @@ impl<'a> TtiSweep<'a> {
                 [true, false] => isa.run(&ZonedSweep::<true, false>(self)),
                 [true, true] => isa.run(&ZonedSweep::<true, true>(self)),
             }
-        }
-        if self.step.stream {
-            isa.fence();
         }
     }
 
@@ -152,7 +158,7 @@ impl<'a> TtiSweep<'a> {
     /// Returns the values of a property in a row.
     #[inline(always)]
     fn row(&self, columns: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
-        match columns.onward(&self.step.c.layout, [x, y, self.first]) {
+        match columns.onward(&self.c.layout, [x, y, self.first]) {
             EdgeRow::Values(values) => values.as_ptr(),
             // Not made by `TtiMaterial::new`.
             EdgeRow::Numbers(..) => std::ptr::null(),
@@ -162,20 +168,20 @@ impl<'a> TtiSweep<'a> {
     /// Returns cosine and sine of theta and phi in a row.
     #[inline(always)]
     fn angles(&self, row: [usize; 2]) -> [*const f32; 4] {
-        let [ct, st, cp, sp] = &self.step.c.columns.angles;
+        let [ct, st, cp, sp] = &self.c.columns.angles;
         [self.row(ct, row), self.row(st, row), self.row(cp, row), self.row(sp, row)]
     }
 
     /// Position of a row of a field that has some of the rows.
     #[inline]
     fn nth(&self, row: usize) -> usize {
-        self.step.c.layout.row(row) + self.first
+        self.c.layout.row(row) + self.first
     }
 
     /// Computes the fluxes of a row.
     #[inline(always)]
     unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2], to: *mut f32) {
-        let TtiSweep { queue, tile, step: TileStep { c, geometry, fields, from, stream, .. }, .. } = *self;
+        let TtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
         let layout = &c.layout;
         if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
             // SAFETY: by the caller's promise.
@@ -189,7 +195,7 @@ impl<'a> TtiSweep<'a> {
             false => Target::NONE,
         };
         let damped = |axis: usize, own: bool| {
-            let (zones, index) = (&geometry.partition.zones[axis], [x, y][axis]);
+            let (zones, index) = (&self.partition.zones[axis], [x, y][axis]);
             let slot = zones.slot(index).unwrap_or(0);
             let row = if axis == 0 {
                 (y - HALF_WIDTH) * zones.velocities() + slot
@@ -232,7 +238,7 @@ impl<'a> TtiSweep<'a> {
     /// Computes the pressures of a row, from fluxes that are all there.
     #[inline(always)]
     unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2]) {
-        let TtiSweep { queue, tile, step: TileStep { c, geometry, fields, from, stream, .. }, .. } = *self;
+        let TtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
         let layout = &c.layout;
         let at = layout.at([x, y, self.first]);
         let [mut rows_x, mut rows_y] = [[std::ptr::null(); TAPS]; 2];
@@ -293,10 +299,10 @@ impl<'a> TtiSweep<'a> {
     /// Returns the ends of a row with their split pressures.
     #[inline]
     fn ends(&self, [x, y]: [usize; 2]) -> [SplitEnd; 2] {
-        let ends = &self.step.geometry.partition.ends;
+        let ends = &self.partition.ends;
         let [near, far] = ends.damped;
-        let nth = (y - HALF_WIDTH) * self.step.c.layout.active(0).len() + x - HALF_WIDTH;
-        let part = self.step.fields.split[2].as_ptr().wrapping_add(nth * (near + far));
+        let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
+        let part = self.fields.split[2].as_ptr().wrapping_add(nth * (near + far));
         [
             SplitEnd { cells: 0..near, part },
             SplitEnd { cells: ends.len - far..ends.len, part: part.wrapping_add(near) },
@@ -306,7 +312,7 @@ impl<'a> TtiSweep<'a> {
     /// Returns copies of a row's E and S in which the isotropic ball is, if the row has cells of it.
     #[inline]
     unsafe fn in_ball(&self, row: [usize; 2], [e, s]: [*const f32; 2]) -> (*const f32, *const f32) {
-        let near = |number| self.step.ball.and_then(|ball| ball.row(number, row));
+        let near = |number| self.ball.and_then(|ball| ball.row(number, row));
         let (Some(near_e), Some(near_s)) = (near(0), near(1)) else { return (e, s) };
         // SAFETY: by the caller's promise.
         let [to_e, to_s] = unsafe { copies(self.len, self.queue.ball, [e, s]) };
@@ -318,10 +324,10 @@ impl<'a> TtiSweep<'a> {
     /// Returns copies of a row's pressures without the source, if the row has its cell.
     #[inline]
     unsafe fn without_source(&self, row: [usize; 2], pressures: [*const f32; 2]) -> [*const f32; 2] {
-        let Some(source) = self.step.source.filter(|source| source.is_in(row)) else { return pressures };
+        let Some(source) = self.injector.filter(|source| source.is_in(row)) else { return pressures };
         // SAFETY: by the caller's promise.
         let [p, q] = unsafe { copies(self.len, self.queue.clean, pressures) };
-        let begin = self.step.c.layout.at([row[0], row[1], self.first]);
+        let begin = self.c.layout.at([row[0], row[1], self.first]);
         source.restore(0, begin, p);
         source.restore(1, begin, q);
         [p.as_ptr(), q.as_ptr()]

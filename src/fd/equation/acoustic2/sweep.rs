@@ -3,13 +3,13 @@
 //! A row needs nine rows along y, which lie in the second-level cache while the tile is narrow, nine along x and its
 //! neighbours along z, which lie in the first. It reads and writes 16 bytes of memory a cell: P, P-, V, and P+ over P-.
 
-use super::super::coefficients::{Coefficients, Weights};
-use super::super::layer::{FIRST, Layers, PROFILES};
+use super::coefficients::{Coefficients, Weights};
+use super::layer::{FIRST, Layers, PROFILES};
 use crate::backend::cpu::Rows;
 use crate::fd::edge_field::EdgeRow;
-use crate::fd::one_pass::activity::ActiveTile;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
+use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 

@@ -21,11 +21,11 @@ const PAYS: usize = 2;
 /// And only in steps that compute at least this share of the cells: else few tiles wait for each other.
 const BUSY: f64 = 0.5;
 
-/// Returns the steps after which any shot has compared so many tilings, from its first busy step on. When candidates drop
-/// out, turns may be uneven by a round.
-pub const fn tuning_steps(tilings: usize) -> usize {
-    LAP * (ROUNDS + 1) * tilings
-}
+/// Tile sizes that a shot compares, at most.
+pub const SIZES: usize = 4;
+/// Steps after which any shot has compared them, from its first busy step on. When candidates drop out, turns may be uneven
+/// by a round.
+pub const TUNING_STEPS: usize = LAP * (ROUNDS + 1) * SIZES;
 
 /// Tunes the tiles of all shots of one kind.
 pub struct TileTuner {
@@ -126,9 +126,7 @@ mod tests {
 
     use super::*;
     use crate::fd::grid::Grid;
-    use crate::fd::model::Model;
-    use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
-    use crate::fd::one_pass::geometry::Geometry;
+    use crate::fd::grid::zones::Zones;
 
     const THREADS: usize = 2;
 
@@ -145,23 +143,19 @@ mod tests {
         }
     }
 
-    /// Returns coefficients of a grid that no other test tunes.
-    fn coefficients(nx: usize) -> Coefficients {
-        let grid = Grid { n: [nx, 12, 11], h: [10.0; 3] };
-        let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
-        BulkMaterial::new(&model, 8, Storage::Float32).unwrap().coefficients(1e-3)
+    /// Returns a grid that no other test tunes, in tiles.
+    fn tiled(nx: usize) -> (Layout, Partition) {
+        let layout = Layout::new(&Grid { n: [nx, 12, 11], h: [10.0; 3] }, 8);
+        let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
+        (layout, Partition::new(&layout, zones, THREADS, &[[32, 512], [8, 512], [16, 512]]))
     }
 
-    fn geometry(c: &Coefficients) -> Geometry {
-        Geometry::in_tiles(c, THREADS, &[[32, 512], [8, 512], [16, 512]])
+    fn tuner_of((layout, tiles): &(Layout, Partition), threads: usize, control: &dyn Control) -> TileTuner {
+        TileTuner::new("a test", layout, Storage::Float32, tiles, threads, control)
     }
 
-    fn tuner_of(c: &Coefficients, geometry: &Geometry, threads: usize, control: &dyn Control) -> TileTuner {
-        TileTuner::new("a test", &c.layout, c.storage, &geometry.partition, threads, control)
-    }
-
-    fn whole<'a>(c: &'a Coefficients, geometry: &'a Geometry) -> Activity<'a> {
-        let mut activity = Activity::new(&geometry.partition, &c.layout, 0);
+    fn whole((layout, tiles): &(Layout, Partition)) -> Activity<'_> {
+        let mut activity = Activity::new(tiles, layout, 0);
         activity.mark(|tile| Some([tile.sides[0].cells.clone(), tile.sides[1].cells.clone(), 0..1000]));
         activity
     }
@@ -183,9 +177,8 @@ mod tests {
 
     #[test]
     fn winner_is_kept_and_later_shots_begin_with_it() {
-        let c = coefficients(90);
-        let (geometry, findings) = (geometry(&c), OneFinding::default());
-        let tuner = tuner_of(&c, &geometry, THREADS, &findings);
+        let (grid, findings) = (tiled(90), OneFinding::default());
+        let tuner = tuner_of(&grid, THREADS, &findings);
         tuner.report(&findings);
         assert!(findings.0.lock().unwrap().is_none());
         for (candidate, cost) in [(0, 2.0), (1, 1.0), (2, 3.0)].repeat(ROUNDS) {
@@ -196,30 +189,28 @@ mod tests {
         assert!(finding.0.contains("90x12x11+8") && finding.0.ends_with("2 threads"), "{finding:?}");
         assert_eq!(finding.1, "8 rows");
         // In this process, and in a later one that has the finding.
-        let again = tuner_of(&c, &geometry, THREADS, &OneFinding::default());
+        let again = tuner_of(&grid, THREADS, &OneFinding::default());
         assert_eq!(Tuning::new(Some(&again), 10).first(), 1);
-        let other = tuner_of(&c, &geometry, THREADS + 1, &findings);
+        let other = tuner_of(&grid, THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&other), 10).first(), 0);
         let subject = other.subject.clone();
-        let later = coefficients(91);
         let subject = subject.replace("90x", "91x");
         findings.found(&subject, "8 rows");
-        let stored = tuner_of(&later, &geometry, THREADS + 1, &findings);
+        let stored = tuner_of(&tiled(91), THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&stored), 10).first(), 1);
         // Any other text is ignored.
         let subject = subject.replace("91x", "92x");
         findings.found(&subject, "7 rows");
-        let unknown = tuner_of(&coefficients(92), &geometry, THREADS + 1, &findings);
+        let unknown = tuner_of(&tiled(92), THREADS + 1, &findings);
         assert_eq!(Tuning::new(Some(&unknown), 10).first(), 0);
     }
 
     #[test]
     fn long_shot_times_all_candidates_in_turns_until_one_wins() {
-        let c = coefficients(93);
-        let geometry = geometry(&c);
-        let tuner = tuner_of(&c, &geometry, THREADS, &OneFinding::default());
+        let grid = tiled(93);
+        let tuner = tuner_of(&grid, THREADS, &OneFinding::default());
         let nt = (PAYS + 1) * LAP * ROUNDS * 3;
-        let (tilings, laps) = steps(&tuner, nt, &mut whole(&c, &geometry));
+        let (tilings, laps) = steps(&tuner, nt, &mut whole(&grid));
         assert!((2 * 3..=4 * ROUNDS).contains(&laps), "{laps}");
         let found = tuner.autotuner.found().unwrap();
         assert!(tilings[nt - LAP..].iter().all(|tiling| *tiling == found));
@@ -228,15 +219,14 @@ mod tests {
 
     #[test]
     fn short_shots_and_steps_with_few_cells_are_not_timed() {
-        let c = coefficients(94);
-        let geometry = geometry(&c);
-        let tuner = tuner_of(&c, &geometry, THREADS, &OneFinding::default());
+        let grid = tiled(94);
+        let tuner = tuner_of(&grid, THREADS, &OneFinding::default());
         let long = PAYS * LAP * ROUNDS * 3 + 1;
-        assert_eq!(steps(&tuner, long - 1, &mut whole(&c, &geometry)).1, 0);
-        let mut few = Activity::new(&geometry.partition, &c.layout, 0);
+        assert_eq!(steps(&tuner, long - 1, &mut whole(&grid)).1, 0);
+        let mut few = Activity::new(&grid.1, &grid.0, 0);
         few.mark(|tile| tile.sides[0].cells.contains(&8).then_some([8..9, 8..9, 8..9]));
         assert!(few.share() > 0.0 && few.share() < BUSY);
         assert_eq!(steps(&tuner, 2 * long, &mut few).1, 0);
-        assert!(steps(&tuner, long, &mut whole(&c, &geometry)).1 > 0);
+        assert!(steps(&tuner, long, &mut whole(&grid)).1 > 0);
     }
 }

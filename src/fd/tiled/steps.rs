@@ -4,34 +4,32 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::activity::Activity;
-use super::fields::{Fields, SharedFields};
-use super::geometry::Geometry;
-use super::pass::sweep;
-use super::policy::Policy;
-use super::scratch::Scratch;
+use super::equation::{TileStep, TiledEquation};
+use super::partition::Partition;
 use super::source::SourceInjector;
-use super::sweep::SweepStep;
 use super::tiles::Tile;
 use super::tuning::{TileTuner, Tuning};
-use crate::backend::cpu::{Rows, TeamMember};
+use crate::backend::cpu::{Buffer, Rows, TeamMember};
 use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::isa::Isa;
 
-/// Fields from this size on go past the caches when they are written: they are not there any more when they are read again.
+/// Bytes of fields from which on they go past the caches when they are written: they are not there any more when they are
+/// read again.
 const LARGE: u64 = 16 << 20;
 
-/// The steps of a shot with a policy.
-pub struct OnePass<'a, P> {
-    policy: &'a P,
-    geometry: &'a Geometry,
+/// The steps of a shot.
+pub struct TiledSteps<'a, E: TiledEquation> {
+    equation: &'a E,
+    geometry: E::Geometry,
+    partition: &'a Partition,
     shot: &'a Shot,
-    fields: SharedFields<'a>,
+    fields: Vec<Rows<'a>>,
     injector: RwLock<SourceInjector>,
     isa: Isa,
-    large: bool,
+    stream: bool,
     /// Tiles that were taken.
     taken: AtomicUsize,
     /// Written by one thread while the others wait for it.
@@ -39,23 +37,22 @@ pub struct OnePass<'a, P> {
     tuning: Mutex<Tuning>,
 }
 
-impl<'a, P: Policy> OnePass<'a, P> {
-    pub fn new(policy: &'a P, geometry: &'a Geometry, shot: &'a Shot, fields: &'a mut Fields) -> Self {
-        let layout = &policy.coefficients().layout;
-        let injector = RwLock::new(SourceInjector::new(layout, shot, P::SOURCE));
-        let large = Fields::bytes(layout, P::PRESSURES) >= LARGE;
-        let tuning = Tuning::new(None, shot.nt);
-        OnePass {
-            policy,
-            geometry,
+impl<'a, E: TiledEquation> TiledSteps<'a, E> {
+    /// `fields`: [`TiledEquation::fields_at_rest`].
+    pub fn new(equation: &'a E, partition: &'a Partition, shot: &'a Shot, fields: &'a mut [Buffer]) -> Self {
+        let layout = equation.layout();
+        TiledSteps {
+            equation,
+            geometry: equation.geometry(partition),
+            partition,
             shot,
-            fields: fields.shared(),
-            injector,
+            fields: fields.iter_mut().map(Buffer::rows).collect(),
+            injector: RwLock::new(SourceInjector::new(layout, shot, E::SOURCE)),
             isa: Isa::best(),
-            large,
+            stream: equation.field_bytes() >= LARGE,
             taken: AtomicUsize::new(0),
-            activity: RwLock::new(Activity::new(&geometry.partition, layout, 0)),
-            tuning: Mutex::new(tuning),
+            activity: RwLock::new(Activity::new(partition, layout, 0)),
+            tuning: Mutex::new(Tuning::new(None, shot.nt)),
         }
     }
 
@@ -63,13 +60,13 @@ impl<'a, P: Policy> OnePass<'a, P> {
     pub fn tuned(self, tuner: &TileTuner) -> Self {
         let tuning = Tuning::new(Some(tuner), self.shot.nt);
         self.activity_mut().retile(tuning.first());
-        OnePass { tuning: Mutex::new(tuning), ..self }
+        TiledSteps { tuning: Mutex::new(tuning), ..self }
     }
 
-    /// Returns the same with other instructions, and as if its fields were as large as that or not.
+    /// Returns the same with other instructions, and as if its fields were large or not.
     #[cfg(test)]
-    pub fn with(self, isa: Isa, large: bool) -> Self {
-        OnePass { isa, large, ..self }
+    pub fn with(self, isa: Isa, stream: bool) -> Self {
+        TiledSteps { isa, stream, ..self }
     }
 
     /// Continues with other tiles, between two steps.
@@ -87,41 +84,44 @@ impl<'a, P: Policy> OnePass<'a, P> {
     }
 }
 
-/// A step reads one field of the pressure and writes the other; a barrier is between it and the next.
-impl<P: Policy> CpuSteps for OnePass<'_, P> {
-    type Own = Scratch<P>;
+/// A step reads one field of each pressure and writes the other; a barrier is between it and the next.
+impl<E: TiledEquation> CpuSteps for TiledSteps<'_, E> {
+    type Own = Buffer;
 
-    fn own(&self) -> Result<Scratch<P>> {
-        Scratch::new(self.geometry, self.policy.coefficients().storage)
+    fn own(&self) -> Result<Buffer> {
+        Buffer::zeroed(self.equation.scratch_len(self.partition), "what a thread of a shot computes with")
     }
 
-    fn step(&self, member: &TeamMember<'_>, scratch: &mut Scratch<P>, step: usize) -> Result<()> {
+    fn step(&self, member: &TeamMember<'_>, own: &mut Buffer, step: usize) -> Result<()> {
         let _mode = FloatMode::flushing();
-        let OnePass { policy, geometry, shot, fields, isa, .. } = *self;
+        let TiledSteps { equation, ref geometry, partition, shot, ref fields, stream, isa, .. } = *self;
         let from = step % 2;
-        let value = shot.wavelet.samples.get(step);
-        if let Some(value) = value {
-            // All members have taken their samples of this field when they arrive here.
+        let sample = shot.wavelet.samples.get(step);
+        if let Some(sample) = sample {
+            // All members have taken their samples of this pressure when they arrive here.
             member.barrier_then(|| {
                 let mut injector = self.injector.write().unwrap_or_else(PoisonError::into_inner);
-                let value = shot.amplitude * value;
+                let value = shot.amplitude * sample;
                 if value != 0.0 {
                     self.activity_mut().mark(|tile| injector.extent(tile));
                 }
-                let pressures = fields.p.iter().take(P::PRESSURES).map(|both| both[from]);
+                let pressures = fields.chunks_exact(2).take(E::PRESSURES).map(|both| both[from]);
                 // SAFETY: the others wait.
-                unsafe { injector.put(pressures, fields.d[0], value) };
+                unsafe { injector.put(pressures, fields[E::increment_field(from)], value) };
             })?;
         }
         let injector = self.injector.read().unwrap_or_else(PoisonError::into_inner);
-        let injector = value.map(|_| &*injector);
-        let this = SweepStep { policy, geometry, fields, from, injector, stream: self.large, isa };
+        let injector = sample.map(|_| &*injector);
+        let this = TileStep { equation, geometry, partition, fields, from, injector, stream, isa };
         let activity = self.activity();
         while let Some(active) = activity.active.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.
             unsafe {
-                sweep(&this, active, scratch);
-                for both in &fields.p[..P::PRESSURES] {
+                E::sweep(&this, active, own.as_mut_ptr());
+                if stream {
+                    isa.fence();
+                }
+                for both in fields.chunks_exact(2).take(E::PRESSURES) {
                     activity.swept(active, both[1 - from]);
                 }
             }
@@ -138,7 +138,7 @@ impl<P: Policy> CpuSteps for OnePass<'_, P> {
     }
 
     fn resumed(&self) {
-        let z = self.policy.coefficients().layout.active(2);
+        let z = self.equation.layout().active(2);
         let all = |tile: &Tile| Some([tile.sides[0].cells.clone(), tile.sides[1].cells.clone(), z.clone()]);
         self.activity_mut().mark(all);
     }
@@ -148,16 +148,14 @@ impl<P: Policy> CpuSteps for OnePass<'_, P> {
     }
 
     fn pressure(&self, step: usize) -> Rows<'_> {
-        self.fields.p[0][1 - step % 2]
+        self.fields[1 - step % 2]
     }
 
     fn describe_cell(&self, cell: [usize; 3]) -> String {
-        self.policy.describe_cell(cell)
+        self.equation.describe_cell(cell)
     }
 
     fn fields(&self) -> Vec<Rows<'_>> {
-        let SharedFields { p, d, velocity, split } = self.fields;
-        let (p, d) = (p.into_iter().take(P::PRESSURES).flatten(), d.into_iter().take(P::PRESSURES));
-        p.chain(d).chain(velocity.into_iter().flatten()).chain(split).collect()
+        self.fields.clone()
     }
 }

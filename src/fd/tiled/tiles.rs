@@ -3,10 +3,12 @@
 
 use std::ops::Range;
 
-use super::rows::ROWS_PER_BLOCK;
 use crate::fd::grid::layout::cut;
 use crate::fd::grid::zones::Zones;
 use crate::fd::stencil::HALF_WIDTH;
+
+/// Rows that a sweep may do together, at most.
+pub const ROWS_PER_BLOCK: usize = 4;
 
 /// A box of rows that one thread sweeps through.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! How a sweep divides the grid: the zones of each axis, and tiles of several sizes.
 
 use super::tiles::{Tile, tiles};
+use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::{Ends, Zones};
 
 /// The zones of the axes, and the tilings of a grid. All tilings give the same bits.
@@ -9,6 +10,8 @@ pub struct Partition {
     pub ends: Ends,
     /// A shot begins with the first, unless it knows a faster one.
     pub tilings: Vec<Tiling>,
+    /// Rows along x of the widest tile.
+    pub columns: usize,
 }
 
 /// All tiles of one size.
@@ -27,7 +30,7 @@ impl Tiling {
 impl Partition {
     /// For so many threads, in tiles of at most so many rows along x and planes along y. Sizes that give the tiles of an
     /// earlier one are left out.
-    pub fn new(zones: [Zones; 3], ends: Ends, threads: usize, sizes: &[[usize; 2]]) -> Partition {
+    pub fn new(layout: &Layout, zones: [Zones; 3], threads: usize, sizes: &[[usize; 2]]) -> Partition {
         let mut tilings: Vec<Tiling> = Vec::new();
         for &[rows, planes] in sizes {
             let tiles = tiles(&zones, [rows, planes], threads);
@@ -35,12 +38,8 @@ impl Partition {
                 tilings.push(Tiling { rows, tiles });
             }
         }
-        Partition { zones, ends, tilings }
-    }
-
-    /// Returns the rows along x of the widest tile.
-    pub fn columns(&self) -> usize {
-        let tiles = self.tilings.iter().flat_map(|tiling| &tiling.tiles);
-        tiles.map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0)
+        let tiles = tilings.iter().flat_map(|tiling| &tiling.tiles);
+        let columns = tiles.map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0);
+        Partition { ends: Ends::new(layout, &zones[2]), zones, tilings, columns }
     }
 }

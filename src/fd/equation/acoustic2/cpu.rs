@@ -1,0 +1,80 @@
+//! The step on the CPU.
+
+use super::Acoustic2Propagator;
+use super::layer;
+use super::sweep::{Step, TileSweep};
+use crate::fd::grid::layout::Layout;
+use crate::fd::grid::zones::Zones;
+use crate::fd::inject::DIPOLE;
+use crate::fd::storage::Storage;
+use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::equation::{TileStep, TiledEquation};
+use crate::fd::tiled::partition::Partition;
+use crate::fd::tiled::tuning::SIZES;
+
+impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
+    /// The sponge's factors along z from the first updated cell on, in whole vectors; 0 beyond the updated cells.
+    type Geometry = Vec<f32>;
+
+    const PRESSURES: usize = 1;
+    const SOURCE: &'static [(usize, f32)] = &DIPOLE;
+    /// Nine planes of a tile fit into the second-level cache.
+    const ROWS: [usize; SIZES] = [32, 24, 16, 48];
+
+    /// All cells are updated alike.
+    fn zones(layout: &Layout) -> [Zones; 3] {
+        [0, 1, 2].map(|axis| Zones::uniform(layout, axis))
+    }
+
+    /// The pressure of the step before.
+    fn increment_field(from: usize) -> usize {
+        1 - from
+    }
+
+    fn kind(&self) -> String {
+        if PML { "acoustic2-pml" } else { "acoustic2" }.into()
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    fn storage(&self) -> Storage {
+        self.0.storage
+    }
+
+    fn describe_cell(&self, padded: [usize; 3]) -> String {
+        self.0.describe_cell(padded)
+    }
+
+    /// The pressure, and the fields of a PML.
+    fn field_lens(&self) -> Vec<usize> {
+        lens::<PML>(&self.0.layout, Layout::clone)
+    }
+
+    fn geometry(&self, partition: &Partition) -> Vec<f32> {
+        let mut sponge_z = self.0.sponge[2][self.0.layout.active(2)].to_vec();
+        sponge_z.resize(partition.ends.len, 0.0);
+        sponge_z
+    }
+
+    fn scratch_len(&self, _partition: &Partition) -> usize {
+        0
+    }
+
+    unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, _scratch: *mut f32) {
+        let (p, layers) = step.fields.split_at(2);
+        let (c, odd) = (&*step.equation.0, step.from);
+        let this = Step { c, sponge_z: step.geometry, p: p[odd], other: p[1 - odd], layers, odd };
+        // SAFETY: by the caller's promise.
+        unsafe { step.isa.run(&TileSweep(&this, tile)) }
+    }
+}
+
+/// Returns the lengths of the fields: the pressure of even and of odd steps, then those of a PML. `placed`: makes the
+/// layout of the device.
+pub fn lens<const PML: bool>(layout: &Layout, placed: impl Fn(&Layout) -> Layout) -> Vec<usize> {
+    let field = placed(layout).field_len();
+    let layers = PML.then(|| layer::lens(layout, placed)).into_iter().flatten();
+    [field; 2].into_iter().chain(layers).collect()
+}

@@ -1,0 +1,60 @@
+//! The step on the CPU of all equations with a policy.
+
+use super::fields;
+use super::geometry::Geometry;
+use super::policy::Policy;
+use super::scratch::ScratchPointers;
+use super::sweep::Sweep;
+use crate::fd::grid::layout::Layout;
+use crate::fd::storage::Storage;
+use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::equation::{TileStep, TiledEquation};
+use crate::fd::tiled::partition::Partition;
+use crate::fd::tiled::tuning::SIZES;
+
+impl<P: Policy> TiledEquation for P {
+    type Geometry = Geometry;
+
+    const PRESSURES: usize = P::PRESSURES;
+    const SOURCE: &'static [(usize, f32)] = P::SOURCE;
+    /// Fewer rows leave more of a core's own cache to each, and mean more rows beside the tile.
+    const ROWS: [usize; SIZES] = [32, 48, 24, 96];
+
+    fn increment_field(_from: usize) -> usize {
+        2 * P::PRESSURES
+    }
+
+    fn kind(&self) -> String {
+        let density = if self.coefficients().beside.is_none() { ", no density" } else { "" };
+        format!("{}{density}", P::NAME)
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.coefficients().layout
+    }
+
+    fn storage(&self) -> Storage {
+        self.coefficients().storage
+    }
+
+    fn describe_cell(&self, padded: [usize; 3]) -> String {
+        self.words(padded)
+    }
+
+    fn field_lens(&self) -> Vec<usize> {
+        fields::lens(&self.coefficients().layout, P::PRESSURES)
+    }
+
+    fn geometry(&self, partition: &Partition) -> Geometry {
+        Geometry::new(self.coefficients(), partition)
+    }
+
+    fn scratch_len(&self, partition: &Partition) -> usize {
+        ScratchPointers::new::<P>(partition, self.coefficients().storage, std::ptr::null_mut()).1
+    }
+
+    unsafe fn sweep(step: &TileStep<'_, P>, active: &ActiveTile, scratch: *mut f32) {
+        // SAFETY: by the caller's promise.
+        unsafe { Sweep::new(step, active, scratch).run() }
+    }
+}

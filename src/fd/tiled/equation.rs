@@ -1,0 +1,104 @@
+//! The part of an equation in its step on the CPU.
+
+use super::activity::ActiveTile;
+use super::partition::Partition;
+use super::source::SourceInjector;
+use super::tuning::SIZES;
+use crate::backend::cpu::{Buffer, Rows};
+use crate::error::Result;
+use crate::fd::grid::layout::Layout;
+use crate::fd::grid::zones::Zones;
+use crate::fd::storage::Storage;
+use crate::fd::vector::isa::Isa;
+
+/// Planes along y of a tile, at most. Most equations compute fluxes of seven planes more, so a tile is long if there are
+/// tiles enough for all threads.
+const PLANES: usize = 512;
+
+/// An equation in a medium, for one shot.
+pub trait TiledEquation: Sync {
+    /// What the sweeps of all tiles share beside the coefficients.
+    type Geometry: Sync;
+
+    /// Pressures that a step reads and replaces.
+    const PRESSURES: usize;
+    /// Points of a source without a unit: cells below the shot's source cell, and the factor on the wavelet.
+    const SOURCE: &'static [(usize, f32)];
+    /// Rows along x of the tiles that are tried, the default first.
+    const ROWS: [usize; SIZES];
+
+    /// Returns how cells differ along the axes.
+    fn zones(layout: &Layout) -> [Zones; 3] {
+        [0, 1, 2].map(|axis| Zones::new(layout, axis))
+    }
+
+    /// Returns the number of the field to which a step, of those that read the pressures of even or of odd steps, adds
+    /// the poles of a source.
+    fn increment_field(from: usize) -> usize;
+
+    /// Returns the name of the equation, and all else that the best tile size depends on.
+    fn kind(&self) -> String;
+
+    /// Returns the layout of fields on the CPU, which the coefficients have.
+    fn layout(&self) -> &Layout;
+
+    fn storage(&self) -> Storage;
+
+    /// Returns the words for a padded cell in a message.
+    fn describe_cell(&self, padded: [usize; 3]) -> String;
+
+    /// Returns the lengths of the fields of a shot in the order of checkpoints: first each pressure of even and of odd
+    /// steps.
+    fn field_lens(&self) -> Vec<usize>;
+
+    fn geometry(&self, partition: &Partition) -> Self::Geometry;
+
+    /// Returns the number of values that a thread computes with.
+    fn scratch_len(&self, partition: &Partition) -> usize;
+
+    /// Computes the part of a tile that is not at rest.
+    ///
+    /// # Safety
+    /// The fields have the lengths that the equation returns, and the scratch is as long as it asks for. Meanwhile no other
+    /// thread uses this tile's part of what is written, nor writes what is read. The processor has the instructions.
+    unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32)
+    where
+        Self: Sized;
+
+    /// Divides the grid for so many threads.
+    fn partition(&self, threads: usize) -> Partition {
+        let sizes = Self::ROWS.map(|rows| [rows, PLANES]);
+        Partition::new(self.layout(), Self::zones(self.layout()), threads, &sizes)
+    }
+
+    /// Returns the fields of a shot at rest.
+    fn fields_at_rest(&self) -> Result<Vec<Buffer>> {
+        self.field_lens().into_iter().map(|len| Buffer::zeroed(len, "a field of a shot")).collect()
+    }
+
+    /// Returns the bytes that [`TiledEquation::fields_at_rest`] allocates.
+    fn field_bytes(&self) -> u64 {
+        self.field_lens().into_iter().map(Buffer::bytes_of).sum()
+    }
+
+    /// Returns the bytes that so many threads compute with.
+    fn thread_bytes(&self, threads: usize) -> u64 {
+        // Tiles for more threads are shorter, and as wide.
+        Buffer::bytes_of(self.scratch_len(&self.partition(1))).saturating_mul(threads as u64)
+    }
+}
+
+/// Arguments that the tiles of a step share.
+pub struct TileStep<'a, E: TiledEquation> {
+    pub equation: &'a E,
+    pub geometry: &'a E::Geometry,
+    pub partition: &'a Partition,
+    pub fields: &'a [Rows<'a>],
+    /// Whether the pressures before the step are those of even (0) or of odd steps (1).
+    pub from: usize,
+    /// The source, if it is in the pressures before the step.
+    pub injector: Option<&'a SourceInjector>,
+    /// Whether fields that the next step reads are written past the caches.
+    pub stream: bool,
+    pub isa: Isa,
+}
