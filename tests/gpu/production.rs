@@ -54,7 +54,8 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
                 results.push(on_gpu(gpu, text, &world, &expected));
             }
         }
-        let cases = worlds.iter().flat_map(|world| gpus.iter().map(move |gpu| (gpu, world)));
+        let cases =
+            worlds.iter().chain([with_pml]).flat_map(|world| gpus.iter().map(move |gpu| (gpu, world)));
         results.extend(cases.map(|(gpu, world)| exact_time(gpu, text, world)));
     }
     results
@@ -141,8 +142,9 @@ fn exact_time(gpu: &str, grid: &str, world: &World) -> bool {
     let options = Options { exact_time: true, ..world.options };
     let shot = Shot { snapshot_every: None, ..world.shot.clone() };
     let world = World { options, shot, ..world.clone() };
+    let (equation, layer) = (options.equation, options.equation.absorber().name());
     told(
-        json!({ "case": format!("{:?}, {grid}, exact time", options.equation), "device": gpu }),
+        json!({ "case": format!("{equation:?}, {layer}, {grid}, exact time"), "device": gpu }),
         || -> Value {
             let found = fire_on(&scheduler(gpu, 1).unwrap(), world.plan(), world.shot.clone()).unwrap();
             agree(&found, &on_cpu(&world), "exact time");
