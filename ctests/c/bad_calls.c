@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "gpusched_legacy.h"
 
 static const char *where = "";
 
@@ -610,11 +611,18 @@ static void tasks(void) {
   BAD("commit with exec NULL", "exec is NULL", sched_exec_commit(NULL));
 }
 
-static void log_line(int32_t level, const char *message, void *user) { (void)level, (void)message, (void)user; }
+static void log_line(int32_t level, const char *message, void *user) {
+  *(int *)user += level == 1 && strstr(message, "cuda_3dfd_tti: vel is NULL") != NULL;
+}
 
 static void logs(void) {
   section("log");
   BAD("level 6", "max_level is 6", sched_log_callback(log_line, NULL, 6));
+  int logged = 0;
+  OK(sched_log_callback(log_line, &logged, 1));
+  EXPECT(1, cuda_3dfd_tti(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 1, N, N, N, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1,
+                          1, 1, 1, 1, 0, 0, 1, 0));
+  CHECK(logged == 1);
   ROW("log off twice", OK, "", sched_log_callback(NULL, NULL, 0), sched_log_callback(NULL, NULL, 0));
 }
 

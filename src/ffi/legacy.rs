@@ -18,8 +18,9 @@ pub type c_bool = u8;
 /// The wavelet of functions without a choice.
 const RICKER: c_int = Shape::Ricker as c_int;
 
-fn run(function: &'static Function, args: &Args) -> Result<()> {
-    function.call(args).inspect_err(|error| log::error!("{}: {error}", function.name))
+fn run(function: &'static Function, args: impl FnOnce() -> Result<Args>) -> Result<()> {
+    let outcome = args().and_then(|args| function.call(&args));
+    outcome.inspect_err(|error| log::error!("{}: {error}", function.name))
 }
 
 /// Computes shots of the first-order acoustic equation with the interface of acoustic1order.so:
@@ -44,17 +45,16 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
 ) {
     guard(|| {
         clear_last_error();
-        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-        let (models, snap, shot) =
-            unsafe { (vec![path("vel", vel)?, path("rho", rho)?], path("snap", snap)?, path("shot", shot)?) };
-        run(
-            &ACOUSTIC1,
-            &Args {
+        run(&ACOUSTIC1, || {
+            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+            let (models, snap, shot) =
+                unsafe { (vec![path("vel", vel)?, path("rho", rho)?], path("snap", snap)?, path("shot", shot)?) };
+            Ok(Args {
                 models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
                 dgx, dgy, dgt, nt, dt, wtype, fm, show_snapshot: show_snapshot != 0,
                 cut_directwave: cut_directwave != 0, snap_interval, device,
-            },
-        )
+            })
+        })
     })
 }
 
@@ -77,17 +77,16 @@ pub unsafe extern "C" fn cuda_3dfd(
     guard(|| {
         clear_last_error();
         let _ = kt;
-        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-        let (models, snap, shot) =
-            unsafe { (vec![path("vel", vel)?], path("snap", snap)?, path("shot", shot)?) };
-        run(
-            &ACOUSTIC2,
-            &Args {
+        run(&ACOUSTIC2, || {
+            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+            let (models, snap, shot) =
+                unsafe { (vec![path("vel", vel)?], path("snap", snap)?, path("shot", shot)?) };
+            Ok(Args {
                 models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
                 dgx, dgy, dgt, nt, dt, wtype: RICKER, fm, show_snapshot: show_snapshot != 0,
                 cut_directwave: cut_directwave != 0, snap_interval, device,
-            },
-        )
+            })
+        })
     })
 }
 
@@ -109,22 +108,21 @@ pub unsafe extern "C" fn cuda_3dfd_vti(
 ) {
     guard(|| {
         clear_last_error();
-        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-        let (models, snap, shot) = unsafe {
-            (
-                vec![path("vel", vel)?, path("rho", rho)?, path("epsilon", epsilon)?, path("delta", delta)?],
-                path("snap", snap)?,
-                path("shot", shot)?,
-            )
-        };
-        run(
-            &VTI,
-            &Args {
+        run(&VTI, || {
+            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+            let (models, snap, shot) = unsafe {
+                (
+                    vec![path("vel", vel)?, path("rho", rho)?, path("epsilon", epsilon)?, path("delta", delta)?],
+                    path("snap", snap)?,
+                    path("shot", shot)?,
+                )
+            };
+            Ok(Args {
                 models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
                 dgx, dgy, dgt, nt, dt, wtype: RICKER, fm, show_snapshot: show_snapshot != 0,
                 cut_directwave: cut_directwave != 0, snap_interval, device,
-            },
-        )
+            })
+        })
     })
 }
 
@@ -152,28 +150,27 @@ pub unsafe extern "C" fn cuda_3dfd_tti(
         clear_last_error();
         // The old function never opened this file.
         let _ = rho;
-        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-        let (models, snap, shot) = unsafe {
-            (
-                vec![
-                    path("vel", vel)?,
-                    path("epsilon", epsilon)?,
-                    path("delta", delta)?,
-                    path("theta", theta)?,
-                    path("psi", psi)?,
-                ],
-                path("snap", snap)?,
-                path("shot", shot)?,
-            )
-        };
-        run(
-            &TTI,
-            &Args {
+        run(&TTI, || {
+            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+            let (models, snap, shot) = unsafe {
+                (
+                    vec![
+                        path("vel", vel)?,
+                        path("epsilon", epsilon)?,
+                        path("delta", delta)?,
+                        path("theta", theta)?,
+                        path("psi", psi)?,
+                    ],
+                    path("snap", snap)?,
+                    path("shot", shot)?,
+                )
+            };
+            Ok(Args {
                 models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
                 dgx, dgy, dgt, nt, dt, wtype: RICKER, fm, show_snapshot: show_snapshot != 0,
                 cut_directwave: cut_directwave != 0, snap_interval, device,
-            },
-        )
+            })
+        })
         .map(|()| 0)
     })
     // The status of a failure is negative; the old function returned 1.

@@ -80,15 +80,18 @@ impl Log for LogSink {
         }
         let _whole = CancelGuard::here();
         let line = format!("{}: {}", record.target(), record.args());
+        // One write for each line: lines of threads and processes that share the file stay whole.
+        let text = || format!("[{:5} {line}]\n", record.level());
         let target = self.target();
         match target.as_deref().unwrap_or(&LogTarget::Off) {
             LogTarget::Off => {}
             // A write error has nowhere to be reported.
             LogTarget::Stderr => {
-                let _ = writeln!(std::io::stderr(), "[{:5} {line}]", record.level());
+                let _ = std::io::stderr().write_all(text().as_bytes());
             }
             LogTarget::File(file) => {
-                let _ = writeln!(&*file, "[{:5} {line}]", record.level());
+                let mut file: &File = file;
+                let _ = file.write_all(text().as_bytes());
             }
             LogTarget::Callback { function, user, mode } => {
                 let text = c_text(line);
@@ -173,4 +176,25 @@ fn parse_setting(setting: &str) -> Result<(LogTarget, LevelFilter)> {
         }
     };
     Ok((target, level))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn line_is_one_write() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        let target = LogTarget::File(OwnedFd::from(theirs).into());
+        let sink = LogSink { target: RwLock::new(target), born: OnceLock::new() };
+        sink.log(
+            &Record::builder().level(log::Level::Warn).target("here").args(format_args!("a {}", 1)).build(),
+        );
+        let mut written = [0; 100];
+        let length = ours.recv(&mut written).unwrap();
+        assert_eq!(written[..length], *b"[WARN  here: a 1]\n");
+    }
 }
