@@ -4,10 +4,12 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::Once;
 
-use super::{model_handle, run_control, scheduler_handle};
+use super::{logging, model_handle, run_control, scheduler_handle};
+use crate::fork::ForkOnce;
 use crate::sched::lock_default;
+
+static INSTALL: ForkOnce = ForkOnce::new();
 
 thread_local! {
     /// The locks held while this thread forks.
@@ -16,7 +18,6 @@ thread_local! {
 
 /// Installs the handlers of fork, on the first call into the library.
 pub(super) fn install_handlers() {
-    static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         // Registered first, so fork takes its gate after these locks: a thread that holds one never
         // waits for the gate in vain.
@@ -31,7 +32,9 @@ pub(super) fn install_handlers() {
 }
 
 extern "C" fn lock() {
+    INSTALL.set_done();
     let held: Vec<Box<dyn Any>> = vec![
+        Box::new(logging::lock_start()),
         Box::new(scheduler_handle::SCHEDULERS.live()),
         Box::new(model_handle::MODELS.live()),
         Box::new(run_control::lock_frames()),
@@ -47,43 +50,29 @@ extern "C" fn unlock() {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::sync::mpsc::channel;
-    use std::time::Duration;
-
     use super::*;
+    use crate::fork::tests::fork_during;
 
     #[test]
     fn child_inherits_no_locked_lock() {
         install_handlers();
-        for round in 0..4 {
-            let (tell, told) = channel();
-            let other = std::thread::spawn(move || {
+        for round in 0..5 {
+            let hold = |pause: &dyn Fn()| {
                 let held: Box<dyn Any> = match round {
                     0 => Box::new(scheduler_handle::SCHEDULERS.live()),
                     1 => Box::new(model_handle::MODELS.live()),
                     2 => Box::new(lock_default()),
+                    3 => Box::new(logging::lock_start()),
                     _ => Box::new(run_control::lock_frames()),
                 };
-                tell.send(()).unwrap();
-                std::thread::sleep(Duration::from_millis(50));
+                pause();
                 drop(held);
-            });
-            told.recv().unwrap();
-            // SAFETY: the child takes four locks and ends; one that is not free ends it by its alarm.
-            let status = unsafe {
-                let child = libc::fork();
-                if child == 0 {
-                    libc::alarm(20);
-                    drop((scheduler_handle::SCHEDULERS.live(), model_handle::MODELS.live()));
-                    drop((run_control::lock_frames(), lock_default()));
-                    libc::_exit(0);
-                }
-                let mut status = -1;
-                libc::waitpid(child, &mut status, 0);
-                status
             };
+            let status = fork_during(hold, || {
+                drop((scheduler_handle::SCHEDULERS.live(), model_handle::MODELS.live()));
+                drop((run_control::lock_frames(), lock_default(), logging::lock_start()));
+            });
             assert_eq!(status, 0, "lock {round}");
-            other.join().unwrap();
         }
     }
 }

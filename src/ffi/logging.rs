@@ -6,7 +6,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
-use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use log::{LevelFilter, Log, Metadata, Record};
 
@@ -35,7 +36,8 @@ struct LogSink {
 }
 
 static SINK: LogSink = LogSink { target: RwLock::new(LogTarget::Off), born: OnceLock::new() };
-static START: Once = Once::new();
+static START: Mutex<()> = Mutex::new(());
+static STARTED: AtomicBool = AtomicBool::new(false);
 
 impl LogSink {
     /// Returns true in a child of fork, where a thread of the parent may hold the lock for ever.
@@ -140,22 +142,37 @@ pub(super) fn start() {
 
 /// Starts the log of a program that has no other logger; `default` applies without `GPUSCHED_LOG`.
 pub fn start_or(default: &str) {
-    START.call_once(|| {
-        SINK.born.get_or_init(ProcessMark::here);
-        let setting = std::env::var_os("GPUSCHED_LOG").unwrap_or_else(|| default.into());
-        let _whole = CancelGuard::here();
-        match parse_setting(&setting.to_string_lossy()) {
-            Ok((LogTarget::Off, _)) => {}
-            Ok((target, level)) => {
-                install(target, level);
-            }
-            Err(error) => {
-                if install(standard_error(), LevelFilter::Warn) {
-                    log::warn!("{error}");
-                }
+    if !STARTED.load(Ordering::Acquire) {
+        start_locked(default);
+    }
+}
+
+/// Locks the start of the log, which fork waits for.
+pub(super) fn lock_start() -> MutexGuard<'static, ()> {
+    START.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cold]
+fn start_locked(default: &str) {
+    let _starting = lock_start();
+    if STARTED.load(Ordering::Acquire) {
+        return;
+    }
+    SINK.born.get_or_init(ProcessMark::here);
+    let setting = std::env::var_os("GPUSCHED_LOG").unwrap_or_else(|| default.into());
+    let _whole = CancelGuard::here();
+    match parse_setting(&setting.to_string_lossy()) {
+        Ok((LogTarget::Off, _)) => {}
+        Ok((target, level)) => {
+            install(target, level);
+        }
+        Err(error) => {
+            if install(standard_error(), LevelFilter::Warn) {
+                log::warn!("{error}");
             }
         }
-    });
+    }
+    STARTED.store(true, Ordering::Release);
 }
 
 fn parse_setting(setting: &str) -> Result<(LogTarget, LevelFilter)> {

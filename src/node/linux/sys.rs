@@ -10,14 +10,13 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use libc::c_int;
 
 use crate::descriptor;
-use crate::fork::{ProcessMark, forks};
+use crate::fork::{ForkOnce, ProcessMark, forks};
 
 /// Three for each of the 256 members.
 const MAX_DESCRIPTORS: usize = 768;
@@ -25,12 +24,12 @@ const MAX_DESCRIPTORS: usize = 768;
 static OPEN: [AtomicI32; MAX_DESCRIPTORS] = [const { AtomicI32::new(-1) }; MAX_DESCRIPTORS];
 /// Spin lock, held by a thread that opens or closes a descriptor, and by `fork`.
 static FORK_GATE: AtomicBool = AtomicBool::new(false);
+static REGISTER: ForkOnce = ForkOnce::new();
 
 /// Registers the functions that run at a fork. A module whose locks are held while leases are taken
 /// or returned calls this before it registers its own: `fork` then takes those locks before the
 /// gate.
 pub fn install_fork_handlers() {
-    static REGISTER: Once = Once::new();
     REGISTER.call_once(|| {
         // Registers the count of forks first: a child sees the fork before its descriptors are
         // closed.
@@ -39,12 +38,17 @@ pub fn install_fork_handlers() {
         // unwind. If the system has no memory to register them, children keep their parent's leases
         // until they end.
         unsafe {
-            libc::pthread_atfork(Some(lock_gate), Some(unlock_gate), Some(close_in_child));
+            libc::pthread_atfork(Some(prepare_fork), Some(unlock_gate), Some(close_in_child));
         }
     });
 }
 
-extern "C" fn lock_gate() {
+extern "C" fn prepare_fork() {
+    REGISTER.set_done();
+    lock_gate();
+}
+
+fn lock_gate() {
     let mut tries = 0;
     while FORK_GATE.swap(true, Ordering::Acquire) {
         tries += 1;
