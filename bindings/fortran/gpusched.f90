@@ -229,7 +229,7 @@ contains
     character(kind=c_char), allocatable, target :: list(:), rates(:)
     type(c_ptr), target :: handle
     integer(c_int32_t) :: status
-    call self%destroy()
+    if (is_kept(self, stat, errmsg)) return
     config%size = c_sizeof(config)
     if (present(devices)) then
       list = c_string(devices)
@@ -261,12 +261,25 @@ contains
     character(len=*), intent(inout), optional :: errmsg
     type(c_ptr), target :: handle
     integer(c_int32_t) :: status
-    call self%destroy()
+    if (is_kept(self, stat, errmsg)) return
     handle = c_null_ptr
     status = sched_default(c_loc(handle))
     self%handle = handle
     call conclude(status, stat, errmsg)
   end subroutine
+
+  !> Destroys the earlier scheduler of a variable. Returns true if that fails. A stale one is gone.
+  logical function is_kept(self, stat, errmsg)
+    class(sched_scheduler), intent(inout) :: self
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    integer :: status
+    character(len=1000) :: message
+    message = ""
+    call self%destroy(status, message)
+    is_kept = status /= SCHED_OK .and. status /= SCHED_E_STALE
+    if (is_kept) call report(status, trim(message), stat, errmsg)
+  end function
 
   !> Cancels the queued tasks, asks the running ones to stop, and waits for them.
   subroutine scheduler_destroy(self, stat, errmsg)
@@ -770,7 +783,8 @@ contains
     type(c_ptr), target :: handle
     character(len=:), allocatable :: fault
     integer(c_int32_t) :: status
-    call self%destroy()
+    integer :: ignored
+    call self%destroy(stat=ignored)
     desc%size = c_sizeof(desc)
     desc%nz = size(vp_m_s, 1, kind=i8)
     desc%nx = size(vp_m_s, 2, kind=i8)
@@ -824,17 +838,21 @@ contains
   end subroutine
 
   !> Destroys the model. Submitted shots keep what they need.
-  subroutine model_destroy(self)
+  subroutine model_destroy(self, stat, errmsg)
     class(sched_fd_model), intent(inout) :: self
-    integer(c_int32_t) :: ignored
-    ignored = sched_fd_model_destroy(self%handle)
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    integer(c_int32_t) :: status
+    status = sched_fd_model_destroy(self%handle)
     self%handle = c_null_ptr
     self%cells = 0
+    call conclude(status, stat, errmsg)
   end subroutine
 
   impure elemental subroutine model_final(self)
     type(sched_fd_model), intent(inout) :: self
-    call self%destroy()
+    integer :: ignored
+    call self%destroy(stat=ignored)
   end subroutine
 
   !> Returns the largest stable time step in seconds (sched_fd_dt_max).

@@ -6,7 +6,7 @@ program arrays
   use expectations
   implicit none
   type(sched_scheduler) :: sched
-  type(sched_fd_model) :: model
+  type(sched_fd_model) :: model, stale
   type(sched_fd_shot) :: shot
   integer(sched_task_t) :: id
   type(sched_fd_shot_size_t) :: sizes(2)
@@ -127,7 +127,10 @@ program arrays
   if (allocated(warnings)) deallocate (warnings)
 
   call sched%destroy()
+  stale = model
   call model%destroy()
+  call stale%destroy(stat, message)
+  call expect(stat == SCHED_E_STALE, "a model is destroyed once: "//trim(message))
 contains
   pure function one(value) result(values)
     real, intent(in) :: value

@@ -36,25 +36,22 @@ contains
     status = merge(2, 1, c_associated(user))
   end function
 
+  ! Waits for the task `user`. One that is refused the wait runs a range, whose wait is refused, too.
   function waits(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
     integer(c_int32_t) :: status
     integer(sched_task_t), pointer :: gate
+    integer :: stats(2)
     call c_f_pointer(user, gate)
     call sched%wait(gate, stat=status)
-    if (exec%attempt > 1) status = 1
-  end function
-
-  function runs_range(exec, user) bind(c) result(status)
-    type(sched_exec_t), intent(in), target :: exec
-    type(c_ptr), value :: user
-    integer(c_int32_t) :: status
-    integer(sched_task_t), pointer :: gate
-    call c_f_pointer(user, gate)
+    if (status /= SCHED_E_DEADLOCK) return
     call sched%run_range(chunk, 0_c_int64_t, exec%task, stat=status)
     over = .true.
     call sched%cancel(gate)
+    call sched%create(stat=stats(1))
+    call sched%shared(stats(2))
+    if (any(stats /= SCHED_E_DEADLOCK)) status = SCHED_OK
   end function
 
   function chunk(exec, begin, end, user) bind(c) result(status)
@@ -71,6 +68,7 @@ program order
   use order_tasks
   use expectations
   implicit none
+  type(sched_scheduler) :: copy
   type(sched_task_options) :: options
   integer, target :: numbers(4) = [10, 20, -30, 40]
   integer(c_int64_t) :: ids(4), next
@@ -126,16 +124,18 @@ program order
   call expect(sched%task_error(ids(1), stat) == "" .and. stat == SCHED_E_STALE, "so is its error")
   call sched%destroy()
 
-  ! 64 tasks wait for the first, so a range is refused its wait.
+  ! Only 64 tasks wait at a time: the last one is refused.
   call sched%create(devices="cpu", slots=2)
   options = sched_task_options(label="in turn")
   call sched%submit(until_cancelled, gate, options=options)
-  do i = 1, 64
-    call sched%submit(waits, user=c_loc(gate), options=options)
+  do i = 1, 65
+    call sched%submit(waits, next, c_loc(gate), options)
   end do
-  call sched%submit(runs_range, next, c_loc(gate), options)
   call sched%wait(next, stat=stat)
   call sched%wait_all()
   call expect(stat == SCHED_E_CALLBACK .and. .not. late, "no chunk runs after run_range")
+  copy = sched
   call sched%destroy()
+  call copy%create("cpu", stat=stat)
+  call expect(stat == SCHED_OK, "a variable whose scheduler is gone has another one")
 end program
