@@ -6,7 +6,7 @@
  * Status    0 is success; a positive number is not finished but no error; a negative one is an error.
  *           sched_last_error() returns the message of the calling thread's last failed call;
  *           sched_task_error() returns the message of a failed task to any thread.
- * Outputs   are written only on success.
+ * Outputs   are written only on success; a failed call may set a buffer for a text to "".
  * Structs   begin with `size`: set it to sizeof, all other fields to zero, which is every default,
  *           then the fields that matter: `sched_config_t config = SCHED_INIT(sched_config_t);`, in C++
  *           `auto config = gpusched::init<sched_config_t>();` (gpusched.hpp). New fields are only
