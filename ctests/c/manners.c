@@ -29,11 +29,6 @@ static sched_t *used(void) {
   return s;
 }
 
-static int32_t count_piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
-  (void)exec, (void)begin, (void)end, (void)user;
-  return 0;
-}
-
 static void call_all(sched_t *s) {
   sched_task_desc_t desc = task(counts, &ran);
   sched_range_desc_t range = {.size = sizeof range, .end = 3, .run = count_piece};

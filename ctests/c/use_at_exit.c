@@ -13,12 +13,6 @@ static pthread_key_t key;
 static int ran, late, has_key, in_destructor;
 static void (*at_the_end)(void);
 
-static int32_t count_piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
-  (void)exec;
-  __atomic_fetch_add((int *)user, (int)(end - begin), __ATOMIC_SEQ_CST);
-  return 0;
-}
-
 static void use(sched_t *to) {
   sched_task_t ids[2], id = 0;
   size_t index = 9;
