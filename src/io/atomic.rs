@@ -21,10 +21,11 @@ pub struct Output {
     name: Sealed,
 }
 
-/// A file that is complete and on disk, closed, and only lacks its name.
+/// A file that is complete and on disk, and only lacks its name. It is closed, or open for its lock.
 #[derive(Debug)]
 pub struct Sealed {
     target: PathBuf,
+    lock: Option<File>,
     /// Where the content is now; empty once it has its name.
     temporary: PathBuf,
 }
@@ -43,7 +44,7 @@ impl Output {
                     // Tells others that it is being written, until the process ends, however it ends.
                     // Without locks the file stays where it is if that is a kill.
                     let _ = file.try_lock();
-                    let name = Sealed { target: target.to_owned(), temporary };
+                    let name = Sealed { target: target.to_owned(), lock: None, temporary };
                     return Ok(Output { file, name });
                 }
                 // Left by a process that was killed and had the number that this one has now.
@@ -60,7 +61,16 @@ impl Output {
 
     /// Forces the content to disk and closes the file; [`Sealed::commit`] names it.
     pub fn seal(self) -> Result<Sealed> {
+        let mut sealed = self.seal_locked()?;
+        sealed.lock = None;
+        Ok(sealed)
+    }
+
+    /// Does what `seal` does, and keeps the lock until the file has its name. It protects all unnamed files of this
+    /// process from a run on another node, which cannot know whether the process lives.
+    pub fn seal_locked(mut self) -> Result<Sealed> {
         self.file.sync_all().map_err(|error| Error::io("write", &self.name.target, error))?;
+        self.name.lock = Some(self.file);
         Ok(self.name)
     }
 

@@ -1,27 +1,36 @@
 //! Files on their way that their process never finished, because it was killed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::atomic::writer_of;
 use crate::descriptor;
 
-/// Removes from a folder the files that [`super::atomic`] began in processes that are no more, and tells how
-/// many. What is no plain file stays, and what has another name; and a file that somebody holds locked, as
-/// each that is being written is, or whose name has the number of a living process other than this one.
-/// On file systems without locks nothing is removed. Call it while this process writes nothing there.
+/// Removes from a folder the files that [`super::atomic`] began in processes that are no more, and returns their number.
+/// Files stay whose name has the number of a living process of this machine, other than this one, or of a process that
+/// holds one of its files locked: on a network file system it may be one of another machine. Other names stay, and
+/// what is no plain file. On file systems without locks nothing is removed. Call it while this process writes nothing
+/// there.
 pub fn remove(folder: &Path) -> io::Result<usize> {
-    let mut removed = 0;
+    let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let Some(writer) = entry.file_name().to_str().and_then(writer_of) else { continue };
-        if !entry.file_type()?.is_file() || lives(writer) || is_written(&entry.path()) {
-            continue;
+        let writer = entry.file_name().to_str().and_then(writer_of);
+        if let Some(writer) = writer.filter(|&writer| !lives(writer))
+            && entry.file_type()?.is_file()
+        {
+            found.push((writer, entry.path()));
         }
-        match fs::remove_file(entry.path()) {
+    }
+    let is_written = |(writer, path): &(u32, PathBuf)| is_written(path).then_some(*writer);
+    let writing: BTreeSet<u32> = found.iter().filter_map(is_written).collect();
+    let mut removed = 0;
+    for (_, path) in found.iter().filter(|(writer, _)| !writing.contains(writer)) {
+        match fs::remove_file(path) {
             Ok(()) => removed += 1,
-            Err(error) => log::warn!("could not remove {}: {error}", entry.path().display()),
+            Err(error) => log::warn!("could not remove {}: {error}", path.display()),
         }
     }
     Ok(removed)
@@ -57,15 +66,16 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("gpusched-leftovers-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let at = |name: &str| folder.join(name);
-        // No process has such a number.
-        let (orphan, locked) = (at(".gpusched-4294967294-0.part"), at(".gpusched-4294967294-1.part"));
+        // No processes have such numbers.
+        let (orphan, locked) = (at(".gpusched-4294967293-0.part"), at(".gpusched-4294967294-1.part"));
+        let beside = at(".gpusched-4294967294-5.part");
         let same_number = at(&format!(".gpusched-{}-4711.part", std::process::id()));
         let living = at(".gpusched-1-0.part");
         let named = ["shot_0001.bin", ".gpusched-1-.part", ".gpusched--1.part", ".gpusched-1-1.par"];
         let more = [".gpusched-x-1.part", "gpusched-4294967294-0.part", ".gpusched-4294967294-0-0.part"];
         let more_yet = [".gpusched-+4294967294-0.part", ".gpusched-4294967294-0.part "];
         let foreign: Vec<_> = named.iter().chain(&more).chain(&more_yet).map(|name| at(name)).collect();
-        let plain = [&orphan, &locked, &same_number, &living];
+        let plain = [&orphan, &locked, &beside, &same_number, &living];
         plain.into_iter().chain(&foreign).for_each(|path| fs::write(path, "x").unwrap());
         let held = File::open(&locked).unwrap();
         held.lock().unwrap();
@@ -74,14 +84,14 @@ mod tests {
         fs::create_dir(&inner).unwrap();
         let output = Output::create(&at("shot_0002.bin")).unwrap();
 
-        assert_eq!(remove(&folder).unwrap(), 2);
-        assert!(!orphan.exists() && !same_number.exists());
-        assert!(locked.exists() && living.exists() && inner.exists() && link.is_symlink());
+        assert_eq!(remove(&folder).unwrap(), 1);
+        assert!(!orphan.exists() && same_number.exists());
+        assert!(locked.exists() && beside.exists() && living.exists() && inner.exists() && link.is_symlink());
         assert!(foreign.iter().all(|path| path.exists()));
         output.commit().unwrap();
 
         drop(held);
-        assert_eq!(remove(&folder).unwrap(), 1);
+        assert_eq!(remove(&folder).unwrap(), 3);
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -36,14 +36,14 @@ fn open(path: &Path, count: usize) -> Result<File> {
 
 /// Writes a file of these values, whole or not at all.
 pub fn write(path: &Path, data: &[f32]) -> Result<()> {
-    seal(path, data)?.commit()
+    begin(path, data)?.commit()
 }
 
 /// The same, but for its name.
-pub fn seal(path: &Path, data: &[f32]) -> Result<atomic::Sealed> {
+pub fn begin(path: &Path, data: &[f32]) -> Result<atomic::Output> {
     let mut output = atomic::Output::create(path)?;
     write_to(&mut output, data).map_err(|error| Error::io("write", path, error))?;
-    output.seal()
+    Ok(output)
 }
 
 /// Writes these values where `into` stands.

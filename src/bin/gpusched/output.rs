@@ -203,7 +203,8 @@ impl Files {
     }
 
     fn name_snapshots(&self, exec: &Exec<'_>) -> Result<()> {
-        self.take_snapshots(exec).into_iter().try_for_each(Sealed::commit)
+        // The first, which has the lock, comes last.
+        self.take_snapshots(exec).into_iter().rev().try_for_each(Sealed::commit)
     }
 
     fn about(&self) -> &About {
@@ -356,7 +357,10 @@ fn remove(path: &Path) -> Result<()> {
 impl shot::Output for Files {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let about = self.about();
-        let sealed = raw::seal(&self.inner.folder.join(names::snapshot(about.number, step)), field)?;
+        let begun = raw::begin(&self.inner.folder.join(names::snapshot(about.number, step)), field)?;
+        let is_first = self.attempts().get(&exec.attempt).is_some_and(|state| state.snapshots.is_empty());
+        // One lock protects all, and descriptors are few.
+        let sealed = if is_first { begun.seal_locked() } else { begun.seal() }?;
         let mut attempts = self.attempts();
         let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
         if state.over {
