@@ -355,7 +355,7 @@ import gpusched, os, signal, threading
 scheduler = gpusched.Scheduler(devices="cpu")
 locked, go = threading.Event(), threading.Event()
 def hold():
-    with scheduler._completer.submitting:
+    with scheduler._completer.submitting, scheduler._completer.ending:
         locked.set()
         go.wait()
 task = scheduler.submit(lambda exec: go.wait() and None)

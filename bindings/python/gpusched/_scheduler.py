@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import re
+import threading
 import time
 import warnings
 import weakref
@@ -214,8 +215,9 @@ class Scheduler(Handle):
 
     @contextlib.contextmanager
     def _submission(self) -> Iterator[None]:
-        # In a forked child the lock may be held for ever; the library refuses the submission.
+        # In a forked child the locks may be held for ever; the library refuses the submission and drops the job.
         if self._pid != os.getpid():
+            self._completer.ending = threading.RLock()
             yield
             return
         with self._completer.submitting:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, TimeoutError
 from ctypes import byref, c_size_t, c_uint64
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, TypeVar
 
 from . import _abi
 from ._info import TaskInfo, filled, task_info_from
@@ -24,15 +24,8 @@ if TYPE_CHECKING:
     from ._scheduler import Scheduler
 
 Result = TypeVar("Result")
-
-
-class Outcome(NamedTuple):
-    """How a task has ended. Value or exception is None; the traceback is that of the callable's exception."""
-
-    value: Any
-    error: Optional[BaseException]
-    traceback: Optional[TracebackType]
-
+# The value and the exception of a task that has ended, one of them None, and the traceback of the callable's exception.
+Outcome = Tuple[Any, Optional[BaseException], Optional[TracebackType]]
 
 STATES = {
     _abi.SCHED_STATE_QUEUED: "queued",
@@ -159,11 +152,11 @@ class Task(Handle, Future[Result]):
         Exception
             The exception of the callable, itself.
         """
-        outcome = self._ended(timeout)
-        if outcome.error is not None:
+        value, error, traceback = self._ended(timeout)
+        if error is not None:
             # Each raise adds its own frames.
-            raise outcome.error.with_traceback(outcome.traceback)
-        found: Result = outcome.value
+            raise error.with_traceback(traceback)
+        found: Result = value
         return found
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -176,7 +169,7 @@ class Task(Handle, Future[Result]):
         Cancelled
             If the task was cancelled.
         """
-        error = self._ended(timeout).error
+        _, error, _ = self._ended(timeout)
         if isinstance(error, Cancelled):
             raise error.with_traceback(None)
         return error
@@ -235,7 +228,7 @@ class Task(Handle, Future[Result]):
                 if failure.status != _abi.SCHED_E_STALE:
                     raise
                 return "cancelled"
-        error = self._outcome.error
+        _, error, _ = self._outcome
         return "done" if error is None else "cancelled" if isinstance(error, Cancelled) else "failed"
 
     def _info(self) -> _abi.sched_task_info_t:
@@ -270,7 +263,7 @@ class Task(Handle, Future[Result]):
 
     def _keep(self, error: BaseException | None, traceback: TracebackType | None = None) -> None:
         # Atomic without a lock, which a forked child could inherit held.
-        vars(self).setdefault("_outcome", Outcome(None if error else self._job.value, error, traceback))
+        vars(self).setdefault("_outcome", (None if error else self._job.value, error, traceback))
 
     def _complete(self) -> None:
         """Sets the future's result, which calls the callbacks. Called once, by the completer."""
@@ -325,7 +318,6 @@ class Completer:
         self.submitting = threading.RLock()
         # Held while the shutdown begins: tasks that run then end later, when their outcomes can be kept.
         self.ending = threading.RLock()
-        self._pid = os.getpid()
         # The tasks that are not completed, which nobody else may hold.
         self._tasks: dict[Job, Task[Any]] = {}
         # Those of them whose jobs may be abandoned.
@@ -354,8 +346,7 @@ class Completer:
 
     def dropped(self, job: Job) -> None:
         """Called when the library drops a job: its task is about to end, unless its attempt was abandoned."""
-        # A forked child may inherit the lock held.
-        with self.ending if self._pid == os.getpid() else contextlib.nullcontext():
+        with self.ending:
             job.is_dropped = True
         self._jobs.put(job)
 
