@@ -94,23 +94,6 @@ fn too_many_waiting_at_once_is_an_error_and_not_a_hang() {
 }
 
 #[test]
-fn a_task_may_drop_the_last_handle() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let (gate, gone) = (Gate::new(), Gate::opened());
-    let hold = Mutex::new(Some(Arc::clone(&scheduler)));
-    let task = effect(move || {
-        gate.pass();
-        drop(hold.lock().unwrap().take());
-        gone.pass();
-    });
-    scheduler.submit(task).unwrap();
-    gate.came(1);
-    drop(scheduler);
-    gate.open();
-    gone.came(1);
-}
-
-#[test]
 fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
     for _ in 0..5 {
         let turn = Duration::from_millis(1);

@@ -1,20 +1,25 @@
 //! Two schedulers that share devices through a folder of leases.
 
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::thread::sleep;
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::sched::{Scheduler, Task, TaskId, WaitResult};
+use gpusched::sched::{DeviceMask, Scheduler, Task, TaskId, WaitResult};
 use testkit::Folder;
 
 use crate::scripted::*;
 
 fn sharing(folder: &Folder, devices: u32, slots: u32) -> [Arc<Scheduler>; 2] {
-    [(); 2].map(|()| {
-        let mut builder = builder(Arc::new(Scripted::new(devices)), slots);
-        builder.lease_folder = Some(folder.at("leases"));
-        Arc::new(builder.build().unwrap())
-    })
+    [(); 2].map(|()| member(folder, Arc::new(Scripted::new(devices)), slots))
+}
+
+fn member(folder: &Folder, backend: Arc<Scripted>, slots: u32) -> Arc<Scheduler> {
+    let mut builder = builder(backend, slots);
+    builder.lease_folder = Some(folder.at("leases"));
+    Arc::new(builder.build().unwrap())
 }
 
 fn planned(task: Task) -> Task {
@@ -94,4 +99,70 @@ fn awaited_tasks_begin_in_the_slot_of_the_waiting_task() {
             until(|| taken(second) == [true]);
         });
     }
+}
+
+#[test]
+fn light_task_goes_to_the_device_that_no_other_holds() {
+    let folder = Folder::new();
+    let [first, second] = sharing(&folder, 2, 1);
+    let (_, gate) = occupy_as(&first, |task| Task { devices: DeviceMask::only(0), ..planned(task) });
+    let ended = second.wait(second.submit(quick()).unwrap(), LONG);
+    gate.open();
+    assert_eq!(ended, Ok(WaitResult::Done));
+}
+
+#[test]
+fn stream_of_light_tasks_leaves_the_slot_to_others_after_a_turn() {
+    let folder = Folder::new();
+    let [first, second] = sharing(&folder, 1, 1);
+    let over = Arc::default();
+    endless(&first, &over, |task| task, || sleep(Duration::from_millis(1)));
+    until(|| first.stats().unwrap().done > 0);
+    let ended = second.wait(second.submit(planned(quick())).unwrap(), LONG);
+    let goes_on = first.stats().unwrap().done;
+    until(|| first.stats().unwrap().done > goes_on);
+    over.store(true, Ordering::SeqCst);
+    assert_eq!(ended, Ok(WaitResult::Done));
+}
+
+#[test]
+fn light_task_begins_when_the_table_becomes_unreadable() {
+    let folder = Folder::new();
+    let [first, second] = sharing(&folder, 1, 1);
+    let (_, gate) = occupy_as(&first, planned);
+    let id = second.submit(quick()).unwrap();
+    until(|| taken(&second) == [true]);
+    let table = std::fs::File::options().write(true).open(folder.at("leases/leases-1")).unwrap();
+    // A member that has the table locked may write its header once more.
+    let ended = (0..200).any(|_| {
+        table.write_all_at(&[0xff; 64], 0).unwrap();
+        second.wait(id, Some(Duration::from_millis(100))) == Ok(WaitResult::Done)
+    });
+    gate.open();
+    assert!(ended);
+}
+
+#[test]
+fn scheduler_that_is_dropped_inside_its_task_ends_its_watcher() {
+    let folder = Folder::new();
+    let backend = Arc::new(Scripted::new(1));
+    let (gone, second) = (Arc::downgrade(&backend), member(&folder, Scripted::new(1).into(), 1));
+    let first = member(&folder, backend, 1);
+    let (_, gate) = occupy_as(&second, planned);
+    let waits = first.submit(planned(quick())).unwrap();
+    until(|| taken(&first) == [true]);
+    gate.open();
+    assert_eq!(wait(&first, waits), Ok(WaitResult::Done));
+    // The watcher reads the table once more, then sleeps until it is woken.
+    sleep(Duration::from_millis(1200));
+    let (hold, enter) = (Mutex::new(Some(first.clone())), Gate::new());
+    let drops = effect(move || {
+        enter.pass();
+        drop(hold.lock().unwrap().take());
+    });
+    first.submit(drops).unwrap();
+    enter.came(1);
+    drop(first);
+    enter.open();
+    until(|| gone.upgrade().is_none());
 }

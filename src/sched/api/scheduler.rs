@@ -327,9 +327,7 @@ impl Scheduler {
         let guard = runtime.lock();
         runtime.timer_wakeup.notify_all();
         drop(guard);
-        if let Some(peers) = &runtime.peers {
-            peers.wake_watcher();
-        }
+        runtime.wake_watcher();
         runtime.pool.join();
         runtime.observability.progress_notifier.stop();
         runtime.save_rates();
@@ -423,6 +421,7 @@ impl Drop for Scheduler {
             // The workers keep alive what they need and end by themselves.
             if self.release_ownership() {
                 self.stop();
+                self.runtime.wake_watcher();
                 self.runtime.observability.progress_notifier.stop();
             }
         } else {

@@ -132,7 +132,7 @@ impl Runtime {
     pub fn lease_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
         let Some((peers, mut table)) = self.lock_table(device) else { return Some(None) };
         let mut guard = self.lock();
-        self.update_peer_load(peers, &mut table, &mut guard);
+        let opened = self.update_peer_load(peers, &mut table, &mut guard);
         if !guard.planner.devices()[device].has_slot_for_light() {
             peers.taken.fetch_or(1 << device, Ordering::SeqCst);
             let queued = self.update_queue(peers, &mut table, &mut guard);
@@ -149,8 +149,36 @@ impl Runtime {
         }
         drop(guard);
         drop(table);
+        if opened && !self.light.queues.is_empty() {
+            self.wake_any_worker();
+        }
         let lease = lease.map_err(|record| log_all(vec![record])).ok();
         Some(lease.map(|lease| LightLease { _lease: lease, since: self.clock() }))
+    }
+
+    /// Reads the shared table. Returns true if other processes wait for the device, or a planned task
+    /// of this one for a slot of light tasks there.
+    pub fn light_slot_is_wanted(self: &Arc<Self>, device: usize) -> bool {
+        let Some((peers, mut table)) = self.lock_table(device) else { return false };
+        let mut guard = self.lock();
+        let opened = self.update_peer_load(peers, &mut table, &mut guard);
+        let (state, now) = (&guard.planner.devices()[device], self.now());
+        let planned =
+            guard.planner.has_ready_tasks() && !state.has_room(now) && state.has_room_but_for_light(now, 0);
+        drop(guard);
+        drop(table);
+        if opened && !self.light.queues.is_empty() {
+            self.wake_any_worker();
+        }
+        planned || self.is_contended(device)
+    }
+
+    /// Wakes the watcher, which ends after the last worker of a scheduler that stops.
+    pub fn wake_watcher(&self) {
+        let Some(peers) = &self.peers else { return };
+        drop(lock(&peers.watcher));
+        peers.watcher_wakeup.notify_all();
+        peers.membership.wake();
     }
 
     /// Makes sure that a thread watches the queue of the node until nothing is waited for. `Err`:
@@ -203,6 +231,9 @@ fn watch(runtime: &Arc<Runtime>) {
             runtime.clear_peer_load(&mut guard);
             lock(&peers.watcher).waiting = false;
             runtime.apply_effects(guard, Effects::at(runtime.now()));
+            if !runtime.light.queues.is_empty() {
+                runtime.wake_any_worker();
+            }
             continue;
         };
         let mut guard = runtime.lock();

@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::node::{LockedTable, Membership, SharedDevice};
-use crate::sched::base::{Policy, lock, nanoseconds};
+use crate::sched::base::{Policy, nanoseconds};
 
 /// A device, and the backend that drives it.
 pub type FoundDevice = (DeviceInfo, Arc<dyn Backend>);
@@ -67,13 +67,6 @@ impl Peers {
 
     pub fn shares(&self, device: usize) -> bool {
         self.shared >> device & 1 == 1
-    }
-
-    /// Wakes the watcher: the scheduler ends, or its request has changed.
-    pub fn wake_watcher(&self) {
-        drop(lock(&self.watcher));
-        self.watcher_wakeup.notify_all();
-        self.membership.wake();
     }
 
     /// Locks the shared table. If that fails, logs why and returns `None`, also for

@@ -39,18 +39,25 @@ pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightI
     runtime.light.queues.pop(&worker.queue)
 }
 
-/// Returns whether the worker holds a slot of the node for light tasks, or leases one now. After a
-/// turn it gives the slot up if other processes wait.
+/// Returns whether the worker holds a slot of the node for light tasks, or leases one now. After
+/// each turn it reads the shared table, and gives the slot up if others wait.
 fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
     let since = worker.light_lease.borrow().as_ref().map(|lease| lease.since);
-    if let Some(since) = since {
-        let turn = nanoseconds(runtime.policy.turn);
-        return !runtime.is_contended(worker.device) || worker.last_ns.get().saturating_sub(since) < turn;
+    let Some(since) = since else {
+        let lease = runtime.lease_for_light(worker.device);
+        let has = lease.is_some();
+        *worker.light_lease.borrow_mut() = lease.flatten();
+        return has;
+    };
+    let now = worker.last_ns.get();
+    if now.saturating_sub(since) < nanoseconds(runtime.policy.turn) {
+        return true;
     }
-    let lease = runtime.lease_for_light(worker.device);
-    let has = lease.is_some();
-    *worker.light_lease.borrow_mut() = lease.flatten();
-    has
+    let keeps = !runtime.light_slot_is_wanted(worker.device);
+    if keeps && let Some(lease) = &mut *worker.light_lease.borrow_mut() {
+        lease.since = now;
+    }
+    keeps
 }
 
 /// Runs an item from the light queues.

@@ -68,7 +68,7 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
             event_count.cancel_sleep(&worker.sleeper);
             continue;
         }
-        if runtime.light.gate.is_closed(worker.device) && runtime.light.queues.has_items(&worker.queue) {
+        if !may_run_light(runtime, worker) && runtime.light.queues.has_items(&worker.queue) {
             // The thread that woke this worker for a light task has woken no other.
             runtime.wake_any_worker();
         }
@@ -172,6 +172,9 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     }
     runtime.fail_if_deserted();
     runtime.wait_queues.notify_blocked();
+    if runtime.light.is_stopping() && !runtime.pool.has_worker() {
+        runtime.wake_watcher();
+    }
 }
 
 /// Returns the next task of a worker.
@@ -237,8 +240,9 @@ fn begin_planned(
     if leased {
         guard.planner.device(worker.device).return_light_slot();
     }
+    let mut opened = false;
     if let Some((peers, table)) = &mut access {
-        runtime.update_peer_load(peers, table, &mut guard);
+        opened = runtime.update_peer_load(peers, table, &mut guard);
     }
     let exclusive = guard.planner.has_exclusive_tasks();
     let known = guard.planner.devices()[worker.device].known_free_bytes(now);
@@ -266,7 +270,7 @@ fn begin_planned(
         runtime.ensure_timer(&mut guard, now);
     }
     // Opens the device to light tasks again, unless the task that begins is exclusive.
-    let opened = exclusive && runtime.publish_flags(&guard, now);
+    opened |= exclusive && runtime.publish_flags(&guard, now);
     let records = std::mem::take(&mut guard.log);
     drop(guard);
     drop(access);
