@@ -189,6 +189,21 @@ class OnDask(unittest.TestCase):
             with self.subTest(how), self.assertRaisesRegex(Exception, message):
                 gpusched.dask.map(fail, [how], self.client)
 
+    def test_paused_worker_gets_no_calls(self) -> None:
+        def pause(fraction: float, dask_worker: Worker) -> None:
+            dask_worker.memory_manager.memory_pause_fraction = fraction
+
+        one, other = self.client.run(os.getpid).items()
+        self.client.run(pause, 1e-9, workers=[one[0]])
+        self.addCleanup(self.client.run, pause, 0.9, workers=[one[0]])
+        while self.client.scheduler_info()["workers"][one[0]]["status"] != "paused":
+            time.sleep(0.1)
+        self.assertEqual(gpusched.dask.map(lambda _: os.getpid(), range(4), self.client), [other[1]] * 4)
+        client = Client(self.cluster)
+        client.close()
+        with self.assertRaisesRegex(ValueError, "`client` is closed; accepted"):
+            gpusched.dask.map(abs, [1], client)
+
     def test_worker_without_the_package_is_named(self) -> None:
         words = [sys.executable, "-m", "dask", "worker", "--no-dashboard", self.cluster.scheduler_address]
         environment = {**os.environ, "PYTHONPATH": ""}

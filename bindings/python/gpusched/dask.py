@@ -115,6 +115,9 @@ class _HandOut:
     """Decides which worker computes which item. `begin` submits an item to a worker, whose result is seconds and a value."""
 
     def __init__(self, client: Client, begin: Callable[[int, str], Any], count: int, attempts: int) -> None:
+        if client.asynchronous or client.status != "running":
+            what = "asynchronous" if client.asynchronous else client.status
+            raise ValueError(f"`client` is {what}; accepted: a connected one that is not asynchronous")
         self.client = client
         self.begin = begin
         self.count = count
@@ -135,13 +138,13 @@ class _HandOut:
         try:
             yield from self._items()
         except OSError as error:
-            raise ConnectionError("Dask's scheduler was lost") from error
+            raise ConnectionError("Dask's scheduler was lost, or its tasks were cancelled") from error
 
     def _items(self) -> Iterator[tuple[int, Any, BaseException | None]]:
         while self.left or self.running:
             for item in self._look():
-                why = f"{LOSSES + 1} workers were lost, one after the other, during item {item + 1}; their logs say more"
-                yield item, None, RuntimeError(why)
+                why = f"{LOSSES + 1} workers were lost or paused, one after the other, during item {item + 1}"
+                yield item, None, RuntimeError(f"{why}; their logs say more")
             while any([self._hand(address) for address in self._next()]):
                 pass
             ended = [one for one in self._ended() if one[0] in self.running]
@@ -200,9 +203,9 @@ class _HandOut:
         return rates, max(items / total, last)
 
     def _look(self) -> list[int]:
-        """Looks which workers there are. A worker is ready when it has told its slots.
+        """Looks which workers there are. A worker is ready when it has told its slots, and until Dask pauses it.
 
-        Takes back the items of lost workers, and returns those that have lost too many.
+        Takes back the items of lost and paused workers, and returns those that have lost too many.
         """
         if time.monotonic() < self.looked + LOOK_S:
             return []
@@ -211,7 +214,8 @@ class _HandOut:
         if found["id"] != (self.scheduler or found["id"]):
             raise OSError("another scheduler has its address")
         self.scheduler = found["id"]
-        places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in found["workers"].items()}
+        ready = {address: worker for address, worker in found["workers"].items() if worker["status"] == "running"}
+        places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in ready.items()}
         before = len(self.workers)
         self.workers = {
             address: self.workers.get(address) or _Places(count - AHEAD) for address, count in places.items() if count
@@ -336,7 +340,6 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
 
     def compute(self, number: int) -> dict[str, Any]:
         """Returns the report of a shot once it has ended."""
-        future: Future[dict[str, Any]] = Future()
         with self.lock:
             if self.closed:
                 raise RuntimeError(f"the run on {socket.gethostname()} was stopped")
@@ -344,13 +347,14 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
             if self.process is None or self.process.poll() is not None:
                 self._start()
             assert self.process and self.process.stdin
-            self.waiting[number] = future
-            try:
-                self.process.stdin.write(f"{number}\n")
-                self.process.stdin.flush()
-            except OSError:
-                # It has just ended; its listener reports why.
-                pass
+            # A shot that was taken back, as while the worker was paused, may still run.
+            running = number in self.waiting
+            future = self.waiting.setdefault(number, Future())
+            # An OSError: it has just ended; its listener reports why.
+            with contextlib.suppress(OSError):
+                if not running:
+                    self.process.stdin.write(f"{number}\n")
+                    self.process.stdin.flush()
         try:
             event = future.result()
         finally:
@@ -518,17 +522,15 @@ def _progress(done: int, shots: _HandOut) -> str:
     return f"{line}, {nodes} shots/{unit}, expected end {end}"
 
 
+_has_package = lambda: find_spec("gpusched") is not None  # noqa: E731 # pickled by its code, unlike a function
+
+
 def _register(client: Client, plugin: _Node | _Functions) -> None:
     """Gives all workers the plugin; again if one of them leaves meanwhile. The scheduler unpickles tasks."""
-
-    def lacks() -> bool:
-        return find_spec("gpusched") is None
-
     for last in (False, False, True):
         try:
-            found = {"Dask's scheduler": client.run_on_scheduler(lacks), **client.run(lacks)}
-            lacking = [place for place in found if found[place]]
-            if lacking:
+            found = {"Dask's scheduler": client.run_on_scheduler(_has_package), **client.run(_has_package)}
+            if lacking := [place for place, has_package in found.items() if not has_package]:
                 places = ", ".join([*lacking[:3], *(["others"] if lacking[3:] else [])])
                 raise RuntimeError(f"the package gpusched is missing on {places}; install it on all nodes")
             client.register_plugin(plugin, plugin.name)
@@ -593,10 +595,7 @@ def _apply(name: str, item: Any) -> tuple[float, Any]:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Returns the error, or a plain one if Dask would end the worker or could not restore it in the caller.
-
-    The error must be the one that is handled, because `error_message` takes the traceback from there.
-    """
+    """Returns the error that is being handled, or a plain one if Dask would end the worker or lose the error."""
     with contextlib.suppress(Exception):
         message = error_message(error)
         clean_exception(*(message[part] and message[part].data for part in ("exception", "traceback")))
