@@ -223,7 +223,8 @@ class _HandOut:
         if len(self.workers) != before:
             self.changed()
         lost = {future: item for future, (item, address) in self.running.items() if address not in self.workers}
-        self.client.cancel(list(lost))
+        if lost:  # Dask's scheduler logs a request to cancel nothing too
+            self.client.cancel(list(lost))
         given_up = []
         for future, item in lost.items():
             del self.running[future]
