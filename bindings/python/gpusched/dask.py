@@ -116,8 +116,7 @@ class _HandOut:
 
     def __init__(self, client: Client, begin: Callable[[int, str], Any], count: int, attempts: int) -> None:
         if client.asynchronous or client.status != "running":
-            what = "asynchronous" if client.asynchronous else client.status
-            raise ValueError(f"`client` is {what}; accepted: a connected one that is not asynchronous")
+            raise ValueError(f"`client` is {'asynchronous' if client.asynchronous else client.status}; accepted: a running, blocking one")
         self.client = client
         self.begin = begin
         self.count = count
@@ -152,17 +151,15 @@ class _HandOut:
                 raise OSError("Dask cancels all tasks when the connection breaks")
             for future, result, error in ended:
                 if isinstance(error, OSError) and future.status == "finished":
-                    raise error
+                    raise error  # of the connection, not of the item
                 item, address = self.running.pop(future)
                 seconds, value = result or (None, None)
                 if address in self.workers:
                     self.workers[address].end(item, seconds)
-                if error is None:
-                    yield item, value, None
-                    continue
-                self.failed.setdefault(item, []).append(address)
-                if len(self.failed[item]) >= self.attempts:
-                    yield item, None, error
+                if error is not None:
+                    self.failed.setdefault(item, []).append(address)
+                if error is None or len(self.failed[item]) >= self.attempts:
+                    yield item, value, error
                 else:
                     self.left.appendleft(item)
 
@@ -214,8 +211,7 @@ class _HandOut:
         if found["id"] != (self.scheduler or found["id"]):
             raise OSError("another scheduler has its address")
         self.scheduler = found["id"]
-        ready = {address: worker for address, worker in found["workers"].items() if worker["status"] == "running"}
-        places = {address: round(worker["resources"].get(RESOURCE, 0)) for address, worker in ready.items()}
+        places = {a: round(w["resources"].get(RESOURCE, 0)) for a, w in found["workers"].items() if w["status"] == "running"}
         before = len(self.workers)
         self.workers = {
             address: self.workers.get(address) or _Places(count - AHEAD) for address, count in places.items() if count
