@@ -186,16 +186,28 @@ pub fn a_shot_goes_on_after_a_pause() {
     }
 }
 
-/// Processes that come later find the GPU's memory free.
-pub fn a_process_that_sleeps_keeps_no_memory() {
+/// Processes that come later find the GPU's memory free, although the plan lives on.
+pub fn a_plan_that_rests_keeps_no_memory() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    one_trace([5, 4, 17], 20, 31).fire_on(&scheduler).unwrap();
+    let (plan, shot) = cube(5);
+    wait(&scheduler, submit((plan.clone(), shot), &scheduler).unwrap()).unwrap();
     let begun = Instant::now();
     while told(0, "allocations") > 0 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", report());
         thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(told(0, "contexts"), 1, "{}", report());
+    assert_eq!((told(0, "contexts"), Arc::strong_count(&plan)), (1, 1), "{}", report());
+}
+
+/// Without other processes, plans share a GPU that has room for the coefficients of one.
+pub fn plans_make_room_for_others() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let n = advised(&submit(cube(200), &scheduler).unwrap_err());
+    let plans = [cube(n), cube(n)];
+    for (plan, shot) in plans.iter().cycle().take(4) {
+        wait(&scheduler, submit((plan.clone(), shot.clone()), &scheduler).unwrap()).unwrap();
+    }
+    assert_eq!(scheduler.stats().unwrap().retried, 0);
 }
 
 /// The GPU has enough: the task may be tried again when others of the host have ended.

@@ -349,13 +349,13 @@ impl Context {
 
     /// Frees the cached memory that is not in use. The context is current on the calling thread.
     pub(super) fn free_cached(&self) {
-        self.shared.drop_orphans();
+        self.shared.drop_unused();
         self.pool().free_all(self.driver());
     }
 
     /// Returns the bytes of the GPU that could be allocated now, cached ones included.
     pub(super) fn free_bytes(&self) -> u64 {
-        let cached = self.pool().bytes();
+        let cached = self.pool().bytes() + self.shared.unused_bytes();
         self.device.free_bytes(cached, || self.driver_free_bytes())
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::pool::PooledBlock;
+use super::shared_objects::SharedObject;
 use super::status::OUT_OF_MEMORY;
 use crate::error::{Error, Result};
 
@@ -83,6 +84,12 @@ impl<T: Copy + 'static> DeviceBuffer<T> {
 
     pub(super) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.context, context)
+    }
+}
+
+impl<T: Copy + 'static> SharedObject for DeviceBuffer<T> {
+    fn device_bytes(&self) -> u64 {
+        self.bytes
     }
 }
 

@@ -41,6 +41,7 @@ pub use graph::{Graphs, Launches};
 pub use kernel::{Kernel, Params};
 pub use module::Ptx;
 pub use pinned::{Pinned, PlainNumber};
+pub use shared_objects::SharedObject;
 pub use stream::Stream;
 
 use self::primary::PrimaryContext;

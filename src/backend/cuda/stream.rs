@@ -20,6 +20,7 @@ use super::kernel::{Kernel, Params};
 use super::module::Ptx;
 use super::pinned::{Pinned, PlainNumber};
 use super::primary::PrimaryContext;
+use super::shared_objects::SharedObject;
 use crate::error::{DeviceFault, Error, Result};
 
 /// The stream does not synchronise with the default stream.
@@ -97,9 +98,10 @@ impl Stream {
     }
 
     /// Returns an object that all queues of the GPU share. The first caller creates it while the
-    /// others wait; it is kept until `owner` is dropped. The owner must live until the work on the
-    /// object is done, and `make` must wait for its own work.
-    pub fn shared<O: Any + Send + Sync, T: Any + Send + Sync>(
+    /// others wait. It is cached until `owner` is dropped, or until cached memory is freed while no
+    /// caller holds it. The caller must hold it until the work on it is done, and `make` must wait
+    /// for its own work.
+    pub fn shared<O: Any + Send + Sync, T: SharedObject>(
         &self,
         owner: &Arc<O>,
         make: impl FnOnce() -> Result<T>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::equation::CudaEquation;
 use super::tables::{COEFFICIENTS, Tables};
 use super::tile_plan::{THREADS, TilePlan};
-use crate::backend::cuda::{DeviceBuffer, Stream};
+use crate::backend::cuda::{DeviceBuffer, SharedObject, Stream};
 use crate::error::{Error, Result};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::tile_table::GpuTile;
@@ -69,8 +69,10 @@ impl Medium {
     pub fn addresses(&self) -> [Address; COEFFICIENTS] {
         std::array::from_fn(|number| self.coefficients.get(number).map_or(0, DeviceField::address))
     }
+}
 
-    fn bytes(&self) -> u64 {
+impl SharedObject for Medium {
+    fn device_bytes(&self) -> u64 {
         let coefficients = self.coefficients.iter().map(DeviceField::bytes).sum::<u64>();
         coefficients + self.profiles.bytes() + self.tiles.bytes()
     }
@@ -83,5 +85,5 @@ pub fn medium<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> Result<A
 
 /// Returns the bytes of the GPU that the plan's shots share there and that are there already.
 pub fn shared_bytes<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> u64 {
-    medium(c, stream).map_or(0, |medium| medium.bytes())
+    medium(c, stream).map_or(0, |medium| medium.device_bytes())
 }

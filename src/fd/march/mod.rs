@@ -32,5 +32,8 @@ pub fn run(
 ) -> Result<(Gather, Effort)> {
     let medium = stream.shared(equation.shared(), || Medium::new(equation, stream))?;
     let steps = MarchSteps::new(equation, &medium, shot, stream)?;
-    time_loop::cuda::run(&medium.tables.layout, shot, &steps, stream, control)
+    time_loop::cuda::run(&medium.tables.layout, shot, &steps, stream, control).inspect_err(|_| {
+        // The medium may be freed as soon as no shot has it, so no kernel may be left that reads it.
+        let _ = stream.finish();
+    })
 }
