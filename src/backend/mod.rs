@@ -65,6 +65,11 @@ pub trait Queue {
     /// Returns the queue as the code of a task uses it.
     fn lane(&self) -> Lane<'_>;
 
-    /// Frees the memory that is cached for reuse, after an allocation failed.
+    /// Frees the memory that is cached for reuse, after an allocation failed. May wait for all work
+    /// on the device.
     fn relieve(&self) {}
+
+    /// Frees the memory that is cached for reuse if no task uses the device. Never waits for work on
+    /// the device: the caller is in no attempt, so no deadline ends a wait for work that hangs.
+    fn relieve_if_idle(&self) {}
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpusched::backend::cuda::{Params, Stream};
 use gpusched::device::Health;
@@ -273,14 +273,38 @@ pub fn a_hang() {
     // Long enough for its code to begin on a busy machine.
     let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
     assert_eq!(attempts(&scheduler, |task| Task { deadline, idempotent, ..task }), [0, 1]);
-    let begin = std::time::Instant::now();
-    while health(&scheduler)[0] == Health::Good && Some(begin.elapsed()) < LONG {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
-    // Nobody waits for the thread.
-    drop(scheduler);
+    ends_without_first_gpu(scheduler);
     assert_eq!(told(1, "contexts"), 0);
+}
+
+/// The GPU is retired, and nobody waits for a thread that hangs.
+fn ends_without_first_gpu(scheduler: Scheduler) {
+    let wait_until = |what: &dyn Fn() -> bool| {
+        let begin = Instant::now();
+        while !what() {
+            assert!(Some(begin.elapsed()) < LONG, "the scheduler waits for a GPU that hangs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_until(&|| health(&scheduler)[0] != Health::Good);
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+    let end = std::thread::spawn(move || drop(scheduler));
+    wait_until(&|| end.is_finished());
+}
+
+/// The idle slot frees nothing: that would wait for the kernel, and the end of the scheduler for the slot.
+pub fn a_hang_beside_an_idle_slot() {
+    keeps_objects();
+    let scheduler = scheduler("cuda", 2).unwrap();
+    let door = Arc::new(Barrier::new(2));
+    let warm = task(move |stream| {
+        door.wait();
+        filled(stream, 1.0)
+    });
+    run_all(&scheduler, (0..2).map(|_| on(0, warm.clone())));
+    let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
+    run(&scheduler, Task { deadline, idempotent, work: Some(1.0), ..good() }).unwrap();
+    ends_without_first_gpu(scheduler);
 }
 
 /// Codes that no list has are errors with their number, and nothing else.

@@ -51,6 +51,7 @@ fn cases() -> Vec<Case> {
     vec![
         // These wait for up to 22 s, and so begin first.
         faulty!(failures::a_hang, TWO, "0:launch:1:hang"),
+        faulty!(failures::a_hang_beside_an_idle_slot, TWO, "0:launch:3:hang"),
         case!(failures::a_gpu_that_another_process_has, TAKEN),
         case!(failures::a_gpu_that_another_process_has, "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"),
         faulty!(shots::a_gpu_that_gives_less_than_it_promised, "dev=mem:32M,ctx:2M", "0:alloc:3:take=8e6"),

@@ -43,6 +43,8 @@ pub struct Context {
     pub(super) modules: ModuleCache,
     pub(super) shared: SharedObjects,
     pool: Mutex<MemoryPool>,
+    /// Held while cached memory is freed.
+    freeing: Mutex<()>,
     /// The process that retained it: a forked child has no context.
     process: ProcessMark,
 }
@@ -87,6 +89,7 @@ impl Context {
             modules: ModuleCache::default(),
             shared: SharedObjects::default(),
             pool: Mutex::default(),
+            freeing: Mutex::default(),
             process: ProcessMark::here(),
         }))
     }
@@ -290,7 +293,8 @@ impl Context {
                     let _ = unsafe { driver.stream_destroy(stream.0) };
                 }
                 self.modules.unload(driver);
-                self.pool().free_all(driver);
+                let blocks = self.pool().take_all();
+                blocks.free(driver);
                 Ok(())
             });
         }
@@ -349,8 +353,21 @@ impl Context {
 
     /// Frees the cached memory that is not in use. The context is current on the calling thread.
     pub(super) fn free_cached(&self) {
+        // Threads that need memory wait here for what another one frees.
+        let _freeing = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.drop_unused();
-        self.pool().free_all(self.driver());
+        let blocks = self.pool().take_all();
+        blocks.free(self.driver());
+    }
+
+    /// Frees the cached memory if no task uses the context, and never waits for work on the GPU,
+    /// which may hang. If a task does, its worker frees the memory later.
+    pub(super) fn free_cached_if_idle(&self) {
+        // Locked until the memory is free, so that no task begins meanwhile.
+        let running = self.running_tasks();
+        if *running == 0 && self.enter().is_ok() {
+            self.free_cached();
+        }
     }
 
     /// Returns the bytes of the GPU that could be allocated now, cached ones included.

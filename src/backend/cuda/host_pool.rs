@@ -126,9 +126,9 @@ impl PinnedPool {
         std::mem::forget(piece);
     }
 
-    /// Unpins and frees all blocks. The context is alive and current.
-    pub fn free_all(&mut self, driver: &Driver) {
-        self.pieces.drain(..).for_each(|piece| piece.unpin(driver));
+    /// Removes all blocks, to be unpinned and freed.
+    pub fn take_all(&mut self) -> Vec<PinnedBlock> {
+        std::mem::take(&mut self.pieces)
     }
 
     /// Drops all blocks after the context's end. Memory that stays pinned in a surviving context is

@@ -141,4 +141,8 @@ impl Queue for Stream {
     fn relieve(&self) {
         Stream::relieve(self);
     }
+
+    fn relieve_if_idle(&self) {
+        self.context.free_cached_if_idle();
+    }
 }

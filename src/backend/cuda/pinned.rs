@@ -101,11 +101,17 @@ impl Context {
     /// has too little memory.
     fn pin(&self, bytes: usize, what: &str) -> Result<Option<PinnedBlock>> {
         let driver = self.driver();
+        // Without the lock of the pool, because the driver may wait for work of the context.
+        let unpin = |pieces: Vec<PinnedBlock>| pieces.into_iter().for_each(|piece| piece.unpin(driver));
         let surplus = self.pool().host.surplus(bytes);
-        surplus.into_iter().for_each(|piece| piece.unpin(driver));
+        unpin(surplus);
+        let free_all = || {
+            let pieces = self.pool().host.take_all();
+            unpin(pieces);
+        };
         let make = || {
             PinnedBlock::new(bytes).or_else(|| {
-                self.pool().host.free_all(driver);
+                free_all();
                 PinnedBlock::new(bytes)
             })
         };
@@ -114,7 +120,7 @@ impl Context {
         let pin = || unsafe { driver.pin(piece.start(), bytes, PORTABLE) };
         let mut done = pin();
         if done.is_err_and(|failure| failure.code == OUT_OF_MEMORY) {
-            self.pool().host.free_all(driver);
+            free_all();
             done = pin();
         }
         match self.check(done, || format!("pinning {bytes} bytes for {what}")) {

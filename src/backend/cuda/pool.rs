@@ -2,7 +2,7 @@
 
 use super::context_state::ContextState;
 use super::driver::Driver;
-use super::host_pool::PinnedPool;
+use super::host_pool::{PinnedBlock, PinnedPool};
 
 /// A request takes a cached block that is larger by at most 1/`WASTE` of the request.
 const WASTE: u64 = 8;
@@ -19,6 +19,25 @@ pub(super) struct PooledBlock {
     /// The queue whose work may still use the block: until that is done, only this queue may take
     /// it.
     pub stream: Option<u64>,
+}
+
+/// Blocks that were removed from a pool, to be freed without its lock: the driver waits for all
+/// work of the context.
+#[must_use]
+pub(super) struct RemovedBlocks {
+    pieces: Vec<PooledBlock>,
+    host: Vec<PinnedBlock>,
+}
+
+impl RemovedBlocks {
+    /// Frees the blocks. The context is alive and current.
+    pub fn free(self, driver: &Driver) {
+        for piece in self.pieces {
+            // SAFETY: allocated in this context, freed once, and in no use.
+            let _ = unsafe { driver.free(piece.address) };
+        }
+        self.host.into_iter().for_each(|piece| piece.unpin(driver));
+    }
 }
 
 impl MemoryPool {
@@ -48,13 +67,9 @@ impl MemoryPool {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 
-    /// Frees all blocks. The driver waits for work that may still use them. The context is current.
-    pub fn free_all(&mut self, driver: &Driver) {
-        for piece in self.pieces.drain(..) {
-            // SAFETY: allocated in this context, freed once, and in no use.
-            let _ = unsafe { driver.free(piece.address) };
-        }
-        self.host.free_all(driver);
+    /// Removes all blocks, to be freed.
+    pub fn take_all(&mut self) -> RemovedBlocks {
+        RemovedBlocks { pieces: std::mem::take(&mut self.pieces), host: self.host.take_all() }
     }
 
     /// Drops all blocks after the context's end.

@@ -230,11 +230,11 @@ impl WorkerLocal {
         self.used.get() && self.runtime.shares(self.device)
     }
 
-    /// Frees what the worker caches on the device.
+    /// Frees what the worker caches on the device, unless a task runs there: its worker frees it later.
     pub fn release_cached(&self) {
         self.used.set(false);
         if let Some(opened) = self.idle_queue.borrow().clone() {
-            ignore_panic(|| opened.queue.relieve());
+            ignore_panic(|| opened.queue.relieve_if_idle());
         }
     }
 
