@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpusched::backend::cuda::{Params, Stream};
 use gpusched::device::Health;
-use gpusched::error::DeviceFault;
+use gpusched::error::{DeviceFault, RESTART};
 use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 
@@ -305,6 +305,14 @@ pub fn a_hang_beside_an_idle_slot() {
     let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
     run(&scheduler, Task { deadline, idempotent, work: Some(1.0), ..good() }).unwrap();
     ends_without_first_gpu(scheduler);
+}
+
+/// Nothing has failed before, so a new process would do no better.
+pub fn a_first_context_that_is_refused() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    assert_eq!(attempts(&scheduler, |task| task), [1]);
+    let why = scheduler.stats().unwrap().devices[0].retired.clone().expect("it is retired");
+    assert!(why.contains("status 214") && !why.contains(RESTART), "{why}");
 }
 
 /// Codes that no list has are errors with their number, and nothing else.

@@ -105,22 +105,24 @@ impl CudaDevice {
     /// [`error`](CudaDevice::error) for a context that could not be retained.
     ///
     /// Once a kernel has failed, a driver may give the process no context of the GPU again, and
-    /// return the kernel's status code instead: the GPU is lost to this process.
+    /// return the kernel's status code instead: the GPU is lost to this process, and a new process
+    /// may use it. If no context has failed before, a new process would fare no better.
     ///
     /// Drivers before CUDA 11.7 have no status code for a GPU whose compute mode excludes this
     /// process.
     pub(super) fn retain_error(&self, failure: DriverFailure) -> Error {
         let what = "creating a context";
-        let repeated = self.poisoned_by.load(Ordering::SeqCst) == failure.code;
+        let poisoned_by = self.poisoned_by.load(Ordering::SeqCst);
+        let repeated = poisoned_by == failure.code;
         let class = if repeated { StatusClass::Poisoned } else { status::class_of(failure.code) };
         match self.error(failure, class, what, || self.free_bytes(0, || None)) {
-            Error::Device { device, what, fault: DeviceFault::Poisoned } => Error::Device {
-                device,
-                what: format!(
-                    "{what}; after such a failure the driver gives this process no context of the GPU again: {RESTART}"
-                ),
-                fault: DeviceFault::Lost,
-            },
+            Error::Device { device, mut what, fault: DeviceFault::Poisoned } => {
+                if poisoned_by != 0 {
+                    what += "; after a kernel's failure the driver gives this process no context of the GPU again: ";
+                    what += RESTART;
+                }
+                Error::Device { device, what, fault: DeviceFault::Lost }
+            }
             Error::Driver { device, what }
                 if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>
             {
