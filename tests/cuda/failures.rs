@@ -315,6 +315,19 @@ pub fn a_first_context_that_is_refused() {
     assert!(why.contains("status 214") && !why.contains(RESTART), "{why}");
 }
 
+/// Its next use has the same handle, and nothing that was made in the context before.
+pub fn a_context_that_another_library_resets() {
+    let scheduler = scheduler("cuda", 2).unwrap();
+    run_together(&scheduler, 2, |stream| filled(stream, 1.0));
+    assert_eq!(cu!(cuDevicePrimaryCtxReset_v2(0 => i32)), 0);
+    let mut theirs = 0usize;
+    assert_eq!(cu!(cuDevicePrimaryCtxRetain(&mut theirs => &mut usize, 0 => i32)), 0);
+    let again = |_: &u32| run(&scheduler, Task { retries: 2, work: Some(1.0), ..good() }).is_ok();
+    assert!((0..4).filter(again).count() > 0);
+    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 2), "theirs stays");
+    assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), 0);
+}
+
 /// Codes that no list has are errors with their number, and nothing else.
 pub fn codes_that_nobody_knows() {
     // At first 46: somebody else has it; it is tried again.

@@ -125,6 +125,7 @@ fn cases() -> Vec<Case> {
         faulty!(failures::gpu_that_is_lost_is_retired, "dev=speed:2,mem:1G,gone:16;dev=mem:1G", "0:launch:1:lost"),
         faulty!(failures::a_gpu_that_a_new_driver_does_not_know, TWO, "0:ctx:1:101"),
         faulty!(failures::a_first_context_that_is_refused, TWO, "0:ctx:1:214"),
+        case!(failures::a_context_that_another_library_resets, ONE),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:222"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:218"),
         faulty!(failures::a_load_that_says_nothing_of_the_kernels, ONE, "0:module:1:304;0:module:2:1;0:module:3:917"),

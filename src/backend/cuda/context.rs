@@ -24,6 +24,8 @@ use crate::fork::ProcessMark;
 
 /// Threads that wait for the GPU sleep.
 const BLOCKING_SYNC: c_uint = 4;
+/// Status codes for memory and other objects that the driver does not know.
+const UNKNOWN_OBJECT: [u32; 2] = [1, 400];
 
 pub struct Context {
     device: Arc<CudaDevice>,
@@ -34,6 +36,8 @@ pub struct Context {
     stale: AtomicBool,
     /// The failure that has poisoned it, as the driver reported it.
     poisoned: OnceLock<String>,
+    /// Other code of the process has reset it: the driver has a new context of the same handle.
+    replaced: AtomicBool,
     /// Number of tasks that use it, nested ones included.
     running: Mutex<usize>,
     idle: Condvar,
@@ -82,6 +86,7 @@ impl Context {
             state: RwLock::new(ContextState::Alive),
             stale: AtomicBool::new(false),
             poisoned: OnceLock::new(),
+            replaced: AtomicBool::new(false),
             running: Mutex::new(0),
             idle: Condvar::new(),
             streams: Mutex::default(),
@@ -158,17 +163,41 @@ impl Context {
 
     #[cold]
     pub(super) fn error(&self, failure: DriverFailure, what: &str) -> Error {
+        let replaced = UNKNOWN_OBJECT.contains(&failure.code) && self.has_unknown_stream();
         let class = match status::is_known(failure.code) {
+            true if replaced => StatusClass::Poisoned,
             true => status::class_of(failure.code),
             false if self.repeats(failure.code) => StatusClass::Poisoned,
             false => StatusClass::Plain,
         };
         if class == StatusClass::Poisoned && self.poisoned.set(failure.message()).is_ok() {
             self.retire();
-            self.device.note_poison(failure.code);
+            if replaced {
+                self.replaced.store(true, Ordering::SeqCst);
+            } else {
+                self.device.note_poison(failure.code);
+            }
             log::warn!("{}: its context is unusable: {}", self.device.label(), failure.message());
         }
         self.device.error(failure, class, what, || self.free_bytes())
+    }
+
+    /// Returns true if the driver does not know the oldest stream of the context: other code of the
+    /// process has reset the primary context, and has used it again since.
+    fn has_unknown_stream(&self) -> bool {
+        // Locked until the answer, so that the stream is not destroyed meanwhile.
+        let streams = self.streams();
+        let Some(oldest) = streams.first() else { return false };
+        let mut event = null_mut();
+        // SAFETY: a valid place for the event, which is destroyed once. The stream exists, or the
+        // driver refuses it.
+        let known = self.with_current(|driver| unsafe {
+            driver.event_create(&mut event, 0)?;
+            let known = driver.event_record(event, oldest.0);
+            let _ = driver.event_destroy(event);
+            known
+        });
+        known.is_err_and(|failure| UNKNOWN_OBJECT.contains(&failure.code))
     }
 
     /// Returns true if a call that can't fail in a sound context fails with this code, too: newer
@@ -305,7 +334,7 @@ impl Context {
         };
         // SAFETY: retained once and released once.
         log_failure(unsafe { driver.release(device) });
-        let mut destroyed = self.is_destroyed();
+        let mut destroyed = self.is_destroyed() || self.replaced.load(Ordering::SeqCst);
         if replace && self.is_poisoned() && !destroyed {
             // SAFETY: no task uses the context, and a poisoned one is of no use to other code of
             // the process.
