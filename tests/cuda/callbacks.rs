@@ -62,9 +62,7 @@ unsafe extern "C-unwind" fn fills(exec: *const sched_exec_t, _: *mut c_void) -> 
 
 pub fn a_callback_has_context_stream_and_memory() {
     let scheduler = create(c"cuda:0", 1);
-    for _ in 0..5 {
-        assert_eq!(run(scheduler, Some(fills), 2 * BYTES as u64), SCHED_OK);
-    }
+    (0..5).for_each(|_| assert_eq!(run(scheduler, Some(fills), 2 * BYTES as u64), SCHED_OK));
     assert_eq!((told(0, "allocations_made"), told(0, "contexts_made")), (2, 1));
     destroy(scheduler);
 }

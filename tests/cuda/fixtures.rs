@@ -134,8 +134,6 @@ pub fn assert_nothing_is_left() {
     let kinds =
         ["contexts", "retained", "allocations", "streams", "events", "modules", "graphs", "used_bytes"];
     for gpu in report["gpus"].as_array().unwrap() {
-        for what in kinds {
-            assert_eq!(gpu[what], 0, "{what} in {report}");
-        }
+        kinds.iter().for_each(|what| assert_eq!(gpu[what], 0, "{what} in {report}"));
     }
 }

@@ -62,9 +62,8 @@ pub fn a_shot_that_blows_up_is_found() {
     world.options = Options { pml: 8, allow_unstable: true, ..Options::default() };
     let error = world.fire_on(&scheduler).err().expect("numbers that are far too large");
     assert!(matches!(error, Error::Unstable { .. }) && !error.is_suspect(), "{error}");
-    for words in ["after step 20 ", "times the source", "worst at ", "CFL number", "may be at most"] {
-        assert!(error.to_string().contains(words), "{error}");
-    }
+    let words = ["after step 20 ", "times the source", "worst at ", "CFL number", "may be at most"];
+    assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
     if fused_or_skip() {
         let on_cpu = try_fire(&world.model, world.dt, &world.shot, world.options, 2).err().expect("the same");
         assert_eq!(error.to_string().replace("blown up, after step 20 ", "blown up, "), on_cpu.to_string());
@@ -124,9 +123,7 @@ pub fn a_gpu_that_gives_less_than_it_promised() {
 pub fn small_shots_share_a_large_gpu() {
     let scheduler = scheduler("cuda", AUTO_SLOTS).unwrap();
     let ids: Vec<_> = (0..24).map(|_| submit(cube(5), &scheduler).unwrap()).collect();
-    for id in ids {
-        wait(&scheduler, id).unwrap();
-    }
+    ids.into_iter().for_each(|id| _ = wait(&scheduler, id).unwrap());
     let slots = scheduler.stats().unwrap().devices[0].slots;
     assert!((2..=8).contains(&slots), "{slots} slots");
     // Every change of their number makes other queues, and the context stays.

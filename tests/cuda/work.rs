@@ -14,18 +14,14 @@ use testkit::process::in_child;
 pub fn the_used_gpu_alone_has_a_context() {
     let scheduler = scheduler("cuda:1", 2).unwrap();
     assert_eq!(told(1, "contexts_made"), 0, "nothing has run");
-    for value in 0..4 {
-        run(&scheduler, task(move |stream| filled(stream, value as f32))).unwrap();
-    }
+    (0..4).for_each(|value| run(&scheduler, task(move |stream| filled(stream, value as f32))).unwrap());
     assert_eq!((told(0, "contexts_made"), told(1, "contexts_made")), (0, 1));
     assert_eq!((told(1, "retained"), told(1, "module_loads")), (1, 1));
 }
 
 pub fn memory_is_used_again() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    for _ in 0..10 {
-        run(&scheduler, task(|stream| filled(stream, 3.0))).unwrap();
-    }
+    (0..10).for_each(|_| run(&scheduler, task(|stream| filled(stream, 3.0))).unwrap());
     assert_eq!((told(0, "allocations_made"), report()["pinned"].as_u64()), (1, Some(1)));
 }
 
@@ -58,18 +54,14 @@ pub fn pinned_memory_does_not_grow_with_the_tasks() {
     }
     // What has been pinned fits the next.
     let before = pinned();
-    for rows in [60, 55, 50] {
-        run(&scheduler, downloading(1024 * rows)).unwrap();
-    }
+    [60, 55, 50].iter().for_each(|rows| run(&scheduler, downloading(1024 * rows)).unwrap());
     assert!(pinned() <= before + 1);
 }
 
 /// The values come all the same, with nothing pinned.
 pub fn memory_that_cant_be_pinned() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    for value in 0..3 {
-        run(&scheduler, task(move |stream| filled(stream, value as f32))).unwrap();
-    }
+    (0..3).for_each(|value| run(&scheduler, task(move |stream| filled(stream, value as f32))).unwrap());
     assert_eq!(report()["pinned"].as_u64(), Some(0));
 }
 

@@ -1,8 +1,8 @@
 //! Parallel loops.
 
 use std::ops;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,17 +40,7 @@ impl Counted {
             counted.calls.fetch_add(1, Ordering::Relaxed);
             counted.largest.fetch_max(piece.end - piece.start, Ordering::Relaxed);
             code(exec, piece.clone())?;
-            for element in piece {
-                counted.times[element as usize].fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        })
-    }
-
-    /// The same, each of whose pieces waits at the gate.
-    fn gated(self: &Arc<Self>, gate: &'static Gate) -> Range {
-        self.range(move |_, _| {
-            gate.pass();
+            piece.for_each(|element| _ = counted.times[element as usize].fetch_add(1, Ordering::Relaxed));
             Ok(())
         })
     }
@@ -62,14 +52,6 @@ impl Counted {
     fn each(&self, times: u32) -> bool {
         self.times.iter().all(|count| count.load(Ordering::Relaxed) == times)
     }
-
-    fn drops(&self) -> u32 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-}
-
-fn size(piece: &ops::Range<u64>) -> u64 {
-    piece.end - piece.start
 }
 
 fn submit(scheduler: &Scheduler, grain: Option<u64>, range: Range) -> TaskId {
@@ -97,7 +79,7 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
         let id = submit(&scheduler, grain, range);
         assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
         assert!(counted.each(1), "{devices} devices, {slots} slots, {elements} elements, grain {grain:?}");
-        assert_eq!(counted.drops(), 1, "before the end is seen");
+        assert_eq!(counted.dropped.load(Ordering::Relaxed), 1, "before the end is seen");
         let info = scheduler.info(id).unwrap();
         assert_eq!((info.state, info.progress, info.label.as_str()), (TaskStatus::Done, 1.0, "stack"));
         match grain {
@@ -113,7 +95,11 @@ fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
     let scheduler = Scripted::new(2).scheduler(1);
     let busy = [(); 2].map(|()| occupy_as(&scheduler, |task| Task { priority: 1, ..task }).1);
     let (gate, counted) = (Gate::new(), Counted::new(2));
-    submit(&scheduler, Some(1), counted.gated(gate));
+    let range = counted.range(move |_, _| {
+        gate.pass();
+        Ok(())
+    });
+    submit(&scheduler, Some(1), range);
     thread::scope(|scope| {
         let drains = scope.spawn(|| scheduler.drain(LONG));
         while scheduler.submit(Task { detached: true, ..quick() }).is_ok() {
@@ -154,7 +140,7 @@ fn an_endless_range_is_cancelled_in_the_middle() {
             assert!(!late.load(Ordering::SeqCst), "a piece began after the range had ended");
             begun.pass();
             // A microsecond an element, so that there is always more to do.
-            let end = Instant::now() + Duration::from_micros(size(&piece).min(10_000_000));
+            let end = Instant::now() + Duration::from_micros((piece.end - piece.start).min(10_000_000));
             while !exec.cancelled() && Instant::now() < end {
                 thread::yield_now();
             }
@@ -199,7 +185,7 @@ fn memory_of_an_element_is_kept_for_each_of_a_piece() {
     let (taken, peak) = (now.clone(), most.clone());
     let counted = Counted::new(300);
     let range = counted.range(move |_, piece| {
-        let bytes = 100 * size(&piece);
+        let bytes = 100 * (piece.end - piece.start);
         peak.fetch_max(taken.fetch_add(bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
         thread::sleep(Duration::from_micros(200));
         taken.fetch_sub(bytes, Ordering::SeqCst);
@@ -232,6 +218,33 @@ fn a_task_that_needs_memory_gets_it_between_pieces() {
     assert!(counted.each(1));
     let (seen, all) = (seen.load(Ordering::SeqCst), counted.calls());
     assert!(seen < all / 2, "it began after {seen} of {all} pieces");
+}
+
+/// One helper is queued at a time, however often one leaves as a task waits.
+#[test]
+fn task_does_not_wait_for_many_helpers() {
+    let scheduler = tuned(3, |policy| policy.helper_stay = Duration::from_micros(50));
+    let last = |task| Task { devices: DeviceMask::only(2), ..task };
+    let (_, busy) = occupy_as(&scheduler, last);
+    scheduler.submit(last(quick())).unwrap();
+    let (owner, [helped, seen]) = (OnceLock::new(), [(); 2].map(|()| Arc::new(AtomicU32::new(0))));
+    let (calls, [count, saw]) = (helped.clone(), [helped.clone(), seen.clone()]);
+    let range = Range::new(0..u64::MAX, move |exec, _| {
+        let (here, end) = (exec.device_index, Instant::now() + Duration::from_micros(10));
+        calls.fetch_add(u32::from(*owner.get_or_init(|| here) != here), Ordering::SeqCst);
+        while Instant::now() < end {}
+        Ok(())
+    });
+    let range = submit(&scheduler, Some(1), range);
+    until(|| helped.load(Ordering::SeqCst) > 20_000);
+    let task = effect(move || saw.store(count.load(Ordering::SeqCst), Ordering::SeqCst));
+    let id = scheduler.submit(Task { devices: DeviceMask(0b11), ..task }).unwrap();
+    let before = helped.load(Ordering::SeqCst);
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
+    let between = seen.load(Ordering::SeqCst).saturating_sub(before);
+    assert!(between < 100, "helpers made {between} calls before it");
+    scheduler.cancel(range).unwrap();
+    busy.open();
 }
 
 /// A piece that leaves because of the deadline does not cancel the range, which is tried again as its device is lost.

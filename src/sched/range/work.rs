@@ -78,7 +78,11 @@ enum StopReason {
 pub struct RangeOwner(pub Arc<RangeRun>);
 
 /// The job of a helper task.
-struct HelperJob(Arc<RangeRun>);
+struct HelperJob {
+    run: Arc<RangeRun>,
+    /// It has begun: `helper_queued` is about the next one.
+    begun: AtomicBool,
+}
 
 impl RangeRun {
     pub fn new(
@@ -315,7 +319,7 @@ impl RangeRun {
         let state = self.state();
         let devices = self.template.devices.without(state.too_small).without(state.declined);
         drop(state);
-        let job = Arc::new(HelperJob(self.clone()));
+        let job = Arc::new(HelperJob { run: self.clone(), begun: AtomicBool::new(false) });
         let task = Task { job, devices, role: Role::Helper, detached: true, ..self.template.clone() };
         // A range keeps its helpers while the scheduler drains. Without one, because the scheduler ends
         // or no other device may help, the participants go on alone.
@@ -417,8 +421,8 @@ impl Drop for RangeOwner {
 
 impl Job for HelperJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let run = &self.0;
-        run.helper_queued.store(false, Ordering::Release);
+        let run = &self.run;
+        self.leave_queue();
         let Some(runtime) = run.runtime.upgrade() else { return Ok(()) };
         match run.participate(&runtime, exec, Role::Helper) {
             StopReason::DeviceFailed(error) => Err(error),
@@ -427,11 +431,19 @@ impl Job for HelperJob {
     }
 }
 
+impl HelperJob {
+    fn leave_queue(&self) {
+        if !self.begun.swap(true, Ordering::AcqRel) {
+            self.run.helper_queued.store(false, Ordering::Release);
+        }
+    }
+}
+
 impl Drop for HelperJob {
     fn drop(&mut self) {
-        self.0.helper_queued.store(false, Ordering::Release);
-        let owner = self.0.state().owner.as_ref().map(|owner| owner.task);
-        if let (Some(owner), Some(runtime)) = (owner, self.0.runtime.upgrade()) {
+        self.leave_queue();
+        let owner = self.run.state().owner.as_ref().map(|owner| owner.task);
+        if let (Some(owner), Some(runtime)) = (owner, self.run.runtime.upgrade()) {
             runtime.wait_queues.notify(owner);
         }
     }
