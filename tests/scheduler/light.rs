@@ -88,14 +88,12 @@ fn neither_tier_starves_the_other() {
     let planned = |task| Task { work: Some(1.0), priority: 9, ..task };
     let [light_over, planned_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     endless(&scheduler, &light_over, |task| task, || thread::sleep(Duration::from_micros(50)));
-    for priority in [3, -3] {
-        assert_eq!(run(&scheduler, Task { priority, ..quick() }), Ok(WaitResult::Done));
-    }
+    [3, -3]
+        .into_iter()
+        .for_each(|priority| assert_eq!(run(&scheduler, Task { priority, ..quick() }), Ok(WaitResult::Done)));
     light_over.store(true, Ordering::SeqCst);
     endless(&scheduler, &planned_over, planned, || thread::sleep(Duration::from_millis(1)));
-    for _ in 0..2 {
-        assert_eq!(run(&scheduler, quick()), Ok(WaitResult::Done));
-    }
+    (0..2).for_each(|_| assert_eq!(run(&scheduler, quick()), Ok(WaitResult::Done)));
     planned_over.store(true, Ordering::SeqCst);
     wait_all(&scheduler);
 }
@@ -124,13 +122,10 @@ fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
             wait_all(&scheduler);
             assert_eq!(wait(&scheduler, first), end.clone().map(|()| WaitResult::Done));
             followers.push(after());
-            for id in followers {
-                match wait(&scheduler, id) {
-                    Ok(ended) => assert!(end.is_ok() && ended == WaitResult::Done, "{ended:?}"),
-                    Err(error) => {
-                        assert!(end.is_err() && matches!(error, Error::Dependency { .. }), "{error}")
-                    }
-                }
+            for ended in followers.into_iter().map(|id| wait(&scheduler, id)) {
+                let well = ended == Ok(WaitResult::Done);
+                assert!(well || matches!(ended, Err(Error::Dependency { .. })), "{ended:?}");
+                assert_eq!(well, end.is_ok());
             }
             let stats = scheduler.stats().unwrap();
             let failed = if end.is_ok() { 0 } else { behind + 2 };
@@ -232,9 +227,8 @@ fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first
     let opens = Task { priority: 1, ..effect(|| gate.open()) };
     // Woken once for both, the worker would wait at the gate for a task that no other was woken for.
     let ids = scheduler.submit_many(vec![opens, gated(gate)]).unwrap();
-    for id in ids {
-        assert_eq!(scheduler.wait(id, LONG.map(|long| long / 2)), Ok(WaitResult::Done));
-    }
+    let half = LONG.map(|long| long / 2);
+    assert!(ids.iter().all(|&id| scheduler.wait(id, half) == Ok(WaitResult::Done)));
 }
 
 #[test]

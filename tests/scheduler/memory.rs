@@ -94,9 +94,7 @@ fn when_memory_comes_free_every_slot_is_used() {
     let scheduler = Scripted::new(1).scheduler(2);
     let (_, large) = occupy_as(&scheduler, |task| Task { device_bytes: 1000, ..task });
     let small = Gate::new();
-    for _ in 0..2 {
-        scheduler.submit(Task { device_bytes: 400, ..gated(small) }).unwrap();
-    }
+    (0..2).for_each(|_| _ = scheduler.submit(Task { device_bytes: 400, ..gated(small) }).unwrap());
     large.open();
     small.came(2);
     small.open();

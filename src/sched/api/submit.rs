@@ -61,6 +61,9 @@ impl Scheduler {
         }
         let mut effects = Effects::at(runtime.now());
         let (now, pushed) = (runtime.clock(), !slots.is_empty());
+        if count > 0 {
+            light.note_submission(|| now);
+        }
         for mut task in tasks {
             task.epoch = Some(epoch);
             let ordered = task.ordered;
@@ -117,7 +120,10 @@ impl Scheduler {
     }
 
     fn count_submitted(&self, queue: Option<&LocalQueue>) -> Result<u8> {
-        self.runtime.light.count_submitted(queue, 1).map_err(|refused| self.refused(refused, 1))
+        let light = &self.runtime.light;
+        let epoch = light.count_submitted(queue, 1).map_err(|refused| self.refused(refused, 1))?;
+        light.note_submission(|| self.runtime.clock());
+        Ok(epoch)
     }
 
     /// Uncounts refused tasks. Returns why the light tier is closed.

@@ -216,6 +216,11 @@ impl ClassTable {
         self.first.map_or(Duration::ZERO, |first| now.saturating_sub(first))
     }
 
+    /// Returns when the last task or range so far has ended; 0 before.
+    pub fn last_end(&self) -> Duration {
+        self.last
+    }
+
     /// Returns the time from the first submission to the last end so far.
     pub fn makespan(&self) -> Duration {
         self.elapsed(self.last)

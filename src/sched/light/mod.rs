@@ -39,6 +39,8 @@ pub struct LightTasks {
     /// afterwards. So one of the two sees the other (Dekker).
     pub stop_flags: CachePadded<AtomicU8>,
     pub gate: CachePadded<LightGate>,
+    /// When the first task of either tier was submitted; 0 before. Every submit reads it.
+    first_ns: CachePadded<AtomicU64>,
     /// Tasks that were counted as submitted, and then refused.
     pub refused_tasks: AtomicU64,
 }
@@ -54,6 +56,7 @@ impl LightTasks {
             epochs: CachePadded::new(epochs),
             stop_flags: CachePadded::new(AtomicU8::new(if devices > 0 { 0 } else { NO_DEVICE })),
             gate: CachePadded::new(LightGate::new(devices)),
+            first_ns: CachePadded::default(),
             refused_tasks: AtomicU64::new(0),
         }
     }
@@ -93,6 +96,22 @@ impl LightTasks {
         match self.stop_flags.load(Ordering::SeqCst) {
             0 => Ok(epoch),
             flags => Err((epoch, flags)),
+        }
+    }
+
+    /// Notes the time of the first submission.
+    pub fn note_submission(&self, clock: impl FnOnce() -> u64) {
+        if self.first_ns.load(Ordering::Relaxed) == 0 {
+            let (order, now) = (Ordering::Relaxed, clock().max(1));
+            let _ = self.first_ns.compare_exchange(0, now, order, order);
+        }
+    }
+
+    /// Returns the time from the first submission of either tier to `until`, in nanoseconds; 0 before.
+    pub fn since_first(&self, until: u64) -> u64 {
+        match self.first_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            first => until.saturating_sub(first),
         }
     }
 

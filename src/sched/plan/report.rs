@@ -119,6 +119,11 @@ impl Planner {
         }
     }
 
+    /// Returns when the last planned task so far has ended.
+    pub fn last_end(&self) -> Duration {
+        self.estimator.table.last_end()
+    }
+
     /// Returns the progress. `both`: statistics of planned and light tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
         let (work_total, ended) = self.estimator.table.work;

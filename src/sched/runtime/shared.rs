@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::device::DeviceInfo;
 use crate::fork::ProcessMark;
 use crate::node::LockedTable;
-use crate::sched::base::{Clock, DeviceMask, Policy, TaskId, lock};
+use crate::sched::base::{Clock, DeviceMask, Policy, TaskId, lock, nanoseconds};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
 use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
@@ -267,7 +267,10 @@ impl Runtime {
 
     pub fn progress(&self) -> Progress {
         let both = self.stats();
-        self.lock().planner.progress(self.now(), &both)
+        let now = self.now();
+        let progress = self.lock().planner.progress(now, &both);
+        let elapsed = Duration::from_nanos(self.light.since_first(nanoseconds(now)));
+        Progress { elapsed, ..progress }
     }
 
     /// Returns true once a minute: the caller saves the learned rates, for processes that start meanwhile and in case
@@ -296,6 +299,7 @@ impl Runtime {
         let guard = self.lock();
         let mut stats = guard.planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
+        let mut last = nanoseconds(guard.planner.last_end());
         drop(guard);
         stats.submitted = begun;
         stats.done += done;
@@ -307,7 +311,9 @@ impl Runtime {
             device.done += light.done_attempts.load(Ordering::Relaxed);
             device.failed += light.failed_attempts.load(Ordering::Relaxed);
             device.busy_ns += light.busy_ns.load(Ordering::Relaxed);
+            last = last.max(light.light_until.load(Ordering::Relaxed));
         });
+        stats.makespan_ns = self.light.since_first(last);
         let taken = self.taken();
         let devices = stats.devices.iter_mut().enumerate();
         devices.for_each(|(index, device)| device.taken = taken >> index & 1 == 1);
