@@ -1,10 +1,10 @@
 //! Code that does not return.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gpusched::device::Health;
-use gpusched::sched::{Scheduler, Task, WaitResult};
+use gpusched::sched::{Range, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
@@ -27,16 +27,14 @@ fn ends_without_the_thread_that_was_given_up(scheduler: &Scheduler) {
 #[test]
 fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     let scheduler = tuned(2, |policy| policy.grace = GRACE);
-    let gate = Gate::new();
     let deadline = Some(Duration::from_millis(50));
-    let hung = Task { deadline, label: "deaf".into(), ..gated(gate) };
-    let hung = scheduler.submit(hung).unwrap();
-    gate.came(1);
+    let (hung, gate) = occupy_as(&scheduler, |task| Task { deadline, label: "deaf".into(), ..task });
     let planned = || Task { priority: 1, ..quick() };
-    let others: Vec<_> = (0..50).map(|_| scheduler.submit(planned()).unwrap()).collect();
-    for id in others {
-        assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done), "the other device goes on");
-    }
+    let others = [(); 50].map(|()| scheduler.submit(planned()).unwrap());
+    assert!(
+        others.iter().all(|&id| wait(&scheduler, id) == Ok(WaitResult::Done)),
+        "the other device goes on"
+    );
     has_missed_its_deadline(wait(&scheduler, hung), "deaf");
     let devices = scheduler.stats().unwrap().devices;
     let retired = devices.iter().filter(|device| device.device.health == Health::Retired);
@@ -48,6 +46,29 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     });
     let hopeless = run(&scheduler, large(hopeless));
     assert!(matches!(hopeless, Err(Error::Deadlock { .. })), "the thread that was given up can't go on");
+    ends_without_the_thread_that_was_given_up(&scheduler);
+    gate.open();
+}
+
+#[test]
+fn helper_that_hangs_costs_its_own_device() {
+    let scheduler = tuned(2, |policy| policy.grace = GRACE);
+    let (gate, owner) = (Gate::new(), Arc::new(OnceLock::new()));
+    let first = owner.clone();
+    let range = Range::new(0..2, move |exec, _| {
+        let here = exec.device_index;
+        if *first.get_or_init(|| here) == here {
+            gate.came(1)
+        } else {
+            gate.pass()
+        }
+        Ok(())
+    });
+    let range = Range { grain: Some(1), deadline: Some(5 * GRACE), label: "deaf".into(), ..range };
+    let id = scheduler.submit_range(range).unwrap();
+    has_missed_its_deadline(wait(&scheduler, id), "deaf");
+    let healthy = scheduler.stats().unwrap().devices.into_iter().map(|one| one.device.health == Health::Good);
+    assert!(healthy.eq((0..2).map(|device| Some(&device) == owner.get())), "the helper's device is retired");
     ends_without_the_thread_that_was_given_up(&scheduler);
     gate.open();
 }

@@ -128,9 +128,7 @@ fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
         assert_eq!(scheduler.shutdown(), Ok(0));
         gate.came(2);
     });
-    for id in others {
-        assert!(matches!(wait(&scheduler, id), Err(Error::Dependency { .. })));
-    }
+    assert!(others.iter().all(|&id| matches!(wait(&scheduler, id), Err(Error::Dependency { .. }))));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
+use super::{DeadlineState, DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::node::SlotRequest;
@@ -142,6 +142,21 @@ impl Planner {
 
     pub fn is_range(&self, id: TaskId) -> bool {
         self.tasks.get(id).is_ok_and(|record| record.role == Role::Range)
+    }
+
+    /// Submits a checked helper of a range.
+    pub fn submit_helper(&mut self, task: Task, owner: TaskId, effects: &mut Effects) -> Result<TaskId> {
+        let id = self.submit(task, effects)?;
+        if let Ok(record) = self.tasks.get_mut(id) {
+            record.owner = Some(owner);
+        }
+        Ok(id)
+    }
+
+    /// Returns the tasks of abandoned attempts that have not returned.
+    pub fn abandoned_tasks(&self) -> Vec<TaskId> {
+        let runs = self.devices.iter().flat_map(|device| &device.attempts);
+        runs.filter(|run| run.deadline_state == DeadlineState::Lost).map(|run| run.id).collect()
     }
 
     /// Returns the tasks that a task which has not begun still waits for.

@@ -34,6 +34,8 @@ pub struct Effects {
     pub renewed: Vec<usize>,
     /// Attempts that are abandoned now, and the seconds that each had.
     pub abandoned: Vec<(TaskId, u32, f64)>,
+    /// Owners of ranges whose helpers are abandoned now. They may wait for those.
+    pub owners: Vec<TaskId>,
     /// Records for the log, which may be the caller's code.
     pub log: Vec<(Level, String)>,
 }

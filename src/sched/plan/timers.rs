@@ -123,6 +123,7 @@ impl Planner {
             record.signal.stop(attempt);
             let until = now.saturating_add(deadline.max(self.policy.grace));
             self.devices[index].attempts[position].deadline_state = DeadlineState::Stopping(until);
+            self.stop_helpers(id, until);
             let ran = ran.as_millis() as f64 / 1e3;
             let text = format!("{name} has run for {ran} s on {place}, and is asked to stop");
             return self.note(Level::Warn, index, text, effects);
@@ -182,35 +183,70 @@ impl Planner {
     /// Abandons an attempt that was asked to stop and has not returned in time.
     fn check_stopping(&mut self, index: usize, position: usize, effects: &mut Effects) {
         let now = effects.now;
-        let Some(run) = self.devices[index].attempts.get_mut(position) else { return };
-        let (id, attempt) = (run.id, run.number);
-        let deadline = self.tasks.get(id).ok().and_then(|record| record.deadline);
-        match run.deadline_state {
+        let Some(run) = self.devices[index].attempts.get(position) else { return };
+        let (id, attempt, ran) = (run.id, run.number, now.saturating_sub(run.started));
+        let record = self.tasks.get(id).ok();
+        let (deadline, owner) = record.map_or((None, None), |record| (record.deadline, record.owner));
+        let next = match run.deadline_state {
             DeadlineState::Lost => return,
             DeadlineState::Stopping(until) if now < until => return,
-            DeadlineState::Stopping(_) => run.deadline_state = DeadlineState::Lost,
-            DeadlineState::InTime(_) | DeadlineState::Late => {
+            // The owner of a range may only wait for a helper that does not return: that one is abandoned first.
+            DeadlineState::Stopping(_) if self.has_stopping_helper(id) => return self.prolong_owner(now, id),
+            DeadlineState::Stopping(_) => DeadlineState::Lost,
+            DeadlineState::InTime(_) | DeadlineState::Late => match deadline {
                 // Without a deadline, a cancelled attempt that does not poll is left alone.
-                run.deadline_state = match deadline {
-                    None => DeadlineState::Late,
-                    Some(deadline) if now.saturating_sub(run.started) < deadline => {
-                        DeadlineState::InTime(run.started.checked_add(deadline))
-                    }
-                    Some(deadline) => {
-                        DeadlineState::Stopping(now.saturating_add(deadline.max(self.policy.grace)))
-                    }
-                };
-                return;
-            }
+                None => DeadlineState::Late,
+                Some(deadline) if ran < deadline => DeadlineState::InTime(run.started.checked_add(deadline)),
+                Some(deadline) => {
+                    DeadlineState::Stopping(now.saturating_add(deadline.max(self.policy.grace)))
+                }
+            },
+        };
+        self.devices[index].attempts[position].deadline_state = next;
+        match next {
+            DeadlineState::Lost => {}
+            DeadlineState::Stopping(until) => return self.stop_helpers(id, until),
+            DeadlineState::InTime(_) | DeadlineState::Late => return,
         }
-        let ran = now.saturating_sub(run.started).as_secs_f64();
-        let place = self.devices[index].info.label();
+        if let Some(owner) = owner {
+            self.prolong_owner(now, owner);
+            effects.owners.push(owner);
+        }
+        let (ran, place) = (ran.as_secs_f64(), self.devices[index].info.label());
         self.record(now, &self.devices[index].attempts[position], Ending::GivenUp);
         let limit_s = deadline.map_or(ran, |deadline| deadline.as_secs_f64());
         effects.abandoned.push((id, attempt, limit_s));
         self.abandon_attempt(index, id, attempt, effects);
         let why = format!("an attempt on it has not returned after {ran:.1} s ({place})");
         self.retire(index, &why, effects);
+    }
+
+    fn is_helper_of(&self, run: &Attempt, owner: TaskId) -> bool {
+        run.role == Role::Helper && self.tasks.get(run.id).is_ok_and(|record| record.owner == Some(owner))
+    }
+
+    /// The owner of a range must return before `until`; so must its helpers, which have no deadline of their own.
+    fn stop_helpers(&mut self, owner: TaskId, until: Duration) {
+        self.update_deadlines(|planner, run| {
+            let is_stopped = matches!(run.deadline_state, DeadlineState::Stopping(_) | DeadlineState::Lost);
+            (!is_stopped && planner.is_helper_of(run, owner)).then_some(DeadlineState::Stopping(until))
+        });
+    }
+
+    fn has_stopping_helper(&self, owner: TaskId) -> bool {
+        self.devices.iter().flat_map(|device| &device.attempts).any(|run| {
+            matches!(run.deadline_state, DeadlineState::Stopping(_)) && self.is_helper_of(run, owner)
+        })
+    }
+
+    /// Gives the owner of a range, whose helper is abandoned, a while to return.
+    fn prolong_owner(&mut self, now: Duration, owner: TaskId) {
+        let deadline = self.tasks.get(owner).ok().and_then(|record| record.deadline).unwrap_or_default();
+        let until = now.saturating_add(deadline.max(self.policy.grace));
+        self.update_deadlines(|_, run| {
+            let waits = run.id == owner && matches!(run.deadline_state, DeadlineState::Stopping(_));
+            waits.then_some(DeadlineState::Stopping(until))
+        });
     }
 
     /// Decides what becomes of the task of an abandoned attempt.

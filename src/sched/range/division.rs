@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::sched::base::{Policy, lock};
+use crate::sched::base::{Policy, TaskId, lock};
 
 /// The elements that a participant has been assigned and has not begun. Others steal from it.
 pub struct Share {
-    /// The device of the participant.
+    /// The device of the participant, and its own task: the owner's or the helper's.
     pub device: usize,
+    pub task: TaskId,
     rest: Mutex<Range<u64>>,
 }
 
@@ -66,8 +67,8 @@ impl Partitioner {
     }
 
     /// Adds a participant with an empty share.
-    pub fn join(&mut self, device: usize) -> Arc<Share> {
-        let share = Arc::new(Share { device, rest: Mutex::default() });
+    pub fn join(&mut self, device: usize, task: TaskId) -> Arc<Share> {
+        let share = Arc::new(Share { device, task, rest: Mutex::default() });
         self.shares.push(share.clone());
         share
     }
@@ -102,8 +103,9 @@ impl Partitioner {
         !self.unassigned.is_empty()
     }
 
-    pub fn has_participants(&self) -> bool {
-        !self.shares.is_empty()
+    /// Returns true if a participant is there whose task is none of these.
+    pub fn has_participants_but(&self, tasks: &[TaskId]) -> bool {
+        self.shares.iter().any(|share| !tasks.contains(&share.task))
     }
 
     /// Returns the shares of the other participants.
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn thief_takes_the_upper_half_and_leaves_whole_grains() {
         let mut partitioner = Partitioner::new(0..100);
-        let (one, two) = (partitioner.join(0), partitioner.join(0));
+        let (one, two) = (partitioner.join(0, TaskId(1)), partitioner.join(0, TaskId(2)));
         assert!(partitioner.fill(&one, 8));
         assert_eq!(one.take(|_| 8), Some((0..8, 92)));
         assert!(partitioner.fill(&two, 8));

@@ -125,10 +125,10 @@ impl RangeRun {
         let (Some(owner), Some(job)) = (state.owner.clone(), state.job.clone()) else {
             return StopReason::Stopped;
         };
-        let share = state.partitioner.join(exec.device_index);
+        let share = state.partitioner.join(exec.device_index, exec.task);
         drop(state);
         self.participants.fetch_add(1, Ordering::Relaxed);
-        let own = Participant { run: self, runtime, task: owner.task, planned: exec.task, share };
+        let own = Participant { run: self, runtime, task: owner.task, share };
         let exec = Exec { task: owner.task, attempt: owner.attempt, signal: &owner.signal, ..*exec };
         let reason = runtime.as_part_of(owner.task, || self.run_chunks(&own, &exec, role, &*job));
         // Before `own` leaves: the owner may then end the range, and the job is dropped with it.
@@ -183,7 +183,7 @@ impl RangeRun {
                 continue;
             };
             if rest > 0 || std::mem::take(&mut more_elsewhere) {
-                self.request_helper(runtime);
+                self.request_helper(runtime, exec.task);
             }
             let begun = Instant::now();
             let outcome = catch_panic(|| job(exec, chunk.clone()));
@@ -249,18 +249,16 @@ impl RangeRun {
 
     /// Returns the elements to the others, or ends the range if they are the cause.
     fn on_device_fault(&self, own: &Participant<'_>, chunk: Range<u64>, fault: DeviceFault, error: &Error) {
-        let Participant { runtime, planned, share, .. } = own;
+        let Participant { runtime, share, .. } = own;
         let limit = self.sizer.policy.fault_limit(fault);
         // A thread that holds the planner lock may wait for the range's.
-        let guard = runtime.lock();
-        let context = guard.planner.renewals(share.device);
-        let usable = guard.planner.usable_devices(&self.template);
-        drop(guard);
+        let context = runtime.lock().planner.renewals(share.device);
+        let usable = runtime.lock().planner.usable_devices(&self.template);
         let mut state = self.state();
         let usable = usable.without(state.too_small);
         // Without this device the slow ones may be needed.
         state.declined = DeviceMask::NONE;
-        let fault = Fault { device: share.device, context, fault, task: *planned, chunk: chunk.clone() };
+        let fault = Fault { device: share.device, context, fault, task: share.task, chunk: chunk.clone() };
         if !state.faults.add(fault, limit, usable) {
             return state.partitioner.give_back(chunk);
         }
@@ -279,21 +277,25 @@ impl RangeRun {
         guard.planner.add_range_in_need();
         runtime.wake_workers(&mut guard, runtime.now());
         drop(guard);
-        let leaves = || {
-            let poisoned = runtime.poisoned.load(Ordering::SeqCst);
-            exec.cancelled() || poisoned >> exec.device_index & 1 == 1
-        };
-        let idle = |state: &RangeState| {
-            !state.partitioner.has_participants() && (!self.helper_queued.load(Ordering::Acquire) || leaves())
-        };
+        let is_poisoned = || runtime.poisoned.load(Ordering::SeqCst) >> exec.device_index & 1 == 1;
+        let leaves = || exec.cancelled() || is_poisoned();
+        let queued = || self.helper_queued.load(Ordering::Acquire);
+        let idle = || self.is_alone(runtime, exec) && (!queued() || leaves());
         while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
-            let has_helpers = self.state().partitioner.has_participants();
-            if !self.request_helper(runtime) && !has_helpers {
+            let alone = self.is_alone(runtime, exec);
+            if !self.request_helper(runtime, exec.task) && alone {
                 break;
             }
-            runtime.wait_for_helpers(&[exec.task, HELPERS_NEEDED], || idle(&self.state()));
+            runtime.wait_for_helpers(&[exec.task, HELPERS_NEEDED], idle);
         }
         runtime.lock().planner.remove_range_in_need();
+    }
+
+    /// Returns true if no participant is left, apart from abandoned helpers: none is before a stop request.
+    fn is_alone(&self, runtime: &Runtime, exec: &Exec<'_>) -> bool {
+        let stopped = exec.cancelled();
+        let abandoned = if stopped { runtime.lock().planner.abandoned_tasks() } else { Vec::new() };
+        !self.state().partitioner.has_participants_but(&abandoned)
     }
 
     fn should_decline(&self, share: &Share) -> bool {
@@ -308,7 +310,7 @@ impl RangeRun {
 
     /// Queues a helper task, unless there is one or more helpers would be useless. Returns true if
     /// a helper task is queued.
-    fn request_helper(self: &Arc<Self>, runtime: &Arc<Runtime>) -> bool {
+    fn request_helper(self: &Arc<Self>, runtime: &Arc<Runtime>, owner: TaskId) -> bool {
         if self.helper_queued.load(Ordering::Acquire) {
             return true;
         }
@@ -329,7 +331,7 @@ impl RangeRun {
             if task.as_ref().is_none_or(is_refused) {
                 return None;
             }
-            planner.submit(task.take()?, effects).ok()
+            planner.submit_helper(task.take()?, owner, effects).ok()
         });
         let Some(id) = submitted else { return false };
         self.state().helper = Some(id);
@@ -343,8 +345,6 @@ struct Participant<'a> {
     runtime: &'a Arc<Runtime>,
     /// The range.
     task: TaskId,
-    /// The owner's or the helper's own task.
-    planned: TaskId,
     share: Arc<Share>,
 }
 
@@ -371,14 +371,13 @@ impl Job for RangeOwner {
             state.owner = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
             run.stopped.store(false, Ordering::Release);
         }
-        let (keys, alone) = ([exec.task], || !run.state().partitioner.has_participants());
+        let (keys, alone) = ([exec.task], || run.is_alone(&runtime, exec));
         let mut no_memory = None;
         let device_error = loop {
             match run.participate(&runtime, exec, Role::Range) {
-                StopReason::Empty => runtime.wait_for_helpers(&keys, || {
-                    let state = run.state();
-                    !state.partitioner.has_participants() || state.partitioner.has_unassigned()
-                }),
+                StopReason::Empty => {
+                    runtime.wait_for_helpers(&keys, || alone() || run.state().partitioner.has_unassigned())
+                }
                 StopReason::Declined => runtime.wait_for_helpers(&keys, alone),
                 StopReason::NoMemory(error) => {
                     no_memory = Some(error);

@@ -76,6 +76,7 @@ impl Runtime {
             self.wait_queues.notify(BLOCKED_TASKS);
             self.pool.abandon();
         }
+        effects.owners.drain(..).for_each(|owner| self.wait_queues.notify(owner));
         if !effects.renewed.is_empty() {
             guard = self.unlocked(guard, effects.ended.len(), || {
                 for &device in &effects.renewed {
