@@ -213,12 +213,12 @@ impl Planner {
                 continue;
             }
             if record.role != Role::Task {
-                // Every free device helps a range; a slow one takes small pieces.
-                if here
-                    && self.may_begin(record, id, index)
-                    && let Some(choice) = fitting.fits(self, id, record)
-                {
-                    return Some(choice);
+                // Every free device helps a range, after tasks of unknown duration that came before.
+                if here && self.may_begin(record, id, index) {
+                    let mut fit = |id| fitting.fits(self, id, self.tasks.get(id).ok()?);
+                    if let Some(choice) = smallest.take().and_then(|(_, id)| fit(id)).or_else(|| fit(id)) {
+                        return Some(choice);
+                    }
                 }
                 continue;
             }
