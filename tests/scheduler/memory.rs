@@ -71,7 +71,10 @@ fn where_strangers_have_taken_the_memory_a_task_goes_elsewhere() {
 
 #[test]
 fn light_tasks_that_came_later_are_company_too() {
-    let scheduler = Scripted::new(1).scheduler(2);
+    let mut builder = builder(Arc::new(Scripted::new(1)), 2);
+    // A shortage without company backs off for that long.
+    builder.policy.backoff = [Duration::from_secs(3600); 3];
+    let scheduler = builder.build().unwrap();
     let (began, beside, calls) = (Gate::opened(), Gate::new(), AtomicU32::new(0));
     let short = code(move |exec| {
         if calls.fetch_add(1, Ordering::Relaxed) > 0 {
@@ -80,8 +83,7 @@ fn light_tasks_that_came_later_are_company_too() {
         began.pass();
         beside.came(1);
         beside.open();
-        // More than the device has: alone that would be the end of it.
-        Err(no_memory(exec, 1001))
+        Err(no_memory(exec, 500))
     });
     let short = scheduler.submit(Task { work: Some(1.0), ..short }).unwrap();
     began.came(1);
