@@ -118,6 +118,7 @@ fn stream_of_light_tasks_leaves_the_slot_to_others_after_a_turn() {
     let over = Arc::default();
     endless(&first, &over, |task| task, || sleep(Duration::from_millis(1)));
     until(|| first.stats().unwrap().done > 0);
+    assert_eq!(run(&first, planned(quick())), Ok(WaitResult::Done));
     let ended = second.wait(second.submit(planned(quick())).unwrap(), LONG);
     let goes_on = first.stats().unwrap().done;
     until(|| first.stats().unwrap().done > goes_on);
