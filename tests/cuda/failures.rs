@@ -116,6 +116,23 @@ pub fn a_task_that_poisons_two_gpus() {
     run(&scheduler, good()).unwrap();
 }
 
+/// Its kernel fails while it computes on the host, so others in the context report that first.
+pub fn who_tells_late_is_to_blame() {
+    let scheduler = scheduler("cuda", 2).unwrap();
+    let after = |millis, code: fn(&Stream) -> Result<()>| {
+        let code = task(move |stream| {
+            code(stream)?;
+            std::thread::sleep(Duration::from_millis(millis));
+            Ok(())
+        });
+        Task { work: Some(1.0), ..code }
+    };
+    let late = scheduler.submit(Task { priority: 1, ..after(1000, wild) }).unwrap();
+    run_all(&scheduler, (0..60).map(|_| after(200, |stream| filled(stream, 1.0))));
+    let error = wait(&scheduler, late).unwrap_err();
+    assert!(matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }), "{error}");
+}
+
 /// Those beside it in the same context are not to blame, stated or not.
 pub fn who_is_beside_it_is_not_to_blame() {
     for stated in [false, true] {

@@ -114,6 +114,7 @@ fn cases() -> Vec<Case> {
         faulty!(failures::every_code_that_poisons, EIGHTEEN, STICKY),
         faulty!(failures::a_poisoned_context, TWO, "0:launch:1:1700"),
         case!(failures::a_task_that_poisons_two_gpus, THREE),
+        case!(failures::who_tells_late_is_to_blame, THREE),
         faulty!(failures::who_is_beside_it_is_not_to_blame, ONE, "0:launch:1:201"),
         faulty!(failures::two_schedulers_on_a_gpu, ONE, "0:launch:3:201"),
         faulty!(failures::who_waits_for_the_task_that_poisons_is_still_inside, ONE, "0:launch:1:201"),

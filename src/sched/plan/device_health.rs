@@ -26,11 +26,11 @@ impl Planner {
     ) -> bool {
         let index = run.device;
         let Error::Device { fault, .. } = error else { return false };
-        // An attempt in a context that is known to be poisoned adds nothing.
+        let why = error.to_string();
         if *fault == DeviceFault::Poisoned && run.was_poisoned {
-            return false;
+            return self.record_late_report(run, &why, effects);
         }
-        let guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {
+        let mut guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {
             if record.role != Role::Task {
                 return record.is_cause;
             }
@@ -41,15 +41,15 @@ impl Planner {
             *count += 1;
             *count >= self.policy.fault_limit(*fault)
         });
-        let why = error.to_string();
         if *fault == DeviceFault::Lost {
             self.retire(index, &why, effects);
             return guilty;
         }
+        let other = self.count_exposures(run);
+        guilty =
+            if other { run.role != Role::Task && guilty } else { guilty || self.stands_out(index, run.id) };
         if guilty {
-            for device in &mut self.devices {
-                device.suspects.retain(|&suspect| suspect != run.id);
-            }
+            self.clear_suspicions(run);
         }
         let device = &mut self.devices[index];
         let empty = device.attempts.is_empty();
@@ -60,7 +60,7 @@ impl Planner {
         device.poisoned = !empty;
         if guilty {
             device.fault_count += 1;
-        } else if run.role != Role::Task || !device.suspects.contains(&run.id) {
+        } else if !other && (run.role != Role::Task || !device.suspects.contains(&run.id)) {
             // A range has failed under other elements than before.
             device.suspects.push(run.id);
         }
@@ -68,6 +68,51 @@ impl Planner {
             self.retire(index, &why, effects);
         }
         guilty
+    }
+
+    /// An attempt returns from a context that is known to be poisoned. Returns true if its task is the cause: kernels
+    /// run after their launches, so the task that reports a failure first need not have caused it.
+    fn record_late_report(&mut self, run: &Attempt, why: &str, effects: &mut Effects) -> bool {
+        let index = run.device;
+        if !self.devices[index].poisoned_tasks.contains(&run.id) || !self.stands_out(index, run.id) {
+            return false;
+        }
+        self.clear_suspicions(run);
+        self.devices[index].fault_count += 1;
+        if self.devices[index].fault_count >= self.policy.faulty_tasks {
+            self.retire(index, why, effects);
+        }
+        true
+    }
+
+    /// Counts the poisoned context for the tasks that are still inside. Returns true if one of them stands out.
+    fn count_exposures(&mut self, run: &Attempt) -> bool {
+        let inside: Vec<_> = self.devices[run.device].attempts.iter().map(|other| other.id).collect();
+        for &other in &inside {
+            if let Ok(record) = self.tasks.get_mut(other) {
+                record.exposures += u32::from(record.role == Role::Task);
+            }
+        }
+        self.devices[run.device].poisoned_tasks.clone_from(&inside);
+        self.devices[run.device].poisoned_tasks.push(run.id);
+        inside.into_iter().any(|other| other != run.id && self.stands_out(run.device, other))
+    }
+
+    /// Returns true if a task was inside enough poisoned contexts to be their cause, and inside more of them than any
+    /// other that was in the last one of this device.
+    fn stands_out(&self, index: usize, id: TaskId) -> bool {
+        let times = |id| self.tasks.get(id).map_or(0, |record| record.poisonings + record.exposures);
+        let others = self.devices[index].poisoned_tasks.iter().filter(|&&other| other != id);
+        let most = others.map(|&other| times(other)).max().unwrap_or(0);
+        times(id) > most && times(id) >= self.policy.fault_limit(DeviceFault::Poisoned)
+    }
+
+    /// The task of an attempt is the cause of a poisoned context, so no other is, nor a device.
+    fn clear_suspicions(&mut self, run: &Attempt) {
+        self.devices[run.device].poisoned_tasks.clear();
+        for device in &mut self.devices {
+            device.suspects.retain(|&suspect| suspect != run.id);
+        }
     }
 
     /// Elements of a range are the cause of the device faults of these tasks, its owner and its helpers. So no device is.

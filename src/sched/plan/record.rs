@@ -84,6 +84,8 @@ pub struct DeviceState {
     pub(super) renewing: bool,
     /// Tasks that poisoned a context once.
     pub(super) suspects: Vec<TaskId>,
+    /// Tasks that were inside the last poisoned context. Empty once its cause is known.
+    pub(super) poisoned_tasks: Vec<TaskId>,
     /// Tasks that poisoned their second context here, since one ended well.
     pub(super) fault_count: u32,
     /// Tasks whose result was wrong here and right when computed again.
@@ -214,6 +216,8 @@ pub struct TaskRecord {
     pub(super) priority_gain: u32,
     /// Contexts that it may have poisoned.
     pub(super) poisonings: u32,
+    /// Contexts that were poisoned while it was inside, as another task reported.
+    pub(super) exposures: u32,
     /// Devices that were lost while it ran there.
     pub(super) devices_lost: u32,
     /// The range's own task, of a helper.
@@ -275,6 +279,7 @@ impl TaskRecord {
             times_passed: 0,
             priority_gain: 0,
             poisonings: 0,
+            exposures: 0,
             devices_lost: 0,
             owner: None,
             is_cause: false,

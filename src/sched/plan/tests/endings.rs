@@ -207,6 +207,26 @@ fn third_faulty_task_in_a_row_retires_the_device() {
 }
 
 #[test]
+fn task_inside_two_poisoned_contexts_is_their_cause_though_others_report_first() {
+    let mut driver = Driver::new([0, 1].map(|ordinal| (info(ordinal, 1.0), 2)).into_iter());
+    let wild = driver.submit(0, task());
+    for (device, now) in [(0, 0), (1, 10)] {
+        let run = driver.take(now, device).unwrap();
+        assert_eq!((run.id, driver.error(wild)), (wild, None));
+        let beside = driver.submit(now, Task { devices: DeviceMask::only(device), ..task() });
+        let first = driver.assign(now, device, 1, Some(u64::MAX)).begun().unwrap();
+        driver.ends(now + 1, device, &first, broken(DeviceFault::Poisoned));
+        driver.ends(now + 2, device, &run, broken(DeviceFault::Poisoned));
+        driver.planner.context_renewed(device);
+        let again = driver.take(now + 3, device).unwrap();
+        driver.ends(now + 4, device, &again, Ok(()));
+        assert_eq!(driver.state(beside), TaskStatus::Done);
+    }
+    assert_eq!(driver.state(wild), TaskStatus::Failed);
+    assert!(!driver.is_retired(0) && !driver.is_retired(1));
+}
+
+#[test]
 fn third_device_lost_with_a_task_fails_it() {
     let mut driver = driver(4);
     let id = driver.submit(0, task());
