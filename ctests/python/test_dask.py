@@ -203,14 +203,16 @@ class OnDask(unittest.TestCase):
             gpusched.dask.map(abs, [1], client)
 
     def test_worker_without_the_package_is_named(self) -> None:
-        words = [sys.executable, "-m", "dask", "worker", "--no-dashboard", self.cluster.scheduler_address]
-        environment = {**os.environ, "PYTHONPATH": ""}
-        worker = subprocess.Popen(words, env=environment, cwd=self.folder, stderr=subprocess.DEVNULL)
-        self.addCleanup(worker.wait)
-        self.addCleanup(worker.terminate)
-        self.client.wait_for_workers(3)
-        with self.assertRaisesRegex(RuntimeError, r"gpusched is missing on tcp://[0-9.:]+; install it on all nodes"):
-            gpusched.dask.map(abs, [1], self.client)
+        # A cluster of its own: this has plugins of a client that was killed, with which such a worker does not start.
+        with LocalCluster(n_workers=0, dashboard_address=None) as cluster, Client(cluster) as client:
+            words = [sys.executable, "-m", "dask", "worker", "--no-dashboard", cluster.scheduler_address]
+            environment = {**os.environ, "PYTHONPATH": ""}
+            worker = subprocess.Popen(words, env=environment, cwd=self.folder, stderr=subprocess.DEVNULL)
+            self.addCleanup(worker.wait)
+            self.addCleanup(worker.terminate)
+            client.wait_for_workers(1, timeout=60)
+            with self.assertRaisesRegex(RuntimeError, r"gpusched is missing on tcp://[0-9.:]+; install it on all nodes"):
+                gpusched.dask.map(abs, [1], client)
 
     def test_few_calls_begin_on_all_nodes(self) -> None:
         folder = self.folder
