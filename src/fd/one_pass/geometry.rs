@@ -1,4 +1,4 @@
-//! What a pass needs beside the coefficients and tiles: tables that are cut to vectors.
+//! Tables of a pass beside the coefficients and tiles, cut to vectors.
 
 use super::coefficients::Coefficients;
 use crate::fd::tiled::partition::Partition;

@@ -17,7 +17,7 @@ const PLANES: usize = 512;
 
 /// An equation in a medium, for one shot.
 pub trait TiledEquation: Sync {
-    /// What the sweeps of all tiles share beside the coefficients.
+    /// Tables that the sweeps of all tiles share beside the coefficients.
     type Geometry: Sync;
 
     /// Pressures that a step reads and replaces.
