@@ -22,6 +22,19 @@ pub trait Kernel {
     unsafe fn run<L: Lanes>(&self);
 }
 
+/// Aligns the stack of the function that it is called in, as one vector in memory does, and so all
+/// vectors that its registers have no room for. A store that crosses a cache line costs two, one that
+/// crosses a page some hundred cycles.
+///
+/// # Safety
+/// The processor has the instructions of `L`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn align_stack<L: Lanes>() {
+    // SAFETY: by the caller's promise.
+    std::hint::black_box(&mut unsafe { L::splat(0.0) });
+}
+
 impl Isa {
     /// Runs a kernel.
     ///
@@ -33,13 +46,19 @@ impl Isa {
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2<K: Kernel>(kernel: &K) {
             // SAFETY: by the caller's promise.
-            unsafe { kernel.run::<Avx2>() }
+            unsafe {
+                align_stack::<Avx2>();
+                kernel.run::<Avx2>()
+            }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
         unsafe fn avx512<K: Kernel>(kernel: &K) {
             // SAFETY: by the caller's promise.
-            unsafe { kernel.run::<Avx512>() }
+            unsafe {
+                align_stack::<Avx512>();
+                kernel.run::<Avx512>()
+            }
         }
         #[inline(never)]
         unsafe fn plain<K: Kernel>(kernel: &K) {
