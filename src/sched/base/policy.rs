@@ -65,8 +65,10 @@ Policy {
 
     // Late attempts.
 
-    /// Factor. An attempt is late after so many times the usual duration of its class.
+    /// Factor. An attempt is late after so many times the estimate.
     late_factor: f64 = 5.0,
+    /// Attempts of a class that end well before others of it may be late.
+    usual_after: u64 = 3,
     /// Least time after which an attempt is late: the machine may be busy with other programs for that long.
     late_least: Duration = S,
     /// Least time that an attempt has to return after a stop request. It has at least its deadline. Beyond that its
@@ -127,8 +129,6 @@ Policy {
     warm_up: f64 = 1.5,
     /// Factor. Stored rates over priors differ by less from device to device, or the stored ones are of another unit.
     inconsistent: f64 = 30.0,
-    /// Ratios of measured to estimated time that are kept of each class.
-    ratios: usize = 32,
     /// Factor less 1 by which one task of stated work may take longer or shorter than its estimate.
     scatter_with_work: f64 = 0.2,
     /// The same for tasks without stated work.

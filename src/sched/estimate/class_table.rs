@@ -3,7 +3,7 @@
 //! The table keeps every class with tasks that have not ended, and of the others those that were
 //! used last.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::sched::base::Policy;
@@ -36,8 +36,6 @@ pub struct ClassRecord {
     pub ended: WorkSum,
     /// By device.
     pub devices: Vec<DeviceRecord>,
-    /// Seconds taken over seconds expected.
-    pub ratios: RatioWindow,
     /// Seconds times prior per unit of work; see [`Estimator`](super::estimator::Estimator).
     pub unit_scale: f64,
     /// [`ClassTable::uses`] at the last use.
@@ -107,6 +105,11 @@ impl ClassRecord {
     /// Returns true if an attempt has ended well on any device.
     pub fn has_samples(&self) -> bool {
         self.devices.iter().any(|record| record.samples.count > 0)
+    }
+
+    /// Returns the number of attempts that ended well.
+    pub fn samples(&self) -> u64 {
+        self.devices.iter().map(|record| record.sum.tasks).sum()
     }
 
     /// Returns the number of tasks that have not ended.
@@ -227,38 +230,6 @@ impl ClassTable {
     }
 }
 
-/// The last ratios of taken to expected seconds of a class.
-#[derive(Debug, Default)]
-pub struct RatioWindow {
-    /// In the order of their arrival.
-    ratios: VecDeque<f64>,
-    sorted: Vec<f64>,
-}
-
-impl RatioWindow {
-    /// Adds a ratio to the last `most - 1`.
-    pub fn push(&mut self, ratio: f64, most: usize) {
-        if self.ratios.len() >= most
-            && let Some(oldest) = self.ratios.pop_front()
-        {
-            self.sorted.remove(self.place(oldest));
-        }
-        self.ratios.push_back(ratio);
-        self.sorted.insert(self.place(ratio), ratio);
-    }
-
-    /// Returns the mean without the fifth at either end. `None`: fewer than three ratios.
-    pub fn trimmed_mean(&self) -> Option<f64> {
-        let cut = self.sorted.len() / 5;
-        let kept = &self.sorted[cut..self.sorted.len() - cut];
-        (self.sorted.len() >= 3).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
-    }
-
-    fn place(&self, ratio: f64) -> usize {
-        self.sorted.partition_point(|other| other.total_cmp(&ratio).is_lt())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,17 +290,5 @@ mod tests {
         assert_eq!(remaining(&table), Some(0.0));
         assert_eq!(table.makespan(), S(5));
         assert_eq!(table.work, (6.0, 6.0));
-    }
-
-    #[test]
-    fn window_keeps_the_last_ratios_in_order() {
-        let mut window = RatioWindow::default();
-        for number in 0..100 {
-            window.push(f64::from(number * 37 % 100), 32);
-            let mut last = Vec::from_iter(window.ratios.iter().copied());
-            last.sort_by(f64::total_cmp);
-            assert_eq!(last, window.sorted);
-        }
-        assert_eq!(window.sorted.len(), 32);
     }
 }

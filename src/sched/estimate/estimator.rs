@@ -65,9 +65,6 @@ impl Estimator {
         let expected = record.seconds_per_work(policy, priors[device], device).map(|each| work * each);
         let expected = expected.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         let seconds = seconds.max(1e-9);
-        if let Some(expected) = expected.filter(|_| known) {
-            record.ratios.push(seconds / expected, policy.ratios);
-        }
         let samples = &mut record.devices[device].samples;
         let mut counted = match expected {
             Some(expected) if known => seconds.clamp(expected / policy.surprise, expected * policy.surprise),
@@ -155,9 +152,11 @@ impl Estimator {
         is_absolute.then(|| self.seconds_per_work(class, device))?.map(f64::recip)
     }
 
-    /// Returns how many times longer than expected tasks of the class take. `None` before three have ended.
-    pub fn usual_ratio(&self, class: u32) -> Option<f64> {
-        self.table.class(class)?.ratios.trimmed_mean()
+    /// Returns after how many seconds an attempt is late. `None` before enough of its class have
+    /// ended.
+    pub fn late_after(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
+        let known = self.table.class(class)?.samples() >= self.policy.usual_after;
+        known.then(|| Some(self.policy.late_factor * self.seconds(class, device, work)?))?
     }
 
     /// Returns the measured rates: class, device, work per second, number of samples.
@@ -278,7 +277,7 @@ mod tests {
             estimator.table.task_submitted(Duration::ZERO, 0, Some(work));
             (0..2).for_each(|device| estimator.record_sample(0, device, Some(work), 2.0));
         }
-        let _ = (estimator.usual_ratio(0), estimator.rate(0, 0));
+        let _ = (estimator.late_after(0, 0, None), estimator.rate(0, 0));
     }
 
     #[test]
@@ -289,13 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn usual_ratio_needs_three_samples_and_ignores_outliers() {
+    fn attempts_are_late_by_the_usual_duration_of_three_others() {
         let mut estimator = estimator([Some(1.0)], &[]);
-        for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
-            assert_eq!(estimator.usual_ratio(0).is_some(), count > 3, "the first one gives only the unit");
+        for (count, seconds) in [1.0, 1.0, 1.0, 500.0].into_iter().enumerate() {
+            assert_eq!(estimator.late_after(0, 0, Some(1.0)).is_some(), count >= 3);
             estimator.record_sample(0, 0, Some(1.0), seconds);
         }
-        assert!(estimator.usual_ratio(0).unwrap() < 1.5);
+        let late = estimator.late_after(0, 0, Some(1.0)).unwrap();
+        assert!((5.0..10.0).contains(&late), "{late}");
     }
 
     #[test]

@@ -177,8 +177,6 @@ pub struct TaskRecord {
     pub(super) label: String,
     pub(super) bytes: Bytes,
     pub(super) work: Option<f64>,
-    /// Factor by which the task takes longer than estimated; 1 until it is late.
-    pub(super) slowdown: f64,
     /// The task was late on the fastest device by far and was restarted.
     pub(super) restarted: bool,
     /// An attempt was abandoned, and the task began again.
@@ -251,7 +249,6 @@ impl TaskRecord {
             job: Some(task.job),
             label: task.label,
             work: task.work,
-            slowdown: 1.0,
             restarted: false,
             hung: false,
             class: task.class,

@@ -11,7 +11,7 @@ use crate::sched::base::{DeviceMask, Role, TaskId};
 impl Planner {
     /// Returns the seconds that a task should take on a device. `None`: the rate is unknown.
     pub fn task_seconds(&self, record: &TaskRecord, index: usize) -> Option<f64> {
-        self.estimator.seconds(record.class, index, record.work).map(|seconds| seconds * record.slowdown)
+        self.estimator.seconds(record.class, index, record.work)
     }
 
     /// Returns the expected seconds of an attempt. A device of unknown rate counts as the fastest.
@@ -48,10 +48,8 @@ impl Planner {
         if record.role != Role::Task {
             return None;
         }
-        let usual = self.estimator.usual_ratio(record.class)?;
-        let expected = self.estimator.seconds(record.class, index, record.work)?;
-        let late = Duration::try_from_secs_f64(self.policy.late_factor * usual * expected).ok()?;
-        Some(late.max(self.policy.late_least))
+        let late = self.estimator.late_after(record.class, index, record.work)?;
+        Some(Duration::try_from_secs_f64(late).ok()?.max(self.policy.late_least))
     }
 }
 
@@ -179,7 +177,7 @@ impl Schedule {
                 continue;
             }
             let free = device.free_from;
-            let seconds = work * each * record.slowdown;
+            let seconds = work * each;
             // No later than another: most devices are left out by that.
             let is_later = |end: f64, best: &PlacedTask| {
                 (end, device.busy) >= (best.end, self.devices[best.device].busy)

@@ -104,7 +104,7 @@ impl Planner {
         let now = effects.now;
         let Some(run) = self.devices[index].attempts.get(position) else { return };
         let (id, attempt, state) = (run.id, run.number, run.deadline_state);
-        let (expected, ran) = (self.attempt_seconds(run), now.saturating_sub(run.started));
+        let ran = now.saturating_sub(run.started);
         // A task that ended without this attempt has asked it to stop.
         let goes_on = |record: &&TaskRecord| {
             record.state.is_open()
@@ -131,14 +131,11 @@ impl Planner {
         let open = !record.signal.is_decided() && !self.stopping;
         let twice = record.idempotent && record.live_attempts == 1 && open;
         let anew = twice && self.should_restart(index, id, ran.as_secs_f64());
-        let has_work = record.work.is_some();
         self.devices[index].attempts[position].deadline_state = DeadlineState::Late;
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if anew {
             record.restarted = true;
             record.signal.stop(attempt);
-        } else if let Some(expected) = expected {
-            record.slowdown = self.policy.remaining(expected, ran.as_secs_f64(), has_work) / expected;
         }
         if twice && !anew {
             self.change_state(now, id, |state| state.speculate(true));
