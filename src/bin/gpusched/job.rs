@@ -195,17 +195,18 @@ fn name_shot(file: &Document, number: usize, error: Error) -> Error {
 }
 
 fn grid(file: &Document, survey: &Survey) -> Result<Grid> {
-    if survey.grid.n.iter().any(|n| !(1..=100_000).contains(n)) {
+    let n = survey.grid.n.0;
+    if n.iter().any(|n| !(1..=100_000).contains(n)) {
         return Err(file.refuse("grid.n", "1 to 100000 cells along x, y and z"));
     }
     let spacing = match survey.grid.spacing_m {
         Spacing::Cubic(h) => [h; 3],
-        Spacing::Axes(h) => h,
+        Spacing::Axes(h) => h.0,
     };
     if spacing.iter().any(|h| !(1e-6..=1e6).contains(h)) {
         return Err(file.refuse("grid.spacing_m", "0.000001 to 1000000 metres"));
     }
-    Grid::new(survey.grid.n, spacing.map(|h| h as f32))
+    Grid::new(n, spacing.map(|h| h as f32))
 }
 
 fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {

@@ -122,7 +122,7 @@ impl Filler<'_> {
             if !layer.top_m.is_finite() {
                 return Err(self.file.refuse(&key("top_m"), "a finite number of metres"));
             }
-            if !layer.slope.iter().all(|slope| slope.is_finite()) {
+            if !layer.slope.0.iter().all(|slope| slope.is_finite()) {
                 return Err(self.file.refuse(&key("slope"), "two finite numbers, metres per metre"));
             }
             if !layer.gradient.is_finite() {
@@ -135,7 +135,8 @@ impl Filler<'_> {
         for iy in 0..ny {
             for ix in 0..nx {
                 let top = |layer: &Layer| {
-                    layer.top_m + layer.slope[0] * ix as f64 * h[0] + layer.slope[1] * iy as f64 * h[1]
+                    let [along_x, along_y] = layer.slope.0;
+                    layer.top_m + along_x * ix as f64 * h[0] + along_y * iy as f64 * h[1]
                 };
                 for iz in 0..nz {
                     let z = iz as f64 * h[2];
@@ -169,7 +170,7 @@ impl Filler<'_> {
             return Err(self.blame(Error::argument("the file", path.display(), accepted)));
         }
         let is_npy = extension == "npy";
-        if let Some(every) = from.every.filter(|every| every.contains(&0)) {
+        if let Some(every) = from.every.map(|every| every.0).filter(|every| every.contains(&0)) {
             return Err(self.file.refuse(&key("every"), format!("1 or more on each axis, not {every:?}")));
         }
         let (n, strides, data) = if is_npy {
@@ -190,7 +191,7 @@ impl Filler<'_> {
                 }
             }
         } else {
-            let n = from.n.unwrap_or(match from.extrude {
+            let n = from.n.map(|n| n.0).unwrap_or(match from.extrude {
                 true => [self.grid.n[0], 1, self.grid.n[2]],
                 false => self.grid.n,
             });
@@ -220,8 +221,8 @@ impl Filler<'_> {
         strides: [usize; 3],
         data: &[f32],
     ) -> Result<Vec<f32>> {
-        let first = from.first.unwrap_or([0; 3]);
-        let every = from.every.unwrap_or([1; 3]);
+        let first = from.first.map_or([0; 3], |first| first.0);
+        let every = from.every.map_or([1; 3], |every| every.0);
         let whole = from.first.is_none() && from.every.is_none();
         let least: [usize; 3] = std::array::from_fn(|axis| {
             let last = (self.grid.n[axis] - 1).saturating_mul(every[axis]).saturating_add(first[axis]);

@@ -5,7 +5,7 @@ use gpusched::fd::grid::{AXES, Grid};
 use gpusched::fd::survey::Receivers;
 
 use crate::document::Document;
-use crate::survey;
+use crate::survey::{self, Exactly};
 
 /// Largest distance of a position from a cell, in cells, for rounded decimals.
 const TOLERANCE: f64 = 0.01;
@@ -68,22 +68,22 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
             if list.is_empty() || list.len() > MOST_SHOTS {
                 return Err(file.refuse("sources.positions_m", format!("1 to {MOST_SHOTS} positions")));
             }
-            let place = |(at, position): (usize, &[f64; 3])| {
-                cell(file, grid, &format!("sources.positions_m.{at}"), *position)
+            let place = |(at, position): (usize, &Exactly<f64, 3>)| {
+                cell(file, grid, &format!("sources.positions_m.{at}"), position.0)
             };
             list.iter().enumerate().map(place).collect()
         }
         (None, Some(first)) => {
-            let count = from.count.unwrap_or([1, 1]);
+            let count = from.count.map_or([1, 1], |count| count.0);
             let shots = count[0].checked_mul(count[1]);
             if !shots.is_some_and(|shots| (1..=MOST_SHOTS).contains(&shots)) {
                 return Err(file.refuse("sources.count", format!("1 to {MOST_SHOTS} shots in all")));
             }
-            let first = cell(file, grid, "sources.first_m", first)?;
+            let first = cell(file, grid, "sources.first_m", first.0)?;
             let mut step = [0, 0];
             for axis in 0..2 {
                 if count[axis] > 1 {
-                    let Some(metres) = from.step_m else {
+                    let Some(Exactly(metres)) = from.step_m else {
                         return Err(file.refuse("sources.step_m", "[x, y] in metres, for more than one shot"));
                     };
                     step[axis] = stride(file, grid, "sources.step_m", axis, metres[axis])?;
@@ -109,7 +109,7 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
 
 pub fn receivers(file: &Document, grid: &Grid, from: &survey::Receivers) -> Result<Receivers> {
     let Some(list) = &from.positions_m else {
-        let every = from.every.unwrap_or([1, 1]);
+        let every = from.every.map_or([1, 1], |every| every.0);
         if every.contains(&0) {
             return Err(file.refuse("receivers.every", "1 or more cells in x and y"));
         }
@@ -122,8 +122,8 @@ pub fn receivers(file: &Document, grid: &Grid, from: &survey::Receivers) -> Resu
     if list.is_empty() {
         return Err(file.refuse("receivers.positions_m", "at least one position"));
     }
-    let place = |(at, position): (usize, &[f64; 3])| {
-        cell(file, grid, &format!("receivers.positions_m.{at}"), *position)
+    let place = |(at, position): (usize, &Exactly<f64, 3>)| {
+        cell(file, grid, &format!("receivers.positions_m.{at}"), position.0)
     };
     list.iter().enumerate().map(place).collect::<Result<_>>().map(Receivers::List)
 }

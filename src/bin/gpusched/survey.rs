@@ -2,10 +2,11 @@
 //! `examples/quickstart/survey.toml` shows each.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Deserialize)]
@@ -42,7 +43,7 @@ impl Survey {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
-    pub n: [usize; 3],
+    pub n: Exactly<usize, 3>,
     pub spacing_m: Spacing,
 }
 
@@ -50,7 +51,7 @@ pub struct Grid {
 #[serde(untagged, expecting = "a number of metres, or three: [dx, dy, dz]")]
 pub enum Spacing {
     Cubic(f64),
-    Axes([f64; 3]),
+    Axes(Exactly<f64, 3>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,9 +93,9 @@ impl Property {
 pub struct PropertyTable {
     pub file: Option<PathBuf>,
     /// Cells of a raw file; by default those of the grid.
-    pub n: Option<[usize; 3]>,
-    pub first: Option<[usize; 3]>,
-    pub every: Option<[usize; 3]>,
+    pub n: Option<Exactly<usize, 3>>,
+    pub first: Option<Exactly<usize, 3>>,
+    pub every: Option<Exactly<usize, 3>>,
     #[serde(default)]
     pub extrude: bool,
     pub layers: Option<Vec<Layer>>,
@@ -107,7 +108,7 @@ pub struct Layer {
     pub top_m: f64,
     /// Increase of the depth of the top per metre along x and y.
     #[serde(default)]
-    pub slope: [f64; 2],
+    pub slope: Exactly<f64, 2>,
     pub value: f64,
     /// Change of the value per metre below the top.
     #[serde(default)]
@@ -216,18 +217,18 @@ pub enum SourceKind {
 pub struct Sources {
     #[serde(default)]
     pub kind: SourceKind,
-    pub first_m: Option<[f64; 3]>,
-    pub step_m: Option<[f64; 2]>,
-    pub count: Option<[usize; 2]>,
-    pub positions_m: Option<Vec<[f64; 3]>>,
+    pub first_m: Option<Exactly<f64, 3>>,
+    pub step_m: Option<Exactly<f64, 2>>,
+    pub count: Option<Exactly<usize, 2>>,
+    pub positions_m: Option<Vec<Exactly<f64, 3>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receivers {
     pub depth_m: Option<f64>,
-    pub every: Option<[usize; 2]>,
-    pub positions_m: Option<Vec<[f64; 3]>>,
+    pub every: Option<Exactly<usize, 2>>,
+    pub positions_m: Option<Vec<Exactly<f64, 3>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -265,6 +266,43 @@ pub struct Run {
     pub devices: Option<String>,
     pub slots: Option<u32>,
     pub deadline_s: Option<f64>,
+}
+
+/// An array in the file that has exactly `N` values. The toml crate drops further values of a plain array.
+#[derive(Debug, Clone, Copy)]
+pub struct Exactly<T, const N: usize>(pub [T; N]);
+
+impl<T: Copy + Default, const N: usize> Default for Exactly<T, N> {
+    fn default() -> Self {
+        Exactly([T::default(); N])
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Deserialize<'de> for Exactly<T, N> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Array<T, const N: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Visitor<'de> for Array<T, N> {
+            type Value = Exactly<T, N>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "an array of length {N}")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Exactly<T, N>, A::Error> {
+                let mut array = Exactly::default();
+                for (at, value) in array.0.iter_mut().enumerate() {
+                    *value = values.next_element()?.ok_or_else(|| Error::invalid_length(at, &self))?;
+                }
+                match values.next_element::<IgnoredAny>()? {
+                    None => Ok(array),
+                    Some(_) => Err(Error::invalid_length(N + 1, &self)),
+                }
+            }
+        }
+
+        from.deserialize_seq(Array(PhantomData))
+    }
 }
 
 fn one() -> usize {
@@ -326,7 +364,7 @@ impl<'de> Deserialize<'de> for Step {
                 Ok(Step::Seconds(value as f64))
             }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Step, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<Step, E> {
                 match text {
                     "auto" => Ok(Step::Auto),
                     other => Err(E::invalid_value(serde::de::Unexpected::Str(other), &self)),
