@@ -54,6 +54,7 @@ const FILES: &[Case] = &[
     ("first_m = [60.0,", "first_m = [1000.0,", &["line 15: sources.first_m is [1000.0, 40.0, 10.0]", "x from 0 to 230 m"]),
     ("first_m = [60.0,", "first_m = [64.0,", &["sources.first_m", "nearest to 64 m is 60 m"]),
     ("step_m = [40.0, 10.0]", "step_m = [45.0, 10.0]", &["sources.step_m", "multiples of the spacing"]),
+    ("step_m = [40.0, 10.0]", "step_m = [40.04, 10.0]", &["line 16: sources.step_m is [40.04, 10.0]", "multiples of the spacing", "10 m in x; 3 steps of 40.04 m end 0.12 m beside a cell\n"]),
     ("step_m = [40.0, 10.0]", "step_m = [40.0, 10.0, 10.0]", &["line 16: sources.step_m is [40.0, 10.0, 10.0]; accepted: two values: [x, y]"]),
     ("step_m = [40.0, 10.0]", "", &["sources.step_m is missing", "more than one shot"]),
     ("count = [4, 1]", "count = [1, 1, 10]", &["line 17: sources.count is [1, 1, 10]; accepted: two values: [x, y]"]),

@@ -285,7 +285,7 @@ fn crc32(bytes: &[u8]) -> String {
 #[test]
 fn sources_form_a_grid_in_x_and_y() {
     let survey = SURVEY
-        .replace("step_m = [40.0, 10.0]", "step_m = [40.0, 20.0]")
+        .replace("step_m = [40.0, 10.0]", "step_m = [40.02, 20.04]")
         .replace("first_m = [60.0, 40.0, 10.0]", "first_m = [60.0, 10.0, 30.0]")
         .replace("count = [4, 1]", "count = [2, 3]")
         .replace("nt = 60", "nt = 20")

@@ -44,15 +44,21 @@ fn index(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> R
     Ok(nearest as usize)
 }
 
-/// Returns the cells in a step of so many metres.
-fn stride(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> Result<usize> {
+/// Returns the cells in a step of so many metres, of which so many follow each other.
+fn stride(file: &Document, grid: &Grid, axis: usize, metres: f64, steps: usize) -> Result<usize> {
     let h = f64::from(grid.h[axis]);
     let cells = (metres / h).round();
-    if !(metres.is_finite() && metres > 0.0 && cells >= 1.0 && (metres / h - cells).abs() <= TOLERANCE) {
-        let accepted = format!("positive multiples of the spacing, which is {} m in {}", tidy(h), AXES[axis]);
-        return Err(file.refuse(key, accepted));
+    let is_multiple = metres.is_finite() && cells >= 1.0;
+    let drift = (steps as f64 * (metres / h - cells)).abs();
+    if is_multiple && drift <= TOLERANCE {
+        return Ok(cells as usize);
     }
-    Ok(cells as usize)
+    let mut accepted = format!("positive multiples of the spacing, which is {} m in {}", tidy(h), AXES[axis]);
+    if is_multiple {
+        let metres_off = tidy(drift * h);
+        accepted += &format!("; {steps} steps of {metres} m end {metres_off} m beside a cell");
+    }
+    Err(file.refuse("sources.step_m", accepted))
 }
 
 /// Returns the cells of the sources, in the order of the shots: x runs fastest.
@@ -86,7 +92,7 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
                     let Some(Exactly(metres)) = from.step_m else {
                         return Err(file.refuse("sources.step_m", "[x, y] in metres, for more than one shot"));
                     };
-                    step[axis] = stride(file, grid, "sources.step_m", axis, metres[axis])?;
+                    step[axis] = stride(file, grid, axis, metres[axis], count[axis] - 1)?;
                     let room = (grid.n[axis] - 1 - first[axis]) / step[axis] + 1;
                     if count[axis] > room {
                         let accepted =
