@@ -98,9 +98,28 @@ impl Filler<'_> {
             }
             Property::Table(table) => match (&table.file, &table.layers) {
                 (Some(_), None) => self.load(table).map(Values::from),
-                (None, Some(layers)) => self.layers(layers).map(Values::from),
+                (None, Some(layers)) => {
+                    self.check_keys_of_layers(table)?;
+                    self.layers(layers).map(Values::from)
+                }
                 (file, _) => Err(self.file.refuse_choice(&self.key, file.is_some(), ["`file`", "`layers`"])),
             },
+        }
+    }
+
+    fn check_keys_of_layers(&self, table: &PropertyTable) -> Result<()> {
+        let PropertyTable { file: _, n, first, every, extrude, layers: _ } = table;
+        let keys = [
+            ("n", n.is_some()),
+            ("first", first.is_some()),
+            ("every", every.is_some()),
+            ("extrude", *extrude),
+        ];
+        match keys.iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => {
+                Err(self.file.refuse(&format!("{}.{key}", self.key), "no value: it belongs to `file`"))
+            }
+            None => Ok(()),
         }
     }
 

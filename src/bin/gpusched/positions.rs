@@ -80,6 +80,9 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
             list.iter().enumerate().map(place).collect()
         }
         (None, Some(first)) => {
+            if from.count.is_none() && from.step_m.is_some() {
+                return Err(file.refuse("sources.step_m", "no value: it belongs to `count`"));
+            }
             let count = from.count.map_or([1, 1], |count| count.0);
             let shots = count[0].checked_mul(count[1]);
             if !shots.is_some_and(|shots| (1..=MOST_SHOTS).contains(&shots)) {
