@@ -90,7 +90,7 @@ impl Planner {
                 self.record_device_error(&run, &error, effects);
                 self.late_attempt_failed(&run, &error, effects);
             }
-            return self.await_abandoned(now, id);
+            return self.await_abandoned(id, effects);
         }
         match outcome {
             Ok(()) if self.tasks.get(id).is_ok_and(|record| record.signal.commit(run.number).is_ok()) => {
@@ -131,13 +131,14 @@ impl Planner {
             record.suspect_devices.add(run.device);
         }
         if record.live_attempts > 0 {
-            record.signal.reopen(run.number);
+            record.reopen(run.number);
             record.copy_failure = Some(Box::new(error));
             // No other copy comes here: it could fail here for as long as the first attempt runs.
             record.avoided_devices.add(run.device);
             return self.record(now, run, Ending::Failed);
         }
-        let was_cancelled = record.signal.is_cancelled();
+        // A cancel after the commit counts now.
+        let was_cancelled = record.cancel_requested || record.signal.is_cancelled();
         let error = if was_cancelled { error } else { self.task_error(now, run, error) };
         let Ok(record) = self.tasks.get_mut(id) else { return };
         // Asked to begin again: its own error is no failure.
@@ -208,10 +209,16 @@ impl Planner {
                 self.stop_losers(effects.now, id);
                 self.end_task(id, Ok(()), effects);
             }
-            _ => {
-                record.signal.reopen(attempt);
+            how => {
+                record.reopen(attempt);
                 // Copies may have stopped in its favour.
-                if let TaskState::Orphaned { .. } = record.state {
+                if let AttemptEnd::Ran(Err(error)) = how {
+                    record.copy_failure = Some(Box::new(error));
+                }
+                let orphaned = matches!(record.state, TaskState::Orphaned { .. });
+                if orphaned && record.cancel_requested {
+                    self.end_task(id, Err(Error::Cancelled), effects);
+                } else if orphaned {
                     self.change_state(effects.now, id, TaskState::requeue);
                     self.make_ready(id, effects);
                 }

@@ -255,7 +255,8 @@ impl Planner {
 
     /// Cancels a task that has not committed. Its attempts are asked to stop; without any, it ends.
     pub fn cancel(&mut self, id: TaskId, effects: &mut Effects) -> Result<()> {
-        let record = self.tasks.get(id)?;
+        let record = self.tasks.get_mut(id)?;
+        record.cancel_requested = true;
         record.signal.cancel();
         match record.state {
             TaskState::Running { .. } => {

@@ -189,6 +189,8 @@ pub struct TaskRecord {
     /// The allowed devices that are large enough for the task.
     pub(super) large_enough_devices: DeviceMask,
     pub(super) detached: bool,
+    /// A cancel was requested. It counts once no attempt has committed.
+    pub(super) cancel_requested: bool,
     /// Threads may wait for it.
     pub(super) awaited: bool,
     pub(super) idempotent: bool,
@@ -258,6 +260,7 @@ impl TaskRecord {
             backends: task.backends,
             large_enough_devices: reach,
             detached: task.detached,
+            cancel_requested: false,
             // The owner of a range waits by the id of its task.
             awaited: task.role != Role::Task,
             idempotent: task.idempotent,
@@ -291,6 +294,14 @@ impl TaskRecord {
             since: now,
             queued: Duration::ZERO,
             ran: Duration::ZERO,
+        }
+    }
+
+    /// Revokes the commit of an attempt that has failed. A cancel that came after it counts now.
+    pub fn reopen(&self, attempt: u32) {
+        self.signal.reopen(attempt);
+        if self.cancel_requested {
+            self.signal.cancel();
         }
     }
 

@@ -256,7 +256,7 @@ impl Planner {
             return;
         }
         if record.signal.is_lost(attempt) {
-            return self.await_abandoned(effects.now, id);
+            return self.await_abandoned(id, effects);
         }
         if record.idempotent && !record.hung && !record.signal.is_decided() && !self.stopping {
             record.hung = true;
@@ -268,10 +268,15 @@ impl Planner {
         self.fail_overdue(index, id, effects);
     }
 
-    /// Gives an abandoned attempt that has committed a while to return, once it is the only one left.
-    pub fn await_abandoned(&mut self, now: Duration, id: TaskId) {
+    /// Gives an abandoned attempt that has committed a while to return, once it is the only one left. A shutdown does
+    /// not wait for it.
+    pub fn await_abandoned(&mut self, id: TaskId, effects: &mut Effects) {
+        let now = effects.now;
         let Ok(record) = self.tasks.get(id) else { return };
         if record.state.is_open() && record.live_attempts == 0 {
+            if self.stopping {
+                return self.fail_orphaned(id, effects);
+            }
             let grace = record.deadline.map_or(self.policy.grace, |deadline| deadline.max(self.policy.grace));
             self.change_state(now, id, |state| state.orphan(now.saturating_add(grace)));
             self.release_reservations(id);

@@ -119,6 +119,49 @@ fn task_that_its_devices_are_too_small_for_fails_at_once() {
 }
 
 #[test]
+fn copy_that_stopped_for_an_abandoned_attempt_is_not_cancelled_when_that_fails() {
+    let mut driver = driver(2);
+    let task = Task { deadline: Some(S(60)), idempotent: true, retries: 3, ..task() };
+    let (id, first) = driver.begin(0, 0, task);
+    driver.pass(60);
+    driver.pass(120);
+    let second = driver.take(120, 1).expect("it begins again");
+    first.signal.commit(first.attempt).unwrap();
+    driver.ends(130, 0, &first, Err(Error::Callback { code: 1 }));
+    driver.ends(131, 1, &second, Err(Error::Cancelled));
+    assert_eq!(driver.state(id), TaskStatus::Queued);
+}
+
+#[test]
+fn cancel_after_a_commit_counts_if_the_attempt_fails() {
+    for (outcome, state) in
+        [(Ok(()), TaskStatus::Done), (Err(Error::Callback { code: 1 }), TaskStatus::Cancelled)]
+    {
+        let mut driver = driver(1);
+        let (id, run) = driver.begin(0, 0, Task { retries: 1, ..task() });
+        run.signal.commit(run.attempt).unwrap();
+        driver.cancel(id).unwrap();
+        driver.ends(1, 0, &run, outcome);
+        driver.publish();
+        assert_eq!(driver.state(id), state);
+    }
+}
+
+#[test]
+fn shutdown_does_not_wait_for_an_abandoned_attempt() {
+    let mut driver = driver(2);
+    let (id, first) = driver.begin(0, 0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
+    driver.pass(60);
+    driver.pass(120);
+    let second = driver.take(120, 1).expect("it begins again");
+    first.signal.commit(first.attempt).unwrap();
+    driver.step(S(130), Planner::stop);
+    driver.ends(131, 1, &second, Err(Error::Cancelled));
+    driver.publish();
+    assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
+}
+
+#[test]
 fn committed_task_gets_no_copy() {
     let mut driver = driver(2).seasoned();
     let (id, run) = driver.begin(10, 0, Task { idempotent: true, ..task() });
