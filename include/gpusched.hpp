@@ -163,7 +163,7 @@ struct range_options {
   std::uint64_t device_mask = 0;
   std::uint32_t backend_mask = 0;
   std::int32_t priority = 0;
-  /// Time limit of the whole range.
+  /// Time limit of an attempt at the whole range.
   std::chrono::nanoseconds deadline{0};
   /// Ids of tasks that must succeed before the first call.
   std::vector<sched_task_t> after;

@@ -69,7 +69,7 @@ pub struct sched_range_desc_t {
     pub flags: u32,
     /// Must be zero.
     pub reserved: u32,
-    /// Time limit of the whole range in nanoseconds; it is then asked to stop. 0: none.
+    /// Time limit of an attempt at the whole range in nanoseconds; it is then asked to stop. 0: none.
     pub deadline_ns: i64,
     /// Tasks that must succeed before the first call. Copied.
     pub after: *const sched_task_t,
