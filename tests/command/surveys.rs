@@ -262,10 +262,11 @@ fn samples_before_the_mute_are_zero_and_no_others() {
     for trace in 0..24 {
         let (x, y) = (trace % 12 * 20, trace / 12 * 40);
         let distance = f64::hypot(f64::hypot(x as f64 - 60.0, y as f64 - 40.0), 10.0);
-        let step = ((distance / 1500.0 + 0.02) / f64::from(0.002f32)).ceil() as usize;
+        let end = distance / 1500.0 + 0.02;
         for sample in 0..30 {
             let at = trace * 30 + sample;
-            let expected = if 2 * sample < step { 0.0 } else { plain[at] };
+            let time = 0.002 * (2 * sample + 1) as f64;
+            let expected = if time < end { 0.0 } else { plain[at] };
             silenced += usize::from(plain[at] != expected);
             assert_eq!(muted[at], expected, "trace {trace}, sample {sample}");
         }

@@ -21,6 +21,7 @@ use gpusched::{Error, Result};
 
 use crate::document::Document;
 use crate::key::Keys;
+use crate::side::decimal;
 use crate::survey::{Absorber, Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions, survey};
 
@@ -336,13 +337,17 @@ fn steps(file: &Document, survey: &Survey, dt: f32) -> Result<usize> {
     }
 }
 
-/// Returns the muted steps of each trace: the travel time from the source, and some seconds more.
+/// Returns the muted steps of each trace: those whose sample, taken after the step, is before the travel time from the
+/// source and some seconds more.
 fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
-    let source = positions::metres(grid, shot.source);
-    let count = |cell| {
-        let here = positions::metres(grid, cell);
-        let distance = (0..3).map(|axis| (here[axis] - source[axis]).powi(2)).sum::<f64>().sqrt();
-        ((distance / mute.velocity_m_s + mute.after_s) / f64::from(dt)).ceil() as usize
+    // In steps; hides the error of float64.
+    const ROUNDING: f64 = 1e-6;
+    let (h, dt) = (grid.h.map(decimal), decimal(dt));
+    let count = |cell: [usize; 3]| {
+        let apart = |axis: usize| cell[axis].abs_diff(shot.source[axis]) as f64 * h[axis];
+        let distance = (0..3).map(|axis| apart(axis).powi(2)).sum::<f64>().sqrt();
+        let end = distance / mute.velocity_m_s + mute.after_s;
+        ((end / dt - ROUNDING).ceil() as usize).saturating_sub(1)
     };
     shot.receivers.cells(grid.n).map(count).collect()
 }
@@ -408,6 +413,7 @@ pub fn library_shape(shape: Shape) -> wavelet::Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::side::time;
 
     #[test]
     fn time_step_is_rounded_down_to_some_digits() {
@@ -418,8 +424,9 @@ mod tests {
         }
     }
 
+    /// A sample at the time of the mute is kept, also where `dt` as a float32 is below or above its decimal.
     #[test]
-    fn mute_ends_when_the_wave_has_arrived_and_some_seconds_have_passed() {
+    fn samples_whose_stated_time_is_before_the_mute_are_muted() {
         let grid = Grid { n: [8; 3], h: [10.0, 20.0, 5.0] };
         let shot = Shot {
             source: [1, 1, 1],
@@ -427,8 +434,13 @@ mod tests {
             receivers: Receivers::List(vec![[1, 1, 1], [4, 3, 1], [1, 1, 7]]),
             ..Shot::default()
         };
-        // 0, 50 and 30 m.
-        let mute = Mute { velocity_m_s: 1000.0, after_s: 0.0105 };
-        assert_eq!(mute_steps(&shot, &mute, &grid, 0.001), [11, 61, 41]);
+        for (dt, after_s) in
+            [(0.001, 0.0105), (0.001, 0.011), (0.0007, 0.007), (0.0003, 0.0006), (0.002, 0.0)]
+        {
+            let ends = [0.0, 50.0, 30.0].map(|metres| positions::tidy(metres / 1000.0 + after_s));
+            let counts = ends.map(|end| (0..).find(|&step| time(step, dt) >= end).unwrap());
+            let mute = Mute { velocity_m_s: 1000.0, after_s };
+            assert_eq!(mute_steps(&shot, &mute, &grid, dt), counts, "{dt} s, {after_s} s");
+        }
     }
 }
