@@ -282,6 +282,27 @@ fn crc32(bytes: &[u8]) -> String {
     format!("{:08x}", !crc)
 }
 
+/// The finest spacings that are accepted make positions of micrometres and times of picoseconds.
+#[test]
+fn description_of_a_fine_grid_keeps_all_digits() {
+    let survey = brief()
+        .replace("spacing_m = 10.0", "spacing_m = 2.5e-6")
+        .replace("top_m = 80.0", "top_m = 20e-6")
+        .replace("dt_s = 0.002", "dt_s = 5e-10")
+        .replace("frequency_hz = 20.0", "frequency_hz = 80e6")
+        .replace(
+            "first_m = [60.0, 40.0, 10.0]\nstep_m = [40.0, 10.0]\ncount = [4, 1]",
+            "first_m = [15e-6, 10e-6, 2.5e-6]",
+        );
+    let side = finished(&survey).json("out/shot_0001.json");
+    assert_eq!(side["receivers"]["x"]["step_m"], 5e-6);
+    assert_eq!(side["source"]["negative_pole_m"], json!([15e-6, 10e-6, 2.5e-6]));
+    assert_eq!(side["source"]["positive_pole_m"][2], 7.5e-6);
+    assert_eq!((&side["record"]["first_sample_s"], &side["record"]["dt_s"]), (&5e-10.into(), &1e-9.into()));
+    assert_eq!(side["wavelet"]["centre_s"], 1.2e-8);
+    assert_eq!(side["snapshots"][1]["time_s"], 2e-9);
+}
+
 /// Sources along x come first, then the next row along y.
 #[test]
 fn sources_form_a_grid_in_x_and_y() {

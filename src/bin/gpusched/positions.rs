@@ -5,6 +5,7 @@ use gpusched::fd::grid::{AXES, Grid};
 use gpusched::fd::survey::Receivers;
 
 use crate::document::Document;
+use crate::side::decimal;
 use crate::survey::{self, Exactly};
 
 /// Largest distance of a position from a cell, in cells, for rounded decimals.
@@ -12,12 +13,12 @@ const TOLERANCE: f64 = 0.01;
 pub const MOST_SHOTS: usize = 1_000_000;
 
 pub fn metres(grid: &Grid, cell: [usize; 3]) -> [f64; 3] {
-    std::array::from_fn(|axis| tidy(cell[axis] as f64 * f64::from(grid.h[axis])))
+    std::array::from_fn(|axis| tidy(cell[axis] as f64 * decimal(grid.h[axis])))
 }
 
-/// Rounds to micrometres, which hides the error of float32.
-pub fn tidy(metres: f64) -> f64 {
-    (metres * 1e6).round() / 1e6
+/// Rounds to twelve significant digits, which hides the error of float64.
+pub fn tidy(value: f64) -> f64 {
+    format!("{value:.11e}").parse().unwrap_or(value)
 }
 
 fn cell(file: &Document, grid: &Grid, key: &str, at: [f64; 3]) -> Result<[usize; 3]> {
@@ -29,7 +30,7 @@ fn cell(file: &Document, grid: &Grid, key: &str, at: [f64; 3]) -> Result<[usize;
 }
 
 fn index(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> Result<usize> {
-    let (h, n, name) = (f64::from(grid.h[axis]), grid.n[axis], AXES[axis]);
+    let (h, n, name) = (decimal(grid.h[axis]), grid.n[axis], AXES[axis]);
     let exact = metres / h;
     let last = (n - 1) as f64;
     if !(exact >= -TOLERANCE && exact <= last + TOLERANCE) {
@@ -46,7 +47,7 @@ fn index(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> R
 
 /// Returns the cells in a step of so many metres, of which so many follow each other.
 fn stride(file: &Document, grid: &Grid, axis: usize, metres: f64, steps: usize) -> Result<usize> {
-    let h = f64::from(grid.h[axis]);
+    let h = decimal(grid.h[axis]);
     let cells = (metres / h).round();
     let is_multiple = metres.is_finite() && cells >= 1.0;
     let drift = (steps as f64 * (metres / h - cells)).abs();
@@ -135,4 +136,16 @@ pub fn receivers(file: &Document, grid: &Grid, from: &survey::Receivers) -> Resu
         cell(file, grid, &format!("receivers.positions_m.{at}"), position.0)
     };
     list.iter().enumerate().map(place).collect::<Result<_>>().map(Receivers::List)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metres_have_the_digits_of_the_spacing() {
+        let grid = Grid { n: [99_999; 3], h: [33.3, 2.5e-6, 1e6] };
+        assert_eq!(metres(&grid, [3, 1, 7]), [99.9, 2.5e-6, 7e6]);
+        assert_eq!(metres(&grid, [99_998, 99_998, 0]), [3_329_933.4, 0.249_995, 0.0]);
+    }
 }

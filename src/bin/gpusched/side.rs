@@ -46,7 +46,7 @@ impl About {
             "shape": job.survey.wavelet.shape,
             "frequency_hz": job.survey.wavelet.frequency_hz,
             "amplitude": job.survey.amplitude(),
-            "centre_s": positions::tidy(centre * 1e3) / 1e3,
+            "centre_s": positions::tidy(centre),
         });
         let key = job.key(number);
         About { number, plan: job.plan.clone(), shot, key, wavelet }
@@ -103,7 +103,7 @@ impl About {
         let (receivers, shape, order) = match &shot.receivers {
             Receivers::Plane { iz, every } => {
                 let [x, y] = [0, 1].map(|axis| {
-                    let step_m = positions::tidy(every[axis] as f64 * f64::from(grid.h[axis]));
+                    let step_m = positions::tidy(every[axis] as f64 * decimal(grid.h[axis]));
                     (step_m, grid.n[axis].div_ceil(every[axis]))
                 });
                 let receivers = json!({
@@ -147,7 +147,7 @@ impl About {
                     _ => "Pa",
                 },
                 "first_sample_s": time(0, plan.dt),
-                "dt_s": decimal(plan.dt) * shot.record_every as f64,
+                "dt_s": positions::tidy(decimal(plan.dt) * shot.record_every as f64),
                 "muted": shot.mute.is_some(),
                 "crc32": hex(sums.record),
             },
@@ -212,7 +212,7 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// Returns the time of a sample in seconds: samples are taken after their step.
 pub fn time(step: usize, dt: f32) -> f64 {
-    positions::tidy(decimal(dt) * (step + 1) as f64 * 1e3) / 1e3
+    positions::tidy(decimal(dt) * (step + 1) as f64)
 }
 
 /// Returns the shortest decimal that is this float32, as float64: 0.001 stays 0.001 in a JSON file.
@@ -231,5 +231,6 @@ mod tests {
     #[test]
     fn time_of_a_sample_is_after_its_step() {
         assert_eq!([time(0, 0.001), time(9, 0.002), time(999_999, 0.0015)], [0.001, 0.02, 1500.0]);
+        assert_eq!([time(2, 0.0007), time(4, 2.2e-11)], [0.0021, 1.1e-10]);
     }
 }
