@@ -48,6 +48,23 @@ fn survey_of_init_is_valid_and_not_overwritten() {
 }
 
 #[test]
+fn survey_of_init_has_every_key_of_the_page() {
+    let folder = Workspace::new();
+    assert_eq!(folder.gpusched(&["init"]).status, 0);
+    let written = fs::read_to_string(folder.at("survey.toml")).unwrap();
+    let is_written =
+        |key: &str| written.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == key);
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/survey.md")).unwrap();
+    let (keys, _) = page.split_once("\n## Output files").unwrap();
+    let rows = keys.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    let named =
+        rows.flat_map(|(cell, _)| cell.split('`').skip(1).step_by(2)).filter(|key| !key.contains('"'));
+    let (there, missing): (Vec<_>, Vec<_>) = named.partition(|key| is_written(key));
+    assert_eq!(missing, [""; 0]);
+    assert!(there.len() > 40, "{there:?}");
+}
+
+#[test]
 fn lost_help_is_an_error() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let ended = Workspace::new().command(&["--help"]).stdout(full).output().unwrap();
