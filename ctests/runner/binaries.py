@@ -63,7 +63,7 @@ PARTS: dict[str, list[Part]] = {
         Part("-night", NIGHT_NUMERICS, minimum=4, levels="night"),
     ],
     "kernels": [Part(minimum=10, levels=FULL)],
-    "command": [Part(minimum=83)],
+    "command": [Part(minimum=86)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
@@ -76,7 +76,7 @@ PARTS: dict[str, list[Part]] = {
     "node": [Part(minimum=30)],
     "scheduler": [Part(minimum=79)],
     "lib": [Part(minimum=284)],
-    "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
+    "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=18)],
 }
 
 # Programs that other steps start.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write, pipe};
+use std::os::unix::fs::symlink;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -160,6 +161,22 @@ fn lists_that_are_not_of_the_survey_are_refused_before_anything_is_written() {
         assert!(words.iter().all(|word| ended.err.contains(word)), "{words:?}: {ended:?}");
         assert!(!folder.at("out").exists());
     }
+}
+
+#[test]
+fn list_of_shots_may_be_a_link_or_a_pipe() {
+    let folder = Workspace::with_survey(&brief());
+    fs::write(folder.at("list"), "2 4").unwrap();
+    symlink("list", folder.at("link")).unwrap();
+    let (from, mut to) = pipe().unwrap();
+    to.write_all(b"1\n3\n").unwrap();
+    drop(to);
+    for (path, stdin) in [("link", Stdio::null()), ("/dev/stdin", Stdio::from(from))] {
+        let mut command = folder.command(&["run", "survey.toml", "--shots-from", path]);
+        let ended = command.stdin(stdin).output().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{path}: {ended:?}");
+    }
+    assert_eq!(folder.gpusched(&["status", "out"]).out, "4 of 4 shots done\n");
 }
 
 #[test]

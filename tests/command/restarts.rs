@@ -33,18 +33,22 @@ fn shots_that_a_kernels_failure_leaves_without_a_device_are_computed_by_the_next
     assert_eq!(folder.json("out/survey.json")["state"], "done");
 }
 
-/// Those of a stream have to be reported at once: whoever sent them may compute them elsewhere.
+/// Those of a stream have to be reported at once: whoever sent them may compute them elsewhere. A pipe cannot be read
+/// again.
 #[test]
 fn shots_that_arrived_fail_and_the_run_ends_without_a_device() {
-    let folder = Workspace::with_survey(&brief());
-    let mut command = folder.command(&["run", "--json", "--shots-from", "-", "--", "survey.toml"]);
-    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:1:700");
-    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut to = run.stdin.take().unwrap();
-    writeln!(to, "1-3").unwrap();
-    let ended = Ended::from(run.wait_with_output().unwrap());
-    drop(to);
-    assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2, 3]), "{ended:?}");
+    for list in ["-", "/dev/stdin"] {
+        let folder = Workspace::with_survey(&brief());
+        let mut command = folder.command(&["run", "--json", "--shots-from", list, "--", "survey.toml"]);
+        attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:1:700");
+        let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut to = run.stdin.take().unwrap();
+        writeln!(to, "1-3").unwrap();
+        let open = (list == "-").then_some(to);
+        let ended = Ended::from(run.wait_with_output().unwrap());
+        drop(open);
+        assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2, 3]), "{list}: {ended:?}");
+    }
 }
 
 /// As one that comes while the command waits before it starts again.

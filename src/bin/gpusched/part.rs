@@ -6,7 +6,10 @@ use std::path::Path;
 
 use gpusched::{Error, Result};
 
-use crate::side;
+use crate::document::read_text;
+
+/// Bytes. A list of a million shots, each with its number, has at most eight million.
+const LARGEST: u64 = 64 << 20;
 
 /// Which shots of a survey a run computes.
 pub enum Part {
@@ -36,8 +39,8 @@ impl Part {
 
     pub fn read(path: &Path) -> Result<Part> {
         let option = format!("--shots-from {}", path.display());
-        let bytes = side::read(path).map_err(|why| Error::io("read", path, why))?;
-        Part::parse(&option, &String::from_utf8_lossy(&bytes))
+        let text = read_text(path, LARGEST, "larger than any list of shots, 64 MiB")?;
+        Part::parse(&option, &text)
     }
 
     /// Parses `N/M`: the Nth of M parts.

@@ -58,6 +58,8 @@ pub struct Wanted<'a> {
 pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let limit = Limit::after(wanted.stop_after);
     let is_stream = wanted.shots_from == Some(Path::new("-"));
+    // A new process reads the list again.
+    let can_restart = !is_stream && wanted.shots_from.is_none_or(Path::is_file);
     let part = match (wanted.shots, wanted.shots_from, wanted.array_index) {
         (Some(list), ..) => Some(Part::parse("--shots", list)?),
         (_, Some(_), _) if is_stream => Some(Part::none()),
@@ -140,7 +142,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         failed: BTreeSet::new(),
         open: 0,
         homeless: Vec::new(),
-        restarts: (!is_stream).then_some(wanted.restarts),
+        restarts: can_restart.then_some(wanted.restarts),
         resume: wanted.resume,
         stop,
         limit,
