@@ -51,6 +51,21 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
 }
 
 #[test]
+fn task_that_is_late_because_it_waits_costs_no_device() {
+    let scheduler = tuned(1, |policy| policy.grace = GRACE);
+    let gate = Gate::new();
+    let parent = nested(&scheduler, move |scheduler, _| {
+        scheduler.wait(scheduler.submit(Task { priority: 1, ..gated(gate) })?, None).map(drop)
+    });
+    let parent = scheduler.submit(Task { deadline: Some(GRACE), ..parent }).unwrap();
+    gate.came(1);
+    std::thread::sleep(4 * GRACE);
+    gate.open();
+    assert_eq!(wait(&scheduler, parent), Ok(WaitResult::Done), "it has succeeded, though late");
+    assert_eq!(scheduler.stats().unwrap().devices[0].device.health, Health::Good);
+}
+
+#[test]
 fn helper_that_hangs_costs_its_own_device() {
     let scheduler = tuned(2, |policy| policy.grace = GRACE);
     let (gate, owner) = (Gate::new(), Arc::new(OnceLock::new()));

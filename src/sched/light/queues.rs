@@ -297,6 +297,10 @@ impl NestedTasks {
         stack.abandoned = false;
     }
 
+    pub fn planned(&self) -> Option<(TaskId, u32)> {
+        lock(&self.0).planned
+    }
+
     pub fn abandon(&self, bottom: (TaskId, u32)) {
         let mut stack = lock(&self.0);
         stack.abandoned |= stack.planned == Some(bottom);

@@ -56,13 +56,23 @@ impl Planner {
     }
 
     /// An attempt on the device waits inside its code: another may run meanwhile.
-    pub fn open_slot(&mut self, index: usize) {
+    /// `waiter`: the attempt, if it waits for other tasks.
+    pub fn open_slot(&mut self, index: usize, waiter: Option<(TaskId, u32)>) {
         self.devices[index].waiting_slots += 1;
+        if let Some(run) = self.devices[index].attempt(waiter) {
+            run.awaits_tasks = true;
+        }
     }
 
-    /// An attempt that waited inside its code goes on.
-    pub fn close_slot(&mut self, index: usize) {
+    /// An attempt that waited inside its code goes on. If it was asked to stop, its time to return begins now.
+    pub fn close_slot(&mut self, now: Duration, index: usize, waiter: Option<(TaskId, u32)>) {
+        let least = now.saturating_add(self.policy.grace);
         self.devices[index].waiting_slots -= 1;
+        let Some(run) = self.devices[index].attempt(waiter) else { return };
+        run.awaits_tasks = false;
+        if let DeadlineState::Stopping(until) = &mut run.deadline_state {
+            *until = least.max(*until);
+        }
     }
 }
 

@@ -138,6 +138,8 @@ pub struct Attempt {
     /// Must run alone.
     pub(super) exclusive: bool,
     pub(super) deadline_state: DeadlineState,
+    /// It waits for other tasks of the scheduler.
+    pub(super) awaits_tasks: bool,
     /// Its context was poisoned when it ended.
     pub(super) was_poisoned: bool,
 }
@@ -371,6 +373,10 @@ impl DeviceState {
         let active = self.backoff.filter(|backoff| now < backoff.until);
         let (last, least) = active.map_or((until, bytes), |backoff| (backoff.until, backoff.least_bytes));
         self.backoff = Some(Backoff { until: until.max(last), least_bytes: bytes.min(least) });
+    }
+
+    pub(super) fn attempt(&mut self, key: Option<(TaskId, u32)>) -> Option<&mut Attempt> {
+        self.attempts.iter_mut().find(|run| Some((run.id, run.number)) == key)
     }
 
     /// An attempt of so many bytes that began then was not refused.

@@ -187,6 +187,10 @@ impl Planner {
         let next = match run.deadline_state {
             DeadlineState::Lost => return,
             DeadlineState::Stopping(until) if now < until => return,
+            // Its device is not hung, and goes on meanwhile.
+            DeadlineState::Stopping(_) if run.awaits_tasks => {
+                DeadlineState::Stopping(now.saturating_add(self.policy.grace))
+            }
             // The owner of a range may only wait for a helper that does not return: that one is abandoned first.
             DeadlineState::Stopping(_) if self.has_stopping_helper(id) => return self.prolong_owner(now, id),
             DeadlineState::Stopping(_) => DeadlineState::Lost,

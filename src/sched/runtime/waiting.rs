@@ -121,7 +121,7 @@ impl Runtime {
             }
             return Err(too_many_waits(self.policy.blocked_tasks));
         }
-        self.open_slot(worker);
+        self.open_slot(worker, true);
         let outcome = self.with_waiter(&[targets, &[BLOCKED_TASKS]].concat(), |waiter| {
             // Perhaps no task can go on now.
             self.wait_queues.notify_blocked();
@@ -144,7 +144,7 @@ impl Runtime {
         if forever {
             self.wait_graph.remove_wait(&frames, targets);
         }
-        self.close_slot(worker);
+        self.close_slot(worker, true);
         outcome
     }
 
@@ -159,7 +159,7 @@ impl Runtime {
                 }
                 let Some(worker) = self.own_task_worker() else { return };
                 self.pool.make_room(worker.index, usize::MAX);
-                self.open_slot(&worker);
+                self.open_slot(&worker, false);
                 while !enough() {
                     if !worker.is_abandoned() && self.wait_queues.count_blocked(waiter) {
                         // The owner gets no error for a deadlock; waiters inside tasks do.
@@ -167,15 +167,16 @@ impl Runtime {
                     }
                     waiter.wait(None);
                 }
-                return self.close_slot(&worker);
+                return self.close_slot(&worker, false);
             }
         });
     }
 
-    fn open_slot(self: &Arc<Self>, worker: &WorkerLocal) {
+    /// `own`: the task of the worker waits for others of this scheduler.
+    fn open_slot(self: &Arc<Self>, worker: &WorkerLocal, own: bool) {
         let mut guard = self.lock();
         if worker.in_planned.get() {
-            guard.planner.open_slot(worker.device);
+            guard.planner.open_slot(worker.device, own.then(|| worker.attempt()).flatten());
         } else {
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
             if worker.light_lease.borrow().is_some() {
@@ -191,11 +192,11 @@ impl Runtime {
         }
     }
 
-    fn close_slot(&self, worker: &WorkerLocal) {
+    fn close_slot(&self, worker: &WorkerLocal, own: bool) {
         if worker.in_planned.get() {
-            let mut guard = self.lock();
-            guard.planner.close_slot(worker.device);
-            self.publish_flags(&guard, self.now());
+            let (mut guard, now) = (self.lock(), self.now());
+            guard.planner.close_slot(now, worker.device, own.then(|| worker.attempt()).flatten());
+            self.publish_flags(&guard, now);
         } else {
             worker.queue.shared.stats.runs_light.store(true, Ordering::SeqCst);
             if worker.light_lease.borrow().is_some() {
@@ -267,9 +268,9 @@ pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
     if !worker.runtime.pool.make_room(worker.index, most) {
         return Err(too_many_waits(most));
     }
-    worker.runtime.open_slot(&worker);
+    worker.runtime.open_slot(&worker, false);
     let result = block();
-    worker.runtime.close_slot(&worker);
+    worker.runtime.close_slot(&worker, false);
     Ok(result)
 }
 

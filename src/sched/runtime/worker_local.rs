@@ -113,6 +113,11 @@ impl WorkerLocal {
         !self.tasks.borrow().is_empty()
     }
 
+    /// Returns the attempt at a planned task that the thread is in.
+    pub fn attempt(&self) -> Option<(TaskId, u32)> {
+        self.queue.shared.stats.nested.planned()
+    }
+
     /// Returns whether the attempt that the thread is in was abandoned.
     pub fn is_abandoned(&self) -> bool {
         self.queue.shared.stats.nested.is_abandoned()

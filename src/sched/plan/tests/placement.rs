@@ -248,13 +248,13 @@ fn task_begins_in_the_slot_of_a_waiting_task_before_waiters_of_peers() {
     (0..3).for_each(|_| _ = driver.submit(1, task()));
     driver.planner.set_others(S(1), 0, &[9.0, 9.0], 0);
     assert!(driver.take(1, 0).is_none());
-    driver.planner.open_slot(0);
+    driver.planner.open_slot(0, None);
     assert!(driver.take(1, 0).is_some());
     assert!(driver.take(1, 0).is_none(), "the other slot is for the waiter");
-    driver.planner.close_slot(0);
+    driver.planner.close_slot(S(2), 0, None);
     driver.ends(2, 0, &outer, Ok(()));
     assert!(driver.take(2, 0).is_none());
-    driver.planner.open_slot(0);
+    driver.planner.open_slot(0, None);
     assert!(driver.take(2, 0).is_some(), "the inner task owns the slot now, and waits");
 }
 

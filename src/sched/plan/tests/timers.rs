@@ -5,6 +5,22 @@ use log::Level;
 use crate::sched::plan::{Schedule, tests::*};
 
 #[test]
+fn attempt_that_waits_for_other_tasks_is_not_hung() {
+    let mut driver = driver(1);
+    let (_, run) = driver.begin(0, 0, Task { deadline: Some(S(5)), ..task() });
+    let waiter = Some((run.id, run.attempt));
+    driver.planner.open_slot(0, waiter);
+    for now in 1..500 {
+        driver.pass(now);
+    }
+    driver.planner.close_slot(S(500), 0, waiter);
+    driver.pass(509);
+    assert!(!driver.is_retired(0), "it has ten seconds to return");
+    driver.pass(511);
+    assert!(driver.is_retired(0));
+}
+
+#[test]
 fn end_of_a_throttle_is_a_deadline() {
     let mut driver = with_slots(2);
     let tasks = [9.0, 8.0, 7.0, 1.0].map(|work| driver.submit(0, Task { work: Some(work), ..task() }));
