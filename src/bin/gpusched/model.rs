@@ -10,6 +10,8 @@ use gpusched::io::{npy, raw};
 use gpusched::{Error, Result};
 
 use crate::document::Document;
+use crate::positions;
+use crate::side::decimal;
 use crate::survey::{Layer, Model, Property, PropertyTable};
 
 /// Extensions of formats that are not read, and that would be taken for raw files.
@@ -149,7 +151,8 @@ impl Filler<'_> {
             }
         }
         let [nx, ny, nz] = self.grid.n;
-        let h = self.grid.h.map(f64::from);
+        let h = self.grid.h.map(decimal);
+        let depths: Vec<f64> = (0..nz).map(|iz| positions::metres(self.grid, [0, 0, iz])[2]).collect();
         let mut values = Vec::with_capacity(self.grid.cells());
         for iy in 0..ny {
             for ix in 0..nx {
@@ -157,8 +160,7 @@ impl Filler<'_> {
                     let [along_x, along_y] = layer.slope.0;
                     layer.top_m + along_x * ix as f64 * h[0] + along_y * iy as f64 * h[1]
                 };
-                for iz in 0..nz {
-                    let z = iz as f64 * h[2];
+                for (iz, &z) in depths.iter().enumerate() {
                     // What lies above the first top belongs to the first layer, without gradient.
                     let layer = layers.iter().rev().find(|layer| top(layer) <= z).unwrap_or(&layers[0]);
                     let value = layer.value + layer.gradient * (z - top(layer)).max(0.0);
@@ -314,5 +316,25 @@ impl Filler<'_> {
 
     fn blame(&self, error: Error) -> Error {
         self.file.blame(&self.key, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::command::SURVEY;
+
+    use super::*;
+    use crate::survey::Survey;
+
+    /// Three times the float32 next to 33.3 is less than 99.9.
+    #[test]
+    fn layer_begins_at_the_cell_at_its_top() {
+        let folder = testkit::Folder::new();
+        std::fs::write(folder.at("survey.toml"), SURVEY.replace("top_m = 80.0", "top_m = 99.9")).unwrap();
+        let file = Document::open(&folder.at("survey.toml")).unwrap();
+        let grid = Grid { n: [1, 1, 5], h: [33.3; 3] };
+        let properties = properties(&file, &grid, &file.read::<Survey>().unwrap().model).unwrap();
+        let (_, vp) = &properties[0];
+        assert_eq!(vp.to_volume(5), [1500.0, 1500.0, 1500.0, 2000.0, 2000.0]);
     }
 }
