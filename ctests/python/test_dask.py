@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import gpusched
 import gpusched.dask
@@ -225,6 +226,36 @@ class OnDask(unittest.TestCase):
             return time.monotonic() < end
 
         self.assertEqual(gpusched.dask.map(meets_the_other, range(2), self.client), [True, True])
+
+
+class HandOut(unittest.TestCase):
+    def setUp(self) -> None:
+        client = mock.Mock(asynchronous=False, status="running")
+        self.items = gpusched.dask._HandOut(client, mock.Mock(), 3, 3)
+        self.items.left.popleft()
+        self.items.left.popleft()
+        for address, mean in (("fast", 1.0), ("slow", 5.0)):
+            worker = self.items.workers[address] = gpusched.dask._Places(1)
+            worker.done, worker.seconds = 1, mean
+
+    def fill_fast(self) -> None:
+        for item in range(2):
+            self.items.workers["fast"].begin(item)
+
+    def test_last_item_waits_for_the_node_that_ends_it_first(self) -> None:
+        self.assertEqual(self.items._next(), ["fast"])
+        self.fill_fast()
+        self.assertEqual(self.items._next(), [])
+
+    def test_failed_item_goes_to_a_node_where_it_has_not_failed(self) -> None:
+        self.items.failed[2] = ["fast"]
+        self.assertEqual(self.items._next(), ["slow"])
+        self.fill_fast()
+        self.assertEqual(self.items._next(), ["slow"])
+
+    def test_item_that_has_failed_on_all_nodes_goes_to_the_fastest(self) -> None:
+        self.items.failed[2] = ["fast", "slow"]
+        self.assertEqual(self.items._next(), ["fast"])
 
 
 class OverSsh(unittest.TestCase):

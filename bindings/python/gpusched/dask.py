@@ -233,32 +233,38 @@ class _HandOut:
 
     def _next(self) -> list[str]:
         """Returns the workers that get an item now: those with a place that would end it before the others."""
-        free = [address for address, worker in self.workers.items() if worker.is_free()]
-        if not free:
+        if not any(worker.is_free() for worker in self.workers.values()):
             return []
+        # Those that can take none count neither as free nor as the others.
+        able = {address: worker for address, worker in self.workers.items() if self._item_for(address) is not None}
         known = [worker.seconds / worker.done for worker in self.workers.values() if worker.done]
         usual = sum(known) / len(known) if known else 1.0
         means = {a: max(w.seconds / w.done if w.done else usual, 1e-9) for a, w in self.workers.items()}
-        rate = sum(worker.slots / means[address] for address, worker in self.workers.items())
-        firsts = sorted((self.workers[a].ends(means[a])[0] + means[a], a) for a in free)
+        rate = sum(worker.slots / means[address] for address, worker in able.items())
+        firsts = sorted((worker.ends(means[a])[0] + means[a], a) for a, worker in able.items() if worker.is_free())
         now, chosen = time.monotonic(), []
         times: list[tuple[float, float]] = []
         for end, address in firsts:
             # The others end less than (end - now) * rate items before. Where that does not decide, count them.
             if (end - now) * rate >= len(self.left):
-                times = times or [(t, means[a]) for a, worker in self.workers.items() for t in worker.ends(means[a])]
+                times = times or [(t, means[a]) for a, worker in able.items() for t in worker.ends(means[a])]
                 before = sum(math.ceil((end - t) / mean - 1e-9) - 1 for t, mean in times if end - t > mean)
                 if before >= len(self.left):
                     break
             chosen.append(address)
         return chosen
 
-    def _hand(self, address: str) -> bool:
-        """Hands an item to a worker: one that has not failed there, or that has failed everywhere. Returns whether it did."""
+    def _item_for(self, address: str) -> int | None:
+        """Returns the next item for a worker: one that has not failed there, or that has failed everywhere."""
         for item in self.left:
             if address not in self.failed.get(item, []) or set(self.workers) <= set(self.failed[item]):
-                break
-        else:
+                return item
+        return None
+
+    def _hand(self, address: str) -> bool:
+        """Hands an item to a worker. Returns whether there was one for it."""
+        item = self._item_for(address)
+        if item is None:
             return False
         self.left.remove(item)
         self.workers[address].begin(item)
