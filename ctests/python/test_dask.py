@@ -175,6 +175,26 @@ class OnDask(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "/bin/true is not the command gpusched"):
             gpusched.dask.run(self.survey(20), self.client, command="/bin/true")
 
+    def test_worker_stays_responsive_until_its_running_calls_have_ended(self) -> None:
+        folder = self.folder
+
+        def call(item: int) -> None:
+            if item == 0:
+                while not (folder / "begun").exists():
+                    time.sleep(0.01)
+                raise ValueError("first")
+            (worker,) = Worker._instances
+            (folder / "begun").touch()
+            while gpusched.dask.METRIC in worker.metrics:  # until the teardown
+                time.sleep(0.01)
+            answered = threading.Event()
+            worker.loop.add_callback(answered.set)
+            (folder / "answered").write_text(str(answered.wait(3)))
+
+        with self.assertRaisesRegex(ValueError, "first"):
+            gpusched.dask.map(call, range(2), self.client)
+        self.assertEqual((folder / "answered").read_text(), "True")
+
     def test_each_failed_call_ends_with_an_error(self) -> None:
         def recurse(item: int) -> int:
             return recurse(item) + 1

@@ -571,10 +571,11 @@ class _Functions(WorkerPlugin):  # type: ignore[misc]
         _show_occupancy(worker, slots, lambda: scheduler.stats.running)
         await worker.set_resources(**{RESOURCE: slots + AHEAD})
 
-    def teardown(self, worker: Worker) -> None:
+    async def teardown(self, worker: Worker) -> None:
         worker.metrics.pop(METRIC, None)
         if self.scheduler:  # None if the setup failed
-            self.scheduler.close()
+            # It waits for the running calls. A worker without heartbeats would be killed meanwhile.
+            await asyncio.to_thread(self.scheduler.close)
 
 
 def _apply(name: str, item: Any) -> tuple[float, Any]:
