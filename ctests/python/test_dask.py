@@ -125,6 +125,29 @@ class OnDask(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "time.dt_s"):
             gpusched.dask.run(survey, self.client, command=COMMAND)
 
+    def test_shots_that_fail_or_are_lost_without_a_report_are_listed_with_their_node(self) -> None:
+        # Shot 8 fails wherever it begins, and the folder does not show it.
+        command = self.folder / "command"
+        failure = json.dumps({"event": "shot", "shot": SHOTS, "state": "failed", "error": "bad GPU"})
+        number = f"if [ $number = {SHOTS} ]; then echo '{failure}' >&3; else echo $number; fi"
+        numbers = f"while read number; do {number}; done"
+        command.write_text(
+            f'#!/bin/sh\ncase $* in *shots-from*) {{ {numbers} | {COMMAND} "$@"; }} 3>&1;;\n*) exec {COMMAND} "$@"; esac\n'
+        )
+        command.chmod(0o755)
+        found = gpusched.dask.run(self.survey(20), self.client, command=str(command))
+        node = socket.gethostname()
+        error = {"shot": SHOTS, "node": node, "error": f"shot {SHOTS} failed on {node}: bad GPU"}
+        self.assertEqual((found["done"], found["errors"]), (SHOTS - 1, [error]))
+
+        class Losing(gpusched.dask._HandOut):
+            def _look(self) -> list[int]:
+                return [self.left.pop()] if len(self.left) == SHOTS else super()._look()
+
+        with mock.patch.object(gpusched.dask, "_HandOut", Losing):
+            found = gpusched.dask.run(self.survey(20), self.client, command=COMMAND)
+        self.assertEqual([(error["shot"], error["node"]) for error in found["errors"]], [(SHOTS, None)])
+
     def test_plugin_that_a_node_refuses_is_removed(self) -> None:
         command = self.folder / "command"
         refusal = "case $* in *shots-from*) echo no licence >&2; exit 2; esac"

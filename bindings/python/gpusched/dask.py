@@ -400,8 +400,22 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
             process.kill()
 
 
+class _ShotError(RuntimeError):
+    """Says why a shot failed, and on which node."""
+
+    def __init__(self, why: str, node: str) -> None:
+        super().__init__(why, node)
+        self.node = node
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 def _compute(name: str, number: int) -> tuple[float | None, dict[str, Any]]:
-    report: dict[str, Any] = get_worker().plugins[name].compute(number)
+    try:
+        report: dict[str, Any] = get_worker().plugins[name].compute(number)
+    except Exception as error:
+        raise _ShotError(str(error), socket.gethostname()) from error
     return report.get("seconds"), report
 
 
@@ -460,7 +474,7 @@ def run(
     -------
     dict
         The object that `gpusched collect --json` prints: `shots`, `done`, `failed`, `not_done`, `errors` and more.
-        Each of `errors` has `shot`, `node` and `error`.
+        Each of `errors` has `shot`, `node` and `error`; `node` is None if it is not known, as after lost workers.
 
     Raises
     ------
@@ -489,13 +503,13 @@ def run(
     shots = _HandOut(client, begin, described["shots"], 1 + RETRIES)
     shots.changed = show
     done = 0
-    lost: dict[int, str] = {}
+    lost: dict[int, BaseException] = {}
     try:
         show()
         _register(client, node)
         for done, (shot, _, error) in enumerate(shots, 1):
             if error is not None:
-                lost[shot + 1] = str(error)
+                lost[shot + 1] = error
             show()
     except KeyboardInterrupt:
         shots.cancel()
@@ -508,7 +522,11 @@ def run(
             print(file=sys.stderr)
     found = _call(command, "collect", str(folder))
     listed = {error["shot"] for error in found["errors"]}
-    found["errors"] += [{"shot": shot, "error": why} for shot, why in lost.items() if shot not in listed]
+    found["errors"] += [
+        {"shot": shot, "node": error.node if isinstance(error, _ShotError) else None, "error": str(error)}
+        for shot, error in lost.items()
+        if shot not in listed
+    ]
     return found
 
 
