@@ -197,6 +197,8 @@ GPU at rest: the source sets no flags; src/fd/march/activity.rs; s/+ z\] = 1.0/+
 GPU at rest: a resumed shot has no flags; src/fd/march/steps.rs; s/        blocks.extend(both)/        std::mem::forget(both)/; --test cuda goes_on_after
 virtual GPU: memory that is not zeroed is no zeros; src/backend/cuda/stream.rs; s/^        self.zero(&block)?\x3b//; --test cuda shots_have_the_bits
 virtual GPU: events are left; src/backend/cuda/event.rs; s/unsafe { driver.event_destroy(self.handle) }/{ _ = driver\x3b Ok(()) }/; --test cuda nothing_of_ours_stays
+virtual GPU: workers keep the capture mode; src/backend/cuda/driver.rs; s/^        self.exchange_capture_mode(RELAXED)\x3b//; --test cuda captures
+virtual GPU: the capture mode of callers is not restored; src/backend/cuda/driver.rs; s/^            self.driver.exchange_capture_mode(before)\x3b//; --test cuda captures
 virtual GPU: samples are copied before they are there; src/fd/time_loop/cuda.rs; s/self.copies.follow(self.stream)?\x3b//; --test cuda shots_have_the_bits
 virtual GPU: a copy is read while it is under way; src/backend/cuda/event.rs; s/^        self.done.wait()?\x3b//; --test cuda memory_is_used_again
 kernels: threads of a block do not meet; kernels/one_pass_march.cuh; s/^        __syncthreads()\x3b/        if (threadIdx.x > 0) __syncthreads()\x3b/; --test kernels shots_of_odd_sizes

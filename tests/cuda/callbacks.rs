@@ -145,6 +145,24 @@ pub fn a_stream_that_is_left_in_no_state_to_be_used() {
     destroy(scheduler);
 }
 
+/// Allocates meanwhile, as a library does that keeps memory for its graphs.
+unsafe extern "C-unwind" fn captures(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    let stream = unsafe { (*exec).stream };
+    let (mut memory, mut graph) = (ptr::null_mut(), 0_usize);
+    assert_eq!(cu!(cuStreamBeginCapture_v2(stream => *mut c_void, 0 => u32)), 0);
+    let allocated = unsafe { sched_exec_memory(exec, BYTES as u64, &mut memory) };
+    let ended = cu!(cuStreamEndCapture(stream => *mut c_void, &mut graph => &mut usize));
+    assert_eq!((allocated, ended), (SCHED_OK, 0));
+    assert_eq!(cu!(cuGraphDestroy(graph => usize)), 0);
+    SCHED_OK
+}
+
+pub fn a_callback_captures_a_graph_of_its_own() {
+    let scheduler = create(c"cuda:0", 1);
+    assert_eq!(run(scheduler, Some(captures), BYTES as u64), SCHED_OK);
+    destroy(scheduler);
+}
+
 fn text(field: &[std::ffi::c_char]) -> &str {
     // SAFETY: the library ends its texts with a zero.
     unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap()

@@ -1,6 +1,7 @@
 //! The CUDA backend on virtual GPUs (`ctests/doubles/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
 
 mod callbacks;
+mod captures;
 mod discovery;
 mod failures;
 mod fixtures;
@@ -106,6 +107,10 @@ fn cases() -> Vec<Case> {
         case!(callbacks::what_a_callback_answers, ONE),
         case!(callbacks::a_stream_that_is_left_in_no_state_to_be_used, ONE),
         case!(callbacks::what_is_told_of_a_gpu, TWO),
+        case!(callbacks::a_callback_captures_a_graph_of_its_own, ONE),
+        case!(captures::a_capture_of_another_library_goes_on, ONE),
+        case!(captures::a_capture_of_another_library_goes_on, ONE, "CASE_NVML" = "none"),
+        case!(captures::a_call_in_the_wrong_mode_ends_the_capture, ONE),
         case!(failures::no_memory_has_numbers, "dev=mem:64M,ctx:8M"),
         faulty!(failures::task_goes_on_where_nothing_is_short, TWO, "0:alloc:1:take=2100e6"),
         faulty!(failures::task_goes_on_where_nothing_is_short, TWO, "0:launch:1:701"),

@@ -230,9 +230,11 @@ impl Context {
         self.poisoned.get().is_some()
     }
 
-    /// Calls `work` with the context current, and restores the previous one.
+    /// Calls `work` with the context current and in the relaxed capture mode, and restores the
+    /// previous ones.
     fn with_current<T>(&self, work: impl FnOnce(&Driver) -> DriverResult<T>) -> DriverResult<T> {
         let driver = self.driver();
+        let _relaxed = driver.relaxed();
         // SAFETY: the context is alive, as the callers have checked.
         unsafe { driver.push(self.handle)? };
         let done = work(driver);
@@ -313,6 +315,7 @@ impl Context {
     /// Releases the context to the driver. `replace`: a new one will take its place.
     fn release(&self, replace: bool) -> ContextState {
         let (driver, device) = (self.driver(), self.device.device);
+        let _relaxed = driver.relaxed();
         if !self.is_poisoned() {
             // The context lives on if another library has retained it, so no object of this one may
             // stay in it.

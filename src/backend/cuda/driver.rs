@@ -6,13 +6,15 @@
 //! message. So this module loads the symbols once, and compares its table with cudarc's
 //! declarations at compile time.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUgraph, CUgraphExec, CUgraphNode, CUjit_option, CUmodule, CUresult, CUstream, CUuuid,
+    CUgraph, CUgraphExec, CUgraphNode, CUjit_option, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+    CUuuid,
 };
 use libloading::Library;
 
@@ -65,6 +67,7 @@ pub type DriverResult<T = ()> = Result<T, DriverFailure>;
 pub struct Driver {
     table: Table,
     graphs: Option<GraphApi>,
+    captures: Option<CaptureApi>,
     /// CUDA version of the driver: 12090 is 12.9.
     version: i32,
 }
@@ -114,12 +117,33 @@ impl Driver {
             ));
         }
         let graphs = GraphTable::of(library).ok().map(|table| GraphApi { table });
-        Ok(Driver { table: Table::of(library)?, graphs, version })
+        let captures = CaptureTable::of(library).ok().map(|table| CaptureApi { table });
+        Ok(Driver { table: Table::of(library)?, graphs, captures, version })
     }
 
     /// Returns the functions for graphs, if the driver has all of them.
     pub fn graphs(&self) -> Option<&GraphApi> {
         self.graphs.as_ref()
+    }
+
+    /// Lets a worker's thread make any call from now on while other code of the process captures a
+    /// graph. In the driver's default mode many calls fail then, and invalidate that capture.
+    pub fn relax_worker(&self) {
+        self.exchange_capture_mode(RELAXED);
+        IS_RELAXED.set(true);
+    }
+
+    /// Does the same on any thread until the result is dropped.
+    pub fn relaxed(&self) -> RelaxedCaptures<'_> {
+        let before = if IS_RELAXED.get() { None } else { self.exchange_capture_mode(RELAXED) };
+        RelaxedCaptures { driver: self, before }
+    }
+
+    /// Returns the previous mode; `None` if the driver has no modes.
+    fn exchange_capture_mode(&self, mut mode: c_uint) -> Option<c_uint> {
+        // SAFETY: a valid place for a number, also for a mode that cudarc's enum lacks.
+        let exchanged = unsafe { self.captures.as_ref()?.exchange((&raw mut mode).cast()) };
+        exchanged.ok().map(|()| mode)
     }
 
     /// Returns the CUDA version of the driver, for messages: `12.9`.
@@ -154,6 +178,32 @@ unsafe fn symbol<F: Copy>(library: &Library, names: &[&str]) -> Result<F, String
         .ok_or_else(|| {
             format!("{LIBRARY} has no {}: install a driver for CUDA {} or newer", names[0], MIN_VERSION.1)
         })
+}
+
+const RELAXED: c_uint = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint;
+
+thread_local! {
+    /// The thread is a worker's, whose mode is not restored.
+    static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Restores the thread's capture mode when it is dropped.
+pub struct RelaxedCaptures<'a> {
+    driver: &'a Driver,
+    before: Option<c_uint>,
+}
+
+impl Drop for RelaxedCaptures<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.driver.exchange_capture_mode(before);
+        }
+    }
+}
+
+/// Functions that drivers for CUDA 10.1 (418) or newer have.
+struct CaptureApi {
+    table: CaptureTable,
 }
 
 /// Functions that drivers for CUDA 11.4 (470) or newer have.
@@ -270,6 +320,12 @@ table! {
     destroy = cuGraphDestroy(graph: CUgraph);
     launch = cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
     destroy_exec = cuGraphExecDestroy(exec: CUgraphExec);
+}
+
+table! {
+    CaptureApi CaptureTable
+
+    exchange = cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);
 }
 
 #[cfg(test)]

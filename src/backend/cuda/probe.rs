@@ -66,6 +66,8 @@ pub fn probe() -> ProbeResult {
 }
 
 fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult) -> Result<(), String> {
+    // Fails without harm if the driver is not initialised: no code can capture a graph then.
+    let _relaxed = driver.relaxed();
     // SAFETY: the flags must be 0 and are.
     match unsafe { driver.init(0) } {
         Ok(()) => {}

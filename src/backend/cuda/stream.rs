@@ -41,7 +41,10 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
+    /// Opens a queue on a worker's thread, which makes all calls in the relaxed capture mode from
+    /// now on.
     pub(super) fn open(primary: &PrimaryContext) -> Result<Stream> {
+        primary.device().driver.relax_worker();
         let mut spent = Vec::new();
         for _ in 0..TRIES {
             let context = primary.context()?;

@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fakecuda::driver::{Answer, Context, Current, Driver, Event, Object, Stream, code, lock};
+use fakecuda::driver::{Answer, Context, Current, Driver, Event, Graph, Object, Stream, capture, code, lock};
 
 /// Writes a result through a pointer that a caller gave.
 ///
@@ -36,8 +36,32 @@ pub(crate) fn status(answer: Answer) -> c_int {
     }
 }
 
-pub(crate) fn called() {
+/// Calls that are allowed while a stream is captured, in any mode of the thread: those of the captured work, and those
+/// that change only the calling thread. CUDA names few of the others; here they are all unsafe.
+const SAFE: [&str; 17] = [
+    "cuCtxGetCurrent",
+    "cuCtxPopCurrent_v2",
+    "cuCtxPushCurrent_v2",
+    "cuCtxSetCurrent",
+    "cuDriverGetVersion",
+    "cuEventRecord",
+    "cuGraphDestroy",
+    "cuGraphLaunch",
+    "cuLaunchKernel",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuStreamWaitEvent",
+    "cuThreadExchangeStreamCaptureMode",
+];
+
+/// The beginning of every call.
+pub(crate) fn begin(name: &str) -> Answer {
     Driver::get().calls.fetch_add(1, Ordering::Relaxed);
+    if SAFE.contains(&name) { Ok(()) } else { capture::judge_unsafe_call() }
 }
 
 macro_rules! cuda {
@@ -52,8 +76,7 @@ macro_rules! cuda {
             // and not followed.
             #[allow(unused_unsafe)]
             let run = || -> fakecuda::driver::Answer { unsafe { $body }; Ok(()) };
-            crate::called();
-            crate::status(run())
+            crate::status(crate::begin(stringify!($name)).and_then(|()| run()))
         }
     )* };
 }
@@ -149,9 +172,20 @@ cuda! {
         Driver::get().event(event)?.hold(&*Driver::get().stream(stream)?);
     }
     fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
-        let _ = mode;
         enter("stream")?;
-        Driver::get().stream(stream)?.captured.store(true, Ordering::Relaxed);
+        capture::begin(Driver::get().stream(stream)?.handle, mode)?
+    }
+    fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) {
+        enter("stream")?;
+        capture::end(Driver::get().stream(stream)?.handle)?;
+        let handle = Driver::get().handle();
+        Driver::get().insert(handle, Object::Graph(Arc::new(Graph::default())));
+        out(graph, handle)?
+    }
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) {
+        Driver::get().visible()?;
+        if mode.is_null() { return Err(code::INVALID_VALUE) }
+        *mode = capture::exchange_mode(*mode)?;
     }
 
     fn cuEventCreate(event: *mut Handle, flags: c_uint) {

@@ -1,5 +1,6 @@
 //! GPUs, contexts, streams, modules. Handles are numbers of our own, so a stale one is an error and not a crash.
 
+pub mod capture;
 mod context;
 mod gpu;
 mod graph;
@@ -35,6 +36,7 @@ pub mod code {
     pub const INVALID_PTX: i32 = 218;
     pub const UNSUPPORTED_PTX: i32 = 222;
     pub const INVALID_HANDLE: i32 = 400;
+    pub const ILLEGAL_STATE: i32 = 401;
     pub const NOT_FOUND: i32 = 500;
     pub const NOT_READY: i32 = 600;
     pub const ILLEGAL_ADDRESS: i32 = 700;
@@ -46,6 +48,7 @@ pub mod code {
     pub const MISALIGNED: i32 = 716;
     pub const LAUNCH_FAILED: i32 = 719;
     pub const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
+    pub const STREAM_CAPTURE_INVALIDATED: i32 = 901;
     pub const UNKNOWN: i32 = 999;
 }
 

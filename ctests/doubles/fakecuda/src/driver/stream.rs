@@ -1,11 +1,10 @@
 //! Streams are threads with a queue; events remember generations.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Answer, Code, Context, code, lock};
+use super::{Answer, Code, Context, capture, code, lock};
 
 type Work = Box<dyn FnOnce() -> Answer + Send>;
 
@@ -26,21 +25,13 @@ struct Queue {
 pub struct Stream {
     pub handle: usize,
     pub context: Arc<Context>,
-    /// It is being recorded, for ever: nobody can wait for it. (What is put on it runs all the same.)
-    pub captured: AtomicBool,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
 impl Stream {
     pub fn start(handle: usize, context: Arc<Context>) -> Answer<Arc<Self>> {
-        let stream = Arc::new(Stream {
-            handle,
-            context,
-            captured: AtomicBool::new(false),
-            queue: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let stream = Arc::new(Stream { handle, context, queue: Mutex::default(), changed: Condvar::new() });
         let run = stream.clone();
         let thread = std::thread::Builder::new().name(format!("stream {handle:x}"));
         thread.spawn(move || run.work()).map_err(|_| code::OUT_OF_MEMORY)?;
@@ -90,7 +81,7 @@ impl Stream {
     }
 
     pub fn synchronize(&self) -> Answer {
-        if self.captured.load(Ordering::Relaxed) {
+        if capture::is_captured(self.handle) {
             return Err(code::STREAM_CAPTURE_UNSUPPORTED);
         }
         let (given, _) = self.given();
@@ -99,6 +90,7 @@ impl Stream {
     }
 
     pub fn close(&self) {
+        capture::destroyed(self.handle);
         lock(&self.queue).closing = true;
         self.changed.notify_all();
     }
