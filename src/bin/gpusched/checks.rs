@@ -7,10 +7,10 @@ use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::devices::describe;
+use crate::digits::decimal;
 use crate::job::Job;
 use crate::part;
 use crate::say::{self, say};
-use crate::side::decimal;
 use crate::survey::{Absorber, Accuracy, DensityAt, Stencil, Storage};
 
 /// Refuses a survey if no device has the memory for a shot.

@@ -19,9 +19,9 @@ use gpusched::fd::wavelet::{self, Wavelet};
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 
+use crate::digits::decimal;
 use crate::document::Document;
 use crate::key::Keys;
-use crate::side::decimal;
 use crate::survey::{Absorber, Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions, survey};
 
@@ -413,7 +413,7 @@ pub fn library_shape(shape: Shape) -> wavelet::Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::side::time;
+    use crate::digits::tidy;
 
     #[test]
     fn time_step_is_rounded_down_to_some_digits() {
@@ -437,8 +437,9 @@ mod tests {
         for (dt, after_s) in
             [(0.001, 0.0105), (0.001, 0.011), (0.0007, 0.007), (0.0003, 0.0006), (0.002, 0.0)]
         {
-            let ends = [0.0, 50.0, 30.0].map(|metres| positions::tidy(metres / 1000.0 + after_s));
-            let counts = ends.map(|end| (0..).find(|&step| time(step, dt) >= end).unwrap());
+            let ends = [0.0, 50.0, 30.0].map(|metres| tidy(metres / 1000.0 + after_s));
+            let time = |step: usize| tidy(decimal(dt) * (step + 1) as f64);
+            let counts = ends.map(|end| (0..).find(|&step| time(step) >= end).unwrap());
             let mute = Mute { velocity_m_s: 1000.0, after_s };
             assert_eq!(mute_steps(&shot, &mute, &grid, dt), counts, "{dt} s, {after_s} s");
         }

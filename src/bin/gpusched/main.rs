@@ -9,6 +9,7 @@ mod checks;
 mod collect;
 mod device_check;
 mod devices;
+mod digits;
 mod document;
 mod folder;
 #[cfg(test)]

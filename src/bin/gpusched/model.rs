@@ -9,9 +9,9 @@ use gpusched::fd::model::{self as fd, Values};
 use gpusched::io::{npy, raw};
 use gpusched::{Error, Result};
 
+use crate::digits::decimal;
 use crate::document::Document;
 use crate::positions;
-use crate::side::decimal;
 use crate::survey::{Layer, Model, Property, PropertyTable};
 
 /// Extensions of formats that are not read, and that would be taken for raw files.

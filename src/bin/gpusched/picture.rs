@@ -8,10 +8,11 @@ use gpusched::fd::plan::Plan;
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::io::raw;
 
+use crate::digits::decimal;
 use crate::names;
 use crate::plot::{self, Colours, Image};
 use crate::positions;
-use crate::side::{About, decimal, time};
+use crate::side::{About, time};
 
 #[derive(Default)]
 pub struct Picture {

@@ -4,8 +4,8 @@ use gpusched::Result;
 use gpusched::fd::grid::{AXES, Grid};
 use gpusched::fd::survey::Receivers;
 
+use crate::digits::{decimal, tidy};
 use crate::document::Document;
-use crate::side::decimal;
 use crate::survey::{self, Exactly};
 
 /// Largest distance of a position from a cell, in cells, for rounded decimals.
@@ -14,11 +14,6 @@ pub const MOST_SHOTS: usize = 1_000_000;
 
 pub fn metres(grid: &Grid, cell: [usize; 3]) -> [f64; 3] {
     std::array::from_fn(|axis| tidy(cell[axis] as f64 * decimal(grid.h[axis])))
-}
-
-/// Rounds to twelve significant digits, which hides the error of float64.
-pub fn tidy(value: f64) -> f64 {
-    format!("{value:.11e}").parse().unwrap_or(value)
 }
 
 fn cell(file: &Document, grid: &Grid, key: &str, at: [f64; 3]) -> Result<[usize; 3]> {

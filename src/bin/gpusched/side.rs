@@ -15,6 +15,7 @@ use gpusched::{Error, Result, descriptor};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::digits::{decimal, tidy};
 use crate::job::{Job, library_shape};
 use crate::{names, positions};
 
@@ -46,7 +47,7 @@ impl About {
             "shape": job.survey.wavelet.shape,
             "frequency_hz": job.survey.wavelet.frequency_hz,
             "amplitude": job.survey.amplitude(),
-            "centre_s": positions::tidy(centre),
+            "centre_s": tidy(centre),
         });
         let key = job.key(number);
         About { number, plan: job.plan.clone(), shot, key, wavelet }
@@ -74,7 +75,7 @@ impl About {
         let [x, y, z] = cell;
         let mut at = positions::metres(grid, cell);
         let mut force = |axis: usize| {
-            at[axis] = positions::tidy(at[axis] + 0.5 * decimal(grid.h[axis]));
+            at[axis] = tidy(at[axis] + 0.5 * decimal(grid.h[axis]));
             "N"
         };
         let unit = match self.shot.kind {
@@ -103,7 +104,7 @@ impl About {
         let (receivers, shape, order) = match &shot.receivers {
             Receivers::Plane { iz, every } => {
                 let [x, y] = [0, 1].map(|axis| {
-                    let step_m = positions::tidy(every[axis] as f64 * decimal(grid.h[axis]));
+                    let step_m = tidy(every[axis] as f64 * decimal(grid.h[axis]));
                     (step_m, grid.n[axis].div_ceil(every[axis]))
                 });
                 let receivers = json!({
@@ -147,7 +148,7 @@ impl About {
                     _ => "Pa",
                 },
                 "first_sample_s": time(0, plan.dt),
-                "dt_s": positions::tidy(decimal(plan.dt) * shot.record_every as f64),
+                "dt_s": tidy(decimal(plan.dt) * shot.record_every as f64),
                 "muted": shot.mute.is_some(),
                 "crc32": hex(sums.record),
             },
@@ -212,12 +213,7 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// Returns the time of a sample in seconds: samples are taken after their step.
 pub fn time(step: usize, dt: f32) -> f64 {
-    positions::tidy(decimal(dt) * (step + 1) as f64)
-}
-
-/// Returns the shortest decimal that is this float32, as float64: 0.001 stays 0.001 in a JSON file.
-pub fn decimal(value: f32) -> f64 {
-    value.to_string().parse().unwrap_or(f64::from(value))
+    tidy(decimal(dt) * (step + 1) as f64)
 }
 
 fn hex(sum: u32) -> String {
