@@ -89,6 +89,7 @@ fn cases() -> Vec<Case> {
         case!(discovery::old_gpu, "dev=name:K10,cc:3.0,mem:1G"),
         case!(discovery::who_names_no_gpu_loads_no_driver, ONE),
         case!(work::the_used_gpu_alone_has_a_context, TWO),
+        case!(work::flags_of_contexts_are_restored, ONE),
         case!(work::memory_is_used_again, ONE),
         case!(work::kernels_are_loaded_once_a_gpu, TWO),
         case!(work::loading_a_module_keeps_no_other_waiting, "jitms=2000;dev=mem:1G"),

@@ -19,6 +19,31 @@ pub fn the_used_gpu_alone_has_a_context() {
     assert_eq!((told(1, "retained"), told(1, "module_loads")), (1, 1));
 }
 
+/// Another library may create the next context. `set`: flags that it sets while this one exists.
+fn flags_after_a_context(set: Option<u32>) -> u32 {
+    let flags = || {
+        let (mut flags, mut active) = (0_u32, 0_i32);
+        assert_eq!(
+            cu!(cuDevicePrimaryCtxGetState(0 => i32, &mut flags => &mut u32, &mut active => &mut i32)),
+            0
+        );
+        flags
+    };
+    let set_flags = |flags| assert_eq!(cu!(cuDevicePrimaryCtxSetFlags_v2(0 => i32, flags => u32)), 0);
+    assert_eq!(cu!(cuInit(0 => u32)), 0);
+    set_flags(9);
+    let scheduler = scheduler("cuda", 1).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    assert_eq!(flags(), 12, "threads that wait sleep");
+    set.into_iter().for_each(set_flags);
+    drop(scheduler);
+    flags()
+}
+
+pub fn flags_of_contexts_are_restored() {
+    assert_eq!((flags_after_a_context(None), flags_after_a_context(Some(2))), (9, 2));
+}
+
 pub fn memory_is_used_again() {
     let scheduler = scheduler("cuda", 1).unwrap();
     (0..10).for_each(|_| run(&scheduler, task(|stream| filled(stream, 3.0))).unwrap());

@@ -22,7 +22,7 @@ use super::status::{self, StatusClass};
 use crate::error::{DeviceFault, Error, RESTART, Result};
 use crate::fork::ProcessMark;
 
-/// Threads that wait for the GPU sleep.
+/// Flag of contexts: threads that wait for the GPU sleep.
 const BLOCKING_SYNC: c_uint = 4;
 /// Status codes for memory and other objects that the driver does not know.
 const UNKNOWN_OBJECT: [u32; 2] = [1, 400];
@@ -30,6 +30,9 @@ const UNKNOWN_OBJECT: [u32; 2] = [1, 400];
 pub struct Context {
     device: Arc<CudaDevice>,
     handle: CUcontext,
+    /// Flags of the device's primary context before this one set its own; `None` if other code had
+    /// created the context.
+    flags_before: Option<c_uint>,
     /// Handles are destroyed under the read lock, so never after the context's end.
     state: RwLock<ContextState>,
     /// No more queues are opened in it.
@@ -67,13 +70,11 @@ unsafe impl Sync for Context {}
 impl Context {
     pub(super) fn retain(device: &Arc<CudaDevice>) -> Result<Arc<Context>> {
         let driver = device.driver;
-        let (mut flags, mut active) = (0, 0);
-        // SAFETY: valid places for two numbers. The flags are set only if no context exists, so the
-        // flags of another library's context stay.
-        unsafe {
-            if driver.state(device.device, &mut flags, &mut active).is_ok() && active == 0 {
-                let _ = driver.set_flags(device.device, flags & !7 | BLOCKING_SYNC);
-            }
+        // The flags are set only if no context exists, so those of another library's context stay.
+        let flags_before = inactive_flags(device);
+        if let Some(flags) = flags_before {
+            // SAFETY: the flags are valid.
+            let _ = unsafe { driver.set_flags(device.device, sleeping(flags)) };
         }
         let mut handle = null_mut();
         // SAFETY: a valid place; the context is released in `drop`, or when it is destroyed.
@@ -83,6 +84,7 @@ impl Context {
         Ok(Arc::new(Context {
             device: device.clone(),
             handle,
+            flags_before,
             state: RwLock::new(ContextState::Alive),
             stale: AtomicBool::new(false),
             poisoned: OnceLock::new(),
@@ -344,6 +346,13 @@ impl Context {
             log_failure(unsafe { driver.reset(device) });
             destroyed = self.is_destroyed();
         }
+        // Other code may create the next context. Flags that it has set meanwhile stay.
+        if let Some(before) = self.flags_before
+            && inactive_flags(&self.device) == Some(sleeping(before))
+        {
+            // SAFETY: the flags are those that the driver reported.
+            let _ = unsafe { driver.set_flags(device, before) };
+        }
         let state = if destroyed { ContextState::Destroyed } else { ContextState::Released };
         self.pool().end(state);
         state
@@ -351,9 +360,7 @@ impl Context {
 
     /// Returns true if the driver has no primary context of the device.
     fn is_destroyed(&self) -> bool {
-        let (mut flags, mut active): (c_uint, c_int) = (0, 0);
-        // SAFETY: valid places for two numbers.
-        unsafe { self.driver().state(self.device.device, &mut flags, &mut active) }.is_ok() && active == 0
+        inactive_flags(&self.device).is_some()
     }
 
     /// Registers the stream of a new queue.
@@ -419,6 +426,19 @@ impl Context {
         self.with_current(|driver| unsafe { driver.memory_info(&mut free, &mut total) }).ok()?;
         Some(free as u64)
     }
+}
+
+/// Returns the flags of the next primary context; `None` if there is one.
+fn inactive_flags(device: &CudaDevice) -> Option<c_uint> {
+    let (mut flags, mut active): (c_uint, c_int) = (0, 0);
+    // SAFETY: valid places for two numbers.
+    unsafe { device.driver.state(device.device, &mut flags, &mut active) }.ok()?;
+    (active == 0).then_some(flags)
+}
+
+/// Returns the flags, but with threads that sleep while they wait for the GPU.
+fn sleeping(flags: c_uint) -> c_uint {
+    flags & !7 | BLOCKING_SYNC
 }
 
 impl Drop for Context {
