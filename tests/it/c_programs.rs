@@ -197,5 +197,12 @@ mod many_schedulers {
         for at in 1..30 {
             printed(at, 1, "6");
         }
+        // Tasks wait for tasks that need another thread.
+        for at in 2..5 {
+            let mut program = Command::new(c::program("reentry"));
+            let faults = [("FAULT_AT", at.to_string()), ("FAULT_COUNT", "1".into())];
+            program.envs(faults).env("LD_PRELOAD", &preload);
+            on_the_cpu(program);
+        }
     }
 }

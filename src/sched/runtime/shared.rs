@@ -18,7 +18,7 @@ use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
 use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
 use crate::sched::plan::{Planner, Progress, Stats};
-use crate::sched::sleep::{WaitGraph, WaitQueues};
+use crate::sched::sleep::{BLOCKED_TASKS, WaitGraph, WaitQueues};
 use crate::store::entries::StoredRate;
 use crate::store::findings::Findings;
 use crate::store::rate_store::{self, RateStore, Store};
@@ -259,6 +259,10 @@ impl Runtime {
         let shared = self.clone();
         let name = format!("gpusched {label}/{}", place.slot);
         let started = self.pool.spawn(name, move || (shared.work)(&shared, index));
+        if started.is_err() {
+            // They try again, as long as they wait.
+            self.wait_queues.notify(BLOCKED_TASKS);
+        }
         if let Err(Some(error)) = &started {
             log.push((Level::Error, format!("could not start a thread for {label}: {error}")));
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Runtime, WorkerLocal, current_task_worker, run_light};
+use super::{Runtime, WorkerLocal, current_task_worker, log_all, run_light};
 use crate::error::{Error, Result};
 use crate::sched::base::{TaskId, nanoseconds, sync};
 use crate::sched::sleep::{BLOCKED_TASKS, Parker};
@@ -134,8 +134,13 @@ impl Runtime {
                     let why = "every running task waits for another, and none of the awaited tasks can start";
                     break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
                 }
-                if !waiter.wait(deadline) {
-                    break Ok(look());
+                // A thread that could not be started may be needed, and can later.
+                let again = self.pool.lacks_threads().then(|| Instant::now() + self.policy.rest);
+                if !waiter.wait(deadline.into_iter().chain(again).min()) {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        break Ok(look());
+                    }
+                    self.wake_waiting_work(worker);
                 }
             };
             self.wait_queues.uncount_blocked(waiter);
@@ -184,9 +189,17 @@ impl Runtime {
             }
         }
         self.publish_flags(&guard, self.now());
-        // Other workers may use the slot meanwhile.
-        self.wake_workers(&mut guard, self.now());
         drop(guard);
+        // Other workers may use the slot meanwhile.
+        self.wake_waiting_work(worker);
+    }
+
+    fn wake_waiting_work(self: &Arc<Self>, worker: &WorkerLocal) {
+        let mut guard = self.lock();
+        self.wake_workers(&mut guard, self.now());
+        let log = std::mem::take(&mut guard.log);
+        drop(guard);
+        log_all(log);
         if self.light.queues.has_items(&worker.queue) {
             self.wake_any_worker();
         }

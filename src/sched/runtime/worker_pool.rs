@@ -195,6 +195,11 @@ impl WorkerPool {
         }
     }
 
+    /// Returns true if the last thread could not be started.
+    pub fn lacks_threads(&self) -> bool {
+        self.spawn_failed.load(Ordering::SeqCst)
+    }
+
     pub fn has_worker(&self) -> bool {
         *lock(&self.alive) > 0
     }
@@ -266,7 +271,7 @@ impl WorkerPool {
     /// Returns whether there is no worker, and none being started, because the system starts no thread. A
     /// worker that ends and wakes another is no such case.
     pub fn is_deserted(&self) -> bool {
-        self.occupied.load(Ordering::SeqCst) == 0 && self.spawn_failed.load(Ordering::SeqCst)
+        self.occupied.load(Ordering::SeqCst) == 0 && self.lacks_threads()
     }
 
     /// Frees the place of a worker that ends.
