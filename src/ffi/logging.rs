@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +91,10 @@ impl Log for LogSink {
             LogTarget::Off => {}
             // A write error has nowhere to be reported.
             LogTarget::Stderr => {
-                let _ = std::io::stderr().write_all(text().as_bytes());
+                // The lock of std::io::stderr may stay locked for ever in a child of fork.
+                // SAFETY: the file is not dropped, so descriptor 2 stays open.
+                let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
+                let _ = file.write_all(text().as_bytes());
             }
             LogTarget::File(file) => {
                 let mut file: &File = file;
@@ -197,10 +202,11 @@ fn parse_setting(setting: &str) -> Result<(LogTarget, LevelFilter)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
+    use crate::fork::tests::fork_during;
 
     #[test]
     fn line_is_one_write() {
@@ -213,5 +219,28 @@ mod tests {
         let mut written = [0; 100];
         let length = ours.recv(&mut written).unwrap();
         assert_eq!(written[..length], *b"[WARN  here: a 1]\n");
+    }
+    #[test]
+    fn forked_child_logs_while_a_thread_of_its_parent_writes_to_standard_error() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        let sink = LogSink { target: RwLock::new(LogTarget::Stderr), born: OnceLock::new() };
+        let status = fork_during(
+            |pause| {
+                let _writing = std::io::stderr().lock();
+                pause();
+            },
+            || {
+                // SAFETY: takes numbers only.
+                unsafe {
+                    libc::alarm(5);
+                    libc::dup2(theirs.as_raw_fd(), 2);
+                }
+                sink.log(&Record::builder().target("here").args(format_args!("child")).build());
+            },
+        );
+        assert_eq!(status, 0);
+        let mut written = [0; 100];
+        let length = ours.recv(&mut written).unwrap();
+        assert_eq!(written[..length], *b"[INFO  here: child]\n");
     }
 }
