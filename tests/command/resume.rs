@@ -253,3 +253,20 @@ fn without_the_option_all_is_computed_again_and_pictures_of_other_parameters_go(
     assert_eq!(run_well(&folder, &["--json"]).shots("done"), [1, 2, 3, 4]);
     assert!(!picture.exists());
 }
+
+/// A run that was killed before it removed the state leaves it, and so does a part that was stopped after another had
+/// written the shot.
+#[test]
+fn state_of_a_complete_shot_is_removed() {
+    let folder = finished(&brief());
+    let state = folder.at("out/shot_0002.paused");
+    fs::write(&state, "a state").unwrap();
+    assert_eq!(folder.gpusched(&[RESUME, &["--dry-run"]].concat()).status, 0);
+    assert!(state.exists(), "a dry run removes nothing");
+    for list in [&[][..], &["--shots", "2"]] {
+        fs::write(&state, "a state").unwrap();
+        let events = run_well(&folder, &[&["--json", "--resume"], list].concat()).events();
+        assert_eq!(events.last().unwrap()["kept"], if list.is_empty() { 4 } else { 1 });
+        assert!(!state.exists(), "{list:?}");
+    }
+}

@@ -347,7 +347,8 @@ pub fn all_files(about: &About) -> Vec<String> {
     [names::record(about.number), names::side(about.number)].into_iter().chain(snapshots).collect()
 }
 
-fn remove(path: &Path) -> Result<()> {
+/// Removes a file, if it exists.
+pub fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("replace", path, error)),
         _ => Ok(()),

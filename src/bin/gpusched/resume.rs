@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::checkpoint;
 use crate::job::Job;
 use crate::names;
+use crate::output::remove;
 use crate::say::say;
 use crate::side::{self, About, Description, Sums};
 
@@ -33,7 +34,8 @@ pub enum Found {
     Unfit(String),
 }
 
-/// Examines the shots of a run, and reads the files of complete ones. With `renew`, updates their descriptions.
+/// Examines the shots of a run, and reads the files of complete ones. With `renew`, updates their descriptions and
+/// removes their saved states.
 pub fn examine(job: &Job, renew: bool) -> BTreeMap<usize, Found> {
     let numbers: Vec<usize> = job.numbers.iter().copied().collect();
     read_all(&numbers, |number| shot(&job.folder, &About::new(job, number), renew))
@@ -101,8 +103,12 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     }
     match whole(folder, about, &sums) {
         Ok(()) => {
-            if renew && let Err(error) = update(folder, about, &sums, &text) {
-                log::warn!("{error}");
+            if renew {
+                // A killed run, or a part that another overtook, may have left the state.
+                let renewed = update(folder, about, &sums, &text);
+                for error in [renewed, remove(&folder.join(names::paused(about.number)))] {
+                    error.unwrap_or_else(|error| log::warn!("{error}"));
+                }
             }
             Found::Whole
         }
