@@ -9,7 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::command::{Ended, Workspace, brief};
+use testkit::command::{Ended, Workspace, brief, executable};
+use testkit::process::{isolated, output};
 
 use crate::{finished, flip_a_bit};
 
@@ -68,6 +69,33 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
     notes.iter().for_each(|note| fs::write(note, "mine").unwrap());
     assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume", "--json"]).shots("kept"), [1, 2, 3, 4]);
     assert!(notes.iter().all(|note| note.exists()));
+}
+
+/// As in containers that share a host name: the command is process 1 in each.
+#[test]
+fn part_keeps_the_report_of_another_process_of_its_number_and_host_name() {
+    let folder = Workspace::with_survey(&brief());
+    assert_eq!(part(&folder, "1-2").status, 0);
+    let mut shell = isolated("sh");
+    let same_process =
+        r#"for report in out/survey.*; do mv $report ${report%-*}-$$.json; done; exec "$0" "$@""#;
+    shell.args(["-c", same_process]).arg(executable()).args(["run", "survey.toml", "--shots", "3-4"]);
+    let ended = Ended::from(output(shell.current_dir(folder.path())).unwrap());
+    assert_eq!((ended.status, reports(&folder)), (0, 2), "{ended:?}");
+    let ended = folder.gpusched(&["collect", "out"]);
+    assert_eq!((ended.status, ended.out.as_str()), (0, "4 of 4 shots done\n"), "{ended:?}");
+    assert_eq!(reports(&folder), 0);
+}
+
+/// A part that is killed once it has its name leaves an empty one.
+#[test]
+fn empty_report_of_a_part_is_ignored_and_removed() {
+    let folder = Workspace::with_survey(&brief());
+    assert_eq!(part(&folder, "1-4").status, 0);
+    fs::write(folder.at("out/survey.node-1.json"), "").unwrap();
+    assert_eq!(folder.gpusched(&["status", "out"]).out, "4 of 4 shots done\n");
+    assert_eq!(folder.gpusched(&["collect", "out"]).status, 0);
+    assert_eq!(reports(&folder), 0);
 }
 
 #[test]

@@ -111,7 +111,7 @@ pub fn remove_parts(folder: &Path) {
     for path in manifests(folder).unwrap_or_default() {
         // The user may have a file of such a name.
         if path.file_name().is_some_and(|name| name != names::MANIFEST)
-            && Report::read(path.clone()).is_ok()
+            && (is_empty(&path) || Report::read(path.clone()).is_ok())
             && let Err(why) = fs::remove_file(&path)
         {
             log::warn!("could not remove {}: {why}", path.display());
@@ -134,10 +134,15 @@ fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
+/// Returns true for the report of a part that has not written it yet.
+fn is_empty(report: &Path) -> bool {
+    fs::metadata(report).is_ok_and(|about| about.len() == 0)
+}
+
 /// `check`: returns true for shots whose checksums are to be compared. `all_ended`: no run writes to the folder.
 fn merge(folder: &Path, check: impl Fn(usize) -> bool + Sync, all_ended: bool) -> Result<Merged> {
     let mut reports = Vec::new();
-    for path in manifests(folder)? {
+    for path in manifests(folder)?.into_iter().filter(|path| !is_empty(path)) {
         let mut report = Report::read(path)?;
         if all_ended && report.text("state") == "running" {
             report.content.insert("state".into(), "killed".into());

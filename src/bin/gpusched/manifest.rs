@@ -1,11 +1,12 @@
 //! `survey.json`: the parameters, and the state of each shot. It is written at the start and updated as shots end, so
 //! that it is also true of a run that was killed. A part of a survey has a file of its own, of its own shots.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpusched::io::atomic;
-use gpusched::{Error, Result};
+use gpusched::{Error, Result, descriptor};
 use serde_json::{Value, json};
 
 use crate::job::Job;
@@ -26,7 +27,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    pub fn new(job: &Job, mut summary: Value) -> Manifest {
+    /// Prepares the manifest. That of a part is created under a new name, empty until it is written.
+    pub fn new(job: &Job, mut summary: Value) -> Result<Manifest> {
         let numbers: Vec<usize> = job.numbers.iter().copied().collect();
         let shots: Vec<_> = numbers.iter().map(|&number| queued(job, number)).collect();
         if let Value::Object(parts) = &mut summary {
@@ -45,9 +47,8 @@ impl Manifest {
             parts.insert("state".into(), "running".into());
             parts.insert("shots".into(), shots.into());
         }
-        let name = if job.is_part { names::part_manifest() } else { names::MANIFEST.into() };
-        let path = job.folder.join(name);
-        Manifest { path, content: summary, numbers, begun: Instant::now(), written: None }
+        let path = if job.is_part { claim_name(&job.folder)? } else { job.folder.join(names::MANIFEST) };
+        Ok(Manifest { path, content: summary, numbers, begun: Instant::now(), written: None })
     }
 
     /// Adds a shot, or sets its state back.
@@ -129,6 +130,20 @@ impl Manifest {
         .into();
         self.content["failed"] = failed.into();
         self.write()
+    }
+}
+
+/// Creates an empty file under a name that no other part has: containers may share a host name, and
+/// the numbers of their processes.
+fn claim_name(folder: &Path) -> Result<PathBuf> {
+    let mut count = 1;
+    loop {
+        let path = folder.join(names::part_manifest(count));
+        match descriptor::create_new(&path) {
+            Ok(_) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => count += 1,
+            Err(error) => return Err(Error::io("create", &path, error)),
+        }
     }
 }
 

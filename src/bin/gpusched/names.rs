@@ -8,9 +8,11 @@ use gpusched::descriptor;
 /// The manifest: the survey's parameters and the state of each shot.
 pub const MANIFEST: &str = "survey.json";
 
-/// Returns the name of the manifest of a part of a survey: that of this process, on this node.
-pub fn part_manifest() -> String {
-    format!("survey.{}-{}.json", node(), std::process::id())
+/// Returns a name of the manifest of a part of a survey: the `count`th, from 1, for this process on
+/// this node.
+pub fn part_manifest(count: usize) -> String {
+    let more = if count == 1 { String::new() } else { format!("-{count}") };
+    format!("survey.{}-{}{more}.json", node(), std::process::id())
 }
 
 /// Returns true for the names of the manifests of surveys and of parts.

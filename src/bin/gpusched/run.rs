@@ -122,7 +122,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     }
     let whole = found.into_iter().filter(|(_, found)| *found == Found::Whole);
     let kept: BTreeSet<usize> = whole.map(|(number, _)| number).collect();
-    let mut manifest = Manifest::new(&job, summary);
+    let mut manifest = Manifest::new(&job, summary)?;
     kept.iter().for_each(|&number| manifest.kept(number, all_files(&About::new(&job, number))));
     manifest.write()?;
     if output.is_exclusive() {
