@@ -96,14 +96,14 @@ impl Planner {
     }
 
     /// Returns the request of the first ready task that other processes keep from a device.
-    pub fn slot_request(&self) -> Option<SlotRequest> {
+    pub fn slot_request(&self, now: Duration) -> Option<SlotRequest> {
         let taken = |index: usize| !self.devices[index].peer_load.ends.is_empty();
         if !(0..self.devices.len()).any(taken) {
             return None;
         }
         let kept = self.ready.iter().take(self.policy.horizon).find_map(|(_, id)| {
             let record = self.tasks.get(id).ok()?;
-            let may = self.eligible(record);
+            let may = self.eligible(now, record);
             (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))
         });
         let (record, may) = kept?;

@@ -273,7 +273,7 @@ impl Planner {
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         match error {
             Error::Device { .. } if guilty => return false,
-            Error::Device { .. } => record.avoided_devices.add(index),
+            Error::Device { .. } => record.shun(index),
             // A task that would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => return false,
             error if error.is_shortage() && run.shared_device && !record.exclusive => {
@@ -297,30 +297,35 @@ impl Planner {
                 return self.refused(now, run, stated.max(needed));
             }
             error if error.is_suspect() => {
-                record.avoided_devices.add(index);
+                record.shun(index);
                 return record.wrong_results < self.policy.wrong_attempts;
             }
             error if error.is_final() || record.retries == 0 => return false,
             _ => {
                 record.retries -= 1;
                 record.avoided_devices = DeviceMask::only(index);
+                record.shuns = false;
             }
         }
         true
     }
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
-    /// have, it waits until a back-off is over, as often as the back-off has steps. Returns false after that.
+    /// have, it waits until a back-off is over, as often as the back-off has steps. Returns false after that. A device
+    /// that refuses it again, while others are busy, has the longest back-off.
     fn refused(&mut self, now: Duration, run: &Attempt, bytes: u64) -> bool {
         let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         let backoff = &self.policy.backoff;
-        let (wait, most) = (backoff[record.refused_rounds.min(backoff.len() - 1)], backoff.len());
+        let most = backoff.len();
+        let again = record.refused_devices.contains(run.device);
+        let wait = backoff[if again { most - 1 } else { record.refused_rounds.min(most - 1) }];
         self.devices[run.device].refuse(now, now.saturating_add(wait), bytes);
         record.refused_devices.add(run.device);
-        if self.tasks.get(run.id).is_ok_and(|record| self.eligible(record) != DeviceMask::NONE) {
+        if record.large_enough_devices.without(self.retired).without(record.refused_devices)
+            != DeviceMask::NONE
+        {
             return true;
         }
-        let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         record.refused_rounds += 1;
         if record.refused_rounds > most {
             return false;

@@ -134,7 +134,7 @@ impl Planner {
         if let Some(held) = self.devices[index].reserved_for
             && let Ok(record) = self.tasks.get(held)
             && record.state.is_ready()
-            && self.may_begin(record, held, index)
+            && self.may_begin(now, record, held, index)
             && !self.devices[index].backs_off(now, record.known_bytes(self.devices[index].info.backend))
         {
             let fits = fitting.fits(self, held, record);
@@ -152,8 +152,8 @@ impl Planner {
         self.choose_by_schedule(now, fitting)
     }
 
-    pub fn may_begin(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
-        self.eligible(record).without(self.devices_in_use(record, id)).contains(index)
+    pub fn may_begin(&self, now: Duration, record: &TaskRecord, id: TaskId, index: usize) -> bool {
+        self.eligible(now, record).without(self.devices_in_use(record, id)).contains(index)
             && (record.role != Role::Helper || !self.is_crowded())
     }
 
@@ -186,7 +186,9 @@ impl Planner {
     fn first_that_fits(&self, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         self.ready.around(fitting.index, 0).find_map(|(_, id)| {
             let record = self.tasks.get(id).ok()?;
-            self.may_begin(record, id, fitting.index).then(|| fitting.fits(self, id, record)).flatten()
+            self.may_begin(fitting.now, record, id, fitting.index)
+                .then(|| fitting.fits(self, id, record))
+                .flatten()
         })
     }
 
@@ -201,7 +203,7 @@ impl Planner {
         let mut looked_at = [0; 2];
         for (_, id) in self.ready.around(index, self.policy.horizon) {
             let Ok(record) = self.tasks.get(id) else { continue };
-            let may = self.eligible(record).without(self.devices_in_use(record, id));
+            let may = self.eligible(now, record).without(self.devices_in_use(record, id));
             let may = self.exclusive_devices(record, id, may);
             let here = may.contains(index);
             let so_far = &mut looked_at[usize::from(here)];
@@ -214,7 +216,7 @@ impl Planner {
             }
             if record.role != Role::Task {
                 // Every free device helps a range, after tasks of unknown duration that came before.
-                if here && self.may_begin(record, id, index) {
+                if here && self.may_begin(now, record, id, index) {
                     let mut fit = |id| fitting.fits(self, id, self.tasks.get(id).ok()?);
                     if let Some(choice) = smallest.take().and_then(|(_, id)| fit(id)).or_else(|| fit(id)) {
                         return Some(choice);
@@ -290,7 +292,7 @@ impl Planner {
 
     fn must_not_decline(&self, now: Duration, index: usize, record: &TaskRecord) -> bool {
         let here = self.task_seconds(record, index).unwrap_or(0.0);
-        let may = self.eligible(record);
+        let may = self.eligible(now, record);
         let others = (0..self.devices.len()).filter(|&other| may.contains(other));
         let fastest =
             others.filter_map(|other| self.task_seconds(record, other)).fold(f64::INFINITY, f64::min);
@@ -300,10 +302,10 @@ impl Planner {
         here <= self.policy.near * doubt * fastest || idle > probe
     }
 
-    fn could_begin(&self, index: usize, id: TaskId) -> bool {
+    fn could_begin(&self, now: Duration, index: usize, id: TaskId) -> bool {
         let device = &self.devices[index];
         let Ok(record) = self.tasks.get(id) else { return false };
-        self.may_begin(record, id, index)
+        self.may_begin(now, record, id, index)
             && !device.poisoned
             && (device.waiting_slots > 0 || device.reserved_for.is_none_or(|held| held == id))
             && !device.runs_exclusive()
@@ -318,7 +320,7 @@ impl Planner {
             && self
                 .ready
                 .iter()
-                .all(|(_, id)| !(0..self.devices.len()).any(|index| self.could_begin(index, id)))
+                .all(|(_, id)| !(0..self.devices.len()).any(|index| self.could_begin(now, index, id)))
     }
 
     /// Returns the first ready task's priority as its caller set it.

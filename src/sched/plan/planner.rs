@@ -73,12 +73,9 @@ impl Planner {
         }
     }
 
-    /// Returns the devices where a task may begin as soon as they have room: those that it allows, without those
-    /// that refused it in this round, and without those where it failed unless no other is left.
-    pub(super) fn eligible(&self, record: &TaskRecord) -> DeviceMask {
-        let may = record.large_enough_devices.without(self.retired).without(record.refused_devices);
-        let better = may.without(record.avoided_devices);
-        if better == DeviceMask::NONE { may } else { better }
+    /// Returns the devices that a task may use, now or later.
+    pub(super) fn possible(&self, record: &TaskRecord) -> DeviceMask {
+        record.large_enough_devices.without(self.retired)
     }
 
     /// Moves a task to its next state. The ready queue, the set of orphaned tasks, the counts and the task's times follow.
@@ -123,31 +120,18 @@ impl Planner {
             _ if !record.state.is_open() => {}
             Role::EmptyRange => self.end_task(id, Ok(()), effects),
             _ if !self.has_device(record) => self.end_without_device(id, effects),
-            _ => {
-                self.change_state(effects.now, id, TaskState::make_ready);
-                self.clear_refusals(id);
-            }
+            _ => self.change_state(effects.now, id, TaskState::make_ready),
         }
     }
 
     fn has_device(&self, record: &TaskRecord) -> bool {
-        record.large_enough_devices.without(self.retired) != DeviceMask::NONE
+        self.possible(record) != DeviceMask::NONE
     }
 
     fn end_without_device(&mut self, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
         let error = self.no_device(record.name(), record.devices, &record.backends);
         self.end_task(id, Err(error), effects);
-    }
-
-    /// Begins another round if all devices of a task have refused it.
-    fn clear_refusals(&mut self, id: TaskId) {
-        let nowhere = self.tasks.get(id).is_ok_and(|record| self.eligible(record) == DeviceMask::NONE);
-        if let Ok(record) = self.tasks.get_mut(id)
-            && nowhere
-        {
-            record.refused_devices = DeviceMask::NONE;
-        }
     }
 
     /// Fails a task whose predecessor did not end well. All tasks of a chain name the first that failed: messages that
@@ -297,8 +281,6 @@ impl Planner {
             let homeless = |record: &TaskRecord| record.live_attempts == 0 && !self.has_device(record);
             if self.tasks.get(id).is_ok_and(homeless) {
                 self.end_without_device(id, effects);
-            } else {
-                self.clear_refusals(id);
             }
         }
     }

@@ -229,10 +229,12 @@ pub struct TaskRecord {
     /// Attempts whose result was wrong, and the devices where they ran.
     pub(super) wrong_results: u32,
     pub(super) suspect_devices: DeviceMask,
-    /// Devices that refused it in this round.
+    /// Devices that refused it since all did. Each counts until its back-off is over.
     pub(super) refused_devices: DeviceMask,
     /// Devices where an attempt failed; another is preferred.
     pub(super) avoided_devices: DeviceMask,
+    /// One of those may be faulty: the task waits for another that is busy.
+    pub(super) shuns: bool,
     /// Rounds in which all its devices refused it.
     pub(super) refused_rounds: usize,
     /// Largest allocation that a device refused it. `u64::MAX`: nothing is known of its need.
@@ -289,6 +291,7 @@ impl TaskRecord {
             suspect_devices: DeviceMask::NONE,
             refused_devices: DeviceMask::NONE,
             avoided_devices: DeviceMask::NONE,
+            shuns: false,
             refused_rounds: 0,
             refused_bytes: 0,
             exclusive: false,
@@ -325,6 +328,12 @@ impl TaskRecord {
             Some(Ok(_)) => TaskStatus::Done,
             Some(Err(_)) => TaskStatus::Failed,
         }
+    }
+
+    /// An attempt failed on a device that may be faulty.
+    pub fn shun(&mut self, index: usize) {
+        self.avoided_devices.add(index);
+        self.shuns = true;
     }
 
     /// Returns the bytes that the task takes on a device of this kind, as it states and as refusals have shown.

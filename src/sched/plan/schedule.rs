@@ -1,4 +1,4 @@
-//! Whether a task fits a device, how long it should take, and on which device it should end first.
+//! Where a task may begin, whether it fits a device, how long it should take, and on which device it should end first.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -9,6 +9,38 @@ use crate::device::BackendKind;
 use crate::sched::base::{DeviceMask, Role, TaskId};
 
 impl Planner {
+    /// Returns the devices where a task may begin as soon as they have room: those that it may use, without those
+    /// that refused it and still back off, and without those where it failed unless it can't have another.
+    pub(super) fn eligible(&self, now: Duration, record: &TaskRecord) -> DeviceMask {
+        let may = self.possible(record);
+        if record.refused_devices == DeviceMask::NONE && record.avoided_devices == DeviceMask::NONE {
+            return may;
+        }
+        let backs_off = |&index: &usize| {
+            let device = &self.devices[index];
+            let bytes = record.known_bytes(device.info.backend);
+            record.refused_devices.contains(index) && device.backs_off(now, bytes)
+        };
+        let may = may.without((0..self.devices.len()).filter(backs_off).collect());
+        let better = may.without(record.avoided_devices);
+        // A task that waits inside its code may wait for this one, and keep the other devices until then.
+        let waits = || self.devices.iter().any(|device| device.waiting_slots > 0);
+        let is_urgent = record.live_attempts == 0 && (!record.shuns || waits());
+        let is_free = |index| better.contains(index) && self.is_free_for(now, record, index);
+        let all = better == DeviceMask::NONE || is_urgent && !(0..self.devices.len()).any(is_free);
+        if all { may } else { better }
+    }
+
+    /// Returns true if a device has a slot and memory for a task now.
+    fn is_free_for(&self, now: Duration, record: &TaskRecord, index: usize) -> bool {
+        let device = &self.devices[index];
+        device.has_room(now)
+            && device.reserved_for.is_none()
+            && (device.is_free_for_exclusive() || !record.exclusive)
+            && !device.backs_off(now, record.known_bytes(device.info.backend))
+            && record.bytes.on(device.info.backend) <= free_now(device, now)
+    }
+
     /// Returns the seconds that a task should take on a device. `None`: the rate is unknown.
     pub fn task_seconds(&self, record: &TaskRecord, index: usize) -> Option<f64> {
         self.estimator.seconds(record.class, index, record.work)

@@ -130,7 +130,7 @@ impl Planner {
         }
         let open = !record.signal.is_decided() && !self.stopping;
         let twice = record.idempotent && record.live_attempts == 1 && open;
-        let anew = twice && self.should_restart(index, id, ran.as_secs_f64());
+        let anew = twice && self.should_restart(now, index, id, ran.as_secs_f64());
         self.devices[index].attempts[position].deadline_state = DeadlineState::Late;
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if anew {
@@ -154,10 +154,10 @@ impl Planner {
 
     /// Returns true if a late attempt should stop and begin again: it runs on the fastest device by far, where a copy
     /// on any other would take longer than it has run. Once per task; the second time the task itself is slow.
-    fn should_restart(&self, index: usize, id: TaskId, ran: f64) -> bool {
+    fn should_restart(&self, now: Duration, index: usize, id: TaskId, ran: f64) -> bool {
         let Ok(record) = self.tasks.get(id) else { return false };
         let seconds = |other| self.estimator.seconds(record.class, other, record.work);
-        let may = self.eligible(record);
+        let may = self.eligible(now, record);
         let others = (0..self.devices.len()).filter(|&other| other != index && may.contains(other));
         let soonest = others.filter_map(seconds).reduce(f64::min);
         record.work.is_some() && !record.restarted && soonest.is_some_and(|soonest| soonest > ran)
@@ -356,7 +356,7 @@ impl Planner {
         let others = self.devices.iter().enumerate().filter(|&(other, _)| other != index);
         for run in others.flat_map(|(_, device)| &device.attempts) {
             let Ok(record) = self.tasks.get(run.id) else { continue };
-            let gain = self.may_copy(record, run, index).then(|| self.gain(now, index, run, record));
+            let gain = self.may_copy(now, record, run, index).then(|| self.gain(now, index, run, record));
             if let Some(gain) = gain.flatten().filter(|&gain| gain > 0.0)
                 && best.is_none_or(|(most, _)| gain > most)
             {
@@ -369,14 +369,14 @@ impl Planner {
     }
 
     /// Returns true if the task of an attempt on another device may have a copy here.
-    fn may_copy(&self, record: &TaskRecord, run: &Attempt, index: usize) -> bool {
+    fn may_copy(&self, now: Duration, record: &TaskRecord, run: &Attempt, index: usize) -> bool {
         record.idempotent
             && (1..self.policy.copies).contains(&record.live_attempts)
             && record.state == (TaskState::Running { speculate: false })
             && !record.avoided_devices.contains(index)
-            && self.eligible(record).contains(index)
+            && self.eligible(now, record).contains(index)
             && (is_alone(record, run) && !record.signal.is_decided() && record.role != Role::Helper
-                || self.may_begin(record, run.id, index))
+                || self.may_begin(now, record, run.id, index))
     }
 
     /// Returns the seconds that a copy here should gain. As long as one attempt is not odd, the others may be on bad

@@ -82,7 +82,7 @@ impl Runtime {
                 bytes: vec![0; count],
             })
         };
-        let request = guard.planner.slot_request().or_else(light);
+        let request = guard.planner.slot_request(self.now()).or_else(light);
         // A request that peers no longer block keeps its place in the queue until its lease is
         // taken.
         let waits = request.is_some();

@@ -241,13 +241,13 @@ impl Runtime {
                 guard.worker_called[index] = self.pool.wake_device(index, closed, start);
             }
         }
-        if guard.planner.slot_request().is_some()
+        if guard.planner.slot_request(now).is_some()
             && let Err(record) = self.ensure_watcher()
         {
             guard.log.push(record);
             self.clear_peer_load(guard);
             // Nothing is kept from its device any more, so this ends.
-            if guard.planner.slot_request().is_none() {
+            if guard.planner.slot_request(now).is_none() {
                 self.wake_workers(guard, now);
             }
         }

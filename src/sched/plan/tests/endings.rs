@@ -310,3 +310,63 @@ fn only_callers_code_is_dropped_without_the_lock() {
         driver.publish();
     }
 }
+
+#[test]
+fn retry_begins_where_it_failed_unless_another_device_is_free() {
+    for other_is_free in [false, true] {
+        let mut driver = driver(2);
+        let (id, run) = driver.begin(0, 0, Task { retries: 1, ..task() });
+        if !other_is_free {
+            driver.begin(0, 1, Task { devices: DeviceMask::only(1), ..task() });
+        }
+        driver.ends(1, 0, &run, Err(Error::Callback { code: 7 }));
+        assert_eq!(driver.runnable(1), DeviceMask::only(usize::from(other_is_free)));
+        assert_eq!(driver.take(1, 0).map(|run| run.id), (!other_is_free).then_some(id));
+    }
+}
+
+/// The next wrong result would fail the task. But the task that waits keeps the memory of the other device.
+#[test]
+fn task_avoids_a_device_that_may_be_faulty_unless_a_task_waits_for_it() {
+    for fails in [
+        || Err(Error::WrongResult { device: "x".into(), what: "y".into() }),
+        || broken(DeviceFault::Poisoned),
+    ] {
+        let mut driver = driver(2);
+        let large = || Task { device_bytes: 600, ..task() };
+        let (_, outer) = driver.begin(0, 1, Task { devices: DeviceMask::only(1), ..large() });
+        let (id, run) = driver.begin(0, 0, large());
+        driver.ends(1, 0, &run, fails());
+        driver.planner.context_renewed(0);
+        assert_eq!(driver.runnable(1), DeviceMask::NONE);
+        assert!(driver.take(1, 0).is_none());
+        driver.planner.open_slot(1, None);
+        assert!(!driver.planner.nothing_can_begin(S(1)));
+        assert_eq!(driver.runnable(1), DeviceMask::only(0));
+        assert_eq!(driver.take(1, 0).map(|run| run.id), Some(id));
+        driver.planner.close_slot(S(2), 1, None);
+        driver.ends(2, 1, &outer, Ok(()));
+    }
+}
+
+#[test]
+fn refusal_counts_until_the_back_off_is_over() {
+    let mut driver = driver(2);
+    let large = || Task { device_bytes: 600, ..task() };
+    driver.begin(0, 1, Task { devices: DeviceMask::only(1), ..large() });
+    driver.planner.open_slot(1, None);
+    let (id, run) = driver.begin(0, 0, large());
+    driver.ends(1, 0, &run, Err(short_of(600)));
+    // No other device may run it, so the pauses grow though not all have refused it.
+    for (now, until) in [(1, 2), (2, 18), (18, 34)] {
+        driver.pass(until - 1);
+        assert!(driver.take(until - 1, 0).is_none(), "refused at {now} s");
+        assert!(!driver.planner.nothing_can_begin(S(until - 1)));
+        driver.pass(until);
+        assert!(!driver.planner.nothing_can_begin(S(until)));
+        let run = driver.take(until, 0).unwrap();
+        assert_eq!(run.id, id);
+        driver.ends(until, 0, &run, Err(short_of(600)));
+        assert_eq!(driver.state(id), TaskStatus::Queued);
+    }
+}

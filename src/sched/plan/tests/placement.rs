@@ -272,15 +272,15 @@ fn task_waits_for_a_device_of_peers_only_if_it_ends_sooner() {
 fn slot_request_is_of_the_first_task_that_peers_keep_waiting() {
     let mut driver = driver_of(&[10.0, 1.0]);
     driver.submit(0, of_work(10.0));
-    assert_eq!(driver.planner.slot_request(), None, "nobody is in the way");
+    assert_eq!(driver.planner.slot_request(S(0)), None, "nobody is in the way");
     driver.planner.set_others(S(0), 0, &[0.5], 0);
     let ours = Task { priority: 3, device_bytes: 7, ..of_work(20.0) };
     driver.submit(0, ours);
-    let request = driver.planner.slot_request().unwrap();
+    let request = driver.planner.slot_request(S(0)).unwrap();
     assert_eq!((request.priority, &request.bytes), (3, &vec![7, 7]));
     assert_eq!(request.costs, [Some(2.0), Some(20.0)]);
     driver.planner.set_others(S(0), 0, &[], 0);
-    assert_eq!(driver.planner.slot_request(), None);
+    assert_eq!(driver.planner.slot_request(S(0)), None);
 }
 
 #[test]
