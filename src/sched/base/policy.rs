@@ -82,7 +82,8 @@ Policy {
 
     // Ageing.
 
-    /// Average durations after which a waiting task gains one priority: so it waits for a bounded time.
+    /// Average durations after which a waiting task gains one priority, and those that arrive come after all earlier
+    /// ones of their priority: so a task waits for a bounded time.
     ageing: f64 = 10.0,
     /// Least interval of ageing, for each ready task. Ageing then costs a hundredth of the time.
     ageing_interval: Duration = 100 * US,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use log::Level;
 
 use super::{
-    DeviceState, Effects, EndedTask, ReadyQueue, TaskCounts, TaskRecord, TaskState, WORK, task_name,
+    DeviceState, Effects, EndedTask, Rank, ReadyQueue, TaskCounts, TaskRecord, TaskState, WORK, task_name,
 };
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
@@ -44,6 +44,9 @@ pub struct Planner {
     pub(super) retired: DeviceMask,
     pub(super) estimator: Estimator,
     pub(super) arrivals: u64,
+    /// Number of the period in which tasks arrive now, and when it began.
+    pub(super) period: u64,
+    pub(super) period_began: Duration,
     /// Tasks that come after a light one which has not ended, by its id.
     pub(super) light_successors: HashMap<TaskId, Vec<TaskId>>,
     /// Of all tasks but helpers of ranges.
@@ -384,9 +387,15 @@ impl Planner {
     pub(super) fn add(&mut self, task: Task, now: Duration) -> Result<TaskId> {
         self.tasks.check_capacity(1)?;
         let (role, class, work) = (task.role, task.class, task.work);
-        let (arrival, reach) = (self.arrivals, self.possible_devices(&task));
+        let step = self.ageing_step();
+        if !step.is_zero() && now.saturating_sub(self.period_began) >= step {
+            self.period += 1;
+            self.period_began = now;
+        }
+        let rank = Rank::new(task.priority, self.period, work, self.arrivals);
+        let reach = self.possible_devices(&task);
         let signal = self.spare_completions.pop().unwrap_or_default();
-        let id = self.tasks.insert(TaskRecord::new(task, arrival, reach, now, signal))?;
+        let id = self.tasks.insert(TaskRecord::new(task, rank, reach, now, signal))?;
         self.arrivals += 1;
         let counts = if role == Role::Helper { &mut self.helpers } else { &mut self.counts };
         counts.submitted += 1;

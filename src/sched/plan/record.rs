@@ -16,19 +16,21 @@ use crate::sched::estimate::{AUTO_SLOTS, ConcurrencyTuner};
 /// Accepted work of a task. Sums and products of such numbers stay finite.
 pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
 
-/// A task's place in the ready queue: higher priority first; then more work first, tasks that state none last; then
-/// the earlier arrival.
+/// A task's place in the ready queue: higher priority first; then the earlier period of arrival, so that no task waits
+/// for all that come later; then more work first, tasks that state none last; then the earlier arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     priority: Reverse<i32>,
+    period: u64,
     work: Reverse<u64>,
     pub(super) arrival: u64,
 }
 
 impl Rank {
     /// `work` is checked at submit: in [`WORK`], so its bits order as it does.
-    pub fn new(priority: i32, work: Option<f64>, arrival: u64) -> Self {
-        Rank { priority: Reverse(priority), work: Reverse(work.map_or(0, |work| work.to_bits())), arrival }
+    pub fn new(priority: i32, period: u64, work: Option<f64>, arrival: u64) -> Self {
+        let work = Reverse(work.map_or(0, |work| work.to_bits()));
+        Rank { priority: Reverse(priority), period, work, arrival }
     }
 
     pub fn priority(self) -> i32 {
@@ -248,8 +250,9 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Returns the record of a new task, which nothing holds back yet. `reach`: devices that are large enough.
-    pub fn new(task: Task, arrival: u64, reach: DeviceMask, now: Duration, signal: Arc<Completion>) -> Self {
+    /// Returns the record of a new task, which nothing holds back yet. `rank`: its place in the ready queue. `reach`:
+    /// devices that are large enough.
+    pub fn new(task: Task, rank: Rank, reach: DeviceMask, now: Duration, signal: Arc<Completion>) -> Self {
         TaskRecord {
             bytes: task.bytes(),
             job: Some(task.job),
@@ -269,7 +272,7 @@ impl TaskRecord {
             awaited: task.role != Role::Task,
             idempotent: task.idempotent,
             signal,
-            rank: Rank::new(task.priority, task.work, arrival),
+            rank,
             state: TaskState::Blocked,
             light: None,
             epoch: task.epoch,
@@ -415,16 +418,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priority_then_longest_then_first_come() {
+    fn priority_then_period_then_longest_then_first_come() {
         let mut ranks = [
-            (4, Rank::new(0, None, 1)),
-            (5, Rank::new(0, None, 2)),
-            (3, Rank::new(0, Some(1e-300), 3)),
-            (2, Rank::new(0, Some(7.0), 4)),
-            (1, Rank::new(3, None, 5)),
-            (6, Rank::new(-1, Some(1e300), 0)),
+            (4, Rank::new(0, 0, None, 1)),
+            (5, Rank::new(0, 0, None, 2)),
+            (3, Rank::new(0, 0, Some(1e-300), 3)),
+            (2, Rank::new(0, 0, Some(7.0), 4)),
+            (1, Rank::new(3, 1, None, 7)),
+            (6, Rank::new(0, 1, Some(1e300), 5)),
+            (7, Rank::new(-1, 0, Some(1e300), 0)),
         ];
         ranks.sort_by_key(|&(_, rank)| rank);
-        assert_eq!(ranks.map(|(place, _)| place), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(ranks.map(|(place, _)| place), [1, 2, 3, 4, 5, 6, 7]);
     }
 }

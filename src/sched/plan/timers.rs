@@ -310,7 +310,7 @@ impl Planner {
         if last.priority() == highest {
             return;
         }
-        let step = Duration::try_from_secs_f64(self.policy.ageing * self.mean_seconds()).unwrap_or_default();
+        let step = self.ageing_step();
         if step.is_zero() {
             return;
         }
@@ -333,6 +333,12 @@ impl Planner {
                 self.ready.insert(record, id);
             }
         }
+    }
+
+    /// Returns the time in which a waiting task gains one priority. Tasks that arrive within it, from the first, are of
+    /// one period. Zero: not known.
+    pub(super) fn ageing_step(&self) -> Duration {
+        Duration::try_from_secs_f64(self.policy.ageing * self.mean_seconds()).unwrap_or_default()
     }
 
     /// Returns the mean seconds of the attempts that have returned.

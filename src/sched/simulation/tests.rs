@@ -123,6 +123,21 @@ fn low_priority_is_not_for_ever() {
 }
 
 #[test]
+fn short_task_is_not_overtaken_for_ever() {
+    // Longer tasks keep the only device busy.
+    for (priority, hint) in [(0, Some(1.0)), (0, None), (-1, Some(1.0))] {
+        let mut tasks = equal(200, 2.0);
+        for (number, task) in tasks.iter_mut().enumerate() {
+            task.submit_at = number as f64;
+        }
+        (tasks[2].work, tasks[2].hint, tasks[2].priority) = (1.0, hint, priority);
+        let report = done(&world(&[1.0], tasks));
+        let begin = begins(&report, 2)[0].time;
+        assert!((20.0..60.0).contains(&begin), "after those of its ten durations: {begin}");
+    }
+}
+
+#[test]
 fn a_large_task_is_not_overtaken_for_ever() {
     let mut tasks = equal(60, 1.0);
     for (number, task) in tasks.iter_mut().enumerate() {
