@@ -103,7 +103,7 @@ impl Planner {
         }
         let kept = self.ready.iter().take(self.policy.horizon).find_map(|(_, id)| {
             let record = self.tasks.get(id).ok()?;
-            let may = self.eligible(now, record);
+            let may = self.eligible(now, record).without(self.devices_in_use(record, id));
             (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))
         });
         let (record, may) = kept?;

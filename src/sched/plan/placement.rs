@@ -172,7 +172,7 @@ impl Planner {
 
     /// Returns the devices where no copy of a task may begin: those where one runs, and those left to other processes;
     /// all, once an attempt has committed.
-    fn devices_in_use(&self, record: &TaskRecord, id: TaskId) -> DeviceMask {
+    pub(super) fn devices_in_use(&self, record: &TaskRecord, id: TaskId) -> DeviceMask {
         if record.live_attempts == 0 {
             return DeviceMask::NONE;
         }

@@ -283,6 +283,19 @@ fn slot_request_is_of_the_first_task_that_peers_keep_waiting() {
     assert_eq!(driver.planner.slot_request(S(0)), None);
 }
 
+/// The late task may get no copy there while there are other processes.
+#[test]
+fn late_task_requests_no_slot_that_it_cannot_use() {
+    let mut driver = driver(2).seasoned();
+    driver.planner.set_has_peers(true);
+    driver.begin(10, 0, Task { idempotent: true, ..task() });
+    driver.pass(16);
+    driver.planner.set_others(S(16), 1, &[3.0], 0);
+    assert_eq!(driver.planner.slot_request(S(0)), None);
+    driver.submit(16, task());
+    assert!(driver.planner.slot_request(S(0)).is_some());
+}
+
 #[test]
 fn cost_does_not_depend_on_measured_rates() {
     let mut driver = driver_of(&[10.0, 1.0]);
