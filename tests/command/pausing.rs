@@ -152,6 +152,25 @@ fn stopped_run_resumes_with_the_same_bits() {
     }
 }
 
+/// Limits that are over before the first shot is submitted.
+#[test]
+fn run_that_is_to_stop_neither_begins_shots_nor_draws_kept_ones() {
+    let folder = finished(&survey());
+    let text = survey().replace("pictures = 0", "pictures = 6");
+    fs::write(folder.at("survey.toml"), text).unwrap();
+    fs::remove_file(folder.at("out/shot_0006.json")).unwrap();
+    let ended = folder.gpusched(&["run", "survey.toml", "--json", "--resume", "--stop-after", "1ms"]);
+    let events = ended.events();
+    assert_eq!(events.iter().filter(|event| event["event"] == "stopping").count(), 1, "{events:?}");
+    let end = events.last().unwrap();
+    assert_eq!((ended.status, &end["kept"], &end["open"]), (1, &5.into(), &1.into()), "{end}");
+    assert_eq!(end["schedule"]["makespan_s"], 0.0, "a shot was submitted");
+    let drawn = || folder.results().keys().filter(|name| name.ends_with(".png")).count();
+    assert_eq!(drawn(), 0);
+    run_well(&folder, RESUME);
+    assert_eq!(drawn(), 12, "the next run draws them");
+}
+
 /// The state of another model, or of other parameters.
 #[test]
 fn a_state_of_something_else_is_left_alone() {

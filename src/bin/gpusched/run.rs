@@ -146,6 +146,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         resume: wanted.resume,
         stop,
         limit,
+        stopping: false,
     };
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
 }

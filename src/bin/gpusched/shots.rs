@@ -64,6 +64,8 @@ pub struct SurveyRun<'a> {
     pub resume: bool,
     pub stop: Stop,
     pub limit: Limit,
+    /// No more shots begin.
+    pub stopping: bool,
 }
 
 impl SurveyRun<'_> {
@@ -74,25 +76,35 @@ impl SurveyRun<'_> {
         let mut running = VecDeque::new();
         let room = Room::default();
         for &number in self.job.numbers.difference(&self.kept.clone()) {
-            self.submit(number, &room, &mut running, &mut progress);
+            match self.is_stopping(&running, &progress) {
+                true => self.open += 1,
+                false => self.submit(number, &room, &mut running, &mut progress),
+            }
         }
-        self.draw_kept(&progress);
-        let mut stopped = false;
+        // The run that computed them may have ended before it drew them, or their title has changed.
+        let pictured = self.job.survey.output.pictures.saturating_add(1);
+        let mut undrawn: VecDeque<usize> = self.kept.range(..pictured).copied().collect();
         let mut retired = self
             .devices()
             .into_iter()
             .filter(|one| one.retired.is_some())
             .map(|one| one.device.label())
             .collect();
-        while !running.is_empty() || self.incoming.is_some() {
-            if !stopped && (self.stop.is_asked() || self.limit.is_over()) {
-                stopped = true;
-                self.incoming = None;
-                self.stop(&running, &progress);
+        while !running.is_empty() || self.incoming.is_some() || !undrawn.is_empty() {
+            if self.is_stopping(&running, &progress) {
+                undrawn.clear();
+            }
+            if let Some(number) = undrawn.pop_front() {
+                self.draw_kept(number, &progress);
             }
             self.take_incoming(&room, &mut running, &mut progress);
             if !running.is_empty() {
-                self.wait(&mut running, &mut progress);
+                let interval = match self.incoming {
+                    _ if !undrawn.is_empty() => Duration::ZERO,
+                    Some(_) => INCOMING_INTERVAL,
+                    None => REPORT_INTERVAL,
+                };
+                self.wait(interval, &mut running, &mut progress);
             }
             let devices = self.devices();
             report_retired(&devices, &mut retired, &progress);
@@ -162,10 +174,9 @@ impl SurveyRun<'_> {
         restart
     }
 
-    /// Waits until a shot ends or a report is due.
-    fn wait(&mut self, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
+    /// Waits until a shot ends or the interval is over.
+    fn wait(&mut self, interval: Duration, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
         let ids: Vec<TaskId> = running.iter().take(WATCHED).map(|shot| shot.id).collect();
-        let interval = if self.incoming.is_some() { INCOMING_INTERVAL } else { REPORT_INTERVAL };
         match self.scheduler.wait_any(&ids, Some(interval)) {
             Ok(at) => {
                 if let Some(shot) = at.and_then(|at| running.remove(at)) {
@@ -203,6 +214,16 @@ impl SurveyRun<'_> {
 
     fn devices(&self) -> Vec<DeviceStats> {
         self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default()
+    }
+
+    /// Returns true once the run is to stop, and stops it.
+    fn is_stopping(&mut self, running: &VecDeque<SubmittedShot>, progress: &Progress) -> bool {
+        if !self.stopping && (self.stop.is_asked() || self.limit.is_over()) {
+            self.stopping = true;
+            self.incoming = None;
+            self.stop(running, progress);
+        }
+        self.stopping
     }
 
     /// Cancels the queued shots and asks the running ones to save their state.
@@ -401,16 +422,12 @@ impl SurveyRun<'_> {
         }
     }
 
-    /// Draws the kept shots from their files: the earlier run may have ended before it drew them, and
-    /// the title may have changed.
-    fn draw_kept(&mut self, progress: &Progress) {
-        let pictured = self.job.survey.output.pictures.saturating_add(1);
-        for &number in self.kept.range(..pictured) {
-            let about = About::new(self.job, number);
-            let mut files = all_files(&about);
-            files.extend(self.draw(number, Picture::of_files(&self.job.folder, &about), progress));
-            self.manifest.kept(number, files);
-        }
+    /// Draws a kept shot from its files.
+    fn draw_kept(&mut self, number: usize, progress: &Progress) {
+        let about = About::new(self.job, number);
+        let mut files = all_files(&about);
+        files.extend(self.draw(number, Picture::of_files(&self.job.folder, &about), progress));
+        self.manifest.kept(number, files);
     }
 
     /// Draws a shot and returns the names of the pictures. Drawing is not part of the task, so it neither
