@@ -63,7 +63,7 @@ PARTS: dict[str, list[Part]] = {
         Part("-night", NIGHT_NUMERICS, minimum=4, levels="night"),
     ],
     "kernels": [Part(minimum=10, levels=FULL)],
-    "command": [Part(minimum=94)],
+    "command": [Part(minimum=95)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),

@@ -183,6 +183,34 @@ fn a_state_of_something_else_is_left_alone() {
     assert!(paused(&folder).is_empty(), "they have gone");
 }
 
+/// Other parts may write the snapshots of other shots meanwhile, so only those of the state are removed.
+#[test]
+fn resumed_part_of_a_changed_survey_removes_stale_states_and_their_snapshots() {
+    let changed = survey().replace("nt = 60", "nt = 20").replace("[snapshots]\nevery = 25\n", "");
+    let part = ["run", "survey.toml", "--shots", "1-2"];
+    for resume in [true, false] {
+        let folder = Workspace::with_survey(&endless_survey());
+        stopped_with(&folder, &part, 2);
+        assert!(folder.at("out/shot_0001_step_000000.bin").exists(), "{:?}", folder.results().keys());
+        fs::write(folder.at("survey.toml"), &changed).unwrap();
+        let json: &[&str] = if resume { RESUME } else { &["--json"] };
+        let ended = folder.gpusched(&[&part, json].concat());
+        let events = ended.events();
+        assert_eq!((ended.status, ended.shots("done")), (0, vec![1, 2]), "{ended:?}");
+        if resume {
+            let resumed = events.iter().find(|event| event["event"] == "resume").unwrap();
+            assert_eq!(resumed["paused"], 0, "{resumed}");
+            assert_eq!(warned(&events, "other parameters"), 2, "{events:?}");
+        }
+        let files = |folder: &Workspace| -> Vec<String> {
+            folder.results().into_keys().filter(|name| name.starts_with("shot_")).collect()
+        };
+        let fresh = Workspace::with_survey(&changed);
+        assert_eq!(fresh.gpusched(&part).status, 0);
+        assert_eq!(files(&folder), files(&fresh), "resume: {resume}");
+    }
+}
+
 /// As on a disk that is full by then: it is told, and costs no more than the steps.
 #[test]
 fn state_that_cannot_be_saved_is_reported() {

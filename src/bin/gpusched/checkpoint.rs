@@ -78,9 +78,14 @@ impl Write for Summed<'_> {
 
 /// Returns the key of the shot whose state a file has. Reads its header only.
 pub fn key(path: &Path) -> Option<String> {
+    header(path).map(|header| header.key)
+}
+
+/// Returns the header of a file, whose other parts may be damaged.
+pub fn header(path: &Path) -> Option<Header> {
     let mut line = Vec::new();
     BufReader::new(descriptor::open_read(path).ok()?).take(LINE).read_until(b'\n', &mut line).ok()?;
-    serde_json::from_slice(&line).ok().map(|header: Header| header.key)
+    serde_json::from_slice(&line).ok()
 }
 
 /// A complete state, open at its first value.

@@ -25,6 +25,9 @@ use crate::resume;
 use crate::side::{self, About, Description, Sums, time};
 use crate::stopping::Stop;
 
+/// Reason why a saved state is not usable.
+const STALE: &str = "it has other parameters, or another model";
+
 /// The files of one shot, shared by the task that writes them and the command that reports them.
 #[derive(Clone)]
 pub struct Files {
@@ -224,7 +227,7 @@ impl Files {
         let Some(checkpoint) = Checkpoint::open(&path)? else { return Ok(None) };
         let header = &checkpoint.header;
         if header.key != about.key || header.done >= about.plan.steps(&about.shot) {
-            return Err("it has other parameters, or another model".into());
+            return Err(STALE.into());
         }
         if header.kind != fields.kind() || header.values != fields.values() {
             return Err(format!(
@@ -281,7 +284,7 @@ impl Files {
         drop(attempts);
         self.inner.output.check()?;
         if !*cleared {
-            self.clear()?;
+            self.clear(exec)?;
             *cleared = true;
         }
         let about = self.about();
@@ -290,10 +293,11 @@ impl Files {
     }
 
     /// Removes the files of an earlier run, the description first.
-    fn clear(&self) -> Result<()> {
+    fn clear(&self, exec: &Exec<'_>) -> Result<()> {
         let (folder, number) = (&self.inner.folder, self.about().number);
         let side = folder.join(names::side(number));
         let description = side::read(&side).ok().and_then(|text| Description::parse(&text));
+        self.clear_stale(exec, description.as_ref())?;
         // Another part may be writing them, with the same bytes.
         if self.inner.is_part && description.as_ref().is_none_or(|found| found.key == self.about().key) {
             return Ok(());
@@ -310,6 +314,29 @@ impl Files {
             .iter()
             .filter(|one| names::snapshot_of(&one.file) == Some(number))
             .try_for_each(|one| remove(&folder.join(&one.file)))
+    }
+
+    /// Removes a state of other parameters, and its snapshots but those that a description lists.
+    fn clear_stale(&self, exec: &Exec<'_>, description: Option<&Description>) -> Result<()> {
+        let (path, about) = (self.paused_path(), self.about());
+        let Some(stale) = checkpoint::header(&path).filter(|header| header.key != about.key) else {
+            return Ok(());
+        };
+        let is_listed = |name: &String| {
+            description.is_some_and(|found| found.snapshots.iter().any(|one| one.file == *name))
+        };
+        for name in stale.snapshots.keys().map(|&step| names::snapshot(about.number, step)) {
+            if !is_listed(&name) {
+                remove(&self.inner.folder.join(name))?;
+            }
+        }
+        remove(&path)?;
+        if self.inner.resume
+            && let Some(state) = self.attempts().get_mut(&exec.attempt)
+        {
+            state.begun_with = Err(STALE.into());
+        }
+        Ok(())
     }
 }
 

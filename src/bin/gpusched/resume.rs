@@ -190,7 +190,8 @@ pub fn report(job: &Job, found: &BTreeMap<usize, Found>, as_json: bool) {
     }
     let redone = reasons.values().map(Vec::len).sum::<usize>();
     let missing = found.len() - kept - redone;
-    let is_paused = |number: &usize| job.folder.join(names::paused(*number)).is_file();
+    let is_paused =
+        |number: &usize| checkpoint::key(&job.folder.join(names::paused(*number))) == Some(job.key(*number));
     let paused = found.iter().filter(|(_, found)| **found != Found::Whole).map(|(&number, _)| number);
     let paused = paused.filter(is_paused).count();
     if as_json {
