@@ -8,6 +8,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::fork::forks;
+
 /// Laps of each candidate that are compared.
 pub const ROUNDS: usize = 5;
 /// Rounds that a winner may lose.
@@ -17,6 +19,12 @@ const WORTH: f64 = 0.97;
 
 /// Tuners that are remembered.
 const KNOWN: usize = 64;
+/// Tuners with their keys.
+type Tuners = Mutex<Vec<(String, Arc<Autotuner>)>>;
+
+/// The tuners of a process, its child, the child's child and so on. A child does not use its parent's:
+/// another thread of the parent may have held a lock.
+static TUNERS: [Tuners; 8] = [const { Mutex::new(Vec::new()) }; 8];
 
 /// The tuner of all shots of one kind on one device.
 pub struct Autotuner(Mutex<TunerState>);
@@ -86,11 +94,13 @@ impl Autotuner {
         state.best.filter(|_| !state.laps[0].is_empty())
     }
 
-    /// Returns the tuner with a key, for the lifetime of the process. `known`: the winner that an earlier process found.
+    /// Returns the tuner with a key, for the lifetime of the process; from the eighth fork on, a new one. `known`: the winner that an earlier process found.
     pub fn shared(key: String, candidates: usize, known: impl FnOnce() -> Option<usize>) -> Arc<Autotuner> {
-        static TUNERS: Mutex<Vec<(String, Arc<Autotuner>)>> = Mutex::new(Vec::new());
-        let mut tuners = TUNERS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, there)) = tuners.iter().find(|(other, _)| *other == key) {
+        let tuners = usize::try_from(forks()).ok().and_then(|generation| TUNERS.get(generation));
+        let mut tuners = tuners.map(|tuners| tuners.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some((_, there)) =
+            tuners.iter().flat_map(|tuners| tuners.iter()).find(|(other, _)| *other == key)
+        {
             return there.clone();
         }
         let tuner = known().map_or_else(
@@ -98,10 +108,12 @@ impl Autotuner {
             |candidate| Autotuner::settled(candidate, candidates),
         );
         let tuner = Arc::new(tuner);
-        if tuners.len() == KNOWN {
-            tuners.remove(0);
+        if let Some(tuners) = &mut tuners {
+            if tuners.len() == KNOWN {
+                tuners.remove(0);
+            }
+            tuners.push((key, tuner.clone()));
         }
-        tuners.push((key, tuner.clone()));
         tuner
     }
 
@@ -158,6 +170,7 @@ impl TunerState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fork::tests::fork_during;
 
     /// Plays laps, some of which are under candidate at a time, until there is a winner. Returns it, and the number of laps.
     fn found(candidates: usize, under_way: usize, mut seconds: impl FnMut(usize) -> f64) -> (usize, usize) {
@@ -239,5 +252,19 @@ mod tests {
             tuner.took(1, 0.1);
         }
         assert_eq!(tuner.best(), 0);
+    }
+    #[test]
+    fn forked_child_has_tuners_of_its_own() {
+        let tuner = |known: Option<usize>| Autotuner::shared("fork".into(), 2, || known);
+        let of_parent = tuner(None);
+        let status = fork_during(
+            |pause| {
+                let _lap = of_parent.state();
+                pause();
+            },
+            || assert_eq!(tuner(Some(1)).best(), 1),
+        );
+        assert_eq!(status, 0);
+        assert_eq!(tuner(Some(1)).winner(), None);
     }
 }
