@@ -53,12 +53,16 @@ fn default_folders() -> Vec<PathBuf> {
     session.map(|path| path.join("gpusched")).into_iter().chain([temporary]).collect()
 }
 
-/// Returns the first folder that passes the checks, and the open table file in it.
-pub(super) fn first_usable(candidates: &[PathBuf]) -> Result<(PathBuf, Descriptor)> {
+/// Returns the first folder that passes the checks and whose open table file `join` accepts, and the
+/// result of `join`.
+pub(super) fn first_usable<T>(
+    candidates: &[PathBuf],
+    mut join: impl FnMut(&Path, Descriptor) -> Result<T>,
+) -> Result<(PathBuf, T)> {
     let mut last = Error::Internal("the list of lease folders is empty".into());
     for candidate in candidates {
-        match open_table(candidate) {
-            Ok(file) => return Ok((candidate.clone(), file)),
+        match open_table(candidate).and_then(|file| join(candidate, file)) {
+            Ok(joined) => return Ok((candidate.clone(), joined)),
             Err(error) => {
                 log::info!("leases: {error}");
                 last = error;
@@ -174,5 +178,16 @@ mod tests {
         }
         let unknown = check_folder(&folder, |_| Err(io::Error::from_raw_os_error(libc::EIO)));
         assert!(unknown.unwrap_err().contains("Input/output error"));
+    }
+    #[test]
+    fn next_folder_is_used_where_joining_the_first_fails() {
+        let folder = testkit::Folder::new();
+        let candidates = [folder.at("full"), folder.at("free")];
+        let (used, ()) = first_usable(&candidates, |path, _| match path.ends_with("full") {
+            true => Err(folder_error(path, io::Error::from_raw_os_error(libc::ENOSPC))),
+            false => Ok(()),
+        })
+        .unwrap();
+        assert_eq!(used, candidates[1]);
     }
 }

@@ -64,11 +64,11 @@ pub(super) struct LocalMember {
 }
 
 impl LocalMember {
-    /// Joins in the first candidate folder that passes the checks.
+    /// Joins in the first candidate folder where that succeeds.
     pub fn join(candidates: Vec<PathBuf>, devices: &[Option<SharedDevice<'_>>]) -> Result<LocalMember> {
         let (boot_id, process) = (session::boot_id(), ProcessMark::here());
-        let (folder, file) = folder::first_usable(&candidates)?;
-        let (session, (header, record, entries)) = Session::join(&folder, file, boot_id, devices)?;
+        let (folder, (session, (header, record, entries))) =
+            folder::first_usable(&candidates, |folder, file| Session::join(folder, file, boot_id, devices))?;
         let shared = TableState {
             header,
             stalled: StalledWaiters::default(),
@@ -186,8 +186,9 @@ impl LocalMember {
             .iter()
             .map(|device| device.as_ref().map(|(uuid, slots)| SharedDevice { uuid, slots: *slots }))
             .collect();
-        let (folder, file) = folder::first_usable(&self.candidates)?;
-        let (session, (header, record, _)) = Session::join(&folder, file, self.boot_id, &devices)?;
+        let (_, (session, (header, record, _))) = folder::first_usable(&self.candidates, |folder, file| {
+            Session::join(folder, file, self.boot_id, &devices)
+        })?;
         log::warn!(
             "leases: {} was deleted while in use; the leases of this process are in {} now",
             self.session().path.display(),
