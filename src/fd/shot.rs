@@ -72,12 +72,12 @@ impl Control for Within<'_> {
 }
 
 /// Sets to zero each trace's samples of steps before its mute.
-fn silence(gather: &mut Gather, mute: &[usize], every: usize) {
+fn silence(gather: &mut Gather, mute: &[u32], every: usize) {
     if gather.samples == 0 {
         return;
     }
     for (trace, &step) in gather.data.chunks_exact_mut(gather.samples).zip(mute) {
-        let count = step.div_ceil(every).min(trace.len());
+        let count = (step as usize).div_ceil(every).min(trace.len());
         trace[..count].fill(0.0);
     }
 }

@@ -66,7 +66,7 @@ pub struct Shot {
     /// Every how many steps the field over the grid is handed out, from step 0.
     pub snapshot_every: Option<usize>,
     /// Samples of steps before this are set to zero: one step a trace of [`Shot::receivers`].
-    pub mute: Option<Vec<usize>>,
+    pub mute: Option<Vec<u32>>,
 }
 
 /// The record of a shot: `[trace][sample]`.

@@ -2,6 +2,8 @@
 
 use super::model::Outline;
 use super::survey::Shot;
+use crate::backend::cpu::reserve;
+use crate::error::{Error, Result};
 
 /// Cells per shortest wavelength: `vmin / (fmax max(dx, dy, dz))` with `fmax` = 2.5 peak frequencies.
 pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
@@ -15,19 +17,27 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 /// The old kernels count the source's cells from 1 and the receivers' from 0 and take the
 /// difference as it is: a receiver's distance is one cell too far to one side in x and y, and
 /// is never less than one cell in depth. Their records are muted so, hence ours.
-pub fn direct_wave_mute(model: &Outline, shot: &Shot, dt: f32, frequency_hz: f32) -> Vec<usize> {
+///
+/// Errors: [`Error::NoHostMemory`].
+pub fn direct_wave_mute(model: &Outline, shot: &Shot, dt: f32, frequency_hz: f32) -> Result<Vec<u32>> {
     let [dx, dy, dz] = model.grid.h;
     let [sx, sy, sz] = shot.source.map(|at| at + 1);
     let vp = model.direct_velocity;
-    let tail = (2.0 / f64::from(dt * frequency_hz)) as usize;
+    let tail = (2.0 / f64::from(dt * frequency_hz)) as u32;
     let tail = tail.saturating_add(60);
     let count = |[ix, iy, _]: [usize; 3]| {
         let apart = |h: f32, a: usize, b: usize| f64::from(h * a.abs_diff(b) as f32);
         let (mx, my, mz) = (apart(dx, ix, sx), apart(dy, iy, sy), f64::from(dz * sz as f32));
         let time = ((mx * mx + my * my + mz * mz) as f32).sqrt() / vp;
-        ((time / dt) as usize).saturating_add(tail)
+        ((time / dt) as u32).saturating_add(tail)
     };
-    shot.receivers.cells(model.grid.n).map(count).collect()
+    let traces = shot.receivers.count(model.grid.n);
+    let mut steps = reserve(traces).ok_or_else(|| Error::NoHostMemory {
+        what: format!("the mute of {traces} traces"),
+        bytes: 4 * traces as u64,
+    })?;
+    steps.extend(shot.receivers.cells(model.grid.n).map(count));
+    Ok(steps)
 }
 
 #[cfg(test)]
@@ -59,7 +69,15 @@ mod tests {
             receivers: Receivers::Plane { iz: 0, every: [1, 1] },
             ..Shot::default()
         };
-        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0), [usize::MAX; 2]);
-        assert_eq!(direct_wave_mute(&model, &shot, 1e-30, 1e-30), [usize::MAX; 2]);
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0).unwrap(), [u32::MAX; 2]);
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-30, 1e-30).unwrap(), [u32::MAX; 2]);
+    }
+    #[test]
+    fn mute_of_more_traces_than_the_memory_holds_is_refused() {
+        let model = Model::new(Grid { n: [1; 3], h: [10.0; 3] }, vec![2000.0], None).unwrap();
+        let outline = Outline { grid: Grid { n: [1 << 21, 1 << 21, 1], h: [10.0; 3] }, ..*model };
+        let shot = Shot { receivers: Receivers::Plane { iz: 0, every: [1, 1] }, ..Shot::default() };
+        let refused = direct_wave_mute(&outline, &shot, 1e-3, 20.0);
+        assert!(matches!(refused, Err(Error::NoHostMemory { .. })));
     }
 }

@@ -273,7 +273,7 @@ pub(super) unsafe fn plan_shot(
             let accepted = "a positive, finite number of Hz, for SCHED_FD_SHOT_MUTE_DIRECT";
             return Err(Error::argument("frequency_hz", frequency, accepted));
         }
-        shot.mute = Some(direct_wave_mute(medium.model(), &shot, desc.dt_s, frequency));
+        shot.mute = Some(direct_wave_mute(medium.model(), &shot, desc.dt_s, frequency)?);
     }
     Ok((plan, shot))
 }

@@ -118,7 +118,7 @@ impl Call {
     }
 
     /// Returns the shot of a number.
-    pub fn shot(&self, number: usize, model: &Outline) -> Shot {
+    pub fn shot(&self, number: usize, model: &Outline) -> Result<Shot> {
         let mut shot = Shot {
             source: self.source_of(number),
             wavelet: self.wavelet.clone(),
@@ -130,9 +130,9 @@ impl Call {
             ..Shot::default()
         };
         if let (Some((frequency, dt)), Some(mute)) = (self.mute, self.function.mute) {
-            shot.mute = Some(mute(model, &shot, dt, frequency));
+            shot.mute = Some(mute(model, &shot, dt, frequency)?);
         }
-        shot
+        Ok(shot)
     }
 }
 

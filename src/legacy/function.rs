@@ -35,7 +35,7 @@ pub struct Function {
 }
 
 /// The rule of a mute: model, shot, `dt`, peak frequency.
-pub type Mute = fn(&Outline, &Shot, f32, f32) -> Vec<usize>;
+pub type Mute = fn(&Outline, &Shot, f32, f32) -> Result<Vec<u32>>;
 
 /// The shots of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -61,7 +61,7 @@ impl Function {
         // The plan is dropped with the last of its shots, and so is its memory on GPUs.
         let (shots, written) = (call.shots.clone(), files.clone());
         let submit = move |number: usize| -> Result<TaskId> {
-            let shot = call.shot(number, &plan.model);
+            let shot = call.shot(number, &plan.model)?;
             let source = self.before_update.then(|| StepSource::new(&shot, plan.model.grid));
             let output = ShotFiles { files: written.clone(), shot: number, source };
             let mut task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), output)?;

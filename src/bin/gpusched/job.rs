@@ -280,7 +280,7 @@ fn check_shots_memory(
     const FIXED: u64 = 512;
     let traces = receivers.count(grid.n) as u64;
     let list = if matches!(receivers, Receivers::List(_)) { 24 * traces } else { 0 };
-    let one = FIXED + 4 * samples as u64 + list + if muted { 8 * traces } else { 0 };
+    let one = FIXED + 4 * samples as u64 + list + if muted { 4 * traces } else { 0 };
     let needed = COPIES.saturating_mul(one).saturating_mul(shots as u64);
     let there = cpu::free_bytes();
     if needed <= there {
@@ -339,7 +339,7 @@ fn steps(file: &Document, survey: &Survey, dt: f32) -> Result<usize> {
 
 /// Returns the muted steps of each trace: those whose sample, taken after the step, is before the travel time from the
 /// source and some seconds more.
-fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
+fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<u32> {
     // In steps; hides the error of float64.
     const ROUNDING: f64 = 1e-6;
     let (h, dt) = (grid.h.map(decimal), decimal(dt));
@@ -347,7 +347,7 @@ fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
         let apart = |axis: usize| cell[axis].abs_diff(shot.source[axis]) as f64 * h[axis];
         let distance = (0..3).map(|axis| apart(axis).powi(2)).sum::<f64>().sqrt();
         let end = distance / mute.velocity_m_s + mute.after_s;
-        ((end / dt - ROUNDING).ceil() as usize).saturating_sub(1)
+        ((end / dt - ROUNDING).ceil() as u32).saturating_sub(1)
     };
     shot.receivers.cells(grid.n).map(count).collect()
 }
@@ -438,7 +438,7 @@ mod tests {
             [(0.001, 0.0105), (0.001, 0.011), (0.0007, 0.007), (0.0003, 0.0006), (0.002, 0.0)]
         {
             let ends = [0.0, 50.0, 30.0].map(|metres| tidy(metres / 1000.0 + after_s));
-            let time = |step: usize| tidy(decimal(dt) * (step + 1) as f64);
+            let time = |step: u32| tidy(decimal(dt) * f64::from(step + 1));
             let counts = ends.map(|end| (0..).find(|&step| time(step) >= end).unwrap());
             let mute = Mute { velocity_m_s: 1000.0, after_s };
             assert_eq!(mute_steps(&shot, &mute, &grid, dt), counts, "{dt} s, {after_s} s");

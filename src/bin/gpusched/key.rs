@@ -105,7 +105,9 @@ impl Keys {
         }
         keys.numbers(&[snapshot_every.is_some().into(), snapshot_every.unwrap_or(0)]);
         keys.number(mute.is_some().into());
-        keys.numbers(mute.as_deref().unwrap_or_default());
+        let steps = mute.as_deref().unwrap_or_default();
+        keys.number(steps.len());
+        steps.iter().for_each(|&step| keys.number(step as usize));
         keys.0.finalize().to_hex().to_string()
     }
 

@@ -134,7 +134,7 @@ impl<'a> Reference<'a> {
             let p = scheme.pressure();
             if it % shot.record_every == 0 {
                 for (trace, &receiver) in receivers.iter().enumerate() {
-                    let muted = shot.mute.as_ref().is_some_and(|steps| it < steps[trace]);
+                    let muted = shot.mute.as_ref().is_some_and(|steps| it < steps[trace] as usize);
                     traces[trace].push(if muted { 0.0 } else { narrow(p[receiver]) });
                 }
             }
