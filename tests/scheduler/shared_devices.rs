@@ -143,6 +143,30 @@ fn light_task_begins_when_the_table_becomes_unreadable() {
     assert!(ended);
 }
 
+/// Nothing but the end of the other process happens that would make this one read the leases.
+#[test]
+fn late_task_gets_a_copy_once_no_other_process_is_left() {
+    let folder = Folder::new();
+    let [first, second] = sharing(&folder, 2, 1);
+    for _ in 0..4 {
+        assert_eq!(run(&first, planned(quick())), Ok(WaitResult::Done));
+    }
+    let task = code(|exec| {
+        while exec.attempt == 1 && !exec.cancelled() {
+            sleep(Duration::from_millis(1));
+        }
+        exec.commit()
+    });
+    let id = first.submit(Task { idempotent: true, ..planned(task) }).unwrap();
+    // Late after a second.
+    sleep(Duration::from_millis(1500));
+    assert_eq!(first.info(id).unwrap().attempts, 1);
+    drop(second);
+    let ended = first.wait(id, Some(Duration::from_secs(10)));
+    first.cancel(id).unwrap();
+    assert_eq!(ended, Ok(WaitResult::Done));
+}
+
 #[test]
 fn scheduler_that_is_dropped_inside_its_task_ends_its_watcher() {
     let folder = Folder::new();

@@ -119,6 +119,12 @@ impl Planner {
         })
     }
 
+    /// Returns true if a late task may get a copy once there are no other processes.
+    pub fn copy_waits_for_peers(&self) -> bool {
+        let is_late = |id| self.tasks.get(id).is_ok_and(|record| record.live_attempts > 0);
+        self.has_peers && self.ready.iter().take(self.policy.horizon).any(|(_, id)| is_late(id))
+    }
+
     /// Returns the bytes, the cost and the measured seconds per unit of cost (`None`: unknown) with which a task leases
     /// a slot of a device.
     pub fn lease_terms(&self, id: TaskId, index: usize) -> Option<(u64, Option<f64>, Option<f64>)> {

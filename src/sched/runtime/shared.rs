@@ -241,13 +241,14 @@ impl Runtime {
                 guard.worker_called[index] = self.pool.wake_device(index, closed, start);
             }
         }
-        if guard.planner.slot_request(now).is_some()
+        let is_kept = guard.planner.slot_request(now).is_some();
+        if (is_kept || guard.planner.copy_waits_for_peers())
             && let Err(record) = self.ensure_watcher()
         {
             guard.log.push(record);
             self.clear_peer_load(guard);
             // Nothing is kept from its device any more, so this ends.
-            if guard.planner.slot_request(now).is_none() {
+            if is_kept && guard.planner.slot_request(now).is_none() {
                 self.wake_workers(guard, now);
             }
         }
