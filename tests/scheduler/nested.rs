@@ -51,27 +51,63 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
 /// A poisoned context is renewed when all tasks have left it; one in it that waits for another to run prevents that.
 #[test]
 fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
-    let scheduler = Scripted::new(1).scheduler(2);
-    let (poisoned, ends) = (Gate::new(), Gate::opened());
-    let waits = nested(&scheduler, move |scheduler, _| {
-        poisoned.pass();
-        let child = scheduler.submit(planned(quick()))?;
-        for _ in 0..3 {
-            scheduler.submit(Task { detached: true, ..quick() })?;
-        }
-        ends.pass();
-        scheduler.wait(child, None).map(drop)
+    for tier in [planned, |light| light] {
+        let scheduler = Scripted::new(1).scheduler(2);
+        let (poisoned, ends) = (Gate::new(), Gate::opened());
+        let waits = nested(&scheduler, move |scheduler, _| {
+            poisoned.pass();
+            let child = scheduler.submit(planned(quick()))?;
+            for _ in 0..3 {
+                scheduler.submit(Task { detached: true, ..quick() })?;
+            }
+            ends.pass();
+            scheduler.wait(child, None).map(drop)
+        });
+        let waits = scheduler.submit(tier(waits)).unwrap();
+        poisoned.came(1);
+        let poisons = scheduler.submit(poisons_once()).unwrap();
+        until(|| {
+            scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != TaskStatus::Running)
+        });
+        poisoned.open();
+        assert!(deadlock(wait(&scheduler, waits)));
+        wait_all(&scheduler);
+        assert_eq!(scheduler.stats().unwrap().done, 5);
+    }
+}
+
+#[test]
+fn waiting_for_a_task_that_poisons_the_context_of_both_is_an_error() {
+    for (tier, devices) in [planned, |light| light].into_iter().flat_map(|tier| [(tier, 1), (tier, 2)]) {
+        let scheduler = Scripted::new(devices).scheduler(1);
+        let waits = nested(&scheduler, |scheduler, exec| {
+            let device = DeviceMask(1 << exec.device_index);
+            scheduler.wait(scheduler.submit(Task { devices: device, ..poisons_once() })?, None).map(drop)
+        });
+        let waits = scheduler.submit(tier(waits)).unwrap();
+        assert!(deadlock(wait(&scheduler, waits)));
+        wait_all(&scheduler);
+        assert_eq!(scheduler.stats().unwrap().done, 1);
+        let light: Vec<_> = (0..9).map(|_| scheduler.submit(quick()).unwrap()).collect();
+        light.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done)));
+    }
+}
+
+/// The task may wait for what would be kept for its device.
+#[test]
+fn a_light_task_that_waits_in_a_poisoned_context_keeps_no_task_from_other_devices() {
+    let scheduler = Scripted::new(2).scheduler(2);
+    let waits = nested(&scheduler, |scheduler, exec| {
+        let here = DeviceMask(1 << exec.device_index);
+        let poisons = scheduler.submit(Task { devices: here, ..planned(poisons_once()) })?;
+        until(|| {
+            scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != TaskStatus::Running)
+        });
+        scheduler.wait(scheduler.submit(planned(quick()))?, None).map(drop)
     });
-    let waits = scheduler.submit(planned(waits)).unwrap();
-    poisoned.came(1);
-    let poisons = scheduler.submit(poisons_once()).unwrap();
-    until(|| {
-        scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != TaskStatus::Running)
-    });
-    poisoned.open();
-    assert!(deadlock(wait(&scheduler, waits)));
+    let waits = scheduler.submit(waits).unwrap();
+    assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
     wait_all(&scheduler);
-    assert_eq!(scheduler.stats().unwrap().done, 5);
 }
 
 #[test]

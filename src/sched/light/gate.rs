@@ -59,8 +59,8 @@ impl LightGate {
         !self.is_closed(device)
     }
 
-    /// Lowers a worker's flag. Returns true if a planned task may have waited for that: then the
-    /// caller wakes the workers for which the planner has tasks.
+    /// Lowers a worker's flag. Returns true if a planned task, or the renewal of a context, may have
+    /// waited for that: then the caller asks the planner.
     pub fn leave(&self, flag: &AtomicBool, device: usize) -> bool {
         if !flag.load(Ordering::Relaxed) {
             return false;

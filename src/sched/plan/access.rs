@@ -55,6 +55,15 @@ impl Planner {
         self.devices[index].runs_light = runs_light;
     }
 
+    /// A light task on the device begins or ends a wait inside its code.
+    pub fn set_light_waits(&mut self, index: usize, leased: bool, waits: bool) {
+        let device = &mut self.devices[index];
+        device.waiting_light = if waits { device.waiting_light + 1 } else { device.waiting_light - 1 };
+        if leased {
+            device.set_lease_waits(waits);
+        }
+    }
+
     /// An attempt on the device waits inside its code: another may run meanwhile.
     /// `waiter`: the attempt, if it waits for other tasks.
     pub fn open_slot(&mut self, index: usize, waiter: Option<(TaskId, u32)>) {

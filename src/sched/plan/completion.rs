@@ -43,10 +43,7 @@ impl Planner {
         let mut run = device.attempts.swap_remove(position);
         device.return_slot();
         run.was_poisoned = device.poisoned || run.context < device.first_sound_context;
-        if device.poisoned && device.attempts.is_empty() {
-            device.poisoned = false;
-            self.renew_context(index, effects);
-        }
+        self.renew_if_left(index, effects);
         if run.deadline_state == DeadlineState::Lost {
             self.abandoned_attempt_returned(id, attempt, how, effects);
             return false;

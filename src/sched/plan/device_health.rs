@@ -8,9 +8,13 @@ use crate::error::{DeviceFault, Error};
 use crate::sched::base::{DeviceMask, Role, TaskId, WaitResult};
 
 impl Planner {
-    /// All attempts have left a poisoned context.
-    pub(super) fn renew_context(&mut self, index: usize, effects: &mut Effects) {
+    /// Renews a poisoned context if all tasks have left it.
+    pub fn renew_if_left(&mut self, index: usize, effects: &mut Effects) {
         let device = &mut self.devices[index];
+        if !device.poisoned || !device.attempts.is_empty() || device.holds_light() {
+            return;
+        }
+        device.poisoned = false;
         device.context += 1;
         device.first_sound_context = device.context;
         device.renewing = true;
@@ -51,13 +55,9 @@ impl Planner {
         if guilty {
             self.clear_suspicions(run);
         }
+        self.devices[index].poisoned = true;
+        self.renew_if_left(index, effects);
         let device = &mut self.devices[index];
-        let empty = device.attempts.is_empty();
-        if empty {
-            self.renew_context(index, effects);
-        }
-        let device = &mut self.devices[index];
-        device.poisoned = !empty;
         if guilty {
             device.fault_count += 1;
         } else if !other && (run.role != Role::Task || !device.suspects.contains(&run.id)) {

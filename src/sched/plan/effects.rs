@@ -29,7 +29,7 @@ pub struct Effects {
     /// Tasks that have ended, the next one last. The driver drops each job, without the lock if that runs code of
     /// the caller, then calls `Planner::publish`.
     pub ended: Vec<EndedTask>,
-    /// Devices whose poisoned context all attempts have left. The driver has the backend make a new one, then calls
+    /// Devices whose poisoned context all tasks have left. The driver has the backend make a new one, then calls
     /// `Planner::context_renewed`.
     pub renewed: Vec<usize>,
     /// Attempts that are abandoned now, and the seconds that each had.

@@ -71,6 +71,8 @@ pub struct DeviceState {
     pub(super) peer_load: PeerLoad,
     /// Light tasks may be running here.
     pub(super) runs_light: bool,
+    /// Light tasks that wait inside their code, besides those inside planned ones.
+    pub(super) waiting_light: u32,
     /// No other task begins here, so that this one gets its memory.
     pub(super) reserved_for: Option<TaskId>,
     pub(super) backoff: Option<Backoff>,
@@ -80,7 +82,7 @@ pub struct DeviceState {
     pub context: u32,
     /// The first context since the last poisoned one.
     pub(super) first_sound_context: u32,
-    /// Nothing begins until all attempts have left the context.
+    /// Nothing begins until all tasks have left the context.
     pub poisoned: bool,
     /// Nothing begins until the backend has renewed the context.
     pub(super) renewing: bool,
@@ -405,6 +407,11 @@ impl DeviceState {
     /// Returns true if an exclusive task may begin: nothing runs but tasks that wait inside their code, perhaps for it.
     pub fn is_free_for_exclusive(&self) -> bool {
         self.attempts.len() <= self.waiting_slots as usize && !self.runs_light
+    }
+
+    /// Returns true if light tasks may be inside the context.
+    pub fn holds_light(&self) -> bool {
+        self.runs_light || self.waiting_light > 0
     }
 
     /// Returns the bytes that no attempt leases.

@@ -154,7 +154,7 @@ impl Schedule {
     fn add_lanes(&mut self, planner: &Planner, index: usize) {
         let (now, lanes, device) = (self.now, &mut self.lanes, &planner.devices[index]);
         // A task that waits inside its code in a poisoned context may wait for one that would be kept for this device.
-        if device.retired.is_some() || device.poisoned && device.waiting_slots > 0 {
+        if device.retired.is_some() || device.poisoned && (device.waiting_slots > 0 || device.holds_light()) {
             return;
         }
         let begin = lanes.len();

@@ -106,7 +106,7 @@ impl DeviceState {
     }
 
     /// A light task that runs in a leased slot begins or ends a wait inside its code.
-    pub fn set_light_waits(&mut self, waits: bool) {
+    pub(super) fn set_lease_waits(&mut self, waits: bool) {
         let count = &mut self.own_slots.light_waiting;
         *count = if waits { *count + 1 } else { *count - 1 };
     }

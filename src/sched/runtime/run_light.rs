@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 use crate::sched::base::{
     DeviceMask, Epoch, Job, Signal, TaskId, TaskStatus, WaitResult, nanoseconds, unpack,
 };
-use crate::sched::light::{EndActions, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask};
+use crate::sched::light::{
+    EndActions, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask, WorkerShared,
+};
 use crate::sched::observe::Ending;
 use crate::sched::plan::{AttemptEnd, Effects};
 use crate::sched::sleep::ALL_TASKS;
@@ -149,7 +151,8 @@ fn run_attempt(
             let shared_device = runtime.ran_light_since(&worker.queue.shared, since)
                 || !runtime.lock().planner.devices()[device].attempts.is_empty();
             let failure = LightFailure { how, device, slot, context, started_ns: since, shared_device };
-            runtime.promote(task, id, epoch, job, failure);
+            let left = (!worker.is_in_task()).then_some(&*worker.queue.shared);
+            runtime.promote(task, id, epoch, job, failure, left);
         }
     }
 }
@@ -325,7 +328,7 @@ struct LightFailure {
 /// Promotion: the planner takes over a light task.
 impl Runtime {
     /// Promotes a light task after a failed attempt, as if that had begun in the planner. `id`, `task`: 0
-    /// and `None` if it has no id.
+    /// and `None` if it has no id. `left`: the worker, if it is in no task any more.
     fn promote(
         self: &Arc<Self>,
         task: Option<&LightTask>,
@@ -333,6 +336,7 @@ impl Runtime {
         epoch: Epoch,
         job: LightJob,
         failure: LightFailure,
+        left: Option<&WorkerShared>,
     ) {
         let LightFailure { how, device, slot, context, started_ns, shared_device } = failure;
         let job: Arc<dyn Job> = match job {
@@ -358,6 +362,7 @@ impl Runtime {
         if task.is_some_and(|task| task.promote(unpack(id).1, planned)) || guard.planner.is_stopping() {
             let _ = guard.planner.cancel(planned, &mut effects);
         }
+        self.count_light(&mut guard.planner, device, left, &how);
         guard.planner.on_attempt_end(device, planned, 1, how, &mut effects);
         self.apply_effects(guard, effects);
     }

@@ -11,13 +11,14 @@ use log::Level;
 use super::{FoundDevice, Peers, WorkerPool};
 use crate::backend::Backend;
 use crate::device::DeviceInfo;
+use crate::error::Error;
 use crate::fork::ProcessMark;
 use crate::node::LockedTable;
 use crate::sched::base::{Clock, DeviceMask, Policy, TaskId, lock, nanoseconds};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
 use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
-use crate::sched::plan::{Planner, Progress, Stats};
+use crate::sched::plan::{AttemptEnd, Planner, Progress, Stats};
 use crate::sched::sleep::{BLOCKED_TASKS, WaitGraph, WaitQueues};
 use crate::store::entries::StoredRate;
 use crate::store::findings::Findings;
@@ -37,7 +38,7 @@ pub struct Runtime {
     pub wait_graph: WaitGraph,
     /// Tasks whose outcome is decided and whose end is not published, since their jobs are dropped first.
     pub jobs_dropping: AtomicUsize,
-    /// Bit i: device i's context is poisoned, and renewed when all attempts have left it.
+    /// Bit i: device i's context is poisoned, and renewed when all tasks have left it.
     pub poisoned: AtomicU64,
     /// Bit i: ranges on device i leave memory to a task that waits for it.
     pub memory_wanted: AtomicU64,
@@ -163,6 +164,22 @@ impl Runtime {
     /// Returns true if workers of a device other than `but` may be running light tasks.
     pub fn runs_light(&self, device: usize, but: Option<&WorkerShared>) -> bool {
         self.light.queues.any_worker(device, but, |stats| stats.runs_light.load(Ordering::SeqCst))
+    }
+
+    /// Tells the planner, before an attempt ends, whether light tasks keep a context from being renewed. No other begins
+    /// until the flags are published. `but`: a worker that is in none.
+    pub fn count_light(
+        &self,
+        planner: &mut Planner,
+        device: usize,
+        but: Option<&WorkerShared>,
+        how: &AttemptEnd,
+    ) {
+        let poisons = matches!(how, AttemptEnd::Ran(Err(Error::Device { .. })));
+        if poisons || planner.devices()[device].poisoned {
+            let runs_light = self.light.gate.close(device, || self.runs_light(device, but));
+            planner.set_runs_light(device, runs_light);
+        }
     }
 
     /// Returns true if a light task of another worker has run on the worker's device since then.

@@ -183,10 +183,9 @@ impl Runtime {
         if worker.in_planned.get() {
             guard.planner.open_slot(worker.device, own.then(|| worker.attempt()).flatten());
         } else {
+            let leased = worker.light_lease.borrow().is_some();
+            guard.planner.set_light_waits(worker.device, leased, true);
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
-            if worker.light_lease.borrow().is_some() {
-                guard.planner.device(worker.device).set_light_waits(true);
-            }
         }
         self.publish_flags(&guard, self.now());
         drop(guard);
@@ -211,10 +210,10 @@ impl Runtime {
             guard.planner.close_slot(now, worker.device, own.then(|| worker.attempt()).flatten());
             self.publish_flags(&guard, now);
         } else {
+            let leased = worker.light_lease.borrow().is_some();
+            let mut guard = self.lock();
+            guard.planner.set_light_waits(worker.device, leased, false);
             worker.queue.shared.stats.runs_light.store(true, Ordering::SeqCst);
-            if worker.light_lease.borrow().is_some() {
-                self.lock().planner.device(worker.device).set_light_waits(false);
-            }
         }
         self.pool.close_room(worker.index);
     }

@@ -373,6 +373,7 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     if company {
         guard.planner.had_company(worker.device, id, attempt);
     }
+    runtime.count_light(&mut guard.planner, worker.device, None, &end);
     if !guard.planner.on_attempt_end(worker.device, id, attempt, end, &mut effects) {
         worker.abandoned.set(true);
         runtime.pool.abandoned.fetch_sub(1, Ordering::SeqCst);

@@ -161,7 +161,14 @@ impl WorkerLocal {
         }
         let opened = leased && runtime.publish_flags(&guard, runtime.now());
         runtime.wake_workers(&mut guard, runtime.now());
+        let poisoned = guard.planner.devices()[self.device].poisoned;
         drop(guard);
+        if poisoned {
+            runtime.step(|planner, effects| {
+                planner.set_runs_light(self.device, runtime.runs_light(self.device, None));
+                planner.renew_if_left(self.device, effects);
+            });
+        }
         if opened && !runtime.light.queues.is_empty() {
             runtime.wake_any_worker();
         }
