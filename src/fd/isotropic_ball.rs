@@ -43,6 +43,11 @@ fn factor(squared: usize) -> f64 {
     }
 }
 
+/// Returns S, rounded so that its square is at most E: waves grow without limit where it is larger.
+pub fn at_most_root(s: f32, e: f32) -> f32 {
+    if f64::from(s) * f64::from(s) > f64::from(e) { s.next_down() } else { s }
+}
+
 impl IsotropicBall {
     /// Bytes of the largest cube.
     pub const BYTES: u64 = 2 * 4 * (2 * RADIUS as u64 + 1).pow(3);
@@ -70,10 +75,18 @@ impl IsotropicBall {
         // The factor on the parameter, which is a half of what E or S² exceed 1 by.
         let parameter = |excess: f32, factor: f64| (factor * f64::from(0.5 * excess)) as f32;
         let e = values(e, &|e, factor| 1.0 + 2.0 * parameter(e - 1.0, factor));
-        let s = values(s, &|s, factor| {
+        let mut s = values(s, &|s, factor| {
             if factor == 1.0 { s } else { (1.0 + 2.0 * parameter(s * s - 1.0, factor)).sqrt() }
         });
+        s.iter_mut().zip(&e).for_each(|(s, &e)| *s = at_most_root(*s, e));
         IsotropicBall { cells, values: [e, s] }
+    }
+
+    /// Returns E and S of all cells.
+    #[cfg(test)]
+    pub fn cells_of_both(&self) -> impl Iterator<Item = (f64, f64)> {
+        let [e, s] = &self.values;
+        e.iter().zip(s).map(|(&e, &s)| (e.into(), s.into()))
     }
 
     /// Returns all values, for a GPU.

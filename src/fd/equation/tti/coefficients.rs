@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::layout::Layout;
+use crate::fd::isotropic_ball::at_most_root;
 use crate::fd::model::{Model, Outline, Property, Values};
 use crate::fd::one_pass::coefficients::Axis;
 use crate::fd::pml::{d0, reference_cell};
@@ -27,7 +28,7 @@ pub struct RotatedMedium {
     pub modulus: EdgeField,
     /// `1 + 2 epsilon`.
     pub e: EdgeField,
-    /// `sqrt(1 + 2 delta)`.
+    /// `sqrt(1 + 2 delta)`, at most `sqrt(E)`.
     pub s: EdgeField,
     /// Cosine and sine of theta, then of phi.
     pub angles: [EdgeField; 4],
@@ -68,10 +69,18 @@ impl TtiMaterial {
         let angle = |property, of_angle: fn(f64) -> f64| {
             field("the angles of the model", of(property), &|value| of_angle(f64::from(value)) as f32)
         };
+        let [epsilon, delta] = [Property::Epsilon, Property::Delta].map(of);
+        let stretch = |value: f32| 1.0 + 2.0 * value;
         let columns = RotatedMedium {
             modulus: field("vp² of the model", model.vp(), &|vp| vp * vp)?,
-            e: field("epsilon of the model", of(Property::Epsilon), &|epsilon| 1.0 + 2.0 * epsilon)?,
-            s: field("delta of the model", of(Property::Delta), &|delta| (1.0 + 2.0 * delta).sqrt())?,
+            e: field("epsilon of the model", epsilon, &stretch)?,
+            s: EdgeField::from_properties(
+                &layout,
+                storage,
+                "delta of the model",
+                &[epsilon, delta],
+                |cell| at_most_root(stretch(delta.at(cell)).sqrt(), stretch(epsilon.at(cell))),
+            )?,
             angles: [
                 angle(Property::Theta, f64::cos)?,
                 angle(Property::Theta, f64::sin)?,

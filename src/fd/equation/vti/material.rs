@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::layout::Layout;
+use crate::fd::isotropic_ball::at_most_root;
 use crate::fd::model::{Model, Property, Values};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::storage::Storage;
@@ -48,10 +49,7 @@ impl VtiMaterial {
         let root = |value: f32| stretch(value).sqrt();
         let (up, down) = (half_step(epsilon, &stretch), half_step(delta, &root));
         let e = |cell: usize| stretch(epsilon.at(cell)) + up;
-        let s = |cell: usize| {
-            let (e, s) = (stretch(epsilon.at(cell)), root(delta.at(cell)));
-            (if f64::from(s) * f64::from(s) > f64::from(e) { s.next_down() } else { s }) - down
-        };
+        let s = |cell: usize| at_most_root(root(delta.at(cell)), stretch(epsilon.at(cell))) - down;
         let field = |values: &[&Values], what: &str, value: &dyn Fn(usize) -> f32| {
             let constant = values.iter().all(|values| matches!(values, Values::Constant(_)));
             let field = match constant {
