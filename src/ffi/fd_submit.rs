@@ -29,9 +29,13 @@ struct ShotBuffers {
 }
 
 impl Output for ShotBuffers {
-    fn snapshot(&self, _: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
+    fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
+        // An abandoned attempt may go on after its task has ended.
+        if exec.cancelled() {
+            return Err(Error::Cancelled);
+        }
         let at = step / self.every * self.cells;
-        // SAFETY: `snapshots` is lent until the task has ended, and was checked to have room for
+        // SAFETY: `snapshots` is lent until the task has ended, and with a deadline until `drop`; it was checked to have room for
         // every snapshot of `cells` floats; one attempt at a time writes.
         let room = unsafe { std::slice::from_raw_parts_mut(self.snapshots.pointer().add(at), self.cells) };
         room.copy_from_slice(field);
@@ -39,8 +43,8 @@ impl Output for ShotBuffers {
     }
 
     fn finish(&self, _: &Exec<'_>, gather: Gather, _: Effort) -> Result<()> {
-        // SAFETY: `record` is lent until the task has ended, and was checked to have room for the
-        // gather; called once, when the result counts.
+        // SAFETY: `record` is lent like `snapshots`, and was checked to have room for the gather; called
+        // once, when the result counts.
         let room = unsafe { std::slice::from_raw_parts_mut(self.record.pointer(), gather.data.len()) };
         room.copy_from_slice(&gather.data);
         Ok(())
