@@ -578,7 +578,8 @@ typedef struct sched_task_desc_t {
    * NULL, or called exactly once with `user` when the library no longer needs it: after the last
    * `run`, after a cancel, and also if the submitting call fails. It is not called if that call
    * could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
-   * any thread, before a wait reports the task's end. It must not wait for a task.
+   * any thread, before a wait reports the task's end, unless another attempt still runs or hangs:
+   * then when that returns, which may be never. It must not wait for a task.
    */
   sched_drop_fn drop;
   /** A name for messages and logs; NULL: none. Copied. */
@@ -875,8 +876,8 @@ typedef struct sched_fd_shot_desc_t {
   /** Number of cells between receivers along y, from cell 0; 0: 1. */
   uint32_t plane_every_y;
   /**
-   * Recorded pressure, [trace][sample]. Lent until the task has ended; written only if it
-   * succeeds.
+   * Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
+   * until `drop` of the task is called; written only if the task succeeds.
    */
   float *record;
   /** Length of `record` in floats; sched_fd_shot_size returns the necessary length. */
@@ -887,8 +888,9 @@ typedef struct sched_fd_shot_desc_t {
    */
   uint64_t snapshot_every;
   /**
-   * Snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended. The task writes them while
-   * it runs, so they are valid only if it succeeds. NULL if `snapshot_every` is 0.
+   * Snapshots, [snapshot][iy][ix][iz]. Lent like `record`: an attempt that hangs after its deadline
+   * may go on after the task has ended. The task writes them while it runs, so they are valid only
+   * if it succeeds. NULL if `snapshot_every` is 0.
    */
   float *snapshots;
   /** Length of `snapshots` in floats. */

@@ -102,16 +102,17 @@ pub struct sched_fd_shot_desc_t {
     pub plane_every_x: u32,
     /// Number of cells between receivers along y, from cell 0; 0: 1.
     pub plane_every_y: u32,
-    /// Recorded pressure, [trace][sample]. Lent until the task has ended; written only if it
-    /// succeeds.
+    /// Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
+    /// until `drop` of the task is called; written only if the task succeeds.
     pub record: *mut f32,
     /// Length of `record` in floats; sched_fd_shot_size returns the necessary length.
     pub record_len: usize,
     /// Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. Must be 0
     /// with SCHED_FD_SHOT_EXACT_TIME.
     pub snapshot_every: u64,
-    /// Snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended. The task writes them while
-    /// it runs, so they are valid only if it succeeds. NULL if `snapshot_every` is 0.
+    /// Snapshots, [snapshot][iy][ix][iz]. Lent like `record`: an attempt that hangs after its deadline
+    /// may go on after the task has ended. The task writes them while it runs, so they are valid only
+    /// if it succeeds. NULL if `snapshot_every` is 0.
     pub snapshots: *mut f32,
     /// Length of `snapshots` in floats.
     pub snapshots_len: usize,

@@ -46,7 +46,8 @@ pub struct sched_task_desc_t {
     /// NULL, or called exactly once with `user` when the library no longer needs it: after the last
     /// `run`, after a cancel, and also if the submitting call fails. It is not called if that call
     /// could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
-    /// any thread, before a wait reports the task's end. It must not wait for a task.
+    /// any thread, before a wait reports the task's end, unless another attempt still runs or hangs:
+    /// then when that returns, which may be never. It must not wait for a task.
     pub drop: sched_drop_fn,
     /// A name for messages and logs; NULL: none. Copied.
     pub label: *const c_char,
