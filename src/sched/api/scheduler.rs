@@ -1,7 +1,7 @@
 //! The scheduler as its callers see it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub struct Scheduler {
     ownership: Mutex<Ownership>,
     /// The ordered tasks that [`Scheduler::wait_next`] has not returned yet.
     pub(super) ordered: Mutex<VecDeque<TaskId>>,
+    /// The version of the last progress callback that was set here; 0: none.
+    progress_version: AtomicU64,
 }
 
 /// Whether a [`Scheduler`] may end its workers.
@@ -46,7 +48,12 @@ enum Watch<'a> {
 
 impl Scheduler {
     pub(crate) fn new(runtime: Arc<Runtime>, ownership: Ownership) -> Self {
-        Scheduler { runtime, ownership: Mutex::new(ownership), ordered: Mutex::default() }
+        Scheduler {
+            runtime,
+            ownership: Mutex::new(ownership),
+            ordered: Mutex::default(),
+            progress_version: AtomicU64::new(0),
+        }
     }
 
     /// Returns the runtime. Fails in a forked child, before any lock: there it may be held for ever.
@@ -55,14 +62,20 @@ impl Scheduler {
         Ok(&self.runtime)
     }
 
-    /// Releases a default scheduler. Returns true if no other user is left, so that this one ends
-    /// it.
+    /// Releases a default scheduler, and removes the progress callback that was set here. Returns
+    /// true if no other user is left, so that this one ends it.
     fn release_ownership(&self) -> bool {
         let mut ownership = lock(&self.ownership);
         if let Ownership::Shared(release) = *ownership {
             *ownership = if release(&self.runtime) { Ownership::Own } else { Ownership::Released };
         }
-        matches!(*ownership, Ownership::Own)
+        let ends = matches!(*ownership, Ownership::Own);
+        drop(ownership);
+        if !ends {
+            let version = self.progress_version.load(Ordering::Relaxed);
+            self.runtime.observability.progress_notifier.remove(version);
+        }
+        ends
     }
 
     /// Returns the devices as found at creation, in the order of device masks.
@@ -271,7 +284,9 @@ impl Scheduler {
             };
             (Arc::new(listener) as _, interval)
         });
-        self.runtime.observability.progress_notifier.set(listener)
+        let version = self.runtime.observability.progress_notifier.set(listener)?;
+        self.progress_version.store(version, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Returns the trace up to now. Fails if [`Builder`](super::builder::Builder) asked for no
@@ -427,5 +442,37 @@ impl Drop for Scheduler {
         } else {
             let _ = self.shutdown();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn release_removes_the_progress_callback_that_was_set_there_and_no_other() {
+        let runtime = Scheduler::builder().build_runtime().unwrap();
+        let user = || Scheduler::new(runtime.clone(), Ownership::Shared(|_| false));
+        let (first, second) = (user(), user());
+        let last = Scheduler::new(runtime.clone(), Ownership::Own);
+        let set = |user: &Scheduler| {
+            let (calls, called) = std::sync::mpsc::channel();
+            let callback = move |_: &Progress| {
+                let _ = calls.send(());
+            };
+            user.on_progress(Duration::from_millis(1), Some(callback)).unwrap();
+            called
+        };
+        let limit = Duration::from_secs(5);
+        set(&first);
+        let of_second = set(&second);
+        drop(first);
+        while of_second.try_recv().is_ok() {}
+        of_second.recv_timeout(limit).expect("the first user releases its own callback only");
+        drop(second);
+        while of_second.try_recv().is_ok() {}
+        let after = of_second.recv_timeout(Duration::from_millis(100));
+        assert!(after.is_err(), "a callback after the release of its user");
+        drop(last);
     }
 }

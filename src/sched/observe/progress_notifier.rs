@@ -48,9 +48,26 @@ struct NotifierState {
 impl ProgressNotifier {
     /// Sets a listener and its interval, after which it is called first; `None` removes it. When
     /// this returns, the previous listener is not running (unless it is the caller) and is not
-    /// called again. Fails after [`ProgressNotifier::stop`].
-    pub fn set(self: &Arc<Self>, listener: Option<(ProgressListener, Duration)>) -> Result<()> {
-        let mut state = self.lock();
+    /// called again. Returns the version of the change. Fails after [`ProgressNotifier::stop`].
+    pub fn set(self: &Arc<Self>, listener: Option<(ProgressListener, Duration)>) -> Result<u64> {
+        self.set_locked(self.lock(), listener)
+    }
+
+    /// Removes the listener of a version, as [`ProgressNotifier::set`] does; does nothing if it has
+    /// been replaced.
+    pub fn remove(self: &Arc<Self>, version: u64) {
+        let state = self.lock();
+        if state.version == version {
+            // Only starting a thread can fail.
+            let _ = self.set_locked(state, None);
+        }
+    }
+
+    fn set_locked(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, NotifierState>,
+        listener: Option<(ProgressListener, Duration)>,
+    ) -> Result<u64> {
         if listener.is_some() && state.stopped {
             return Err(Error::Shutdown { what: "setting a progress callback" });
         }
@@ -74,7 +91,7 @@ impl ProgressNotifier {
         drop(state);
         // Without the lock: dropping it is the caller's code.
         drop(previous);
-        Ok(())
+        Ok(version)
     }
 
     /// Returns true on the thread of the notifier.
