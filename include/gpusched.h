@@ -713,7 +713,7 @@ typedef struct sched_range_desc_t {
   uint32_t flags;
   /** Must be zero. */
   uint32_t reserved;
-  /** Time limit of the whole range in nanoseconds; it is then asked to stop. 0: none. */
+  /** Time limit of an attempt at the whole range in nanoseconds; it is then asked to stop. 0: none. */
   int64_t deadline_ns;
   /** Tasks that must succeed before the first call. Copied. */
   const sched_task_t *after;
