@@ -1,7 +1,7 @@
 //! The output folder: locked for one run, and checked to stay the same folder, so that all files go there.
 
 use std::fs::{self, File, Metadata, TryLockError};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
@@ -152,4 +152,12 @@ pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
 fn resolved(path: &Path) -> Option<PathBuf> {
     let path = path::absolute(path).ok()?;
     path.ancestors().find_map(|part| Some(fs::canonicalize(part).ok()?.join(path.strip_prefix(part).ok()?)))
+}
+
+/// Removes a file, if it exists.
+pub fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("replace", path, error)),
+        _ => Ok(()),
+    }
 }

@@ -17,7 +17,7 @@ use gpusched::sched::{Exec, Task};
 use gpusched::{Error, Result};
 
 use crate::checkpoint::{self, Checkpoint, Header};
-use crate::folder::OutputFolder;
+use crate::folder::{OutputFolder, remove};
 use crate::job::Job;
 use crate::names;
 use crate::picture::{Line, Picture, Section, section_step};
@@ -372,14 +372,6 @@ impl Room {
 pub fn all_files(about: &About) -> Vec<String> {
     let snapshots = about.steps().map(|step| names::snapshot(about.number, step));
     [names::record(about.number), names::side(about.number)].into_iter().chain(snapshots).collect()
-}
-
-/// Removes a file, if it exists.
-pub fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("replace", path, error)),
-        _ => Ok(()),
-    }
 }
 
 impl shot::Output for Files {

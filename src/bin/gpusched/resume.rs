@@ -15,9 +15,9 @@ use gpusched::{Result, descriptor};
 use serde_json::json;
 
 use crate::checkpoint;
+use crate::folder::remove;
 use crate::job::Job;
 use crate::names;
-use crate::output::remove;
 use crate::say::say;
 use crate::side::{self, About, Description, Sums};
 
