@@ -47,14 +47,21 @@ fn committed_task_that_hangs_does_not_wait_for_a_stopped_copy() {
 }
 
 /// A task whose first attempt was given up, has committed after all, and so has stopped the second.
-fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
+fn stopped_by_one_that_was_given_up(retries: u32) -> (Driver, TaskId, [Assignment; 2]) {
     let mut driver = driver(2);
-    let (id, first) = driver.begin(0, 0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
+    let task = Task { deadline: Some(S(60)), idempotent: true, retries, ..task() };
+    let (id, first) = driver.begin(0, 0, task);
     driver.pass(60);
     driver.pass(120);
     let second = driver.take(120, 1).expect("it begins again");
     first.signal.commit(first.attempt).unwrap();
     assert!(second.signal.is_stopped(second.attempt));
+    (driver, id, [first, second])
+}
+
+/// The same, when the second has returned.
+fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
+    let (mut driver, id, [first, second]) = stopped_by_one_that_was_given_up(0);
     driver.ends(130, 1, &second, Err(Error::Cancelled));
     assert_eq!((driver.state(id), driver.deadline(130)), (TaskStatus::Running, Some(S(190))));
     (driver, id, first)
@@ -120,13 +127,7 @@ fn task_that_its_devices_are_too_small_for_fails_at_once() {
 
 #[test]
 fn copy_that_stopped_for_an_abandoned_attempt_is_not_cancelled_when_that_fails() {
-    let mut driver = driver(2);
-    let task = Task { deadline: Some(S(60)), idempotent: true, retries: 3, ..task() };
-    let (id, first) = driver.begin(0, 0, task);
-    driver.pass(60);
-    driver.pass(120);
-    let second = driver.take(120, 1).expect("it begins again");
-    first.signal.commit(first.attempt).unwrap();
+    let (mut driver, id, [first, second]) = stopped_by_one_that_was_given_up(3);
     driver.ends(130, 0, &first, Err(Error::Callback { code: 1 }));
     driver.ends(131, 1, &second, Err(Error::Cancelled));
     assert_eq!(driver.state(id), TaskStatus::Queued);
@@ -149,12 +150,7 @@ fn cancel_after_a_commit_counts_if_the_attempt_fails() {
 
 #[test]
 fn shutdown_does_not_wait_for_an_abandoned_attempt() {
-    let mut driver = driver(2);
-    let (id, first) = driver.begin(0, 0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
-    driver.pass(60);
-    driver.pass(120);
-    let second = driver.take(120, 1).expect("it begins again");
-    first.signal.commit(first.attempt).unwrap();
+    let (mut driver, id, [_, second]) = stopped_by_one_that_was_given_up(0);
     driver.step(S(130), Planner::stop);
     driver.ends(131, 1, &second, Err(Error::Cancelled));
     driver.publish();
