@@ -2,7 +2,7 @@
 
 use super::model::{Model, Property};
 use super::plan::{Plan, rounded_down};
-use super::survey::Shot;
+use super::survey::{Shot, SourceKind};
 use super::verify::cells_per_wavelength;
 use super::wavelet::Shape;
 use crate::error::{Error, Result};
@@ -13,6 +13,11 @@ const SLOWEST: f32 = 100.0;
 const LIGHTEST: f32 = 30.0;
 /// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
 const ENOUGH_CELLS: f64 = 3.0;
+
+/// Share of its peak at which a wavelet has ended.
+const ENDED: f32 = 1e-3;
+/// Cells from the border along its axis from which on a force is damped as a velocity is, nearly.
+const BESIDE_BORDER: usize = 2;
 
 /// Refuses a model whose values are in km/s or g/cm³, as far as one can tell. The error is about `vp_m_s` or
 /// `rho_kg_m3`. `permit`: how the caller permits such values.
@@ -60,6 +65,27 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
             warnings.push(format!(
                 "with exact time, records lose frequencies above {kept:.4} Hz, half their sampling rate, and the \
                  wavelet reaches {highest:.4} Hz, 2.5 times frequency_hz: lower record_every"
+            ));
+        }
+    }
+    let samples = &shot.wavelet.samples;
+    let peak = samples.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
+    if let Some(last) = samples.get(shot.nt.saturating_sub(1)).filter(|last| last.abs() > ENDED * peak)
+        && plan.options.exact_time
+    {
+        let share = 100.0 * last.abs() / peak;
+        warnings.push(format!(
+            "the wavelet is at {share:.1} % of its peak at the end of the record, and exact time takes it to stop there: \
+             samples before the end are wrong, too; raise nt until it has ended, or do without exact time"
+        ));
+    }
+    let forces = [SourceKind::ForceX, SourceKind::ForceY, SourceKind::ForceZ];
+    if let Some(axis) = forces.iter().position(|kind| *kind == shot.kind) {
+        let (index, n) = (shot.source[axis], plan.model.grid.n[axis]);
+        if index.min((n - 1).saturating_sub(index)) < BESIDE_BORDER && n > 2 * BESIDE_BORDER {
+            warnings.push(format!(
+                "a force at the border along its axis (cell {index} of {n}) leaves an offset in records, up to a fifth of \
+                 the largest value: {BESIDE_BORDER} cells from it the error is below 0.1 %"
             ));
         }
     }
@@ -136,7 +162,7 @@ mod tests {
             warnings(&plan, &shot, Some((Shape::Ricker, frequency)), dt_sure)
         };
         assert_eq!(found([2, 2, 2], plain), [""; 0]);
-        let mistakes: [([usize; 3], Mistake, &str); 6] = [
+        let mistakes: [([usize; 3], Mistake, &str); 8] = [
             ([2, 2, 2], |_, frequency, _, _| *frequency = 20.1, "2.99 cells"),
             ([2, 2, 2], |_, frequency, _, _| *frequency = 4.9, "centre of the wavelet, at 0.2041 s"),
             (
@@ -146,6 +172,12 @@ mod tests {
             ),
             ([2, 2, 2], |_, _, dt_sure, _| *dt_sure = 9e-4, "density jumps"),
             ([2, 1, 2], plain, "ny is 1"),
+            (
+                [2, 2, 2],
+                |shot, _, _, options| (shot.wavelet.samples, options.exact_time) = (vec![1.0; 200], true),
+                "100.0 % of its peak",
+            ),
+            ([2, 2, 9], |shot, _, _, _| shot.kind = SourceKind::ForceZ, "cell 0 of 9"),
             ([2, 2, 2], |shot, _, _, _| shot.snapshot_every = Some(200), "before the wave"),
         ];
         for (n, mistake, named) in mistakes {
