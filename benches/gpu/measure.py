@@ -205,7 +205,7 @@ def all_kernels(here, ordinals):
 
 def threads(kernel):
     """Of a block of a kernel that computes steps; 0 of the small ones."""
-    return 128 if re.search(r"_4x2(_16_bit)?$", kernel) else 0
+    return 128 if re.search(r"(_4x2(_16_bit)?|_layers)$", kernel) else 0
 
 
 def golden(report, here, options):
