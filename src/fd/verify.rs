@@ -72,6 +72,7 @@ mod tests {
         assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0).unwrap(), [u32::MAX; 2]);
         assert_eq!(direct_wave_mute(&model, &shot, 1e-30, 1e-30).unwrap(), [u32::MAX; 2]);
     }
+
     #[test]
     fn mute_of_more_traces_than_the_memory_holds_is_refused() {
         let model = Model::new(Grid { n: [1; 3], h: [10.0; 3] }, vec![2000.0], None).unwrap();

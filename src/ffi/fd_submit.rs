@@ -35,8 +35,8 @@ impl Output for ShotBuffers {
             return Err(Error::Cancelled);
         }
         let at = step / self.every * self.cells;
-        // SAFETY: `snapshots` is lent until the task has ended, and with a deadline until `drop`; it was checked to have room for
-        // every snapshot of `cells` floats; one attempt at a time writes.
+        // SAFETY: `snapshots` is lent until the task has ended, and with a deadline until `drop`; it was
+        // checked to have room for every snapshot of `cells` floats; one attempt at a time writes.
         let room = unsafe { std::slice::from_raw_parts_mut(self.snapshots.pointer().add(at), self.cells) };
         room.copy_from_slice(field);
         Ok(())

@@ -94,7 +94,8 @@ impl Autotuner {
         state.best.filter(|_| !state.laps[0].is_empty())
     }
 
-    /// Returns the tuner with a key, for the lifetime of the process; from the eighth fork on, a new one. `known`: the winner that an earlier process found.
+    /// Returns the tuner with a key, for the lifetime of the process; from the eighth fork on, a new
+    /// one. `known`: the winner that an earlier process found.
     pub fn shared(key: String, candidates: usize, known: impl FnOnce() -> Option<usize>) -> Arc<Autotuner> {
         let tuners = usize::try_from(forks()).ok().and_then(|generation| TUNERS.get(generation));
         let mut tuners = tuners.map(|tuners| tuners.lock().unwrap_or_else(PoisonError::into_inner));
@@ -253,6 +254,7 @@ mod tests {
         }
         assert_eq!(tuner.best(), 0);
     }
+
     #[test]
     fn forked_child_has_tuners_of_its_own() {
         let tuner = |known: Option<usize>| Autotuner::shared("fork".into(), 2, || known);

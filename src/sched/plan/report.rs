@@ -188,7 +188,7 @@ impl Planner {
                 unknown = unknown.saturating_sub(class.unended());
             }
         }
-        // The first ready task is the longest of its priority.
+        // The first ready task is the longest of its priority and period.
         if let Some(record) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
             && let Some(work) = record.work
         {

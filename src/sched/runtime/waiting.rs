@@ -10,11 +10,11 @@
 //! stopped.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::{Runtime, WorkerLocal, current_task_worker, log_all, run_light};
+use super::{PlannerGuarded, Runtime, WorkerLocal, current_task_worker, log_all, run_light};
 use crate::error::{Error, Result};
 use crate::sched::base::{TaskId, nanoseconds, sync};
 use crate::sched::sleep::{BLOCKED_TASKS, Parker};
@@ -140,7 +140,7 @@ impl Runtime {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                         break Ok(look());
                     }
-                    self.wake_waiting_work(worker);
+                    self.wake_others(worker, self.lock());
                 }
             };
             self.wait_queues.uncount_blocked(waiter);
@@ -188,13 +188,11 @@ impl Runtime {
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
         }
         self.publish_flags(&guard, self.now());
-        drop(guard);
-        // Other workers may use the slot meanwhile.
-        self.wake_waiting_work(worker);
+        self.wake_others(worker, guard);
     }
 
-    fn wake_waiting_work(self: &Arc<Self>, worker: &WorkerLocal) {
-        let mut guard = self.lock();
+    /// Wakes other workers, which may use the slot of one that waits.
+    fn wake_others(self: &Arc<Self>, worker: &WorkerLocal, mut guard: MutexGuard<'_, PlannerGuarded>) {
         self.wake_workers(&mut guard, self.now());
         let log = std::mem::take(&mut guard.log);
         drop(guard);
