@@ -74,7 +74,7 @@ PARTS: dict[str, list[Part]] = {
     ],
     "fuzz": [Part(minimum=3)],
     "node": [Part(minimum=30)],
-    "scheduler": [Part(minimum=79)],
+    "scheduler": [Part(minimum=78)],
     "lib": [Part(minimum=284)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=19)],
 }

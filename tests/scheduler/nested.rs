@@ -93,23 +93,6 @@ fn waiting_for_a_task_that_poisons_the_context_of_both_is_an_error() {
     }
 }
 
-/// The task may wait for what would be kept for its device.
-#[test]
-fn a_light_task_that_waits_in_a_poisoned_context_keeps_no_task_from_other_devices() {
-    let scheduler = Scripted::new(2).scheduler(2);
-    let waits = nested(&scheduler, |scheduler, exec| {
-        let here = DeviceMask(1 << exec.device_index);
-        let poisons = scheduler.submit(Task { devices: here, ..planned(poisons_once()) })?;
-        until(|| {
-            scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != TaskStatus::Running)
-        });
-        scheduler.wait(scheduler.submit(planned(quick()))?, None).map(drop)
-    });
-    let waits = scheduler.submit(waits).unwrap();
-    assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
-    wait_all(&scheduler);
-}
-
 #[test]
 fn too_many_waiting_at_once_is_an_error_and_not_a_hang() {
     fn chain(scheduler: &Arc<Scheduler>, depth: u32) -> TaskId {

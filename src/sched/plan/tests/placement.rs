@@ -258,6 +258,17 @@ fn task_begins_in_the_slot_of_a_waiting_task_before_waiters_of_peers() {
     assert!(driver.take(2, 0).is_some(), "the inner task owns the slot now, and waits");
 }
 
+/// The light task may wait for the one that would be kept.
+#[test]
+fn no_task_is_kept_for_a_poisoned_device_that_a_light_task_waits_in() {
+    let mut driver = driver_of(&[10.0, 1.0]);
+    driver.planner.set_light_waits(0, false, true);
+    let (_, run) = driver.begin(0, 0, Task { devices: DeviceMask::only(0), ..task() });
+    driver.ends(1, 0, &run, broken(DeviceFault::Poisoned));
+    let id = driver.submit(1, task());
+    assert_eq!(driver.take(1, 1).map(|run| run.id), Some(id));
+}
+
 #[test]
 fn task_waits_for_a_device_of_peers_only_if_it_ends_sooner() {
     for (left, waits) in [(0.5, true), (20.0, false)] {
