@@ -36,16 +36,17 @@ const THREADS: usize = 8;
 /// `W dt` beyond this is dropped. What has fewer than three steps a period would be moved to twice its time, and no grid carries it.
 const HIGHEST: f64 = 2.0 * PI / 3.0;
 
-/// A wavelet as the steps have to be given it. It may go on for some steps more.
-pub fn foreseen(wavelet: &Wavelet, nt: usize) -> Wavelet {
+/// The wavelet as the steps of a shot have to be given it. One that lasts to the end of the record goes on smoothly
+/// after its last sample: that changes nothing in the record, and a sudden end would ring back into it.
+pub fn foreseen(shot: &Shot) -> Wavelet {
     let source = |stepped: f64| Some(2.0 * (stepped / 2.0).sin()).filter(|_| stepped <= HIGHEST);
-    let given = &wavelet.samples[..wavelet.samples.len().min(nt)];
-    let len = given.len() + FADE;
-    let warp = Warp::new(len, Times { first: 0, every: 1 }, source);
-    let mut series = vec![Complex::new(0.0, 0.0); len];
-    for (to, &from) in series.iter_mut().zip(given) {
-        to.re = from.into();
-    }
+    let samples = &shot.wavelet.samples;
+    let nt = steps(shot);
+    let given = &samples[..samples.len().min(nt)];
+    let after = if samples.len() < shot.nt { [0.0; FADE] } else { fade(given) };
+    let real = |value: f64| Complex::new(value, 0.0);
+    let mut series: Vec<_> = given.iter().map(|&sample| sample.into()).chain(after).map(real).collect();
+    let warp = Warp::new(series.len(), Times { first: 0, every: 1 }, source);
     warp.apply(&mut series, &mut warp.scratch());
     Wavelet { samples: series.iter().take(nt).map(|value| value.re as f32).collect() }
 }
@@ -77,8 +78,9 @@ pub fn bytes(shot: &Shot) -> u64 {
         let [all, each] = Warp::bytes(samples + FADE);
         all + threads as u64 * each
     };
-    let samples = steps(shot).div_ceil(shot.record_every.max(1));
-    of(shot.nt, 1).max(of(samples, THREADS))
+    let steps = steps(shot);
+    let samples = steps.div_ceil(shot.record_every.max(1));
+    of(steps, 1).max(of(samples, THREADS))
 }
 
 /// Corrects the record of a shot that was given [`foreseen`] and [`steps`], before its mute.
@@ -150,18 +152,22 @@ mod tests {
     use super::*;
     use crate::fd::wavelet::Shape;
 
+    fn shot(samples: Vec<f32>) -> Shot {
+        Shot { nt: samples.len(), wavelet: Wavelet { samples }, ..Shot::default() }
+    }
+
     /// What is foreseen and corrected is what it was, one step later; the steps being none, its frequencies must fit.
     #[test]
     fn one_undoes_the_other() {
         for (nt, every) in [(150, 1), (400, 1), (401, 3)] {
             let smooth = |i: usize| (-((i as f64 - 60.0) / 12.0).powi(2)).exp() as f32;
-            let wavelet = Wavelet { samples: (0..nt).map(smooth).collect() };
-            let foreseen = foreseen(&wavelet, nt + 1);
+            let shot = shot((0..nt).map(smooth).collect());
+            let foreseen = foreseen(&shot);
             let taken = |samples: &[f32]| samples.iter().copied().skip(1).step_by(every).collect::<Vec<_>>();
             let data = [taken(&foreseen.samples[..nt]), taken(&foreseen.samples[..nt])].concat();
             let mut gather = Gather { traces: 2, samples: data.len() / 2, data };
             correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();
-            let truth = taken(&wavelet.samples);
+            let truth = taken(&shot.wavelet.samples);
             for trace in gather.data.chunks(gather.samples) {
                 let apart = trace.iter().zip(&truth).fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
                 assert!(apart < 2e-6, "{nt}, {every}: {apart:e}");
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn an_early_wavelet_is_the_same_and_a_late_one_comes_before_its_time() {
         let early = Wavelet::new(Shape::Ricker, 10.0, 1e-4, 5000).unwrap();
-        let apart = foreseen(&early, 5000)
+        let apart = foreseen(&shot(early.samples.clone()))
             .samples
             .iter()
             .zip(&early.samples)
@@ -183,8 +189,8 @@ mod tests {
             let t = i as f64 - 1000.0;
             ((t / 100.0).powi(2) * -0.5).exp() * (t * 2.0 * PI / 5.0).cos()
         };
-        let late = Wavelet { samples: (0..2000).map(|i| burst(i) as f32).collect() };
-        let early = foreseen(&late, 2000).samples;
+        let late = shot((0..2000).map(|i| burst(i) as f32).collect());
+        let early = foreseen(&late).samples;
         let power = |samples: &[f32]| samples.iter().map(|v| f64::from(v * v)).sum::<f64>();
         let centre =
             early.iter().enumerate().map(|(i, v)| i as f64 * f64::from(v * v)).sum::<f64>() / power(&early);
@@ -198,6 +204,6 @@ mod tests {
             correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();
             assert!(gather.data.iter().all(|v| v.is_finite()));
         }
-        assert!(foreseen(&Wavelet { samples: vec![1.0] }, 1).samples[0].is_finite());
+        assert!(foreseen(&shot(vec![1.0])).samples[0].is_finite());
     }
 }

@@ -52,7 +52,7 @@ pub fn in_poles(
     let largest = factors.iter().fold(0.0, |most: f64, (_, factor)| most.max(factor.abs()));
     let scale = propagator.increment_factor() * courant / largest;
     let poles = factors.into_iter().map(|(cell, factor)| (cell, (factor * scale) as f32)).collect();
-    let series = if axis.is_some() { forces(&shot.wavelet, dt) } else { rates(&shot.wavelet, dt) };
+    let series = if axis.is_some() { forces(&shot.wavelet, dt) } else { rates(&shot.wavelet, shot.nt, dt) };
     let samples = series.take(shot.nt).map(|value| (value * largest / courant) as f32).collect();
     Some(Shot { kind: SourceKind::Poles(Poles(poles)), wavelet: Wavelet { samples }, ..shot.clone() })
 }
@@ -63,13 +63,24 @@ fn forces(wavelet: &Wavelet, dt: f64) -> Box<dyn Iterator<Item = f64> + '_> {
 }
 
 /// `dt² q'`: differences of the rate half a step before and after, which is interpolated to fourth order. The injection
-/// begins with step 0.
-fn rates(wavelet: &Wavelet, dt: f64) -> Box<dyn Iterator<Item = f64> + '_> {
-    let at = |i: usize| wavelet.samples.get(i).map_or(0.0, |&sample| f64::from(sample));
+/// begins with step 0. If it lasts `nt` steps, a cubic continues it.
+fn rates(wavelet: &Wavelet, nt: usize, dt: f64) -> Box<dyn Iterator<Item = f64>> {
+    let mut samples: Vec<f64> = wavelet.samples.iter().map(|&sample| sample.into()).collect();
+    let steps = samples.len() + 2;
+    if samples.len() >= nt {
+        for _ in 0..2 {
+            let next = match samples[..] {
+                [.., d, c, b, a] => 4.0 * (a + c) - 6.0 * b - d,
+                _ => samples.last().copied().unwrap_or(0.0),
+            };
+            samples.push(next);
+        }
+    }
+    let at = move |i: usize| samples.get(i).copied().unwrap_or(0.0);
     let after = move |n: usize| {
         let before = if n == 0 { 0.0 } else { at(n - 1) };
         (9.0 * (at(n) + at(n + 1)) - before - at(n + 2)) / 16.0
     };
     let rate = move |n: usize| dt * (after(n) - if n == 0 { 0.0 } else { after(n - 1) });
-    Box::new((0..wavelet.samples.len() + 2).map(rate))
+    Box::new((0..steps).map(rate))
 }

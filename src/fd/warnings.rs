@@ -70,13 +70,14 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
     }
     let samples = &shot.wavelet.samples;
     let peak = samples.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
-    if let Some(last) = samples.get(shot.nt.saturating_sub(1)).filter(|last| last.abs() > ENDED * peak)
+    if let Some(last) = samples.last().filter(|last| last.abs() > ENDED * peak)
         && plan.options.exact_time
+        && (shot.nt..plan.steps(shot)).contains(&samples.len())
     {
         let share = 100.0 * last.abs() / peak;
         warnings.push(format!(
-            "the wavelet is at {share:.1} % of its peak at the end of the record, and exact time takes it to stop there: \
-             samples before the end are wrong, too; raise nt until it has ended, or do without exact time"
+            "the samples of the wavelet end with the record, at {share:.1} % of its peak, and exact time has to guess how \
+             it goes on: samples before it are wrong by up to some percent; raise nt until it has ended, or do without exact time"
         ));
     }
     let forces = [SourceKind::ForceX, SourceKind::ForceY, SourceKind::ForceZ];

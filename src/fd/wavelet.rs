@@ -127,7 +127,8 @@ pub struct Wavelet {
 impl Wavelet {
     /// As the old kernels compute it, with unit amplitude. The pulse is centred at
     /// `1 / frequency_hz` and lasts twice that; sample `i` is taken at the time `(i + 1) dt`,
-    /// summed in float32. There are as many samples as the pulse has steps, at most `nt`.
+    /// summed in float32. There are as many samples as the pulse has steps; those that no step of a shot
+    /// of `nt` looks at may be left out.
     ///
     /// A long shape is centred at `1.25 / frequency_hz` and lasts twice that; sample `i` is taken at `i dt`.
     ///
@@ -156,16 +157,18 @@ impl Wavelet {
             return Err(Error::argument("nt", nt, "at least 1 step"));
         }
 
+        // Exact time computes up to twice the steps, and a source with a unit looks two samples ahead.
+        let most = nt.saturating_mul(2).saturating_add(64);
         if shape.is_long() {
             let periods = f64::from(frequency_hz) * f64::from(dt);
             // The last sample is not before the end.
-            let count = ((2.0 * LONG / periods).ceil() as usize + 1).min(nt);
+            let count = ((2.0 * LONG / periods).ceil() as usize + 1).min(most);
             let value = |i: usize| shape.long(i as f64 * periods - LONG).unwrap_or(0.0) as f32;
             return Ok(Wavelet { samples: (0..count).map(value).collect() });
         }
         let samples = std::iter::successors(Some(dt), |t| Some(t + dt))
             .take_while(|&t| t <= end)
-            .take(nt)
+            .take(most)
             .map(|t| shape.at(frequency_hz, t - delay))
             .collect();
         Ok(Wavelet { samples })

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use gpusched::fd::plan::{Options, Stencil};
-use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
+use gpusched::fd::survey::{Shot, SourceKind};
+use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{grid::Grid, model::Model};
 
 use testkit::Random;
 use testmodels::dipole::{Bell, samples};
@@ -111,4 +113,42 @@ fn a_shot_is_as_long_as_it_was_asked_for() {
     assert_eq!((shots.record.len(), shots.samples), (11, 11));
     let (before, after) = shots.record.split_at(5);
     assert!(before.iter().all(|v| *v == 0.0) && after.iter().all(|v| *v != 0.0), "{:?}", shots.record);
+}
+
+/// What a source does later changes nothing in a record: neither with exact time, whose correction looks at later
+/// samples, nor with a monopole, whose rate is a difference. The rest is float32; and the guess of how a caller's own
+/// samples go on. Limits: about twice what other lengths gave.
+#[test]
+fn a_record_is_the_beginning_of_a_longer_one_while_the_source_is_active() {
+    let (nt, dt, frequency) = (44, 2e-3, 15.0);
+    let model = homogeneous([16, 14, 18], [12.5; 3], 2000.0, 1700.0);
+    let kinds = [
+        (SourceKind::Pressure, true, 2e-2),
+        (SourceKind::Monopole, false, 3e-4),
+        (SourceKind::Monopole, true, 3e-4),
+    ];
+    for (kind, exact_time, guessed) in kinds {
+        let options = Options { pml: 10, exact_time, ..Options::default() };
+        let record = |shape: Shape, nt: usize, samples: usize| {
+            let mut wavelet = Wavelet::new(shape, frequency, dt, nt).unwrap();
+            wavelet.samples.truncate(samples);
+            let shot = plain_shot([8, 7, 8], wavelet.samples, nt, vec![[8, 7, 11]]);
+            fire_with(&model, dt, &Shot { kind: kind.clone(), ..shot }, options, 2).record
+        };
+        for shape in [Shape::Ricker, Shape::LongRicker, Shape::LongGaussian] {
+            let longer = record(shape, 2 * nt, usize::MAX);
+            let largest = longer[..nt].iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+            for (samples, limit) in [(usize::MAX, 3e-4), (nt, guessed)] {
+                let record = record(shape, nt, samples);
+                let apart = record.iter().zip(&longer).fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
+                let error = apart / largest;
+                println!(
+                    "{}, {exact_time}, {shape:?}, {} samples: {error:.1e}",
+                    kind.name(),
+                    samples.min(2 * nt)
+                );
+                assert!(error < limit, "{}, {exact_time}, {shape:?}, {samples}: {error}", kind.name());
+            }
+        }
+    }
 }
