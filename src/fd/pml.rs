@@ -49,10 +49,15 @@ impl Profiles {
     }
 }
 
-/// Damping at the outer edge per second, `10 v ln(10⁵) / (2 L)`, for a layer of `pml` cells of mean
-/// spacing and the reference velocity `vp`.
-pub fn d0(vp: f32, pml: usize, h: [f32; 3]) -> f32 {
-    let spacing = f64::from(h[0] + h[1] + h[2]) / 3.0;
+/// Cells of a layer count as at most so many times their spacing. With 1, layers that are thin beside the wavelength
+/// reflect more: their damping rises too steeply.
+const WIDEST: f64 = 3.0;
+
+/// Damping at the outer edge per second, `10 v ln(10⁵) / (2 L)`, for the reference velocity `vp` and a layer of `pml`
+/// cells along an axis. Their spacing is the mean of the three, in the old kernels whatever that of the axis is.
+pub fn d0(vp: f32, pml: usize, h: [f32; 3], axis: usize, old_spacing: bool) -> f32 {
+    let mean = f64::from(h[0] + h[1] + h[2]) / 3.0;
+    let spacing = if old_spacing { mean } else { mean.min(WIDEST * f64::from(h[axis])) };
     (10.0 * f64::from(vp) * 100_000f64.ln() / (2.0 * pml as f64 * spacing)) as f32
 }
 
@@ -85,7 +90,7 @@ mod tests {
         let table: Vec<f32> =
             bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         for (n, pml, dt, h, vp, expected, offset) in ENTRIES {
-            let d = d0(vp, pml, h);
+            let d = d0(vp, pml, h, 0, true);
             assert_eq!(d, expected, "n {n}");
             let p = Profiles::new(n, pml, dt, d);
             let ours = [p.velocity.a, p.velocity.b, p.pressure.a, p.pressure.b].concat();

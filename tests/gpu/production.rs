@@ -91,7 +91,9 @@ fn kinds(world: &World) -> BTreeMap<String, usize> {
         )))
     } else {
         let material = BulkMaterial::new(&world.model, pml, storage).unwrap();
-        Tables::new(&Acoustic1Propagator(material.coefficients(world.dt).into()))
+        Tables::new(&Acoustic1Propagator(
+            material.coefficients(world.dt, world.options.stencil, false).into(),
+        ))
     };
     let tile_plan = TilePlan::new(&tables, AT_ONCE).unwrap();
     let mut kinds = BTreeMap::new();

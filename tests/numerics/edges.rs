@@ -55,7 +55,8 @@ fn compare(equation: Equation, n: [usize; 3], pml: usize, nt: usize, random: &mu
     let mut shot = shot_at_edges(n, dt, nt, random);
     shot.snapshot_every = Some(nt / 2 - 1);
     let medium = Medium::from(&*model);
-    let reference = Reference { layer: pml, density_at, ..Reference::new(equation, &medium, dt) };
+    let reference =
+        Reference { layer: pml, density_at, old_spacing: false, ..Reference::new(equation, &medium, dt) };
     let truth = reference.run(&shot);
     let found = fire_with(&model, dt, &shot, options, 2);
     let what = format!("{equation:?}, {density_at:?}, {n:?} in {pml} from {:?}", shot.source);

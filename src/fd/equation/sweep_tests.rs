@@ -76,7 +76,7 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
     let properties = [vp.clone(), (Property::Rho, rho)];
     let model = Model::of(grid, properties.clone()).unwrap();
     let acoustic1 = BulkMaterial::new(&model, pml, storage).unwrap();
-    check.run(&Acoustic1Propagator(acoustic1.coefficients(1e-3).with(stencil).into()), source);
+    check.run(&Acoustic1Propagator(acoustic1.coefficients(1e-3, stencil, false).into()), source);
 
     let anisotropy = [(Property::Epsilon, values(0.1, 0.3)), (Property::Delta, values(-0.1, 0.1))];
     let model = Model::of(grid, properties.into_iter().chain(anisotropy.clone())).unwrap();

@@ -53,8 +53,8 @@ pub struct Scheme {
     pub stencil: Stencil,
     /// Make anisotropic media isotropic around the source of a shot.
     pub isotropic_source: bool,
-    /// Scale all derivatives of a rotated one by the spacing along its flux, as the old kernel does. Waves are wrong unless
-    /// all spacings are equal.
+    /// Two rules of the old kernels for unequal spacings: layers along a much finer axis are damped too little, and all
+    /// derivatives of a rotated one are scaled by the spacing along its flux, with which waves are wrong.
     pub old_spacing: bool,
 }
 

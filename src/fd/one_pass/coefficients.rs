@@ -91,15 +91,17 @@ impl BulkMaterial {
         whole + if density { whole } else { field(1) }
     }
 
-    /// For steps of `dt` seconds.
-    pub fn coefficients(&self, dt: f32) -> Coefficients {
+    /// For steps of `dt` seconds. `old_spacing`: see [`d0`].
+    pub fn coefficients(&self, dt: f32, stencil: Stencil, old_spacing: bool) -> Coefficients {
         let BulkMaterial { layout, storage, model: Outline { grid, density_at, .. }, .. } = *self;
         let beside = (!self.b.is_uniform()).then_some(usize::from(density_at == DensityAt::HalfPoints));
         let pml = layout.pml;
-        let d0 = d0(self.reference, pml, grid.h);
-        let axis = |axis: usize| Axis::new(grid.n[axis], pml, dt, grid.h[axis], d0);
+        let axis = |axis: usize| {
+            let d0 = d0(self.reference, pml, grid.h, axis, old_spacing);
+            Axis::new(grid.n[axis], pml, dt, grid.h[axis], d0)
+        };
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
-        let stencil = Stencil::Taylor.coefficients();
+        let stencil = stencil.coefficients();
         let axes = [axis(0), axis(1), axis(2)];
         Coefficients { layout, b, beside, kappa, stencil, axes, spacing: grid.h, storage }
     }
@@ -124,12 +126,7 @@ impl Axis {
 impl Coefficients {
     /// Of moduli that nobody else shares, in float32.
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
-        Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt))
-    }
-
-    /// The same with another derivative.
-    pub fn with(self, stencil: Stencil) -> Self {
-        Coefficients { stencil: stencil.coefficients(), ..self }
+        Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt, Stencil::Taylor, false))
     }
 
     /// Returns the same with float32 values in the place of the numbers that stand for them.
@@ -203,7 +200,11 @@ mod tests {
         let two = Model::new(grid, values([1480.0, 1480.0, 2222.2]), None);
         for (model, exact) in [(three.unwrap(), false), (two.unwrap(), true)] {
             let full = Coefficients::new(&model, 1e-3, 8).unwrap();
-            let c = BulkMaterial::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
+            let c = BulkMaterial::new(&model, 8, Storage::Bits16).unwrap().coefficients(
+                1e-3,
+                Stencil::Taylor,
+                false,
+            );
             let density = model.get(Property::Rho).is_some();
             assert_eq!(c.bytes(), BulkMaterial::bytes(&c.layout, density, Storage::Bits16));
             let gpu = c.layout.on_gpu();

@@ -68,7 +68,11 @@ impl Equation for Acoustic1 {
     fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
         let material = BulkMaterial::new(model, pml, storage)?;
         Ok(Box::new(move |dt, scheme| {
-            Box::new(Acoustic1Propagator(Arc::new(material.coefficients(dt).with(scheme.stencil))))
+            Box::new(Acoustic1Propagator(Arc::new(material.coefficients(
+                dt,
+                scheme.stencil,
+                scheme.old_spacing,
+            ))))
         }))
     }
 

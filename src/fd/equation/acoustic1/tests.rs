@@ -6,6 +6,7 @@ use crate::fd::control::Silent;
 use crate::fd::equation::traits::Propagator;
 use crate::fd::grid::Grid;
 use crate::fd::model::Model;
+use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Receivers, Shot};
 use crate::fd::vector::isa::Isa;
@@ -19,7 +20,7 @@ fn material(n: [usize; 3], storage: Storage) -> BulkMaterial {
 }
 
 fn propagator(n: [usize; 3]) -> Acoustic1Propagator {
-    Acoustic1Propagator(material(n, Storage::Float32).coefficients(1e-3).into())
+    Acoustic1Propagator(material(n, Storage::Float32).coefficients(1e-3, Stencil::Taylor, false).into())
 }
 
 fn shot(n: [usize; 3], nt: usize) -> Shot {
@@ -59,7 +60,7 @@ fn sixteen_bits_are_the_values_that_they_stand_for() {
     }
     let n = [11, 14, 23];
     let shot = shot(n, 75);
-    let numbers = material(n, Storage::Bits16).coefficients(1e-3);
+    let numbers = material(n, Storage::Bits16).coefficients(1e-3, Stencil::Taylor, false);
     let (values, whole) = (Acoustic1Propagator(numbers.expanded().into()), propagator(n));
     let numbers = Acoustic1Propagator(numbers.into());
     let found = bits(&numbers, &shot, 2);

@@ -95,10 +95,12 @@ impl TtiMaterial {
     /// Returns the coefficients of steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TtiCoefficients {
         let TtiMaterial { layout, model: Outline { grid, .. }, .. } = *self;
-        let d0 = d0(self.reference, layout.pml, grid.h);
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
         let h = if scheme.old_spacing { grid.h } else { [grid.h[0]; 3] };
-        let axis = |axis: usize| Axis::new(grid.n[axis], layout.pml, dt, h[axis], d0);
+        let axis = |axis: usize| {
+            let d0 = d0(self.reference, layout.pml, grid.h, axis, scheme.old_spacing);
+            Axis::new(grid.n[axis], layout.pml, dt, h[axis], d0)
+        };
         let stencil = scheme.stencil.coefficients();
         let stencils = [0, 1, 2].map(|axis| stencil.map(|c| c * (h[axis] / grid.h[axis])));
         let axes = [axis(0), axis(1), axis(2)];

@@ -21,8 +21,11 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
     let World { model, dt, options, shot } = world;
     match options.equation.name() {
         "acoustic1" => {
-            let c = BulkMaterial::new(model, options.pml, options.storage).unwrap().coefficients(*dt);
-            let c = c.with(options.stencil);
+            let c = BulkMaterial::new(model, options.pml, options.storage).unwrap().coefficients(
+                *dt,
+                options.stencil,
+                options.old_spacing,
+            );
             fire_with(engine, &Acoustic1Propagator(c.into()), world, at_once)
         }
         "acoustic2" => {

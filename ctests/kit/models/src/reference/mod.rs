@@ -91,6 +91,8 @@ pub struct Reference<'a> {
     /// Whether the layer of `Acoustic2` is a PML.
     pub pml: bool,
     pub density_at: DensityAt,
+    /// Damp layers as if all spacings were the mean one.
+    pub old_spacing: bool,
     /// Whether `Vti` and `Tti` have an isotropic ball around the source.
     pub taper: bool,
     pub source: Source,
@@ -104,8 +106,17 @@ impl<'a> Reference<'a> {
             Equation::Vti => (20, Source::Monopole),
             Equation::Tti => (40, Source::Monopole),
         };
-        let pml = false;
-        Reference { equation, medium, dt, layer, pml, density_at: DensityAt::Cells, taper: true, source }
+        Reference {
+            equation,
+            medium,
+            dt,
+            layer,
+            pml: false,
+            density_at: DensityAt::Cells,
+            old_spacing: true,
+            taper: true,
+            source,
+        }
     }
 
     pub fn run(&self, shot: &Shot) -> Shots {
