@@ -5,6 +5,7 @@ mod process;
 mod range;
 mod scheduler;
 mod submit;
+mod watch;
 
 pub use builder::{Builder, discover, discover_all};
 pub(crate) use process::lock_default;

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::watch::Watch;
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult, lock, stale};
-use crate::sched::light::{CLOSED, LightTask, STOPPING};
+use crate::sched::base::{TaskId, TaskInfo, WaitResult, lock, stale};
+use crate::sched::light::{CLOSED, STOPPING};
 use crate::sched::observe::Timeline;
 use crate::sched::plan::{Progress, Stats};
 use crate::sched::runtime::{Runtime, block_outside};
@@ -37,13 +38,6 @@ pub(crate) enum Ownership {
     Shared(fn(&Arc<Runtime>) -> bool),
     /// This user has released the default scheduler, which others still use.
     Released,
-}
-
-/// A task that a thread waits for. It outlives the release of the task.
-enum Watch<'a> {
-    Planned(Arc<Completion>),
-    Light(&'a LightTask, u64, TaskId),
-    Ended(Result<WaitResult>),
 }
 
 impl Scheduler {
@@ -103,19 +97,19 @@ impl Scheduler {
         {
             return Ok(WaitResult::Done);
         }
-        let watch = self.watch(id)?;
+        let watch = Watch::start(runtime, id)?;
         if let Watch::Ended(outcome) = watch {
             return outcome;
         }
         if runtime.own_task_worker().is_some_and(|worker| worker.tasks.borrow().contains(&id)) {
-            self.unwatch(watch);
+            watch.end(runtime);
             let why = "a task can't wait for itself, nor for one that waits for it";
             return Err(Error::Deadlock { what: "wait", why: why.into() });
         }
         // The wait may run another task, or plan. The code above computes nothing.
         let _mode = FloatMode::standard();
         let waited = runtime.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
-        let outcome = self.unwatch(watch);
+        let outcome = watch.end(runtime);
         waited?;
         outcome.unwrap_or(Ok(WaitResult::Pending))
     }
@@ -155,13 +149,13 @@ impl Scheduler {
         // Check all: an unknown id is an error whether or not another task has ended.
         let mut watches = Vec::new();
         let watched = ids.iter().try_for_each(|&id| {
-            watches.push(self.watch(id)?);
+            watches.push(Watch::start(runtime, id)?);
             Ok(())
         });
         let ended = || watches.iter().position(Watch::is_ended);
         let found = watched.and_then(|()| runtime.wait_until(ids, timeout, ended));
         for watch in watches {
-            self.unwatch(watch);
+            watch.end(runtime);
         }
         found
     }
@@ -390,39 +384,6 @@ impl Scheduler {
             None => return Ok(()),
         };
         Err(Error::Deadlock { what, why: format!("it was called from inside {place}") })
-    }
-
-    /// Starts a wait for a task, to be ended by [`Scheduler::unwatch`].
-    fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
-        if id.is_light() {
-            let (slot, generation) = self.runtime.light.slab.find(id)?;
-            let ended = slot.start_wait(generation, id)?;
-            return Ok(ended.map_or(Watch::Light(slot, generation, id), Watch::Ended));
-        }
-        let completion = self.runtime.lock().planner.start_wait(id)?;
-        Ok(match completion.outcome.get() {
-            Some(outcome) => Watch::Ended(outcome.clone()),
-            None => Watch::Planned(completion),
-        })
-    }
-
-    /// Ends a wait. Returns the outcome if there is one.
-    fn unwatch(&self, watch: Watch<'_>) -> Option<Result<WaitResult>> {
-        match watch {
-            Watch::Ended(outcome) => Some(outcome),
-            Watch::Planned(completion) => completion.outcome.get().cloned(),
-            Watch::Light(slot, generation, id) => self.runtime.unwatch_light(slot, generation, id),
-        }
-    }
-}
-
-impl Watch<'_> {
-    fn is_ended(&self) -> bool {
-        match self {
-            Watch::Ended(_) => true,
-            Watch::Planned(completion) => completion.outcome.get().is_some(),
-            Watch::Light(slot, generation, _) => slot.is_ended(*generation),
-        }
     }
 }
 
