@@ -49,6 +49,11 @@ impl Counted {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// Returns whether so many elements have ended.
+    fn has_done(&self, elements: usize) -> bool {
+        self.times.iter().filter(|count| count.load(Ordering::Relaxed) > 0).count() >= elements
+    }
+
     fn each(&self, times: u32) -> bool {
         self.times.iter().all(|count| count.load(Ordering::Relaxed) == times)
     }
@@ -128,6 +133,29 @@ fn bounds_at_the_end_of_the_numbers() {
     }
     let refused = scheduler.submit_range(Range { grain: Some(0), ..Range::new(0..3, |_, _| Ok(())) });
     assert!(refused.unwrap_err().to_string().contains("grain"));
+}
+
+/// The slow device is in its first element until most are done. It leaves the rest to the other one, which ends them
+/// sooner.
+#[test]
+fn slow_device_takes_no_element_that_another_ends_sooner() {
+    const ELEMENTS: usize = 400;
+    let scheduler = Scripted::new(2).scheduler(1);
+    let counted = Counted::new(ELEMENTS);
+    let slow = Arc::new(AtomicU64::new(0));
+    let (done, taken) = (counted.clone(), slow.clone());
+    let range = counted.range(move |exec, piece| {
+        if exec.device_index == 1 {
+            taken.fetch_add(piece.end - piece.start, Ordering::Relaxed);
+            until(|| done.has_done(ELEMENTS - 20));
+        } else {
+            thread::sleep(Duration::from_millis(1) * (piece.end - piece.start) as u32);
+        }
+        Ok(())
+    });
+    assert_eq!(go(&scheduler, Some(1), range), Ok(WaitResult::Done));
+    assert!(counted.each(1));
+    assert_eq!(slow.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -181,6 +181,27 @@ fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
 }
 
 #[test]
+fn task_of_unknown_duration_begins_on_the_device_with_fewer_attempts() {
+    let mut driver = Driver::new((0..2).map(|ordinal| (info(ordinal, 1.0), 2)));
+    driver.planner.estimator = Estimator::new(vec![None; 2], Arc::default());
+    driver.begin(0, 0, task());
+    driver.submit(0, task());
+    assert!(driver.assign(0, 0, 1, Some(u64::MAX)).begun().is_none());
+    assert!(driver.take(0, 1).is_some());
+}
+
+#[test]
+fn helper_begins_beside_waiting_tasks_only_if_a_range_needs_it() {
+    let mut driver = driver(1);
+    let (_, run) = driver.begin(0, 0, task());
+    driver.submit(0, Task { role: Role::Helper, work: None, ..task() });
+    driver.planner.open_slot(0, Some((run.id, run.attempt)));
+    assert!(driver.take(0, 0).is_none());
+    driver.planner.add_range_in_need();
+    assert!(driver.take(0, 0).is_some());
+}
+
+#[test]
 fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     let mut driver = driver(2);
     (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
