@@ -68,8 +68,6 @@ impl Planner {
             Ok(()) => {
                 device.done += u64::from(run.role != Role::Helper);
                 device.fault_count = 0;
-                let bytes = self.tasks.get(id).map_or(0, |record| record.refused_bytes);
-                device.accept(run.started, bytes.max(run.lease.bytes()));
             }
             Err(_) => device.failed += 1,
         }

@@ -393,11 +393,6 @@ impl DeviceState {
         self.attempts.iter_mut().find(|run| Some((run.id, run.number)) == key)
     }
 
-    /// An attempt of so many bytes that began then was not refused.
-    pub fn accept(&mut self, began: Duration, bytes: u64) {
-        self.backoff = self.backoff.filter(|backoff| began < backoff.until || bytes < backoff.least_bytes);
-    }
-
     /// Returns true if an exclusive task runs. While it waits inside its code, others may run: it may wait for one
     /// of them.
     pub fn runs_exclusive(&self) -> bool {
