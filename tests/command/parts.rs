@@ -154,6 +154,9 @@ fn killed_part_leaves_its_finished_shots_to_collect() {
     assert_eq!(more.status, 1, "{more:?}");
     run.kill().unwrap();
     run.wait().unwrap();
+    let ended = folder.gpusched(&["status", "out"]);
+    let lines = "0 of 4 shots done, 4 missing\nnot done: 1-4\n";
+    assert_eq!((ended.status, ended.out.as_str()), (1, lines), "{ended:?}");
     let ended = folder.gpusched(&["collect", "out", "--json"]);
     let event = &ended.events()[0];
     assert_eq!((ended.status, &event["queued"]), (1, &0.into()), "{event}");

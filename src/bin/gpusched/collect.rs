@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::positions::MOST_SHOTS;
 use crate::say::{self, say};
 use crate::side::{self, Description};
-use crate::{names, part, resume};
+use crate::{names, part, process, resume};
 
 /// Most failed shots whose errors are printed.
 const NAMED: usize = 20;
@@ -141,10 +141,13 @@ fn is_empty(report: &Path) -> bool {
 
 /// `check`: returns true for shots whose checksums are to be compared. `all_ended`: no run writes to the folder.
 fn merge(folder: &Path, check: impl Fn(usize) -> bool + Sync, all_ended: bool) -> Result<Merged> {
+    let node = names::node();
     let mut reports = Vec::new();
     for path in manifests(folder)?.into_iter().filter(|path| !is_empty(path)) {
         let mut report = Report::read(path)?;
-        if all_ended && report.text("state") == "running" {
+        let process = report.content.get("process").filter(|_| report.text("node") == node);
+        let ended = || all_ended || process.is_some_and(process::has_ended);
+        if report.text("state") == "running" && ended() {
             report.content.insert("state".into(), "killed".into());
         }
         reports.push(report);
@@ -245,7 +248,7 @@ impl Merged {
     /// Returns the merged `survey.json`.
     fn manifest(&self) -> Value {
         let mut content = self.reports.last().map(|last| last.content.clone()).unwrap_or_default();
-        for key in ["part", "node", "seconds", "devices"] {
+        for key in ["part", "node", "process", "seconds", "devices"] {
             content.remove(key);
         }
         let parts: Vec<Value> = self.reports.iter().map(|report| report.name().into()).collect();

@@ -27,6 +27,7 @@ mod part;
 mod picture;
 mod plot;
 mod positions;
+mod process;
 mod progress;
 mod restart;
 mod resume;

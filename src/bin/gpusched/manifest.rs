@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::job::Job;
 use crate::output::Report;
-use crate::{names, positions};
+use crate::{names, positions, process};
 
 /// The reciprocal of the largest share of the time that writing takes while shots end.
 const PART: u32 = 20;
@@ -35,6 +35,7 @@ impl Manifest {
             parts.insert("number_of_shots".into(), job.shots.len().into());
             parts.insert("key".into(), job.survey_key().into());
             parts.insert("node".into(), names::node().into());
+            parts.insert("process".into(), process::name());
             parts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
             parts.insert(
                 "wavelet".into(),
