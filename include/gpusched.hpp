@@ -686,8 +686,8 @@ class scheduler {
   scheduler &operator=(const scheduler &) = delete;
   /// Cancels the queued tasks, asks the running ones to stop, and waits for them.
   ~scheduler() {
-    silence();
-    sched_destroy(handle_);
+    /* Refused inside a task: the scheduler goes on, without the callable. */
+    if (sched_destroy(handle_) != SCHED_OK) silence();
   }
 
   /// Returns the handle; nullptr after a move from this object, or shutdown().
@@ -872,10 +872,14 @@ class scheduler {
   /// Destroys the scheduler. Returns false if a callable does not return in time; the scheduler
   /// then still exists, but accepts and starts no task.
   bool shutdown(std::chrono::nanoseconds timeout) {
-    silence();
-    if (checked(sched_shutdown(handle_, timeout.count())) == SCHED_PENDING) return false;
-    handle_ = nullptr;
-    return true;
+    const bool ended = checked(sched_shutdown(handle_, timeout.count())) == SCHED_OK;
+    if (ended) {
+      handle_ = nullptr;
+      listener_.reset();
+    } else {
+      silence();
+    }
+    return ended;
   }
 
   /// Returns the counts of tasks.
@@ -918,7 +922,7 @@ class scheduler {
     checked(sched_progress_callback(handle(), &Listener::call, next.get(), interval_ns));
     listener_ = std::move(next);
   }
-  /// Ends the calls of on_progress. shutdown() does the same first.
+  /// Ends the calls of on_progress. shutdown() does the same.
   void silence() noexcept {
     if (!listener_) return;
     sched_progress_callback(handle_, nullptr, nullptr, 0);

@@ -292,6 +292,13 @@ void progress() {
     CHECK(comes(shares, 1));
   }
   const int then = shares;
+  std::atomic<int> replacing(0);
+  {
+    gpusched::scheduler share = gpusched::scheduler::shared();
+    share.on_progress([](const sched_progress_t &) {}, often);
+    other.on_progress([&replacing](const sched_progress_t &) { replacing++; }, often);
+  }
+  CHECK(comes(replacing, replacing + 3));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   CHECK(shares == then);
 }

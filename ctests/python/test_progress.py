@@ -104,6 +104,11 @@ class Progress(unittest.TestCase):
         count = len(told.seen)
         threading.Event().wait(0.02)
         self.assertEqual((len(told.seen), _progress.listeners, raised), (count, {}, []))
+        third, replacing = gpusched.Scheduler.shared(), Told()
+        third.on_progress(told, 0.001)
+        other.on_progress(replacing, 0.001)
+        third.close()
+        self.assertTrue(replacing.came(len(replacing.seen) + 3), "the callback of another handle")
         task = other.submit(lambda exec: 1, ordered=True)
         self.assertIs(other.wait_next(LONG), task)
 

@@ -92,7 +92,7 @@ class Scheduler(Handle):
             config.rates_path = text("rates_path", os.fsencode(rates_path))
         made = c_void_p()
         check(lib.sched_create(byref(config), byref(made)))
-        self._own(made.value, shared=False)
+        self._own(made.value)
 
     @classmethod
     def shared(cls) -> Scheduler:
@@ -112,12 +112,11 @@ class Scheduler(Handle):
         self._pid = os.getpid()
         made = c_void_p()
         check(lib.sched_default(byref(made)))
-        self._own(made.value, shared=True)
+        self._own(made.value)
         return self
 
-    def _own(self, handle: int | None, shared: bool) -> None:
+    def _own(self, handle: int | None) -> None:
         self._handle = handle
-        self._shared = shared
         self._listener: int | None = None
         # Until `wait_next` returns them.
         self._ordered: dict[int, Task[Any]] = {}
@@ -554,9 +553,6 @@ class Scheduler(Handle):
         _open.discard(self)
 
     def _end(self, handle: int, left: Callable[[], float | None]) -> None:
-        if self._shared and self._listener is not None:
-            # The scheduler may go on for other handles.
-            self.on_progress(None)
         with self._completer.ending:
             self._completer.collect()
             status = check(lib.sched_shutdown(handle, 0))
