@@ -119,9 +119,7 @@ impl Runtime {
             self.wait_queues.notify(HELPERS_NEEDED);
         }
         self.wait_queues.notify_blocked();
-        if opened && !self.light.queues.is_empty() {
-            self.wake_any_worker();
-        }
+        self.wake_if_opened(opened);
         if deserted {
             self.end_all_queued();
         }

@@ -49,6 +49,24 @@ impl Runtime {
         peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
     }
 
+    /// Passes the leases of peers to the planner, then calls `code` under the same locks.
+    fn with_peer_load<T>(
+        self: &Arc<Self>,
+        peers: &Peers,
+        mut table: LockedTable<'_>,
+        code: impl FnOnce(&mut LockedTable<'_>, &mut PlannerGuarded) -> T,
+    ) -> T {
+        let mut guard = self.lock();
+        let opened = self.update_peer_load(peers, &mut table, &mut guard);
+        let result = code(&mut table, &mut guard);
+        let records = std::mem::take(&mut guard.log);
+        drop(guard);
+        drop(table);
+        log_all(records);
+        self.wake_if_opened(opened);
+        result
+    }
+
     /// Clears the marks of taken devices where own tasks have left a slot. Returns true if there are any.
     pub fn publish_free_slots(&self, guard: &PlannerGuarded) -> bool {
         let Some(peers) = self.peers.as_ref().filter(|peers| peers.taken.load(Ordering::SeqCst) != 0) else {
@@ -130,46 +148,30 @@ impl Runtime {
     /// Leases a slot for light tasks. `None`: peers hold all slots. `Some(None)`: the device is not
     /// shared, or light tasks run there without a lease.
     pub fn lease_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
-        let Some((peers, mut table)) = self.lock_table(device) else { return Some(None) };
-        let mut guard = self.lock();
-        let opened = self.update_peer_load(peers, &mut table, &mut guard);
-        if !guard.planner.devices()[device].has_slot_for_light() {
-            peers.taken.fetch_or(1 << device, Ordering::SeqCst);
-            let queued = self.update_queue(peers, &mut table, &mut guard);
-            let records = std::mem::take(&mut guard.log);
-            drop(guard);
-            drop(table);
-            log_all(records);
-            return (!queued).then_some(None);
-        }
-        let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
-        let lease = DeviceLease::new(&mut table, device, Some(cost), 0);
-        if lease.is_ok() {
-            guard.planner.device(device).take_light_slot();
-        }
-        drop(guard);
-        drop(table);
-        if opened && !self.light.queues.is_empty() {
-            self.wake_any_worker();
-        }
-        let lease = lease.map_err(|record| log_all(vec![record])).ok();
-        Some(lease.map(|lease| LightLease { _lease: lease, since: self.clock() }))
+        let Some((peers, table)) = self.lock_table(device) else { return Some(None) };
+        self.with_peer_load(peers, table, |table, guard| {
+            if !guard.planner.devices()[device].has_slot_for_light() {
+                peers.taken.fetch_or(1 << device, Ordering::SeqCst);
+                return (!self.update_queue(peers, table, guard)).then_some(None);
+            }
+            let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
+            let lease = DeviceLease::new(table, device, Some(cost), 0);
+            let lease = lease.map_err(|record| guard.log.push(record)).ok();
+            if lease.is_some() {
+                guard.planner.device(device).take_light_slot();
+            }
+            Some(lease.map(|lease| LightLease { _lease: lease, since: self.clock() }))
+        })
     }
 
     /// Reads the shared table. Returns true if other processes wait for the device, or a planned task
     /// of this one for a slot of light tasks there.
     pub fn light_slot_is_wanted(self: &Arc<Self>, device: usize) -> bool {
-        let Some((peers, mut table)) = self.lock_table(device) else { return false };
-        let mut guard = self.lock();
-        let opened = self.update_peer_load(peers, &mut table, &mut guard);
-        let (state, now) = (&guard.planner.devices()[device], self.now());
-        let planned =
-            guard.planner.has_ready_tasks() && !state.has_room(now) && state.has_room_but_for_light(now, 0);
-        drop(guard);
-        drop(table);
-        if opened && !self.light.queues.is_empty() {
-            self.wake_any_worker();
-        }
+        let Some((peers, table)) = self.lock_table(device) else { return false };
+        let planned = self.with_peer_load(peers, table, |_, guard| {
+            let (state, now) = (&guard.planner.devices()[device], self.now());
+            guard.planner.has_ready_tasks() && !state.has_room(now) && state.has_room_but_for_light(now, 0)
+        });
         planned || self.is_contended(device)
     }
 
@@ -226,26 +228,18 @@ fn watch(runtime: &Arc<Runtime>) {
         if over() {
             return;
         }
-        let Some(mut table) = peers.lock_table(runtime.now(), &runtime.policy) else {
+        let Some(table) = peers.lock_table(runtime.now(), &runtime.policy) else {
             let mut guard = runtime.lock();
             runtime.clear_peer_load(&mut guard);
             lock(&peers.watcher).waiting = false;
             runtime.apply_effects(guard, Effects::at(runtime.now()));
-            if !runtime.light.queues.is_empty() {
-                runtime.wake_any_worker();
-            }
+            runtime.wake_if_opened(true);
             continue;
         };
-        let mut guard = runtime.lock();
-        let opened = runtime.update_peer_load(peers, &mut table, &mut guard);
         // The call can't fail: the watcher exists.
-        let _ = runtime.update_queue(peers, &mut table, &mut guard);
-        drop(guard);
-        drop(table);
+        let _ =
+            runtime.with_peer_load(peers, table, |table, guard| runtime.update_queue(peers, table, guard));
         runtime.step(|_, _| ());
-        if opened && !runtime.light.queues.is_empty() {
-            runtime.wake_any_worker();
-        }
         if lock(&peers.watcher).waiting {
             peers.membership.wait(Some(runtime.policy.lease_interval));
         }

@@ -232,6 +232,13 @@ impl Runtime {
         }
     }
 
+    /// Wakes a worker for queued light tasks, if a device has `opened` to them.
+    pub fn wake_if_opened(self: &Arc<Self>, opened: bool) {
+        if opened && !self.light.queues.is_empty() {
+            self.wake_any_worker();
+        }
+    }
+
     /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device
     /// has room. The worker that begins one wakes the next.
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {

@@ -275,9 +275,7 @@ fn begin_planned(
     drop(guard);
     drop(access);
     log_all(records);
-    if opened && !runtime.light.queues.is_empty() {
-        runtime.wake_any_worker();
-    }
+    runtime.wake_if_opened(opened);
     taken
 }
 

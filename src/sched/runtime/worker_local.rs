@@ -169,9 +169,7 @@ impl WorkerLocal {
                 planner.renew_if_left(self.device, effects);
             });
         }
-        if opened && !runtime.light.queues.is_empty() {
-            runtime.wake_any_worker();
-        }
+        runtime.wake_if_opened(opened);
     }
 
     /// Returns true if the stack that is left suffices for a nested task.
