@@ -225,17 +225,27 @@ fn nvml_entry<'a>(
     listed.iter().find(named).or_else(|| listed.iter().find(placed))
 }
 
-/// Adds a message about GPUs that `CUDA_VISIBLE_DEVICES` hides from this process.
+/// Adds messages about GPUs that `CUDA_VISIBLE_DEVICES` hides from this process, and about instances that CUDA hides: it
+/// gives a process one at most.
 fn note_hidden(listed: &[NvmlDevice], found: &mut ProbeResult) {
-    let Some(visible) = visible() else { return };
     let is_visible =
         |gpu: &NvmlDevice| found.devices.iter().any(|device| device.info.id.as_str() == gpu.uuid);
-    let hidden = listed.iter().filter(|gpu| !is_visible(gpu) && gpu.extent != DeviceExtent::Divided);
-    let hidden: Vec<String> = hidden.map(|gpu| format!("{} ({})", gpu.uuid, gpu.name)).collect();
-    if !hidden.is_empty() {
-        found
-            .notes
-            .push(format!("CUDA_VISIBLE_DEVICES={visible} hides from this process: {}", hidden.join(", ")));
+    let is_part = |gpu: &NvmlDevice| matches!(gpu.extent, DeviceExtent::Part { .. });
+    let has_part = listed.iter().any(|gpu| is_part(gpu) && is_visible(gpu));
+    let hidden = |others: bool| {
+        let hidden = listed.iter().filter(|gpu| !is_visible(gpu) && gpu.extent != DeviceExtent::Divided);
+        let hidden = hidden.filter(|gpu| others == (has_part && is_part(gpu)));
+        hidden.map(|gpu| format!("{} ({})", gpu.uuid, gpu.name)).collect::<Vec<_>>().join(", ")
+    };
+    let (parts, gpus) = (hidden(true), hidden(false));
+    if !parts.is_empty() {
+        found.notes.push(format!(
+            "CUDA gives a process one MIG part; start a process for each of the others, with its name in \
+             CUDA_VISIBLE_DEVICES: {parts}"
+        ));
+    }
+    if let Some(visible) = visible().filter(|_| !gpus.is_empty()) {
+        found.notes.push(format!("CUDA_VISIBLE_DEVICES={visible} hides from this process: {gpus}"));
     }
 }
 
