@@ -1,5 +1,6 @@
 //! Checks for likely mistakes: refuses models in other units, and warns of shots whose results are of little use.
 
+use super::equation::Absorber;
 use super::model::{Model, Property};
 use super::plan::{Plan, rounded_down};
 use super::survey::{Shot, SourceKind};
@@ -81,12 +82,14 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
         ));
     }
     let forces = [SourceKind::ForceX, SourceKind::ForceY, SourceKind::ForceZ];
-    if let Some(axis) = forces.iter().position(|kind| *kind == shot.kind) {
+    if let Some(axis) = forces.iter().position(|kind| *kind == shot.kind)
+        && plan.options.equation.absorber() == Absorber::Pml
+    {
         let (index, n) = (shot.source[axis], plan.model.grid.n[axis]);
-        if index.min((n - 1).saturating_sub(index)) < BESIDE_BORDER && n > 2 * BESIDE_BORDER {
+        if index.min((n - 1).saturating_sub(index)) < BESIDE_BORDER {
             warnings.push(format!(
-                "a force at the border along its axis (cell {index} of {n}) leaves an offset in records, up to a fifth of \
-                 the largest value: {BESIDE_BORDER} cells from it the error is below 0.1 %"
+                "a force at the border along its axis (cell {index} of {n}) is partly in the absorbing layer: records may be \
+                 wrong by tens of percent of their largest value; with {BESIDE_BORDER} cells on each side of it by about 0.1 %"
             ));
         }
     }
@@ -163,7 +166,7 @@ mod tests {
             warnings(&plan, &shot, Some((Shape::Ricker, frequency)), dt_sure)
         };
         assert_eq!(found([2, 2, 2], plain), [""; 0]);
-        let mistakes: [([usize; 3], Mistake, &str); 8] = [
+        let mistakes: [([usize; 3], Mistake, &str); 9] = [
             ([2, 2, 2], |_, frequency, _, _| *frequency = 20.1, "2.99 cells"),
             ([2, 2, 2], |_, frequency, _, _| *frequency = 4.9, "centre of the wavelet, at 0.2041 s"),
             (
@@ -179,6 +182,7 @@ mod tests {
                 "100.0 % of its peak",
             ),
             ([2, 2, 9], |shot, _, _, _| shot.kind = SourceKind::ForceZ, "cell 0 of 9"),
+            ([2, 2, 4], |shot, _, _, _| shot.kind = SourceKind::ForceZ, "cell 0 of 4"),
             ([2, 2, 2], |shot, _, _, _| shot.snapshot_every = Some(200), "before the wave"),
         ];
         for (n, mistake, named) in mistakes {
