@@ -115,9 +115,8 @@ fn a_shot_is_as_long_as_it_was_asked_for() {
     assert!(before.iter().all(|v| *v == 0.0) && after.iter().all(|v| *v != 0.0), "{:?}", shots.record);
 }
 
-/// What a source does later changes nothing in a record: neither with exact time, whose correction looks at later
-/// samples, nor with a monopole, whose rate is a difference. The rest is float32; and the guess of how a caller's own
-/// samples go on. Limits: about twice what other lengths gave.
+/// No record depends on later samples of its source: neither with exact time, whose correction looks at them, nor with a
+/// monopole, whose rate is a difference. The rest is float32, and the guess of how a caller's own samples go on. Limits: about twice what other lengths gave.
 #[test]
 fn a_record_is_the_beginning_of_a_longer_one_while_the_source_is_active() {
     let (nt, dt, frequency) = (44, 2e-3, 15.0);
