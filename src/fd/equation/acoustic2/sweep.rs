@@ -28,11 +28,10 @@ pub struct Step<'a> {
 }
 
 /// A row. Pointers are to its first updated cell.
-struct Line<V> {
+struct Line {
     len: usize,
     p: *const f32,
     other: *mut f32,
-    v: V,
     /// Values from row to row along x and y.
     strides: [usize; 2],
     /// The sponge's factors.
@@ -90,49 +89,42 @@ impl<L: Lanes> Splats<L> {
     }
 }
 
-/// A sweep of the part of a tile that is not at rest, as a kernel.
+/// Updates the part of a tile that is not at rest.
+///
+/// # Safety
+/// To run it: the fields have the layout of the coefficients. Meanwhile no other thread uses these cells of `other` or
+/// writes `p`. The processor has the instructions.
 pub struct TileSweep<'a>(pub &'a Step<'a>, pub &'a ActiveTile);
 
 impl Kernel for TileSweep<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe { sweep::<L>(self.0, self.1) }
-    }
-}
-
-/// Updates the part of a tile that is not at rest.
-///
-/// # Safety
-/// The fields have the layout of the coefficients. Meanwhile no other thread uses these cells of `other` or writes `p`. The
-/// processor has the instructions.
-#[inline(always)]
-unsafe fn sweep<L: Lanes>(step: &Step<'_>, tile: &ActiveTile) {
-    let Step { c, sponge_z, p, other, .. } = step;
-    let layout = &c.layout;
-    let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
-    let z = layout.active(2).start;
-    // SAFETY: by the caller's promise; a row's taps are within the field.
-    unsafe {
-        let weights = Splats::<L>::new(&c.weights);
-        for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
-            let at = layout.at([x, y, z]);
-            if let Some(layers) = &c.layers {
-                damp::<L>(step, layers, &weights, [x, y], tile.len);
-            }
-            let line = Line {
-                len: tile.len,
-                p: p.as_ptr().add(at).cast_const(),
-                other: other.as_ptr().add(at),
-                v: (),
-                strides: [layout.stride(0), layout.stride(1)],
-                sponge_xy: c.sponge[1][y] * c.sponge[0][x],
-                sponge_z: sponge_z.as_ptr(),
-            };
-            match c.v.row(layout, [x, y, z], tile.len) {
-                EdgeRow::Values(values) => row::<L, _>(&weights, &line.with(values.as_ptr())),
-                EdgeRow::Numbers(numbers, scale) => {
-                    row::<L, _>(&weights, &line.with((numbers.as_ptr(), scale)))
+        let TileSweep(step, tile) = self;
+        let Step { c, sponge_z, p, other, .. } = step;
+        let layout = &c.layout;
+        let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
+        let z = layout.active(2).start;
+        // SAFETY: by the caller's promise; a row's taps are within the field.
+        unsafe {
+            let weights = Splats::<L>::new(&c.weights);
+            for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
+                let at = layout.at([x, y, z]);
+                if let Some(layers) = &c.layers {
+                    damp::<L>(step, layers, &weights, [x, y], tile.len);
+                }
+                let line = Line {
+                    len: tile.len,
+                    p: p.as_ptr().add(at).cast_const(),
+                    other: other.as_ptr().add(at),
+                    strides: [layout.stride(0), layout.stride(1)],
+                    sponge_xy: c.sponge[1][y] * c.sponge[0][x],
+                    sponge_z: sponge_z.as_ptr(),
+                };
+                match c.v.row(layout, [x, y, z], tile.len) {
+                    EdgeRow::Values(values) => row::<L, _>(&weights, &line, values.as_ptr()),
+                    EdgeRow::Numbers(numbers, scale) => {
+                        row::<L, _>(&weights, &line, (numbers.as_ptr(), scale))
+                    }
                 }
             }
         }
@@ -160,7 +152,7 @@ struct DampedRow<'a, L: Lanes> {
 /// Adds the increments of the layers to a row of the pressure before, with a negative sign.
 ///
 /// # Safety
-/// See [`sweep`].
+/// See [`TileSweep`].
 #[inline(always)]
 unsafe fn damp<L: Lanes>(
     step: &Step<'_>,
@@ -253,20 +245,12 @@ unsafe fn differences<L: Lanes>(weights: &[L::V; HALF_WIDTH], f: *const f32, str
     }
 }
 
-impl Line<()> {
-    #[inline(always)]
-    fn with<V>(&self, v: V) -> Line<V> {
-        let Line { len, p, other, strides, sponge_xy, sponge_z, .. } = *self;
-        Line { len, p, other, v, strides, sponge_xy, sponge_z }
-    }
-}
-
 /// Updates a row.
 ///
 /// # Safety
-/// See [`sweep`].
+/// See [`TileSweep`].
 #[inline(always)]
-unsafe fn row<L: Lanes, V: Speeds>(weights: &Splats<L>, row: &Line<V>) {
+unsafe fn row<L: Lanes, V: Speeds>(weights: &Splats<L>, row: &Line, v: V) {
     let [sx, sy] = row.strides;
     // SAFETY: by the caller's promise.
     unsafe {
@@ -278,7 +262,7 @@ unsafe fn row<L: Lanes, V: Speeds>(weights: &Splats<L>, row: &Line<V>) {
             // The next row along x: one more plane of P, P- and V.
             L::prefetch(p.wrapping_add(HALF_WIDTH * sy + sx));
             L::prefetch(other.wrapping_add(sx).cast_const());
-            row.v.prefetch::<L>(i + sx);
+            v.prefetch::<L>(i + sx);
             let centre = L::load(p);
             let x = L::fma(weights.centre, centre, pairs::<L>(&weights.axes[0], p, sx));
             let y = pairs::<L>(&weights.axes[1], p, sy);
@@ -286,7 +270,7 @@ unsafe fn row<L: Lanes, V: Speeds>(weights: &Splats<L>, row: &Line<V>) {
             let l = L::add(L::add(x, y), z);
             let g = L::mul(sponge_xy, L::load(row.sponge_z.add(i)));
             let before = L::fnma(g, L::load(other.cast_const()), L::add(centre, centre));
-            L::store(other, L::fma(g, L::fma(row.v.load::<L>(i), l, before), zero));
+            L::store(other, L::fma(g, L::fma(v.load::<L>(i), l, before), zero));
         }
     }
 }
