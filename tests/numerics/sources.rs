@@ -121,7 +121,7 @@ fn exact_time_leaves_the_error_of_space() {
 #[test]
 fn bits_depend_on_no_thread() {
     for equation in ["acoustic1", "acoustic2", "vti", "tti"] {
-        for (_, kind) in &SourceKind::NAMED[1..] {
+        for (_, kind) in &SourceKind::NAMED {
             let mut random = Random::new(23);
             let receivers = gpusched::fd::survey::Receivers::Plane { iz: 2, every: [1, 1] };
             let mut world =
@@ -130,7 +130,7 @@ fn bits_depend_on_no_thread() {
             let of = |threads| fire_with(&world.model, world.dt, &world.shot, world.options, threads).record;
             let alone = of(1);
             assert!(alone.iter().any(|v| *v != 0.0) && alone.iter().all(|v| v.is_finite()));
-            assert!(of(3) == alone && of(5) == alone, "{equation}, {kind:?}");
+            assert!([2, 3, 5, 7].iter().all(|threads| of(*threads) == alone), "{equation}, {kind:?}");
         }
     }
 }
