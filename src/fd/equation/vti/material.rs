@@ -51,12 +51,7 @@ impl VtiMaterial {
         let e = |cell: usize| stretch(epsilon.at(cell)) + up;
         let s = |cell: usize| at_most_root(root(delta.at(cell)), stretch(epsilon.at(cell))) - down;
         let field = |values: &[&Values], what: &str, value: &dyn Fn(usize) -> f32| {
-            let constant = values.iter().all(|values| matches!(values, Values::Constant(_)));
-            let field = match constant {
-                true => EdgeField::uniform(&layout, storage, value(0))?,
-                false => EdgeField::new(&layout, storage, what, value)?,
-            };
-            Ok(Arc::new(field))
+            EdgeField::from_properties(&layout, storage, what, values, value).map(Arc::new)
         };
         Ok(VtiMaterial {
             e: field(&[epsilon], "1 + 2 epsilon of the model", &e)?,

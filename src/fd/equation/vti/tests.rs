@@ -11,7 +11,7 @@ use crate::fd::equation::propagator::TiledPropagator;
 use crate::fd::equation::traits::{Equation, Propagator, Scheme};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Property, Values};
-use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
+use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -99,11 +99,7 @@ fn without_anisotropy_records_are_those_of_acoustic1() {
         let vti = VtiMaterial::new(&model, 9, Storage::Float32).unwrap();
         let vti = vti.coefficients(1e-3, Scheme::default());
         let found = vti.run_on_cpu(&shot, &team, &Silent).unwrap().0;
-        let acoustic1 = BulkMaterial::new(&model, 9, Storage::Float32).unwrap().coefficients(
-            1e-3,
-            Stencil::Taylor,
-            false,
-        );
+        let acoustic1 = Coefficients::new(&model, 1e-3, 9).unwrap();
         let expected = Monopole(Acoustic1Propagator(acoustic1.into()));
         let expected = tiled::run(&expected, &shot, &team, &Silent).unwrap().0;
         let error = relative_l2(&found.data, &expected.data);
@@ -153,8 +149,7 @@ fn elliptical_waves_are_those_of_a_stretched_grid() {
     let vti = vti.coefficients(dt, Scheme { isotropic_source: false, ..Scheme::default() });
     let found = after(&vti.shot(Some([0; 3])), [s, 1.0], nt);
     let acoustic1 = Model::new(Grid { n, h: [10.0; 3] }, vec![2000.0; 60 * 60 * 60], None).unwrap();
-    let acoustic1 =
-        BulkMaterial::new(&acoustic1, 8, Storage::Float32).unwrap().coefficients(dt, Stencil::Taylor, false);
+    let acoustic1 = Coefficients::new(&acoustic1, dt, 8).unwrap();
     let expected = after(&Monopole(Acoustic1Propagator(acoustic1.into())), [s; 2], nt);
     let error = relative_l2(&found, &expected);
     assert!(error < 5e-6, "{error:e}");
