@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::control::{Control, Silent};
+use super::control::{Control, Silent, State};
 use super::equation::Equation;
 use super::grid::Grid;
 use super::model::{Model, Property, Values};
-use super::pause::State;
 use super::plan::{Options, Plan, Stencil, Storage};
 use super::survey::{Receivers, Shot};
+use super::tiled::tuning::TUNING_STEPS;
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Team, free_bytes};
@@ -92,10 +92,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
         },
         ..Shot::default()
     };
-    let mut copy = match lane {
-        Lane::Cpu(team) => Copy::new(team)?,
-        Lane::Cuda(stream) => Copy::on_gpu(stream)?,
-    };
+    let mut copy = Copy::new(lane)?;
     measured(&Plan::of(&material, dt, options)?, &shot, lane, &mut copy, repeats)
 }
 
@@ -149,9 +146,8 @@ fn measured(
 
 /// Lets a shot on the CPU find its tile size, as shots do that are long enough. Returns it.
 fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
-    let steps = plan.tuning_steps();
-    let tuning = ShapeTuning { steps, fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
-    match plan.run(&Shot { nt: 2 * steps + 2, ..shot.clone() }, lane, &tuning) {
+    let tuning = ShapeTuning { fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
+    match plan.run(&Shot { nt: 2 * TUNING_STEPS + 2, ..shot.clone() }, lane, &tuning) {
         Ok(_) | Err(Error::Cancelled) => Ok(tuning.found.into_inner()),
         Err(error) => Err(error),
     }
@@ -159,15 +155,13 @@ fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
 
 /// Ends a shot when it has found its tile size.
 struct ShapeTuning {
-    /// Steps after which any shot has found it.
-    steps: usize,
     fields: Everywhere,
     found: RefCell<Option<String>>,
 }
 
 impl Control for ShapeTuning {
     fn step(&self, step: usize, _: usize) -> Result<()> {
-        if step > self.steps { Err(Error::Cancelled) } else { Ok(()) }
+        if step > TUNING_STEPS { Err(Error::Cancelled) } else { Ok(()) }
     }
     fn resume(&self, state: &mut dyn State) -> Result<usize> {
         self.fields.resume(state)
@@ -234,14 +228,17 @@ enum Copy<'a> {
 const WHAT: &str = "the copy that is measured";
 
 impl<'a> Copy<'a> {
-    fn new(team: &'a Team) -> Result<Self> {
-        let mut from = Buffer::zeroed(COPY, WHAT)?;
-        from.fill(1.0);
-        Ok(Copy::Team { team, from, to: Buffer::zeroed(COPY, WHAT)? })
-    }
-
-    fn on_gpu(stream: &'a Stream) -> Result<Self> {
-        Ok(Copy::Gpu { stream, from: stream.zeroed(COPY, WHAT)?, to: stream.zeroed(COPY, WHAT)? })
+    fn new(lane: Lane<'a>) -> Result<Self> {
+        Ok(match lane {
+            Lane::Cpu(team) => {
+                let mut from = Buffer::zeroed(COPY, WHAT)?;
+                from.fill(1.0);
+                Copy::Team { team, from, to: Buffer::zeroed(COPY, WHAT)? }
+            }
+            Lane::Cuda(stream) => {
+                Copy::Gpu { stream, from: stream.zeroed(COPY, WHAT)?, to: stream.zeroed(COPY, WHAT)? }
+            }
+        })
     }
 
     fn bytes_per_second(&mut self) -> Result<f64> {

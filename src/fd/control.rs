@@ -1,12 +1,26 @@
 //! How a running shot reports to its caller, and how the caller stops and resumes it.
+//!
+//! A shot that stops between two steps leaves its [`State`], to go on later with the same bits: its fields and what it has
+//! recorded, as float32 values in an order that depends on the kind of device and the sizes. Threads and tiles may be others.
 
-use super::pause::State;
 use crate::error::Result;
+
+/// The state of a shot between two steps. It is of use to a shot of the same plan, with the same kind and number of values.
+pub trait State {
+    /// Returns the kind of device on which the values were computed.
+    fn kind(&self) -> String;
+    /// Returns how many values there are.
+    fn values(&self) -> u64;
+    /// Gives all values in their order, in pieces.
+    fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()>;
+    /// Asks for all values in the same order.
+    fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()>;
+}
 
 /// Callbacks of a running shot, on the thread that runs it.
 pub trait Control {
-    /// Called after step `step` of `nt`; an error ends the shot with it. With exact time, the last step is reported again
-    /// for each step after the end.
+    /// Called after step `step` of `nt`; an error ends the shot with it. With exact time, `nt` includes the steps after
+    /// the end of the record.
     fn step(&self, _step: usize, _nt: usize) -> Result<()> {
         Ok(())
     }

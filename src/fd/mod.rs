@@ -15,8 +15,7 @@
 //! | `model` | the medium |
 //! | `survey` | shots and gathers |
 //! | `pml` | profiles of the absorbing layer |
-//! | `pause` | state of a shot between two steps |
-//! | `control` | callbacks of a running shot |
+//! | `control` | callbacks of a running shot, its state between two steps |
 //! | `host_memory` | allocations that report a shortage |
 //! | `edge_field` | a property of the medium, continued beyond the grid's edges |
 //! | `inject` | the source's pressure at each step |
@@ -50,7 +49,6 @@ pub mod isotropic_ball;
 pub mod march;
 pub mod model;
 pub mod one_pass;
-pub mod pause;
 pub mod plan;
 pub mod pml;
 pub mod record;

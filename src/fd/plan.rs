@@ -225,11 +225,6 @@ impl Plan {
         self.advise(Error::NoMemory { what: "a shot".into(), needed, place: place.clone(), there })
     }
 
-    /// Returns the number of steps after which any long shot on the CPU has found its tile size.
-    pub(super) fn tuning_steps(&self) -> usize {
-        self.propagator.tuning_steps()
-    }
-
     /// Bytes of what a shot holds beside its record and snapshot.
     pub fn field_bytes(&self) -> u64 {
         self.propagator.field_bytes()

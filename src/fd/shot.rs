@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::control::Control;
+use super::control::{Control, State};
 use super::exact_time;
-use super::pause::State;
 use super::plan::Plan;
 use super::survey::{Effort, Gather, Shot};
 use crate::backend::Lane;
@@ -24,7 +23,7 @@ pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> R
         }
         let nt = plan.steps(shot);
         let longer = Shot { wavelet: exact_time::foreseen(shot), nt, ..shot.clone() };
-        let (gather, effort) = plan.run(&longer, lane, &Within { nt: shot.nt, control })?;
+        let (gather, effort) = plan.run(&longer, lane, control)?;
         (exact_time::corrected(gather, shot, lane)?, effort)
     } else {
         plan.run(shot, lane, control)?
@@ -33,42 +32,6 @@ pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> R
         silence(&mut gather, mute, shot.record_every);
     }
     Ok((gather, effort))
-}
-
-/// Who asked for `nt` steps and is not told of more.
-struct Within<'a> {
-    nt: usize,
-    control: &'a dyn Control,
-}
-
-impl Control for Within<'_> {
-    fn step(&self, step: usize, _: usize) -> Result<()> {
-        self.control.step(step.min(self.nt - 1), self.nt)
-    }
-
-    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
-        self.control.snapshot(step, field)
-    }
-
-    fn resume(&self, state: &mut dyn State) -> Result<usize> {
-        self.control.resume(state)
-    }
-
-    fn pauses(&self) -> bool {
-        self.control.pauses()
-    }
-
-    fn finding(&self, subject: &str) -> Option<String> {
-        self.control.finding(subject)
-    }
-
-    fn found(&self, subject: &str, finding: &str) {
-        self.control.found(subject, finding);
-    }
-
-    fn pause(&self, done: usize, state: &mut dyn State) -> Result<()> {
-        self.control.pause(done, state)
-    }
 }
 
 /// Sets to zero each trace's samples of steps before its mute.

@@ -6,7 +6,7 @@ use gpusched::backend::{Lane, cpu::Team};
 use gpusched::error::Result;
 use gpusched::fd::plan::{Options, Storage};
 use gpusched::fd::{control::Control, shot::run};
-use gpusched::fd::{pause::State, survey::Receivers, wavelet::Wavelet};
+use gpusched::fd::{control::State, survey::Receivers, wavelet::Wavelet};
 
 use testkit::Random;
 use testmodels::shots::{FAINT, World};

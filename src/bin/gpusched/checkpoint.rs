@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 
-use gpusched::fd::pause::State;
+use gpusched::fd::control::State;
 use gpusched::io::atomic;
 use gpusched::{Error, Result, descriptor};
 use serde::{Deserialize, Serialize};

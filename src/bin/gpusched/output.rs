@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gpusched::fd::pause::State as Fields;
+use gpusched::fd::control::State as Fields;
 use gpusched::fd::shot;
 use gpusched::fd::survey::{Effort, Gather};
 use gpusched::io::atomic::{self, Sealed};

@@ -47,6 +47,10 @@ impl Equation for Advection {
         0xfd00_00ff
     }
 
+    fn runs_on_gpus(&self) -> bool {
+        false
+    }
+
     fn dt_max(&self, model: &Outline, _: Stencil) -> f64 {
         f64::from(model.grid.h[0]) / f64::from(model.fastest)
     }

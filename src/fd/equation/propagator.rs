@@ -13,7 +13,6 @@ use crate::fd::model::WATER;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::tiled;
 use crate::fd::tiled::equation::TiledEquation;
-use crate::fd::tiled::tuning::TUNING_STEPS;
 
 /// An equation in a medium, with a time step.
 pub trait TiledPropagator: Send + Sync {
@@ -62,10 +61,6 @@ impl<P: TiledPropagator> Propagator for P {
 
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
         march::shared_bytes(self.shot(None).shared(), stream)
-    }
-
-    fn tuning_steps(&self) -> usize {
-        TUNING_STEPS
     }
 
     fn modulus(&self, cell: [usize; 3]) -> f64 {

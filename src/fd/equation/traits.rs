@@ -91,7 +91,7 @@ pub trait Equation: Sync {
     /// Returns true if the equation has kernels for GPUs; shots of others run on the CPU only, and
     /// the methods about GPUs are not called.
     fn runs_on_gpus(&self) -> bool {
-        false
+        true
     }
 
     /// Returns the largest stable time step in seconds with exact coefficients.
@@ -151,11 +151,6 @@ pub trait Propagator: Send + Sync {
 
     /// Returns the bytes of a GPU that the plan's shots share and that are allocated already.
     fn gpu_shared_bytes(&self, _stream: &Stream) -> u64 {
-        0
-    }
-
-    /// Returns the number of steps after which any long shot on the CPU has found its tile size.
-    fn tuning_steps(&self) -> usize {
         0
     }
 

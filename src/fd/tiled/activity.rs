@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use super::partition::Partition;
-use super::tiles::Tile;
+use super::tiles::{Extent, Tile};
 use crate::backend::cpu::Rows;
 use crate::fd::grid::layout::Layout;
 use crate::fd::stencil::HALF_WIDTH;
@@ -21,9 +21,6 @@ const MARGIN: usize = 2 * HALF_WIDTH;
 
 /// Values that are compared with zero at once.
 const CHUNK: usize = 4 * WIDEST;
-
-/// Indices along x, y and z.
-type Extent = [Range<usize>; 3];
 
 const NOTHING: Extent = [0..0, 0..0, 0..0];
 
@@ -72,10 +69,6 @@ fn hulls(a: &Extent, b: &Extent) -> Extent {
 /// A range and the margin around it.
 fn widened(range: &Range<usize>) -> Range<usize> {
     range.start.saturating_sub(MARGIN)..range.end + MARGIN
-}
-
-fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
-    a.start.max(b.start)..a.end.min(b.end)
 }
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
@@ -156,10 +149,7 @@ impl<'a> Activity<'a> {
         let Activity { computed, steps, .. } = *self;
         *self = Activity { computed, steps, ..Activity::new(self.partition, self.layout, tiling) };
         self.mark(|tile| {
-            let within = |[x, y, z]: &Extent| {
-                let [x, y] = [common(x, &tile.sides[0].cells), common(y, &tile.sides[1].cells)];
-                (!x.is_empty() && !y.is_empty()).then(|| [x, y, z.clone()])
-            };
+            let within = |extent: &Extent| tile.part_of(extent);
             boxes.iter().filter_map(within).reduce(|a, b| hulls(&a, &b))
         });
     }

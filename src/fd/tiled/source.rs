@@ -1,8 +1,6 @@
 //! The source of a shot: points of one column, which only the fluxes of a step see; or poles in increments.
 
-use std::ops::Range;
-
-use super::tiles::Tile;
+use super::tiles::{Extent, Tile};
 use crate::backend::cpu::Rows;
 use crate::fd::grid::layout::Layout;
 use crate::fd::survey::{Shot, SourceKind};
@@ -25,7 +23,7 @@ pub struct SourceInjector {
     /// Positions in a field, and factors.
     poles: Vec<(usize, f32)>,
     /// Indices along x, y and z from the first point or pole to the last.
-    cells: [Range<usize>; 3],
+    cells: Extent,
 }
 
 impl SourceInjector {
@@ -77,12 +75,8 @@ impl SourceInjector {
     }
 
     /// Returns the cells of the source that are in a tile.
-    pub fn extent(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
-        let [x, y] = [0, 1].map(|axis| {
-            let (own, tile) = (&self.cells[axis], &tile.sides[axis].cells);
-            own.start.max(tile.start)..own.end.min(tile.end)
-        });
-        (!x.is_empty() && !y.is_empty()).then(|| [x, y, self.cells[2].clone()])
+    pub fn extent(&self, tile: &Tile) -> Option<Extent> {
+        tile.part_of(&self.cells)
     }
 
     /// Returns true if the points are in a row.

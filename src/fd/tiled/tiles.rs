@@ -10,6 +10,9 @@ use crate::fd::stencil::HALF_WIDTH;
 /// Rows that a sweep may do together, at most.
 pub const ROWS_PER_BLOCK: usize = 4;
 
+/// Indices along x, y and z.
+pub type Extent = [Range<usize>; 3];
+
 /// A box of rows that one thread sweeps through.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tile {
@@ -69,6 +72,18 @@ fn sides(zones: &Zones, most: usize) -> Vec<Side> {
         }
     }
     sides
+}
+
+impl Tile {
+    /// Returns the part of an extent whose rows are the tile's, if there is one.
+    pub fn part_of(&self, [x, y, z]: &Extent) -> Option<Extent> {
+        let common = |axis: usize, range: &Range<usize>| {
+            let cells = &self.sides[axis].cells;
+            range.start.max(cells.start)..range.end.min(cells.end)
+        };
+        let (x, y) = (common(0, x), common(1, y));
+        (!x.is_empty() && !y.is_empty()).then(|| [x, y, z.clone()])
+    }
 }
 
 impl Side {

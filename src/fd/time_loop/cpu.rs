@@ -1,25 +1,20 @@
 //! The time loop of a shot on a team of threads.
 
-use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::cpu_steps::CpuSteps;
-use super::instability;
+use super::instability::{self, PROBE, limit};
 use crate::backend::cpu::{Rows, Team, can_allocate};
 use crate::error::{Error, Result};
-use crate::fd::control::Control;
+use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
 use crate::fd::host_memory::{no_memory, reserved};
-use crate::fd::pause::State;
 use crate::fd::record::{Record, snapshot};
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::vector::isa::Isa;
-
-/// Steps between two looks for a shot that has blown up.
-pub const PROBE: usize = 64;
 
 /// Refuses a shot whose memory the host can't provide: `own`, the bytes of its steps, with its record and snapshot.
 ///
@@ -74,7 +69,8 @@ pub fn run<S: CpuSteps>(
             unsafe { samples.take(p, traces.clone(), step, last) };
             if last || (step + 1).is_multiple_of(PROBE) {
                 // SAFETY: as above.
-                let found = unsafe { probe_rows(layout, p, rows.clone(), limit, step) };
+                let row = |row| unsafe { p.read(layout.row(row), layout.padded[2]) };
+                let found = rows.clone().try_for_each(|nth| probe(row(nth), limit, step));
                 found.inspect_err(|_| _ = blown_up.set(step))?;
             }
             let Some(control) = control else {
@@ -124,16 +120,11 @@ fn where_blown<S: CpuSteps>(error: Error, layout: &Layout, steps: &S, step: usiz
     };
     let rows = (0..layout.padded[1]).flat_map(|y| plane(y).chunks(layout.pitch));
     let largest = rows.map(|row| largest(&row[..layout.padded[2]])).fold(0, u32::max);
-    let error = instability::error(largest, step, sound(step));
+    let error = instability::error(largest, step);
     instability::placed(error, &|cell| steps.describe_cell(cell), layout, None, |y, look| {
         look(plane(y));
         Ok(())
     })
-}
-
-/// Steps after which the pressure was looked at before that, and was in order.
-fn sound(step: usize) -> usize {
-    step / PROBE * PROBE
 }
 
 /// The state between two steps, when nobody computes.
@@ -168,37 +159,12 @@ impl<S: CpuSteps> State for CpuCheckpoint<'_, S> {
     }
 }
 
-/// A magnitude that only the pressure of a shot that has blown up reaches.
-pub fn limit(shot: &Shot) -> f32 {
-    let samples = shot.wavelet.samples.iter().take(shot.nt);
-    let loudest = samples.fold(0.0, |most: f32, sample| most.max((shot.amplitude * sample).abs()));
-    instability::limit(loudest)
-}
-
 /// Allocates the buffer for the snapshots of a shot: empty if it takes none.
 fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
     let cells = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product());
     let mut buffer = reserved(cells, "a snapshot of a shot")?;
     buffer.resize(cells, 0.0);
     Ok(buffer)
-}
-
-/// Checks rows of the pressure for values of a shot that has blown up.
-///
-/// # Safety
-/// No thread writes the pressure.
-unsafe fn probe_rows(
-    layout: &Layout,
-    p: Rows<'_>,
-    rows: Range<usize>,
-    limit: f32,
-    step: usize,
-) -> Result<()> {
-    for row in rows {
-        // SAFETY: by the caller's promise.
-        probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, limit, step)?;
-    }
-    Ok(())
 }
 
 /// Refuses numbers as large as the limit, infinite ones, and what is none.
@@ -214,7 +180,7 @@ fn largest(row: &[f32]) -> u32 {
 /// The same, of the bits of the largest magnitude: as integers they are in the order of the numbers, and infinity comes
 /// before what is no number.
 pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
-    if largest < limit.to_bits() { Ok(()) } else { Err(instability::error(largest, step, sound(step))) }
+    if largest < limit.to_bits() { Ok(()) } else { Err(instability::error(largest, step)) }
 }
 
 #[cfg(test)]

@@ -8,18 +8,17 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::cpu::{PROBE, judge, limit};
+use super::cpu::judge;
 use super::cuda_steps::{BATCH_STEPS, Buffers, CudaSteps, KERNELS, StepKind};
 use super::field_kernels::{Field, traces};
-use super::instability;
+use super::instability::{self, PROBE, limit};
 use super::launch::Launch;
 use crate::backend::cuda::{DeviceBuffer, Download, Event, Graphs, Kernel, Params, Stream, allocation_bytes};
 use crate::error::{Error, Result};
-use crate::fd::control::Control;
+use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
 use crate::fd::host_memory::host_zeros;
 use crate::fd::inject::source_pressures;
-use crate::fd::pause::State;
 use crate::fd::survey::{Effort, Gather, Shot};
 
 /// The probe comes at the end of a batch.

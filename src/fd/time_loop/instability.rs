@@ -2,23 +2,29 @@
 
 use crate::error::{Error, Result};
 use crate::fd::grid::layout::Layout;
+use crate::fd::survey::Shot;
+
+/// Steps between two looks for a shot that has blown up.
+pub const PROBE: usize = 64;
 
 /// So many times the source no pressure is while steps are stable: beside the poles it is about as large as the source, and
 /// less elsewhere. What blows up passes this on its way to infinity, and a shot may end in between.
 const FAR_TOO_LARGE: f32 = 1e6;
 
-/// A magnitude that only the pressure of a shot that has blown up reaches, whose source is at most so loud.
-pub fn limit(loudest: f32) -> f32 {
+/// A magnitude that only the pressure of a shot that has blown up reaches.
+pub fn limit(shot: &Shot) -> f32 {
+    let samples = shot.wavelet.samples.iter().take(shot.nt);
+    let loudest = samples.fold(0.0, |most: f32, sample| most.max((shot.amplitude * sample).abs()));
     (FAR_TOO_LARGE * loudest).max(f32::MIN_POSITIVE)
 }
 
-/// The error of a shot whose largest pressure after a step has these bits, and was in order after `sound` steps.
-pub fn error(largest: u32, step: usize, sound: usize) -> Error {
+/// The error of a shot whose largest pressure after a step has these bits, and was in order at the probe before.
+pub fn error(largest: u32, step: usize) -> Error {
     let value = match f32::from_bits(largest) {
         finite if finite.is_finite() => format!("{finite:e}, more than {FAR_TOO_LARGE:e} times the source"),
         _ => "not a finite number".into(),
     };
-    let before = match sound {
+    let before = match step / PROBE * PROBE {
         0 => "zero at the start".into(),
         sound => format!("sound after step {sound}"),
     };
@@ -113,7 +119,7 @@ mod tests {
         let layout = layout();
         let mut field = vec![0.1; layout.field_len()];
         cells.iter().for_each(|(cell, value)| field[layout.at(*cell)] = *value);
-        let error = error(f32::NAN.to_bits(), 99, 64);
+        let error = error(f32::NAN.to_bits(), 99);
         let plane = |y: usize, look: &mut dyn FnMut(&[f32])| {
             look(&field[layout.row(y * layout.padded[0])..][..layout.padded[0] * layout.pitch]);
             Ok(())
@@ -148,7 +154,7 @@ mod tests {
     #[test]
     fn message_omits_a_place_that_cannot_be_read() {
         let gone = |_: usize, _: &mut dyn FnMut(&[f32])| Err(Error::Cancelled);
-        let text = placed(error(7e8_f32.to_bits(), 19, 0), &described, &layout(), None, gone).to_string();
+        let text = placed(error(7e8_f32.to_bits(), 19), &described, &layout(), None, gone).to_string();
         assert!(text.ends_with("the shot has blown up"), "{text}");
         assert_holds(&text, "after step 20 (zero at the start) is 7e8, more than 1e6 times the source");
         assert_eq!(placed(Error::Cancelled, &described, &layout(), None, gone), Error::Cancelled);

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpusched::backend::{Lane, cpu::Team};
+use gpusched::fd::control::{Control, State};
 use gpusched::fd::equation::{EQUATIONS, Equation, acoustic1::dt_max};
+use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Output};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
-use gpusched::fd::{control::Control, grid::Grid, pause::State};
 use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 use testkit::Random;
@@ -139,13 +140,10 @@ impl Recorder {
     }
 
     /// # Panics
-    /// If the steps were not reported once each, in order. With exact time the last one is repeated.
+    /// If the steps were not reported once each, in order.
     fn shots(self, gather: Gather, plan: &Plan, shot: &Shot) -> Shots {
-        let mut steps = self.steps.into_inner();
-        if plan.options.exact_time {
-            steps.dedup();
-        }
-        assert!(steps.into_iter().eq(0..shot.nt), "every step is reported once, in order");
+        let steps = self.steps.into_inner();
+        assert!(steps.into_iter().eq(0..plan.steps(shot)), "every step is reported once, in order");
         assert_eq!(gather.data.len(), gather.traces * gather.samples);
         Shots { record: gather.data, samples: gather.samples, snapshots: self.snapshots.into_inner() }
     }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::fs;
 use std::path::PathBuf;
 
-use gpusched::fd::pause::State;
+use gpusched::fd::control::State;
 use testkit::fuzz::{Target, folder, run};
 
 use crate::checkpoint::{self, Checkpoint, Header};

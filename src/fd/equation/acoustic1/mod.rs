@@ -53,10 +53,6 @@ impl Equation for Acoustic1 {
         0xfd00_0001
     }
 
-    fn runs_on_gpus(&self) -> bool {
-        true
-    }
-
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
         dt_max(model, stencil)
     }

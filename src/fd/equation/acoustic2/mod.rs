@@ -77,10 +77,6 @@ impl Equation for Acoustic2 {
         if self.0 == Absorber::Pml { 0xfd00_0006 } else { 0xfd00_0002 }
     }
 
-    fn runs_on_gpus(&self) -> bool {
-        true
-    }
-
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
         stencil::dt_max(model, stencil)
     }

@@ -66,10 +66,6 @@ impl Equation for Tti {
         0xfd00_0005
     }
 
-    fn runs_on_gpus(&self) -> bool {
-        true
-    }
-
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
         stability::dt_max(model, stencil)
     }

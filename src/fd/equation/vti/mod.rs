@@ -59,10 +59,6 @@ impl Equation for Vti {
         0xfd00_0004
     }
 
-    fn runs_on_gpus(&self) -> bool {
-        true
-    }
-
     /// Those of `b`, `kappa` and E.
     fn speed_factors(&self) -> i32 {
         3
