@@ -216,15 +216,6 @@ fn attempt_is_not_stopped_for_a_copy_that_never_began() {
 }
 
 #[test]
-fn success_after_a_cancel_is_cancelled() {
-    let mut driver = driver(1);
-    let (id, run) = driver.begin(0, 0, task());
-    driver.cancel(id).unwrap();
-    driver.ends(1, 0, &run, Ok(()));
-    assert_eq!(driver.state(id), TaskStatus::Cancelled);
-}
-
-#[test]
 fn third_faulty_task_in_a_row_retires_the_device() {
     for one_does_well in [false, true] {
         let mut driver = driver(1);
