@@ -128,8 +128,7 @@ impl Estimator {
     }
 
     /// Returns the factor by which a device may be faster or slower than [`Estimator::seconds`]
-    /// says, roughly. Tasks that state their work scatter by a fifth, others by two thirds; two
-    /// devices of which nothing was known are compared by few such tasks.
+    /// says, roughly.
     pub fn uncertainty(&self, class: u32, device: usize, has_work: bool) -> f64 {
         let record = self.table.class(class).and_then(|class| class.devices.get(device));
         let (count, guess) =

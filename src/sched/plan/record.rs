@@ -122,7 +122,6 @@ pub struct PeerLoad {
     pub(super) pending_bytes: u64,
 }
 
-/// An attempt that runs on a device.
 pub struct Attempt {
     pub(super) id: TaskId,
     pub(super) device: usize,
@@ -205,11 +204,9 @@ pub struct TaskRecord {
     pub(super) state: TaskState,
     /// The light task that it continues; 0 for one without an id.
     pub(super) light: Option<TaskId>,
-    /// See [`Task::epoch`].
     pub(super) epoch: Option<Epoch>,
     /// Tasks that must end well first. Light ones have not reported their end.
     pub(super) predecessors: BTreeSet<TaskId>,
-    /// Tasks that come after this one.
     pub(super) successors: Vec<TaskId>,
     pub(super) retries: u32,
     pub(super) attempts_begun: u32,

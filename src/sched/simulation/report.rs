@@ -7,15 +7,13 @@ use crate::sched::base::TaskStatus;
 pub struct SimReport {
     /// End of the last task.
     pub makespan: f64,
-    /// Lower bound of the makespan: the larger of all work over all speed (of a lost device, until then) and the
-    /// longest task on the fastest device.
+    /// Of the makespan; see [`lower_bound`](super::lower_bound).
     pub lower_bound: f64,
     pub done: u64,
     pub failed: u64,
     pub cancelled: u64,
     /// Attempts that followed a failed one.
     pub retried: u64,
-    /// Copies that were started.
     pub copies: u64,
     pub devices: Vec<DeviceReport>,
     /// Outcome of each task, in the order of the scenario.
