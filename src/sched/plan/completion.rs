@@ -22,8 +22,7 @@ pub enum AttemptEnd {
 impl Planner {
     /// Light tasks have run beside an attempt.
     pub fn had_company(&mut self, index: usize, id: TaskId, attempt: u32) {
-        let mut runs = self.devices[index].attempts.iter_mut();
-        if let Some(run) = runs.find(|run| run.id == id && run.number == attempt) {
+        if let Some(run) = self.devices[index].attempt(Some((id, attempt))) {
             run.shared_device = true;
         }
     }

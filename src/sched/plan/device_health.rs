@@ -53,14 +53,12 @@ impl Planner {
         guilty =
             if other { run.role != Role::Task && guilty } else { guilty || self.stands_out(index, run.id) };
         if guilty {
-            self.clear_suspicions(run);
+            self.count_faulty_task(run);
         }
         self.devices[index].poisoned = true;
         self.renew_if_left(index, effects);
         let device = &mut self.devices[index];
-        if guilty {
-            device.fault_count += 1;
-        } else if !other && (run.role != Role::Task || !device.suspects.contains(&run.id)) {
+        if !guilty && !other && (run.role != Role::Task || !device.suspects.contains(&run.id)) {
             // A range has failed under other elements than before.
             device.suspects.push(run.id);
         }
@@ -77,8 +75,7 @@ impl Planner {
         if !self.devices[index].poisoned_tasks.contains(&run.id) || !self.stands_out(index, run.id) {
             return false;
         }
-        self.clear_suspicions(run);
-        self.devices[index].fault_count += 1;
+        self.count_faulty_task(run);
         if self.devices[index].fault_count >= self.policy.faulty_tasks {
             self.retire(index, why, effects);
         }
@@ -108,7 +105,8 @@ impl Planner {
     }
 
     /// The task of an attempt is the cause of a poisoned context, so no other is, nor a device.
-    fn clear_suspicions(&mut self, run: &Attempt) {
+    fn count_faulty_task(&mut self, run: &Attempt) {
+        self.devices[run.device].fault_count += 1;
         self.devices[run.device].poisoned_tasks.clear();
         for device in &mut self.devices {
             device.suspects.retain(|&suspect| suspect != run.id);
