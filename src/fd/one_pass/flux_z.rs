@@ -1,6 +1,6 @@
 //! A row along z: its taps are neighbours in the same vectors, so they are shifted out of registers.
 
-use super::rows::{derivative, halfway, splats, write};
+use super::rows::{TAPS, derivative, halfway, splats, write};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
@@ -20,25 +20,30 @@ pub struct FluxRow {
     pub coming: [*const f32; 2],
 }
 
+/// The values from the fourth before a value to the fourth after it.
+#[inline(always)]
+unsafe fn taps<L: Lanes>(before: L::V, at: L::V, after: L::V) -> [L::V; TAPS + 1] {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        [
+            L::earlier::<4>(before, at),
+            L::earlier::<3>(before, at),
+            L::earlier::<2>(before, at),
+            L::earlier::<1>(before, at),
+            at,
+            L::later::<1>(at, after),
+            L::later::<2>(at, after),
+            L::later::<3>(at, after),
+            L::later::<4>(at, after),
+        ]
+    }
+}
+
 /// The derivative between a value and the one after it.
 #[inline(always)]
 pub unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
     // SAFETY: by the caller's promise.
-    unsafe {
-        derivative::<L>(
-            c,
-            &[
-                L::earlier::<3>(before, at),
-                L::earlier::<2>(before, at),
-                L::earlier::<1>(before, at),
-                at,
-                L::later::<1>(at, after),
-                L::later::<2>(at, after),
-                L::later::<3>(at, after),
-                L::later::<4>(at, after),
-            ],
-        )
-    }
+    unsafe { derivative::<L>(c, &taps::<L>(before, at, after)[1..]) }
 }
 
 /// And between the one before it and the value.
@@ -50,21 +55,7 @@ pub unsafe fn derivative_before<L: Lanes>(
     after: L::V,
 ) -> L::V {
     // SAFETY: by the caller's promise.
-    unsafe {
-        derivative::<L>(
-            c,
-            &[
-                L::earlier::<4>(before, at),
-                L::earlier::<3>(before, at),
-                L::earlier::<2>(before, at),
-                L::earlier::<1>(before, at),
-                at,
-                L::later::<1>(at, after),
-                L::later::<2>(at, after),
-                L::later::<3>(at, after),
-            ],
-        )
-    }
+    unsafe { derivative::<L>(c, &taps::<L>(before, at, after)) }
 }
 
 impl Kernel for FluxRow {

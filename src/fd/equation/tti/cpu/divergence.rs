@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::derivative::{derivative_of, load};
+use super::derivative::{derivative_across, load};
 use super::flux::Target;
 use crate::fd::one_pass::flux_z::derivative_before;
 use crate::fd::one_pass::rows::{TAPS, splats};
@@ -84,16 +84,16 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
                 L::prefetch_far(coming.wrapping_add(i));
             }
             let u_after = load::<L>(this, i + L::N);
-            let mut u = L::mul(L::mul(ct, cp), derivative_of::<L>(cx, rows_x, i));
-            u = L::fnma(L::mul(ct, sp), derivative_of::<L>(cy, rows_y, i), u);
+            let mut u = L::mul(L::mul(ct, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(i)));
+            u = L::fnma(L::mul(ct, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(i)), u);
             u = L::fnma(st, derivative_before::<L>(cz, u_before, u_at, u_after), u);
             let of_v = i + component;
-            let mut v = L::mul(sp, derivative_of::<L>(cx, rows_x, of_v));
-            v = L::fma(cp, derivative_of::<L>(cy, rows_y, of_v), v);
+            let mut v = L::mul(sp, derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_v)));
+            v = L::fma(cp, derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_v)), v);
             let of_w = i + 2 * component;
             let w_after = load::<L>(this, of_w + L::N);
-            let mut w = L::mul(L::mul(st, cp), derivative_of::<L>(cx, rows_x, of_w));
-            w = L::fnma(L::mul(st, sp), derivative_of::<L>(cy, rows_y, of_w), w);
+            let mut w = L::mul(L::mul(st, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_w)));
+            w = L::fnma(L::mul(st, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_w)), w);
             w = L::fma(ct, derivative_before::<L>(cz, w_before, w_at, w_after), w);
             (u_before, u_at, w_before, w_at) = (u_at, u_after, w_at, w_after);
 

@@ -83,9 +83,9 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     unsafe {
         let [cx, cy, cz] = [splats::<L>(stencils[0]), splats::<L>(stencils[1]), splats::<L>(stencils[2])];
         let ([p, q], [stride_x, stride_y]) = (row.pressures, row.strides);
-        let first_x = |row: *const f32| row.wrapping_sub((HALF_WIDTH - 1) * stride_x);
-        let first_y = |row: *const f32| row.wrapping_sub((HALF_WIDTH - 1) * stride_y);
-        let (px, py, qx, qy) = (first_x(p), first_y(p), first_x(q), first_y(q));
+        let first = |row: *const f32, stride: usize| row.wrapping_sub((HALF_WIDTH - 1) * stride);
+        let (px, py, qx, qy) =
+            (first(p, stride_x), first(p, stride_y), first(q, stride_x), first(q, stride_y));
         let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
         let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
         let [row_ct, row_st, row_cp, row_sp] = row.angles;
@@ -96,16 +96,16 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
                 L::prefetch_far(coming.wrapping_add(i));
             }
             let p_after = load::<L>(p, i + L::N);
-            let x = derivative_across::<L>(cx, px, stride_x, i);
-            let y = derivative_across::<L>(cy, py, stride_y, i);
+            let x = derivative_across::<L>(cx, |k| px.wrapping_add(i + k * stride_x));
+            let y = derivative_across::<L>(cy, |k| py.wrapping_add(i + k * stride_y));
             let z = derivative_after::<L>(cz, p_before, p_at, p_after);
             let mut u = L::mul(L::mul(ct, cp), x);
             u = L::fnma(L::mul(ct, sp), y, u);
             u = L::fnma(st, z, u);
             let mut v = L::fma(cp, y, L::mul(sp, x));
             let q_after = load::<L>(q, i + L::N);
-            let x = derivative_across::<L>(cx, qx, stride_x, i);
-            let y = derivative_across::<L>(cy, qy, stride_y, i);
+            let x = derivative_across::<L>(cx, |k| qx.wrapping_add(i + k * stride_x));
+            let y = derivative_across::<L>(cy, |k| qy.wrapping_add(i + k * stride_y));
             let z = derivative_after::<L>(cz, q_before, q_at, q_after);
             let mut w = L::mul(L::mul(st, cp), x);
             w = L::fnma(L::mul(st, sp), y, w);
