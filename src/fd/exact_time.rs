@@ -11,6 +11,7 @@
 //! the record each `W` is moved back (Stork 2013; Koene, Robertsson, Broggini and Andersson 2018). The steps are those of any other shot.
 
 use std::f64::consts::PI;
+use std::iter::repeat;
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
@@ -105,34 +106,26 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
     // The pressure after the first step is one step later than the first value of the wavelet.
     let warp = Warp::new(samples + FADE, Times { first: 1, every }, source);
     let pairs = Mutex::new(gather.data.chunks_mut(2 * samples));
-    let work = || {
+    let work = |_: &TeamMember<'_>, _: Option<&()>| {
         let mut scratch = warp.scratch();
         let mut series = vec![Complex::new(0.0, 0.0); samples + FADE];
         loop {
             let next = pairs.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((one, other)) = next.map(|pair| pair.split_at_mut(samples)) else { return };
-            let faded = [&*one, &*other].map(fade);
-            for (i, to) in series.iter_mut().enumerate() {
-                let [re, im] = [&*one, &*other].map(|trace| trace.get(i).map_or(0.0, |v| f64::from(*v)));
-                *to = match i.checked_sub(samples) {
-                    None => Complex::new(re, im),
-                    Some(after) => Complex::new(faded[0][after], faded[1][after]),
-                };
-            }
+            let Some((one, other)) = next.map(|pair| pair.split_at_mut(samples)) else { return Ok(()) };
+            // There is no other beside the last of an odd number of traces.
+            let [all, others] = [&*one, &*other]
+                .map(|trace| trace.iter().map(|v| f64::from(*v)).chain(fade(trace)).chain(repeat(0.0)));
+            series.iter_mut().zip(all.zip(others)).for_each(|(to, (re, im))| *to = Complex::new(re, im));
             warp.apply(&mut series, &mut scratch);
             one.iter_mut().zip(&series).for_each(|(to, from)| *to = from.re as f32);
             other.iter_mut().zip(&series).for_each(|(to, from)| *to = from.im as f32);
         }
     };
-    let member = |_: &TeamMember<'_>, _: Option<&()>| {
-        work();
-        Ok(())
-    };
     match lane {
-        Lane::Cpu(team) => team.run(&(), member),
+        Lane::Cpu(team) => team.run(&(), work),
         Lane::Cuda(_) => {
             let threads = available_parallelism().map_or(1, usize::from).min(THREADS).min(gather.traces);
-            Team::new(threads)?.run(&(), member)
+            Team::new(threads)?.run(&(), work)
         }
     }
 }

@@ -72,8 +72,26 @@ struct ZonedSweep<'a, const X_PML: bool, const Y_PML: bool>(TtiSweep<'a>);
 impl<const X_PML: bool, const Y_PML: bool> Kernel for ZonedSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
+        let ZonedSweep(sweep) = self;
+        let [columns, planes] = sweep.tile.sides.each_ref().map(|side| side.cells.clone());
         // SAFETY: by the caller's promise.
-        unsafe { self.0.run::<L, X_PML, Y_PML>() }
+        unsafe {
+            for y in planes.start - BEFORE..planes.end + AFTER {
+                for x in columns.clone() {
+                    sweep.flux::<L, X_PML, Y_PML>([x, y], sweep.queued([x, y]));
+                }
+                if y < planes.start + AFTER {
+                    continue;
+                }
+                let y = y - AFTER;
+                for x in (columns.start - BEFORE..columns.start).chain(columns.end..columns.end + AFTER) {
+                    sweep.flux::<L, X_PML, Y_PML>([x, y], sweep.beside(x));
+                }
+                for x in columns.clone() {
+                    sweep.divergence::<L, X_PML, Y_PML>([x, y]);
+                }
+            }
+        }
     }
 }
 
@@ -113,29 +131,6 @@ impl<'a> TtiSweep<'a> {
                 [false, true] => isa.run(&ZonedSweep::<false, true>(self)),
                 [true, false] => isa.run(&ZonedSweep::<true, false>(self)),
                 [true, true] => isa.run(&ZonedSweep::<true, true>(self)),
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn run<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
-        let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
-        // SAFETY: by the caller's promise.
-        unsafe {
-            for y in planes.start - BEFORE..planes.end + AFTER {
-                for x in columns.clone() {
-                    self.flux::<L, X_PML, Y_PML>([x, y], self.queued([x, y]));
-                }
-                if y < planes.start + AFTER {
-                    continue;
-                }
-                let y = y - AFTER;
-                for x in (columns.start - BEFORE..columns.start).chain(columns.end..columns.end + AFTER) {
-                    self.flux::<L, X_PML, Y_PML>([x, y], self.beside(x));
-                }
-                for x in columns.clone() {
-                    self.divergence::<L, X_PML, Y_PML>([x, y]);
-                }
             }
         }
     }
