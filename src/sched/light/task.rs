@@ -22,8 +22,6 @@ use crate::sched::base::{
     },
 };
 
-// Two cache lines: they move from the submitter to a worker, and back to a waiter.
-#[cfg_attr(not(loom), repr(align(64)))]
 pub struct LightTask {
     /// The generation, and below it 8 bits with [`UNKNOWN`], [`ENDED`] and [`DONE`].
     word: AtomicU64,
@@ -39,7 +37,10 @@ const DONE: u64 = 4;
 
 #[derive(Default)]
 struct LightTaskState {
-    lifecycle: Lifecycle,
+    job: Option<LightJob>,
+    error: Option<Box<Error>>,
+    /// The planned task that it was promoted to; 0: none.
+    planned: TaskId,
     /// When its lifecycle changed last, and how long it was queued and running before.
     changed_ns: u64,
     queued_ns: u64,
@@ -47,9 +48,10 @@ struct LightTaskState {
     /// Threads that wait for its end.
     waiters: u32,
     attempts: u32,
-    device: Option<u8>,
+    device: Option<u16>,
     slot: u16,
     epoch: Epoch,
+    lifecycle: Lifecycle,
     detached: bool,
     /// Planned tasks come after it.
     followed: bool,
@@ -105,37 +107,45 @@ impl LightTask {
         let mut state = locked(&self.state);
         let generation = (self.word.load(Ordering::Relaxed) >> 8) + 1;
         self.signal.reset();
-        debug_assert!(matches!(state.lifecycle, Lifecycle::Free), "the position is in use");
-        let lifecycle = Lifecycle::Queued(job);
-        *state = LightTaskState { lifecycle, detached, epoch, changed_ns: now, ..Default::default() };
-        self.word.store(generation << 8, Ordering::Release);
+        let (job, lifecycle) = (Some(job), state.lifecycle);
+        *state = LightTaskState { job, detached, epoch, changed_ns: now, lifecycle, ..Default::default() };
+        self.advance(&mut state, Lifecycle::Queued, generation);
         generation
     }
 
     /// Begins an attempt. `None`: the task was cancelled or has ended.
     pub fn begin(&self, generation: u64, device: usize, slot: u32, now: u64) -> Option<LightAttempt> {
         let mut state = self.lock(generation)?;
-        let job = state.lifecycle.take_job(Lifecycle::Running)?;
+        if state.lifecycle != Lifecycle::Queued {
+            return None;
+        }
+        let job = state.job.take()?;
         let now = now.max(state.changed_ns);
         state.queued_ns += now - state.changed_ns;
         state.changed_ns = now;
         state.attempts += 1;
-        state.device = Some(device as u8);
+        state.device = Some(device as u16);
         state.slot = slot as u16;
+        self.advance(&mut state, Lifecycle::Running, generation);
         Some(LightAttempt { job, epoch: state.epoch, number: state.attempts, started_ns: now })
     }
 
     /// Takes the job of a queued task. The caller drops it and ends the task.
     pub fn withdraw(&self, generation: u64) -> Option<(LightJob, Epoch)> {
         let mut state = self.lock(generation)?;
-        Some((state.lifecycle.take_job(Lifecycle::Withdrawn)?, state.epoch))
+        if state.lifecycle != Lifecycle::Queued {
+            return None;
+        }
+        let job = state.job.take()?;
+        Some((job, state.epoch))
     }
 
     /// Marks the task as promoted to a planned one. Returns true if it was cancelled: the caller, which has
     /// locked the planner, cancels the planned task. A thread that cancels it later finds that itself.
     pub fn promote(&self, generation: u64, planned: TaskId) -> bool {
         if let Some(mut state) = self.lock(generation) {
-            self.advance(&mut state, Lifecycle::Planned(planned), generation);
+            state.planned = planned;
+            self.advance(&mut state, Lifecycle::Planned, generation);
         }
         self.signal.is_cancelled()
     }
@@ -152,7 +162,7 @@ impl LightTask {
     /// Returns the planned task that it was promoted to, unless that has ended.
     pub fn promoted_to(&self, generation: u64) -> Option<TaskId> {
         let state = self.lock(generation)?;
-        if let Lifecycle::Planned(planned) = state.lifecycle { Some(planned) } else { None }
+        (state.lifecycle == Lifecycle::Planned).then_some(state.planned)
     }
 
     /// Returns the outcome, if the task has ended; `Err(Cancelled)` is no failure. Otherwise its end is to
@@ -179,17 +189,20 @@ impl LightTask {
         let Some(mut state) = self.lock(generation) else { return EndActions::default() };
         let passed = now.saturating_sub(state.changed_ns);
         match state.lifecycle {
-            Lifecycle::Withdrawn => state.queued_ns += passed,
+            Lifecycle::Queued => state.queued_ns += passed,
             _ => state.ran_ns += passed,
         }
         let life = match outcome {
-            Ok(()) => {
-                self.signal.report(1.0);
-                Lifecycle::Done
-            }
+            Ok(()) => Lifecycle::Done,
             Err(Error::Cancelled) => Lifecycle::Cancelled,
-            Err(error) => Lifecycle::Failed(Box::new(error.clone())),
+            Err(error) => {
+                state.error = Some(Box::new(error.clone()));
+                Lifecycle::Failed
+            }
         };
+        if life == Lifecycle::Done {
+            self.signal.report(1.0);
+        }
         self.advance(&mut state, life, generation);
         let (followed, notify) = (state.followed, state.waiters > 0);
         let free = state.detached && self.try_free(state, generation);
@@ -200,7 +213,7 @@ impl LightTask {
     pub fn set_info(&self, generation: u64, info: &TaskInfo) {
         let Some(mut state) = self.lock(generation) else { return };
         state.attempts = info.attempts;
-        state.device = info.device.map(|device| device as u8);
+        state.device = info.device.map(|device| device as u16);
         state.slot = info.slot as u16;
     }
 
@@ -236,10 +249,9 @@ impl LightTask {
     pub fn info(&self, generation: u64, id: TaskId, now: u64) -> Result<TaskInfo> {
         let state = self.lock_known(generation, id)?;
         let passed = if state.lifecycle.is_ended() { 0 } else { now.saturating_sub(state.changed_ns) };
-        let status = state.lifecycle.status();
-        let (queued, running) = if status == TaskStatus::Queued { (passed, 0) } else { (0, passed) };
+        let (queued, running) = if state.lifecycle == Lifecycle::Queued { (passed, 0) } else { (0, passed) };
         Ok(TaskInfo {
-            state: status,
+            state: state.lifecycle.status(),
             label: String::new(),
             device: state.device.map(usize::from),
             slot: u32::from(state.slot),
@@ -247,14 +259,14 @@ impl LightTask {
             progress: self.signal.progress(),
             queued_ns: state.queued_ns + queued,
             running_ns: state.ran_ns + running,
-            error: state.outcome().and_then(Result::err),
+            error: state.error.as_deref().cloned(),
         })
     }
 
     fn lock(&self, generation: u64) -> Option<MutexGuard<'_, LightTaskState>> {
         let state = locked(&self.state);
-        let is_free = matches!(state.lifecycle, Lifecycle::Free);
-        (self.word.load(Ordering::Relaxed) >> 8 == generation && !is_free).then_some(state)
+        (self.word.load(Ordering::Relaxed) >> 8 == generation && state.lifecycle != Lifecycle::Free)
+            .then_some(state)
     }
 
     /// Locks a task that a caller names by its id.
@@ -267,7 +279,7 @@ impl LightTask {
 
     fn advance(&self, state: &mut LightTaskState, life: Lifecycle, generation: u64) {
         if state.lifecycle.advance(life) {
-            let flags = match &state.lifecycle {
+            let flags = match life {
                 Lifecycle::Free => UNKNOWN | ENDED,
                 Lifecycle::Done if !state.detached => ENDED | DONE,
                 life if life.is_ended() => ENDED,
@@ -284,6 +296,7 @@ impl LightTask {
             self.word.fetch_or(UNKNOWN, Ordering::Release);
             return false;
         }
+        state.error = None;
         self.advance(&mut state, Lifecycle::Free, generation);
         // No generation is used twice.
         generation + 1 < GENERATIONS
@@ -292,82 +305,76 @@ impl LightTask {
 
 impl LightTaskState {
     fn outcome(&self) -> Option<Result<WaitResult>> {
-        match &self.lifecycle {
+        match self.lifecycle {
             Lifecycle::Done => Some(Ok(WaitResult::Done)),
             Lifecycle::Cancelled => Some(Ok(WaitResult::Cancelled)),
-            Lifecycle::Failed(error) => Some(Err((**error).clone())),
+            Lifecycle::Failed => Some(Err(match &self.error {
+                Some(error) => (**error).clone(),
+                None => Error::Internal("a task failed without a message".into()),
+            })),
             _ => None,
         }
     }
 }
 
-/// The states of a light task. After [`LightTask::fill`] only [`Lifecycle::advance`] and
-/// `take_job` change a state.
+/// The states of a light task. Only [`Lifecycle::advance`] changes a state.
 ///
 /// ```text
 /// Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free
 ///            │           │                     ▲  ▲
 ///            │           └─────► Planned ──────┘  │
-///            └─────► Withdrawn ───────────────────┘
+///            └────────────────────────────────────┘
 /// ```
-#[derive(Default)]
+///
+/// From `Queued` to an end: the task was cancelled, or no device is left for it. `Planned`: the task was
+/// promoted, and the planner has it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     /// The position is unused.
     #[default]
     Free,
-    Queued(LightJob),
-    /// It was cancelled, or no device is left for it. Its job is on the way to be dropped.
-    Withdrawn,
+    Queued,
     Running,
-    /// It was promoted to this planned task.
-    Planned(TaskId),
+    Planned,
     Done,
-    Failed(Box<Error>),
+    Failed,
     Cancelled,
 }
 
 impl Lifecycle {
-    pub fn is_ended(&self) -> bool {
-        matches!(self, Lifecycle::Done | Lifecycle::Failed(_) | Lifecycle::Cancelled)
+    pub fn is_ended(self) -> bool {
+        matches!(self, Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled)
     }
 
-    fn allows(&self, next: &Lifecycle) -> bool {
-        use Lifecycle::{Cancelled, Done, Failed, Free, Planned, Queued, Running, Withdrawn};
+    fn allows(self, next: Lifecycle) -> bool {
+        use Lifecycle::{Cancelled, Done, Failed, Free, Planned, Queued, Running};
         match self {
-            Free | Queued(_) => false,
-            Withdrawn => matches!(next, Failed(_) | Cancelled),
-            Running => matches!(next, Planned(_)) || next.is_ended(),
-            Planned(_) => next.is_ended(),
-            Done | Failed(_) | Cancelled => matches!(next, Free),
+            Free => next == Queued,
+            Queued => matches!(next, Running | Failed | Cancelled),
+            Running => next == Planned || next.is_ended(),
+            Planned => next.is_ended(),
+            Done | Failed | Cancelled => next == Free,
         }
     }
 
     /// Changes the state and returns true, if the transition is allowed.
     #[must_use]
     pub fn advance(&mut self, next: Lifecycle) -> bool {
-        let may = self.allows(&next);
-        debug_assert!(may, "a task can't go from {:?} to {:?}", self.status(), next.status());
+        let may = self.allows(next);
+        debug_assert!(may, "a task can't go from {self:?} to {next:?}");
         if may {
             *self = next;
         }
         may
     }
 
-    /// Takes the job of a queued task, which goes on to `next`.
-    fn take_job(&mut self, next: Lifecycle) -> Option<LightJob> {
-        if !matches!(self, Lifecycle::Queued(_)) {
-            return None;
-        }
-        if let Lifecycle::Queued(job) = std::mem::replace(self, next) { Some(job) } else { None }
-    }
-
     /// Returns the state that callers see.
-    pub fn status(&self) -> TaskStatus {
+    pub fn status(self) -> TaskStatus {
         match self {
-            Lifecycle::Free | Lifecycle::Queued(_) | Lifecycle::Withdrawn => TaskStatus::Queued,
-            Lifecycle::Running | Lifecycle::Planned(_) => TaskStatus::Running,
+            Lifecycle::Free | Lifecycle::Queued => TaskStatus::Queued,
+            Lifecycle::Running | Lifecycle::Planned => TaskStatus::Running,
             Lifecycle::Done => TaskStatus::Done,
-            Lifecycle::Failed(_) => TaskStatus::Failed,
+            Lifecycle::Failed => TaskStatus::Failed,
             Lifecycle::Cancelled => TaskStatus::Cancelled,
         }
     }
