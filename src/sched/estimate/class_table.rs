@@ -4,7 +4,6 @@
 //! used last.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crate::sched::base::Policy;
 
@@ -23,9 +22,6 @@ pub struct ClassTable {
     search_at: usize,
     /// Counts the uses of all classes.
     uses: u64,
-    /// The first submission and the last end so far.
-    first: Option<Duration>,
-    last: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -131,15 +127,13 @@ impl ClassTable {
         ClassTable { devices, most, ..ClassTable::default() }
     }
 
-    pub fn task_submitted(&mut self, now: Duration, class: u32, work: Option<f64>) {
-        self.touch(now);
+    pub fn task_submitted(&mut self, class: u32, work: Option<f64>) {
         self.work.0 += work.unwrap_or(0.0);
         self.class_mut(class).submitted.add(work);
     }
 
     /// Counts a task that has ended, in whatever way.
-    pub fn task_ended(&mut self, now: Duration, class: u32, work: Option<f64>) {
-        self.touch_end(now);
+    pub fn task_ended(&mut self, class: u32, work: Option<f64>) {
         self.work.1 += work.unwrap_or(0.0);
         self.class_mut(class).ended.add(work);
     }
@@ -159,16 +153,6 @@ impl ClassTable {
         on_device.seconds += seconds;
         on_device.longest = on_device.longest.max(seconds);
         record
-    }
-
-    /// Notes the submission of something that has no class, such as a range.
-    pub fn touch(&mut self, now: Duration) {
-        self.first.get_or_insert(now);
-    }
-
-    /// Notes the end of something that has no class.
-    pub fn touch_end(&mut self, now: Duration) {
-        self.last = self.last.max(now);
     }
 
     pub fn class(&self, number: u32) -> Option<&ClassRecord> {
@@ -213,21 +197,6 @@ impl ClassTable {
         let (count, seconds) = self.attempts;
         (count > 0).then(|| seconds / count as f64)
     }
-
-    /// Returns the time since the first submission.
-    pub fn elapsed(&self, now: Duration) -> Duration {
-        self.first.map_or(Duration::ZERO, |first| now.saturating_sub(first))
-    }
-
-    /// Returns when the last task or range so far has ended; 0 before.
-    pub fn last_end(&self) -> Duration {
-        self.last
-    }
-
-    /// Returns the time from the first submission to the last end so far.
-    pub fn makespan(&self) -> Duration {
-        self.elapsed(self.last)
-    }
 }
 
 #[cfg(test)]
@@ -235,19 +204,18 @@ mod tests {
     use super::*;
 
     const CLASSES: usize = 4096;
-    const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
     fn forgotten_classes_stay_in_the_sums() {
         let mut table = ClassTable::new(2, CLASSES);
         let count = 3 * CLASSES as u32;
         for class in 0..count {
-            table.task_submitted(S(0), class, Some(2.0));
-            table.task_submitted(S(0), class, None);
+            table.task_submitted(class, Some(2.0));
+            table.task_submitted(class, None);
             table.attempt_ended(class, 1, Some(2.0), 3.0);
-            table.task_ended(S(3), class, Some(2.0));
+            table.task_ended(class, Some(2.0));
             if class != 5 {
-                table.task_ended(S(3), class, None);
+                table.task_ended(class, None);
             }
         }
         assert!((CLASSES / 2..=CLASSES).contains(&table.classes.len()), "{}", table.classes.len());
@@ -267,7 +235,7 @@ mod tests {
         let mut searches = 0;
         for class in 0..20 * CLASSES as u32 {
             let before = table.search_at;
-            table.task_submitted(S(0), class, None);
+            table.task_submitted(class, None);
             searches += u32::from(table.search_at != before);
         }
         assert_eq!(table.classes.len(), 20 * CLASSES);
@@ -279,16 +247,15 @@ mod tests {
     fn remaining_tasks_without_work_count_as_the_mean() {
         let mut table = ClassTable::new(0, CLASSES);
         for work in [Some(2.0), Some(4.0), None] {
-            table.task_submitted(S(0), 7, work);
+            table.task_submitted(7, work);
         }
         let remaining = |table: &ClassTable| table.class(7).map(ClassRecord::remaining_work);
         assert_eq!(remaining(&table), Some(9.0));
-        table.task_ended(S(3), 7, Some(2.0));
-        table.task_ended(S(5), 7, None);
+        table.task_ended(7, Some(2.0));
+        table.task_ended(7, None);
         assert_eq!(remaining(&table), Some(4.0));
-        table.task_ended(S(4), 7, Some(4.0));
+        table.task_ended(7, Some(4.0));
         assert_eq!(remaining(&table), Some(0.0));
-        assert_eq!(table.makespan(), S(5));
         assert_eq!(table.work, (6.0, 6.0));
     }
 }

@@ -189,8 +189,6 @@ fn unit_scale(priors: &[Option<f64>], class: &ClassRecord) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn close(a: f64, b: f64) -> bool {
@@ -201,7 +199,7 @@ mod tests {
     fn estimator<const N: usize>(priors: [Option<f64>; N], works: &[f64]) -> Estimator {
         let mut estimator = Estimator::new(priors.into(), Arc::default());
         let table = &mut estimator.table;
-        works.iter().for_each(|&work| table.task_submitted(Duration::ZERO, 0, Some(work)));
+        works.iter().for_each(|&work| table.task_submitted(0, Some(work)));
         estimator
     }
 
@@ -273,7 +271,7 @@ mod tests {
     fn numbers_out_of_range_do_no_harm() {
         let mut estimator = estimator([Some(1.0), Some(1e-300)], &[]);
         for work in [1e308, 1e308, 1e-308, 1.0] {
-            estimator.table.task_submitted(Duration::ZERO, 0, Some(work));
+            estimator.table.task_submitted(0, Some(work));
             (0..2).for_each(|device| estimator.record_sample(0, device, Some(work), 2.0));
         }
         let _ = (estimator.late_after(0, 0, None), estimator.rate(0, 0));

@@ -52,6 +52,8 @@ pub struct Planner {
     /// Of all tasks but helpers of ranges.
     pub(super) counts: TaskCounts,
     pub(super) helpers: TaskCounts,
+    /// When the last task so far has ended; 0 before.
+    pub(super) last_end: Duration,
     pub(super) closed: bool,
     pub(super) stopping: bool,
     /// Ranges whose owners can't go on without helpers.
@@ -197,8 +199,7 @@ impl Planner {
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
     /// Returns true if threads may wait for the task.
     pub fn publish(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) -> bool {
-        let now = effects.now;
-        self.change_state(now, id, TaskState::publish);
+        self.change_state(effects.now, id, TaskState::publish);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         let (awaited, detached) = (record.awaited, record.detached);
         let failure = outcome.as_ref().err().map(|why| (record.name(), why.clone()));
@@ -217,9 +218,9 @@ impl Planner {
             record.signal.report(1.0);
         }
         let _ = record.signal.outcome.set(outcome);
-        match record.role {
-            Role::Task => self.estimator.table.task_ended(now, record.class, record.work),
-            Role::Range | Role::EmptyRange | Role::Helper => self.estimator.table.touch_end(now),
+        self.last_end = self.last_end.max(effects.now);
+        if record.role == Role::Task {
+            self.estimator.table.task_ended(record.class, record.work);
         }
         let successors = std::mem::take(&mut record.successors);
         self.predecessor_ended(successors, id, failure, effects);
@@ -400,10 +401,8 @@ impl Planner {
         let counts = if role == Role::Helper { &mut self.helpers } else { &mut self.counts };
         counts.submitted += 1;
         counts.queued += 1;
-        match role {
-            Role::Task => self.estimator.table.task_submitted(now, class, work),
-            Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
-            Role::Helper => {}
+        if role == Role::Task {
+            self.estimator.table.task_submitted(class, work);
         }
         Ok(id)
     }

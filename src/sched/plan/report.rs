@@ -90,6 +90,7 @@ impl Planner {
         })
     }
 
+    /// Returns the statistics. The runtime sets those that also depend on light tasks or peers.
     pub fn stats(&self) -> Stats {
         let TaskCounts { submitted, queued, running, done, failed, cancelled, retried, copies } = self.counts;
         let devices = self.devices.iter().map(|device| DeviceStats {
@@ -113,7 +114,7 @@ impl Planner {
             cancelled,
             retried,
             copies,
-            makespan_ns: nanoseconds(self.estimator.table.makespan()),
+            makespan_ns: 0,
             lower_bound_ns: nanoseconds(lower_bound(&self.estimator.table, &slots)),
             devices: devices.collect(),
         }
@@ -121,10 +122,10 @@ impl Planner {
 
     /// Returns when the last planned task so far has ended.
     pub fn last_end(&self) -> Duration {
-        self.estimator.table.last_end()
+        self.last_end
     }
 
-    /// Returns the progress. `both`: statistics of planned and light tasks together.
+    /// Returns the progress; the runtime sets `elapsed`. `both`: statistics of planned and light tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
         let (work_total, ended) = self.estimator.table.work;
         let reported = self.underway().map(|run| run.work.unwrap_or(0.0) * self.progress_of(run));
@@ -136,7 +137,7 @@ impl Planner {
             failed: both.failed,
             cancelled: both.cancelled,
             retried: both.retried,
-            elapsed: self.estimator.table.elapsed(now),
+            elapsed: Duration::ZERO,
             eta: self.eta(now, both),
             work_total,
             work_done,

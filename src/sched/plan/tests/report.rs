@@ -36,7 +36,7 @@ fn on_one_device_it_is_what_is_left_over_the_rate() {
     second.signal.report(0.2);
     assert_eta(&driver, 30, Some(36.0));
     let progress = driver.planner.progress(S(30), &driver.planner.stats());
-    assert_eq!((progress.elapsed, progress.work_total, progress.work_done), (S(25), 30.0, 12.0));
+    assert_eq!((progress.work_total, progress.work_done), (30.0, 12.0));
     // The second task is late without a report: it may end at any moment, and the third follows.
     second.signal.report(0.0);
     assert_eta(&driver, 1000, Some(20.0));
