@@ -297,10 +297,9 @@ impl Scheduler {
     /// Accepts no more tasks and waits until all have ended. A default scheduler that others use
     /// goes on accepting. Fails inside a task.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<WaitResult> {
-        let mut guard = self.runtime()?.lock();
+        let guard = self.runtime()?.lock();
         self.check_outside("drain", false)?;
         if matches!(*lock(&self.ownership), Ownership::Own) {
-            guard.planner.close();
             self.runtime.light.stop_flags.fetch_or(CLOSED, Ordering::SeqCst);
         }
         drop(guard);

@@ -152,7 +152,7 @@ impl Scheduler {
     }
 
     fn check(&self, guard: &PlannerGuarded, task: &Task) -> Result<()> {
-        if guard.planner.is_closed() {
+        if self.runtime.light.stop_flags.load(Ordering::SeqCst) & (CLOSED | STOPPING) != 0 {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
         for &before in task.after.iter().filter(|before| before.is_light()) {

@@ -212,15 +212,6 @@ impl Planner {
 
 /// The whole.
 impl Planner {
-    /// Refuses all further tasks.
-    pub fn close(&mut self) {
-        self.closed = true;
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     pub fn is_stopping(&self) -> bool {
         self.stopping
     }

@@ -54,7 +54,6 @@ pub struct Planner {
     pub(super) helpers: TaskCounts,
     /// When the last task so far has ended; 0 before.
     pub(super) last_end: Duration,
-    pub(super) closed: bool,
     pub(super) stopping: bool,
     /// Ranges whose owners can't go on without helpers.
     pub(super) ranges_in_need: usize,
@@ -260,9 +259,8 @@ impl Planner {
         Ok(())
     }
 
-    /// Refuses all further tasks and cancels all others.
+    /// Cancels all tasks. The driver submits no others.
     pub fn stop(&mut self, effects: &mut Effects) {
-        self.closed = true;
         self.stopping = true;
         for id in self.tasks.ids() {
             let _ = self.cancel(id, effects);
