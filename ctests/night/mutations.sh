@@ -122,7 +122,7 @@ back-off: a busy device is asked at once; src/sched/plan/schedule.rs; s/if devic
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt
 late: the log does not name the copy; src/sched/plan/timers.rs; s/(_, true) => ".*"/(_, true) => ""/; --lib late_attempt
 late: an attempt is late again and again; src/sched/plan/timers.rs; s/deadline_state = DeadlineState::Late\x3b/deadline_state = DeadlineState::InTime(Some(until))\x3b/; --lib late_attempt
-devices: the CPU replaces GPUs against the variable; src/sched/api/builder.rs; s/"0" => Ok(false)/"0" => Ok(true)/; --test cuda cpu_fallback
+devices: the CPU replaces GPUs against the variable; src/sched/api/builder.rs; s/"0" => false/"0" => true/; --test cuda cpu_fallback
 devices: a 65th device has no bit in a mask; src/sched/api/builder.rs; s/found.len() > MAX_DEVICES/found.len() > 1000/; --test scheduler scheduler_of_more_than
 slots: auto means one; src/sched/api/builder.rs; s/"auto" => Ok(AUTO_SLOTS)/"auto" => Ok(1)/; --lib slots_variable
 slots: the variable is not read; src/sched/api/builder.rs; s/parse_slots(\&environment("GPUSCHED_SLOTS"))/parse_slots("")/; --test cuda slots_variable

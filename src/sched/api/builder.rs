@@ -63,7 +63,11 @@ impl Builder {
 
     pub(super) fn build_runtime(self) -> Result<Arc<Runtime>> {
         let slots = match self.slots {
-            Some(slots) => check_slots(slots)?,
+            Some(slots @ (1..=MAX_SLOTS | AUTO_SLOTS)) => slots,
+            Some(slots) => {
+                let accepted = format!("1 to {MAX_SLOTS} tasks at a time on a device");
+                return Err(Error::argument("slots", slots, accepted));
+            }
             None => parse_slots(&environment("GPUSCHED_SLOTS"))?,
         };
         if let Some(threads) = self.cpu_threads.filter(|threads| !(1..=4096).contains(threads)) {
@@ -123,7 +127,11 @@ fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
 fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<FoundDevice>> {
     let variable = environment("GPUSCHED_DEVICES");
     let text = selection.unwrap_or(&variable);
-    let fallback = parse_fallback(&environment("GPUSCHED_CPU_FALLBACK"))?;
+    let fallback = match environment("GPUSCHED_CPU_FALLBACK").trim() {
+        "" | "1" => true,
+        "0" => false,
+        other => return Err(Error::argument("GPUSCHED_CPU_FALLBACK", other, "0, or 1 (the default)")),
+    };
     let selection = Selection::parse(text)?;
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     // A backend that is not selected is not searched: looking for GPUs loads their driver.
@@ -162,22 +170,6 @@ fn parse_slots(text: &str) -> Result<u32> {
             Ok(slots @ 1..=MAX_SLOTS) => Ok(slots),
             _ => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}, or auto"))),
         },
-    }
-}
-
-/// Parses a value of `GPUSCHED_CPU_FALLBACK`.
-fn parse_fallback(text: &str) -> Result<bool> {
-    match text.trim() {
-        "" | "1" => Ok(true),
-        "0" => Ok(false),
-        _ => Err(Error::argument("GPUSCHED_CPU_FALLBACK", text, "0, or 1 (the default)")),
-    }
-}
-
-fn check_slots(slots: u32) -> Result<u32> {
-    match slots {
-        1..=MAX_SLOTS | AUTO_SLOTS => Ok(slots),
-        _ => Err(Error::argument("slots", slots, format!("1 to {MAX_SLOTS} tasks at a time on a device"))),
     }
 }
 
