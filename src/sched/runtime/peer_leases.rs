@@ -172,7 +172,7 @@ impl Runtime {
             let (state, now) = (&guard.planner.devices()[device], self.now());
             guard.planner.has_ready_tasks() && !state.has_room(now) && state.has_room_but_for_light(now, 0)
         });
-        planned || self.is_contended(device)
+        planned || peers.contended.load(Ordering::Relaxed) >> device & 1 == 1
     }
 
     /// Wakes the watcher, which ends after the last worker of a scheduler that stops.

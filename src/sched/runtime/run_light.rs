@@ -11,11 +11,9 @@ use std::time::Duration;
 use super::{PlannerGuarded, Runtime, WorkerLocal};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    DeviceMask, Epoch, Job, Signal, TaskId, TaskStatus, WaitResult, nanoseconds, unpack,
+    DeviceMask, Epoch, Exec, Job, Signal, TaskId, TaskStatus, WaitResult, nanoseconds, unpack,
 };
-use crate::sched::light::{
-    EndActions, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask, WorkerShared,
-};
+use crate::sched::light::{EndActions, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask};
 use crate::sched::observe::Ending;
 use crate::sched::plan::{AttemptEnd, Effects};
 use crate::sched::sleep::ALL_TASKS;
@@ -97,7 +95,7 @@ fn run_attempt(
     task: Option<&LightTask>,
     attempt: LightAttempt,
 ) {
-    let LightAttempt { job, epoch, number, started_ns: since } = attempt;
+    let (since, epoch) = (attempt.started_ns, attempt.epoch);
     let stats = &worker.queue.shared.stats;
     let own = Signal::default();
     let signal = task.map_or(&own, |task| &task.signal);
@@ -107,7 +105,8 @@ fn run_attempt(
     let context = worker.context();
     stats.light_since.store(since + 1, Ordering::Relaxed);
     let stop_flags = Some(&*runtime.light.stop_flags);
-    let how = worker.run_attempt(id, number, context, signal, stop_flags, |exec| Job::run(&job, exec));
+    let run = |exec: &Exec<'_>| attempt.job.run(exec);
+    let how = worker.run_attempt(id, attempt.number, context, signal, stop_flags, run);
     // Also the start of the next attempt.
     let end = runtime.clock().max(since);
     worker.last_ns.set(end);
@@ -119,7 +118,7 @@ fn run_attempt(
     let cancelled = signal.is_cancelled();
     if !stats.nested.pop(nested) {
         // The task has ended with its abandoned thread.
-        runtime.drop_job(job);
+        runtime.drop_job(attempt.job);
         worker.tasks.borrow_mut().pop();
         if let Some(task) = task {
             runtime.unwatch_light(task, unpack(id).1, id);
@@ -136,23 +135,19 @@ fn run_attempt(
             let outcome = if cancelled { &Err(Error::Cancelled) } else { outcome };
             record_end(runtime, worker, id, outcome, (since, end));
             // The drop is the caller's code, and part of the task.
-            if job.has_drop() {
-                runtime.drop_job(job);
+            if attempt.job.has_drop() {
+                runtime.drop_job(attempt.job);
             }
             worker.tasks.borrow_mut().pop();
             runtime.end_light(Some(&worker.queue), task, id, epoch, outcome, end);
         }
         how => {
             worker.tasks.borrow_mut().pop();
-            let (device, slot) = (worker.device, worker.slot);
             if let AttemptEnd::Ran(_) = how {
+                let (device, slot) = (worker.device, worker.slot);
                 runtime.observability.record_light(id, device, slot, (since, end), Ending::Retried);
             }
-            let shared_device = runtime.ran_light_since(&worker.queue.shared, since)
-                || !runtime.lock().planner.devices()[device].attempts.is_empty();
-            let failure = LightFailure { how, device, slot, context, started_ns: since, shared_device };
-            let left = (!worker.is_in_task()).then_some(&*worker.queue.shared);
-            runtime.promote(task, id, epoch, job, failure, left);
+            runtime.promote(worker, task, id, attempt, context, how);
         }
     }
 }
@@ -175,8 +170,8 @@ fn record_end(
     };
     runtime.observability.record_light(id, worker.device, worker.slot, (begin, end), ending);
     let stats = &worker.queue.shared.stats;
-    let one = if outcome.is_ok() { &stats.done_attempts } else { &stats.failed_attempts };
-    one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let failed = stats.failed_attempts.load(Ordering::Relaxed) + u64::from(outcome.is_err());
+    stats.failed_attempts.store(failed, Ordering::Relaxed);
     stats.busy_ns.store(stats.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
 }
 
@@ -313,40 +308,31 @@ impl Runtime {
     }
 }
 
-/// A failed attempt at a light task that concerns its device.
-struct LightFailure {
-    how: AttemptEnd,
-    device: usize,
-    slot: u32,
-    /// The device's context in which it began.
-    context: u32,
-    started_ns: u64,
-    /// Another task of this process ran on the device meanwhile.
-    shared_device: bool,
-}
-
 /// Promotion: the planner takes over a light task.
 impl Runtime {
     /// Promotes a light task after a failed attempt, as if that had begun in the planner. `id`, `task`: 0
-    /// and `None` if it has no id. `left`: the worker, if it is in no task any more.
+    /// and `None` if it has no id. `context`: the device's, in which the attempt began.
     fn promote(
         self: &Arc<Self>,
+        worker: &WorkerLocal,
         task: Option<&LightTask>,
         id: TaskId,
-        epoch: Epoch,
-        job: LightJob,
-        failure: LightFailure,
-        left: Option<&WorkerShared>,
+        attempt: LightAttempt,
+        context: u32,
+        how: AttemptEnd,
     ) {
-        let LightFailure { how, device, slot, context, started_ns, shared_device } = failure;
+        let LightAttempt { job, epoch, started_ns, .. } = attempt;
         let job: Arc<dyn Job> = match job {
             LightJob::Shared(job) => job,
             job => Arc::new(job),
         };
+        let (device, own) = (worker.device, &*worker.queue.shared);
         let mut guard = self.lock();
+        let company =
+            self.ran_light_since(own, started_ns) || !guard.planner.devices()[device].attempts.is_empty();
         let mut effects = Effects::at(Duration::from_nanos(started_ns));
-        let place = (device, slot, context);
-        let promoted = guard.planner.promote((id, epoch), job.clone(), place, shared_device, &mut effects);
+        let place = (device, worker.slot, context);
+        let promoted = guard.planner.promote((id, epoch), job.clone(), place, company, &mut effects);
         let planned = match promoted {
             Ok(planned) => planned,
             Err(full) => {
@@ -362,6 +348,7 @@ impl Runtime {
         if task.is_some_and(|task| task.promote(unpack(id).1, planned)) || guard.planner.is_stopping() {
             let _ = guard.planner.cancel(planned, &mut effects);
         }
+        let left = (!worker.is_in_task()).then_some(own);
         self.count_light(&mut guard.planner, device, left, &how);
         guard.planner.on_attempt_end(device, planned, 1, how, &mut effects);
         self.apply_effects(guard, effects);

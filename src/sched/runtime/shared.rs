@@ -200,12 +200,6 @@ impl Runtime {
         self.peers.as_ref().is_some_and(|peers| peers.shares(device))
     }
 
-    /// Returns true if peers wait for the device.
-    pub fn is_contended(&self, device: usize) -> bool {
-        let contended = self.peers.as_ref().map_or(0, |peers| peers.contended.load(Ordering::Relaxed));
-        contended >> device & 1 == 1
-    }
-
     /// Locks the shared table of the node: meanwhile no peer reads or changes leases. `None`: the device is not
     /// shared, or the table can't be locked. Not to be called with the planner lock held.
     pub fn lock_table(&self, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
@@ -337,7 +331,7 @@ impl Runtime {
         self.light.queues.for_each_worker(|worker| {
             let (light, device) = (&worker.stats, &mut stats.devices[worker.device]);
             stats.running += u64::from(light.light_since.load(Ordering::Relaxed) != 0);
-            device.done += light.done_attempts.load(Ordering::Relaxed);
+            device.done += light.ends.done.load(Ordering::Relaxed);
             device.failed += light.failed_attempts.load(Ordering::Relaxed);
             device.busy_ns += light.busy_ns.load(Ordering::Relaxed);
             last = last.max(light.light_until.load(Ordering::Relaxed));
