@@ -524,7 +524,8 @@ typedef struct sched_exec_t {
  *   `retries` are left. If only this attempt was asked to stop, in favour of another, the attempt
  *   ends alone.
  * - SCHED_E_MEMORY: the device was short of memory. The task is retried alone on the device, then
- *   on other devices, then after a pause; at last it fails with SCHED_E_MEMORY.
+ *   on other devices, then after a pause; at last it fails with SCHED_E_MEMORY. If it stated how
+ *   much it needs, and other processes have that, it waits for them for an hour.
  * - SCHED_E_RESOURCES: a launch found too few resources beside other work. Treated in the same
  *   way.
  * - SCHED_E_DEVICE: the device's context is unusable (a sticky error). The scheduler renews the
@@ -613,7 +614,8 @@ typedef struct sched_task_desc_t {
   /** Must be zero. */
   uint32_t reserved;
   /**
-   * Time limit of an attempt in nanoseconds; after it the attempt is asked to stop. 0: none.
+   * Time limit of an attempt in nanoseconds, without the time in which its GPU creates a context or
+   * compiles kernels; after it the attempt is asked to stop. 0: none.
    * Without a limit, an attempt that takes five times as long as usual in its class is late: it
    * is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
    */

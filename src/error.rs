@@ -166,7 +166,7 @@ fn stale(what: &str) -> &'static str {
 fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     let (size, free) = (human(needed), human(there));
     match needed {
-        0 => format!("{what}: not enough memory on {place}, which has {free}"),
+        0 => format!("{what}: not enough memory on {place}, where {free} are free"),
         // A limit of the process, or fragmented memory.
         _ if needed <= there => {
             format!("{what} needs {size}, which {place} can't provide, though {free} are free")

@@ -1,6 +1,6 @@
 //! The queue of a slot as the code of a task uses it.
 
-use super::cpu::Team;
+use super::cpu::{Team, free_bytes};
 use super::cuda::Stream;
 use crate::error::Result;
 
@@ -26,6 +26,14 @@ impl Lane<'_> {
         match self {
             Lane::Cpu(_) => {}
             Lane::Cuda(stream) => stream.relieve(),
+        }
+    }
+
+    /// Returns the bytes that could be allocated now.
+    pub fn free_bytes(self) -> u64 {
+        match self {
+            Lane::Cpu(_) => free_bytes(),
+            Lane::Cuda(stream) => stream.free_bytes(),
         }
     }
 }

@@ -28,7 +28,8 @@ use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 ///   `retries` are left. If only this attempt was asked to stop, in favour of another, the attempt
 ///   ends alone.
 /// - SCHED_E_MEMORY: the device was short of memory. The task is retried alone on the device, then
-///   on other devices, then after a pause; at last it fails with SCHED_E_MEMORY.
+///   on other devices, then after a pause; at last it fails with SCHED_E_MEMORY. If it stated how
+///   much it needs, and other processes have that, it waits for them for an hour.
 /// - SCHED_E_RESOURCES: a launch found too few resources beside other work. Treated in the same
 ///   way.
 /// - SCHED_E_DEVICE: the device's context is unusable (a sticky error). The scheduler renews the
@@ -214,7 +215,7 @@ fn outcome(code: i32, running: RunningExec<'_>) -> Result<()> {
             what: "the callback returned SCHED_E_MEMORY".into(),
             needed: 0,
             place: exec.device.label(),
-            there: exec.device.total_bytes,
+            there: exec.lane.free_bytes(),
         }),
         SCHED_E_RESOURCES => Err(Error::Resources {
             device: exec.device.label(),

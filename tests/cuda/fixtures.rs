@@ -20,6 +20,8 @@ pub fn scheduler(devices: &str, slots: u32) -> Result<Scheduler> {
     let mut builder = Scheduler::builder();
     builder.devices = Some(devices.into());
     builder.slots = Some(slots);
+    // An hour for other processes is too long here.
+    builder.policy.rounds_beside_others = builder.policy.backoff.len();
     builder.build()
 }
 

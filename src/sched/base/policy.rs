@@ -74,6 +74,9 @@ Policy {
     /// Least time that an attempt has to return after a stop request. It has at least its deadline. Beyond that its
     /// device counts as hung.
     grace: Duration = 10 * S,
+    /// Longest time for which the deadlines of a new device's attempts begin anew, while it creates its context or
+    /// compiles kernels. Beyond that it counts as hung.
+    preparation: Duration = 600 * S,
     /// Factor. An attempt that lost against another copy has so many times its estimate from its begin, if that is
     /// later: its code may be unable to stop early. No scatter explains more, see [`Policy::is_odd`].
     loser_time: f64 = 2.0,
@@ -111,6 +114,9 @@ Policy {
     /// Times for which a device begins no task like one that it refused, because another process has it or its
     /// memory, by the rounds in which all devices have refused the task. After one round more the task fails.
     backoff: [Duration; 3] = [S, 4 * S, 16 * S],
+    /// Rounds after which a task fails if other processes have what it needs: an hour. They end some time, and
+    /// thousands of tasks may be queued, none of which could begin.
+    rounds_beside_others: usize = 227,
     /// Time for which a device counts as full after other processes had taken the memory that a task needs. Nothing
     /// reports when they release it.
     shortage_memory: Duration = S,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::{Attempt, DeadlineState, Effects, Planner, TaskState};
+use super::{Attempt, DeadlineState, Effects, Planner, TaskRecord, TaskState};
 use crate::error::{Error, Result};
 use crate::sched::base::{DeviceMask, Role, TaskId};
 use crate::sched::observe::{Ending, Span};
@@ -146,7 +146,7 @@ impl Planner {
             self.record(now, run, Ending::Cancelled);
             return self.end_task(id, Err(Error::Cancelled), effects);
         }
-        let again = !self.stopping && (restart || self.is_retried(now, run, &error, guilty));
+        let again = !self.stopping && (restart || self.is_retried(run, &error, guilty, effects));
         let Ok(record) = self.tasks.get_mut(id) else { return };
         let (name, attempts) = (record.name(), record.attempts_begun);
         let place = self.devices[run.device].info.label();
@@ -257,8 +257,8 @@ impl Planner {
     }
 
     /// Decides whether a task is tried again after a failed attempt. `guilty`: the task is the cause.
-    fn is_retried(&mut self, now: Duration, run: &Attempt, error: &Error, guilty: bool) -> bool {
-        let (index, id) = (run.device, run.id);
+    fn is_retried(&mut self, run: &Attempt, error: &Error, guilty: bool, effects: &mut Effects) -> bool {
+        let (now, index, id) = (effects.now, run.device, run.id);
         let Ok(record) = self.tasks.get(id) else { return false };
         let may = record.large_enough_devices.without(self.retired);
         let possible =
@@ -278,8 +278,7 @@ impl Planner {
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
                 self.devices[index].throttle = Some((fewer, now.saturating_add(self.policy.throttle)));
             }
-            // Another process has it; perhaps not for long.
-            Error::Busy { .. } => return self.refused(now, run, 0),
+            Error::Busy { .. } => return self.refused(run, 0, error, effects),
             error if error.is_shortage() => {
                 let stated = record.bytes.on(self.devices[index].info.backend);
                 let needed = match error {
@@ -288,7 +287,7 @@ impl Planner {
                     _ => u64::MAX,
                 };
                 record.refused_bytes = record.refused_bytes.max(needed);
-                return self.refused(now, run, stated.max(needed));
+                return self.refused(run, stated.max(needed), error, effects);
             }
             error if error.is_suspect() => {
                 record.shun(index);
@@ -305,27 +304,39 @@ impl Planner {
     }
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
-    /// have, it waits until a back-off is over, as often as the back-off has steps. Returns false after that. A device
-    /// that refuses it again, while others are busy, has the longest back-off.
-    fn refused(&mut self, now: Duration, run: &Attempt, bytes: u64) -> bool {
+    /// have, it waits until a back-off is over, as often as the back-off has steps; for longer if other processes have
+    /// what it needs. Returns false after that. A device that refuses it again, while others are busy, has the longest
+    /// back-off.
+    fn refused(&mut self, run: &Attempt, bytes: u64, error: &Error, effects: &mut Effects) -> bool {
         let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         let backoff = &self.policy.backoff;
         let most = backoff.len();
         let again = record.refused_devices.contains(run.device);
         let wait = backoff[if again { most - 1 } else { record.refused_rounds.min(most - 1) }];
-        self.devices[run.device].refuse(now, now.saturating_add(wait), bytes);
+        self.devices[run.device].refuse(effects.now, effects.now.saturating_add(wait), bytes);
         record.refused_devices.add(run.device);
         if record.large_enough_devices.without(self.retired).without(record.refused_devices)
             != DeviceMask::NONE
         {
             return true;
         }
+        let others = match error {
+            Error::Busy { .. } => true,
+            Error::NoMemory { there, .. } => bytes < u64::MAX && bytes > *there,
+            _ => false,
+        };
         record.refused_rounds += 1;
-        if record.refused_rounds > most {
+        let rounds = record.refused_rounds;
+        if rounds > if others { self.policy.rounds_beside_others } else { most } {
             return false;
         }
         record.refused_devices = DeviceMask::NONE;
         self.release_reservations(run.id);
+        if others && rounds == most {
+            let name = self.tasks.get(run.id).map(TaskRecord::name).unwrap_or_default();
+            let text = format!("{name} waits for other processes, an hour at most: {error}");
+            self.note(Level::Warn, run.device, text, effects);
+        }
         true
     }
 

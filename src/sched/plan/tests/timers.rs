@@ -148,6 +148,10 @@ fn end_of_a_back_off_is_due_until_advance_handles_it() {
     assert_eq!(driver.runnable(60), DeviceMask::only(0));
 }
 
+fn busy() -> Error {
+    Error::Busy { device: "x".into(), what: "y".into() }
+}
+
 /// A busy device costs only the task that asks it; its queue waits.
 #[test]
 fn busy_device_is_asked_by_one_task_at_a_time() {
@@ -165,26 +169,48 @@ fn busy_device_is_asked_by_one_task_at_a_time() {
         let light = driver.planner.is_reserved(S(now), 0);
         assert_eq!(light, run.is_none(), "light tasks wait, too");
         if let Some(run) = run {
-            let busy = Error::Busy { device: "x".into(), what: "y".into() };
-            driver.ends(now, 0, &run, Err(busy));
+            driver.ends(now, 0, &run, Err(busy()));
             assert!(!driver.planner.nothing_can_begin(S(now)), "it is only a matter of time");
             assert!(driver.deadline(now).is_some_and(|until| until > S(now)));
         }
     }
-    let [a, b, ..] = ids;
-    assert_eq!(asked, [(0, a), (1, a), (5, a), (21, a), (37, b), (38, b), (42, b)]);
-    assert!(
-        matches!(driver.error(a), Some(Error::Busy { .. })),
-        "after as many refusals as there are pauses"
-    );
+    assert_eq!(asked, [0, 1, 5, 21, 37].map(|now| (now, ids[0])), "a process that goes on costs no task");
     // The device is free again: the back-off has ended.
-    for (now, id) in (58..).zip(&ids[1..]) {
+    for (now, id) in (53..).zip(&ids) {
         let run = ask(&mut driver, now, &mut asked).unwrap();
         driver.ends(now, 0, &run, Ok(()));
         assert_eq!(
             (driver.state(*id), driver.planner.devices[0].backoff.is_none()),
             (TaskStatus::Done, true)
         );
+    }
+}
+
+#[test]
+fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_times() {
+    let short = |needed, there| Error::NoMemory { what: "x".into(), needed, place: "y".into(), there };
+    let minute = 60;
+    for (error, times) in [
+        (busy(), 60 * minute..61 * minute),
+        (short(600, 599), 60 * minute..61 * minute),
+        // There is enough, so another process is not the cause.
+        (short(600, 600), 22..23),
+        (short(0, 600), 22..23),
+        (Error::Resources { device: "x".into(), what: "y".into() }, 22..23),
+    ] {
+        let mut driver = driver(1);
+        let stated = if error.is_shortage() { 600 } else { 0 };
+        let id = driver.submit(0, Task { device_bytes: stated, ..task() });
+        let mut now = 0;
+        while driver.state(id) != TaskStatus::Failed {
+            driver.pass(now);
+            if let Some(run) = driver.take(now, 0) {
+                driver.ends(now, 0, &run, Err(error.clone()));
+            }
+            now += 1;
+        }
+        assert!(times.contains(&now), "{now} s: {error}");
+        assert_eq!(driver.error(id), Some(error));
     }
 }
 
