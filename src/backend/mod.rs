@@ -37,6 +37,11 @@ pub trait Backend: Send + Sync {
     /// Returns the bytes that could be allocated on the device now.
     fn free_bytes(&self, ordinal: u32) -> Result<u64>;
 
+    /// Returns true while a thread creates the device's context or compiles kernels for it. Must not block.
+    fn is_preparing(&self, _ordinal: u32) -> bool {
+        false
+    }
+
     /// Opens slot `slot` of `slots` on a device. The worker's own thread calls it when the first
     /// task for that slot arrives.
     ///

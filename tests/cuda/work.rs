@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use gpusched::Error;
 use gpusched::backend::cuda::Ptx;
-use gpusched::sched::Task;
+use gpusched::sched::{Exec, Task};
 
 use crate::fixtures::*;
 use testkit::Random;
@@ -133,6 +134,16 @@ pub fn loading_a_module_keeps_no_other_waiting() {
     });
     run_all(&scheduler, [loads, launches]);
     assert_eq!(told(0, "module_loads"), 2);
+}
+
+/// A driver may take a minute for kernels that it has never seen.
+pub fn a_deadline_begins_when_the_kernels_are_compiled() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let task = Task::new(|exec: &Exec<'_>| {
+        filled(stream(exec), 1.0)?;
+        if exec.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    });
+    run(&scheduler, Task { deadline: Some(Duration::from_millis(900)), retries: 0, ..task }).unwrap();
 }
 
 /// Objects that all slots of a GPU share are made once, and freed with their owner.

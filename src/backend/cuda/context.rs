@@ -78,7 +78,8 @@ impl Context {
         }
         let mut handle = null_mut();
         // SAFETY: a valid place; the context is released in `drop`, or when it is destroyed.
-        unsafe { driver.retain(&mut handle, device.device) }
+        device
+            .prepare(|| unsafe { driver.retain(&mut handle, device.device) })
             .map_err(|failure| device.retain_error(failure))?;
         log::debug!("{}: created a context", device.label());
         Ok(Arc::new(Context {

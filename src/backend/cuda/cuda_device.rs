@@ -31,6 +31,8 @@ pub struct CudaDevice {
     pub(super) released: Condvar,
     /// Status code that poisoned a context of this process last; 0 if none did.
     poisoned_by: AtomicU32,
+    /// Threads in [`prepare`](CudaDevice::prepare).
+    preparing: AtomicU32,
 }
 
 impl CudaDevice {
@@ -46,7 +48,20 @@ impl CudaDevice {
             retained: Mutex::new(false),
             released: Condvar::new(),
             poisoned_by: AtomicU32::new(0),
+            preparing: AtomicU32::new(0),
         }
+    }
+
+    /// Calls `work`, which creates a context or loads kernels: a driver may take a minute to compile them.
+    pub(super) fn prepare<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.preparing.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        self.preparing.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    pub(super) fn is_preparing(&self) -> bool {
+        self.preparing.load(Ordering::Relaxed) > 0
     }
 
     /// Returns the properties that the first probe found.

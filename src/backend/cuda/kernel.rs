@@ -34,8 +34,8 @@ impl Context {
     /// If the GPU or its driver refuses the kernels, the error marks the device as lost: no such
     /// kernel can run on it.
     pub(super) fn function(self: &Arc<Self>, ptx: Ptx, name: &'static str) -> Result<Kernel> {
-        let handle =
-            self.modules.function(self.driver(), ptx, name, &|failure, what| self.error(failure, what))?;
+        let to_error = |failure, what: &str| self.error(failure, what);
+        let handle = self.device().prepare(|| self.modules.function(self.driver(), ptx, name, &to_error))?;
         Ok(Kernel { handle, name, context: self.clone() })
     }
 }

@@ -106,6 +106,10 @@ impl Backend for CudaBackend {
         Ok(self.primary(ordinal)?.free_bytes())
     }
 
+    fn is_preparing(&self, ordinal: u32) -> bool {
+        self.primary(ordinal).is_ok_and(|primary| primary.device().is_preparing())
+    }
+
     fn open(&self, ordinal: u32, _slot: u32, _slots: u32) -> Result<Box<dyn Queue>> {
         Ok(Box::new(Stream::open(&*self.primary(ordinal)?)?))
     }

@@ -78,6 +78,17 @@ impl Planner {
         debug_assert!(self.first_deadline().is_none_or(|until| now < until), "a deadline stays due");
     }
 
+    /// A device creates its context or compiles kernels: the deadlines of its attempts begin now.
+    pub fn postpone_deadlines(&mut self, index: usize, now: Duration) {
+        self.update_deadlines(|planner, run| {
+            let deadline = planner.tasks.get(run.id).ok()?.deadline?;
+            let in_time = matches!(run.deadline_state, DeadlineState::InTime(_));
+            let is_new = now.saturating_sub(run.started) < planner.policy.preparation;
+            let until = DeadlineState::InTime(now.checked_add(deadline));
+            (run.device == index && in_time && is_new).then_some(until)
+        });
+    }
+
     /// Sets the deadlines of attempts that began before the usual duration of their class was known.
     pub fn set_deadlines_of_class(&mut self, class: u32) {
         self.update_deadlines(|planner, run| {
@@ -194,10 +205,10 @@ impl Planner {
             // The owner of a range may only wait for a helper that does not return: that one is abandoned first.
             DeadlineState::Stopping(_) if self.has_stopping_helper(id) => return self.prolong_owner(now, id),
             DeadlineState::Stopping(_) => DeadlineState::Lost,
+            DeadlineState::InTime(Some(until)) if now < until => return,
             DeadlineState::InTime(_) | DeadlineState::Late => match deadline {
                 // Without a deadline, a cancelled attempt that does not poll is left alone.
                 None => DeadlineState::Late,
-                Some(deadline) if ran < deadline => DeadlineState::InTime(run.started.checked_add(deadline)),
                 Some(deadline) => {
                     DeadlineState::Stopping(now.saturating_add(deadline.max(self.policy.grace)))
                 }

@@ -192,10 +192,19 @@ impl Runtime {
         }
     }
 
+    fn advance(&self, planner: &mut Planner, effects: &mut Effects) {
+        for (index, device) in self.devices.iter().enumerate() {
+            if self.backends[index].is_preparing(device.ordinal) {
+                planner.postpone_deadlines(index, effects.now);
+            }
+        }
+        planner.advance(effects);
+    }
+
     /// Does what is due, if there is no timer thread.
     pub fn advance_without_timer(self: &Arc<Self>) {
         if self.no_timer.load(Ordering::Relaxed) {
-            self.step(Planner::advance);
+            self.step(|planner, effects| self.advance(planner, effects));
         }
     }
 }
@@ -220,7 +229,7 @@ fn run_timer(shared: &Arc<Runtime>) {
             }
         }
         let mut effects = Effects::at(shared.now());
-        guard.planner.advance(&mut effects);
+        shared.advance(&mut guard.planner, &mut effects);
         let hands_over =
             !(effects.ended.is_empty() && effects.log.is_empty() && effects.abandoned.is_empty());
         if hands_over {
