@@ -14,7 +14,7 @@ pub use super::stencil::Stencil;
 pub use super::storage::Storage;
 use super::survey::{Effort, Gather, Receivers, Shot, SourceKind};
 use crate::backend::Lane;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, human};
 use crate::memory::Bytes;
 
 /// Made once for a model and a time step, shared by all shots and threads. The model's fields are not in it: they have become
@@ -190,12 +190,18 @@ impl Plan {
     /// Returns the error of a shot that no device accepts, with the reason and what would be accepted. Other errors are
     /// returned as they are.
     pub fn advise(&self, error: Error) -> Error {
-        let Options { equation, pml, storage, .. } = self.options;
+        let equation = self.options.equation;
         let (what, needed, place, there) = match error {
             Error::NoMemory { what, needed, place, there } => (what, needed, place, there),
             Error::NoDevice { why, .. } if !equation.runs_on_gpus() => return needs_cpu(equation, &why),
             other => return other,
         };
+        self.advised(needed, place, there, what, "")
+    }
+
+    /// Returns the error of too little memory for a shot. `held`: why the place has less than when it is empty.
+    fn advised(&self, needed: u64, place: String, there: u64, what: String, held: &str) -> Error {
+        let Options { equation, pml, storage, .. } = self.options;
         let fits = |n: [usize; 3]| equation.gpu_bytes_of_cells(n, pml, storage) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
@@ -204,10 +210,11 @@ impl Plan {
             _ if fits([nx, ny, nz]) => {
                 "whose record or snapshots take the most: fewer receivers, samples or steps would fit".into()
             }
+            0 if !held.is_empty() => "when it is empty the shot fits".into(),
             0 => format!("with layers of {pml} not even one cell would fit"),
             _ => format!("with layers of {pml} a cube of up to {n} cells a side would fit"),
         };
-        let what = format!("{what}, {nx} x {ny} x {nz} cells ({fit}),");
+        let what = format!("{what}, {nx} x {ny} x {nz} cells ({held}{fit}),");
         Error::NoMemory { what, needed, place, there }
     }
 
@@ -222,7 +229,11 @@ impl Plan {
         if *place != stream.device().label() || needed <= there {
             return error;
         }
-        self.advise(Error::NoMemory { what: "a shot".into(), needed, place: place.clone(), there })
+        let (total, free) = (human(stream.device().info().total_bytes), human(there));
+        let held = format!(
+            "others hold all but {free} of the {total} of {place}: wait until they release it, or select another device; "
+        );
+        self.advised(needed, place.clone(), there, "a shot".into(), &held)
     }
 
     /// Bytes of what a shot holds beside its record and snapshot.

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::Error;
+use gpusched::error::human;
 use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, by_name};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
@@ -117,6 +118,19 @@ pub fn a_gpu_that_gives_less_than_it_promised() {
     assert!(smaller < n, "{error}");
     let id = submit(cube(smaller), &scheduler).unwrap();
     wait(&scheduler, id).unwrap();
+}
+
+/// A shot that an empty GPU would hold fails with the numbers and the reason, not with advice about its size.
+pub fn a_gpu_whose_memory_others_hold() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let id = submit(cube(5), &scheduler).unwrap();
+    let error = wait(&scheduler, id).unwrap_err();
+    let Error::NoMemory { needed, there, .. } = error else { panic!("{error}") };
+    assert!(there < needed && there == (30 << 20) - 31_200_000, "{error}");
+    let words =
+        [&human(needed), "others hold all but 251.25 KiB of the 32.00 MiB of cuda:0", "another device"];
+    assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
+    assert!(!error.to_string().contains("one cell"), "{error}");
 }
 
 /// A virtual GPU's time is a pause of a launch, which launches of other slots do not share.
