@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::control::Control;
-use super::equation::{EQUATIONS, Equation, Material, Propagator, Scheme, needs_cpu};
+use super::equation::{EQUATIONS, Equation, Material, Propagator, Scheme};
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
@@ -190,13 +190,29 @@ impl Plan {
     /// Returns the error of a shot that no device accepts, with the reason and what would be accepted. Other errors are
     /// returned as they are.
     pub fn advise(&self, error: Error) -> Error {
-        let equation = self.options.equation;
         let (what, needed, place, there) = match error {
             Error::NoMemory { what, needed, place, there } => (what, needed, place, there),
-            Error::NoDevice { why, .. } if !equation.runs_on_gpus() => return needs_cpu(equation, &why),
+            Error::NoDevice { ref why, .. } => return self.needs_cpu(why).unwrap_or(error),
             other => return other,
         };
         self.advised(needed, place, there, what, "")
+    }
+
+    /// Returns the error of a shot for which there is no CPU, with the reason; `None` if GPUs run shots of the plan.
+    pub fn needs_cpu(&self, why: &str) -> Option<Error> {
+        let equation = self.options.equation;
+        let (values, most) = (self.layout().on_gpu().field_len(), u32::MAX);
+        let reason = match equation.runs_on_gpus() {
+            false => "this equation does not run on GPUs yet".into(),
+            // Kernels compute positions in 32 bits.
+            true if values > most as usize => {
+                format!("with its layers a field has {values} values, and on a GPU at most {most}")
+            }
+            true => return None,
+        };
+        let what = format!("a shot of equation {}", equation.name());
+        let todo = "so select the CPU as well: add cpu to GPUSCHED_DEVICES";
+        Some(Error::NoDevice { what, why: format!("{why}; {reason}, {todo}") })
     }
 
     /// Returns the error of too little memory for a shot. `held`: why the place has less than when it is empty.
@@ -295,14 +311,15 @@ impl Plan {
 
     /// Runs a checked shot: its record before the mute, and what it took.
     pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
-        let equation = self.options.equation;
         let (stencil, h) = (self.options.stencil.coefficients(), self.model.grid.h);
         let with_poles = source::in_poles(shot, self.dt, h, stencil, &*self.propagator);
         let shot = with_poles.as_ref().unwrap_or(shot);
         let done = match lane {
-            Lane::Cuda(_) if !equation.runs_on_gpus() => Err(needs_cpu(equation, "the shot was given a GPU")),
             Lane::Cpu(team) => self.propagator.run_on_cpu(shot, team, control),
-            Lane::Cuda(stream) => self.propagator.run_on_gpu(shot, stream, control),
+            Lane::Cuda(stream) => match self.needs_cpu("the shot was given a GPU") {
+                Some(error) => Err(error),
+                None => self.propagator.run_on_gpu(shot, stream, control),
+            },
         };
         done.map_err(|error| self.blame(error))
     }

@@ -77,6 +77,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'st
     plan.check(&shot)?;
     let bytes = plan.shot_bytes(&shot, threads);
     let equation = plan.options.equation;
+    let cpu_only = plan.needs_cpu("").is_some();
     let (class, idempotent) = (equation.class(), shot.snapshot_every.is_none());
     let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
@@ -89,7 +90,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'st
     task.host_bytes = bytes.host;
     task.work = Some(work);
     task.class = class;
-    if !equation.runs_on_gpus() {
+    if cpu_only {
         task.backends = vec![BackendKind::Cpu];
     }
     task.idempotent = idempotent;

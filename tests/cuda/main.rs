@@ -57,6 +57,7 @@ fn cases() -> Vec<Case> {
         case!(failures::a_gpu_that_another_process_has, "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"),
         faulty!(shots::a_gpu_that_gives_less_than_it_promised, "dev=mem:32M,ctx:2M", "0:alloc:3:take=8e6"),
         faulty!(shots::a_gpu_whose_memory_others_hold, "dev=mem:32M,ctx:2M", "0:alloc:1:take=312e5"),
+        case!(shots::a_field_of_too_many_values_needs_the_cpu, "dev=mem:900G"),
         case!(discovery::orders_that_differ, MIXED),
         case!(discovery::pci_order, MIXED, "CUDA_DEVICE_ORDER" = "PCI_BUS_ID"),
         case!(discovery::visible_numbers, MIXED, "CUDA_VISIBLE_DEVICES" = "2,0"),

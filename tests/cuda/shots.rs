@@ -5,8 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::Error;
+use gpusched::device::BackendKind;
 use gpusched::error::human;
 use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, by_name};
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::{control::Silent, shot};
@@ -104,6 +107,20 @@ pub fn what_would_fit_does() {
         wait(&scheduler, id).unwrap();
         assert_eq!(advised(&submit(cube_for(equation, n + 1), &scheduler).unwrap_err()), n);
     }
+}
+
+/// A kernel computes positions in 32 bits, so the shot is refused when it is submitted and not when it begins on the GPU.
+pub fn a_field_of_too_many_values_needs_the_cpu() {
+    let n = [1, 1, 80];
+    let model = Model::new(Grid { n, h: [10.0; 3] }, vec![2000.0; 80], None).unwrap();
+    let options = Options { pml: 1000, ..Options::default() };
+    let plan = Arc::new(Plan::new(model.into(), 1e-3, options).unwrap());
+    let shot = Shot { nt: 1, ..Shot::default() };
+    let task = shot::task(plan.clone(), shot.clone(), 1, NOWHERE).unwrap();
+    assert_eq!(task.backends, [BackendKind::Cpu]);
+    let error = submit((plan, shot), &scheduler("cuda", 1).unwrap()).unwrap_err();
+    let words = ["a field has 8328322112 values", "at most 4294967295", "add cpu to GPUSCHED_DEVICES"];
+    assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
 }
 
 /// Another process takes memory while a shot allocates its own. The message counts the whole shot.

@@ -95,7 +95,7 @@ fn kinds(world: &World) -> BTreeMap<String, usize> {
             material.coefficients(world.dt, world.options.stencil, false).into(),
         ))
     };
-    let tile_plan = TilePlan::new(&tables, AT_ONCE).unwrap();
+    let tile_plan = TilePlan::new(&tables, AT_ONCE);
     let mut kinds = BTreeMap::new();
     tile_plan.table.tiles.iter().for_each(|tile| *kinds.entry(tile.kind.to_string()).or_default() += 1);
     kinds

@@ -1,6 +1,6 @@
 //! Output before anything runs: the survey in numbers, and whether it fits the devices.
 
-use gpusched::device::DeviceInfo;
+use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::human;
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
@@ -15,12 +15,17 @@ use crate::survey::{Absorber, Accuracy, DensityAt, Stencil, Storage};
 
 /// Refuses a survey if no device has the memory for a shot.
 pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
-    let Some(largest) = devices.iter().max_by_key(|device| device.usable_bytes()) else {
+    if devices.is_empty() {
         let why = "the machine has none, or none is selected".into();
         return Err(Error::NoDevice { what: "the survey".into(), why });
+    }
+    let reason = job.plan.needs_cpu("only GPUs are selected");
+    let able = || devices.iter().filter(|device| reason.is_none() || device.backend == BackendKind::Cpu);
+    let Some(largest) = able().max_by_key(|device| device.usable_bytes()) else {
+        return reason.map_or(Ok(()), Err);
     };
     let needed = |device: &DeviceInfo| takes.on(device.backend);
-    if devices.iter().any(|device| needed(device) <= device.usable_bytes()) {
+    if able().any(|device| needed(device) <= device.usable_bytes()) {
         return Ok(());
     }
     let (needed, there) = (needed(largest), largest.usable_bytes());
@@ -118,6 +123,9 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
     for device in devices {
         let small = match takes.on(device.backend) > device.usable_bytes() {
             true => ", too little for a shot: not used",
+            false if device.backend == BackendKind::Cuda && job.plan.needs_cpu("").is_some() => {
+                ", whose fields have too few values: not used"
+            }
             false => "",
         };
         say!(

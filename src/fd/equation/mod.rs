@@ -15,9 +15,7 @@ pub mod tti;
 pub mod vti;
 
 pub use propagator::TiledPropagator;
-pub use traits::{
-    Absorber, AbsorbingLayer, Equation, Material, Propagator, Propagators, Properties, Scheme, needs_cpu,
-};
+pub use traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Propagators, Properties, Scheme};
 
 /// All equations. The first is the default.
 pub static EQUATIONS: [&dyn Equation; 4] =

@@ -176,15 +176,6 @@ pub trait Propagator: Send + Sync {
     }
 }
 
-/// Returns the error of a shot whose equation has no kernels for GPUs and for which there is no CPU. `why`: what
-/// excludes the CPU.
-pub fn needs_cpu(equation: &dyn Equation, why: &str) -> Error {
-    let what = format!("a shot of equation {}", equation.name());
-    let todo =
-        "this equation does not run on GPUs yet, so select the CPU as well: add cpu to GPUSCHED_DEVICES";
-    Error::NoDevice { what, why: format!("{why}; {todo}") }
-}
-
 impl Properties {
     /// Returns all of them, the required ones first.
     pub fn all(&self) -> impl Iterator<Item = Property> {

@@ -60,7 +60,7 @@ impl Medium {
         let coefficients = fields.map(upload).collect::<Result<_>>()?;
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
         let step = tables.kernels.load(stream, tables.kernels.step(tables.storage))?;
-        let tile_plan = TilePlan::new(&tables, step.blocks_at_once(THREADS as u32)? as usize)?;
+        let tile_plan = TilePlan::new(&tables, step.blocks_at_once(THREADS as u32)? as usize);
         let tiles = stream.uploaded(&tile_plan.table.tiles, "the tiles of the model")?;
         Ok(Medium { tables, coefficients, profiles, tile_plan, tiles })
     }

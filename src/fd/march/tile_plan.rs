@@ -6,7 +6,6 @@
 
 use super::kernel_set::KernelSet;
 use super::tables::Tables;
-use crate::error::{Error, Result};
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::tile_table::{self, TileTable};
 use crate::fd::storage::Storage;
@@ -36,17 +35,14 @@ pub fn most_tiles(layout: &Layout) -> usize {
 
 impl TilePlan {
     /// For a GPU that runs `at_once` blocks at a time.
-    ///
-    /// # Errors
-    /// A field of more values than positions of 32 bits tell apart.
-    pub fn new(tables: &Tables, at_once: usize) -> Result<TilePlan> {
-        let layout = tables.layout;
-        if u32::try_from(layout.field_len()).is_err() {
-            let accepted = format!("at most {} on a GPU", u32::MAX);
-            return Err(Error::argument("the number of cells, layers included", layout.cells(), accepted));
+    pub fn new(tables: &Tables, at_once: usize) -> TilePlan {
+        let Tables { kernels, layout, storage, .. } = *tables;
+        TilePlan {
+            kernels,
+            table: TileTable::new(&layout, &tables.zones, TILE_ROWS, at_once),
+            layout,
+            storage,
         }
-        let table = TileTable::new(&layout, &tables.zones, TILE_ROWS, at_once);
-        Ok(TilePlan { kernels: tables.kernels, table, layout, storage: tables.storage })
     }
 
     /// Returns the receivers tile by tile: the first of each tile, positions after index 0 of row 0, and

@@ -58,7 +58,7 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
 fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, at_once: usize) -> Shots {
     let World { model, shot, options, .. } = world;
     let tables = Tables::new(equation);
-    let tile_plan = TilePlan::new(&tables, at_once).unwrap();
+    let tile_plan = TilePlan::new(&tables, at_once);
     let mut memory = Memory::default();
     let lens = E::lens(&tables.layout).into_iter();
     let arrays: Vec<u64> = lens.map(|len| memory.put(&vec![0.0f32; len])).collect();
