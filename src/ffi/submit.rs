@@ -74,7 +74,8 @@ pub struct sched_task_desc_t {
     /// Must be zero.
     pub reserved: u32,
     /// Time limit of an attempt in nanoseconds, without the time in which its GPU creates a context or
-    /// compiles kernels; after it the attempt is asked to stop. 0: none.
+    /// compiles kernels; after it the attempt is asked to stop. 0: none. A device whose attempt has not
+    /// returned after as long again, and at least 10 s, counts as hung and is retired, also the CPU.
     /// Without a limit, an attempt that takes five times as long as usual in its class is late: it
     /// is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
     pub deadline_ns: i64,

@@ -168,7 +168,8 @@ class Scheduler(Handle):
             Tasks of a class are alike: speeds and durations are learned for each class.
         deadline_s : float
             Time limit of an attempt in seconds, positive and at most 9e9; the attempt is then asked
-            to stop.
+            to stop (`Exec.cancelled`). If it has not returned after as long again, and at least 10 s,
+            its device counts as hung and is retired, also the CPU.
         after : iterable of Task
             Tasks of this scheduler that must succeed before this one starts.
         idempotent : bool
