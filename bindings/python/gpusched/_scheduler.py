@@ -354,11 +354,12 @@ class Scheduler(Handle):
         shot : Shot
         record, snapshots : ndarray of float32, optional
             Arrays for the results, C-contiguous, with the shapes that `Model.shot_size` returns.
-            They are lent to the library until the task has ended, and valid if it succeeds. None:
-            new arrays.
+            None: new arrays. They are valid once the task has succeeded, and lent to the library
+            until its last attempt has returned; after the end of the task nothing is written to
+            `record`.
         **options
             As in `submit`. The library sets device_bytes, work, task_class and retries (2) unless
-            they are given.
+            they are given. A shot without snapshots is idempotent unless that is given.
 
         Raises
         ------
@@ -382,6 +383,8 @@ class Scheduler(Handle):
         if size.snapshots_shape is not None:
             snapshots = output("snapshots", snapshots, size.snapshots_shape)
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
+        # The library keeps the job until the last attempt has returned, and the job keeps the arrays.
+        options.setdefault("idempotent", size.snapshots_shape is None)
         job = Job(raw, self._completer.dropped, lent=(record, snapshots))
         job.value = shot._gather(model, record, snapshots)
         task, _also_kept = _describe(job, options)
