@@ -1,6 +1,7 @@
 //! The errors of the library. Each message says what is wrong with which thing, and what is
 //! accepted or what to do.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
 
 use unit_prefix::NumberPrefix;
@@ -188,6 +189,13 @@ pub enum DeviceFault {
 }
 
 impl Error {
+    /// Returns the error of a panic with this payload.
+    pub fn panic(payload: &(dyn Any + Send)) -> Error {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Error::Panic { message: text.unwrap_or("no message").into() }
+    }
+
     /// Returns true if the error is about the device, not only about the task.
     pub fn is_of_device(&self) -> bool {
         self.is_shortage() || matches!(self, Error::Device { .. } | Error::Busy { .. })

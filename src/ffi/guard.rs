@@ -1,6 +1,5 @@
 //! The guard that every entry point goes through: errors and panics become a status and a message.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::status::{SCHED_OK, sched_status_t, set_last_error, status_of};
@@ -45,7 +44,7 @@ pub(super) fn guard_in_callers_mode<R: ReturnValue>(body: impl FnOnce() -> Resul
     match outcome {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => failed(&error),
-        Err(payload) => failed(&Error::Panic { message: panic_message(&*payload) }),
+        Err(payload) => failed(&Error::panic(&*payload)),
     }
 }
 
@@ -61,10 +60,4 @@ fn failed<R: ReturnValue>(error: &Error) -> R {
 /// [`guard`] for functions that return nothing but a status.
 pub(super) fn guard_status(body: impl FnOnce() -> Result<()>) -> sched_status_t {
     guard(|| body().map(|()| SCHED_OK))
-}
-
-/// Returns the message of a panic.
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }

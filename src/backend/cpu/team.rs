@@ -4,7 +4,6 @@
 //! synchronise at [`TeamMember::barrier`]. A member that fails or panics leaves the work, which
 //! opens the barrier for the others with an error. So no member waits for one that has left.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -108,7 +107,7 @@ impl Team {
         let member = |index, own: Option<&T>| {
             let _mode = FloatMode::standard();
             let done = catch_unwind(AssertUnwindSafe(|| work(&TeamMember { index, count, barrier }, own)))
-                .unwrap_or_else(|payload| Err(Error::Panic { message: panic_message(&*payload) }));
+                .unwrap_or_else(|payload| Err(Error::panic(&*payload)));
             if let Err(error) = done {
                 lock(&self.shared.state).failure.get_or_insert(error);
             }
@@ -202,12 +201,6 @@ impl TeamShared {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the message of a panic.
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words").into()
 }
 
 #[cfg(test)]

@@ -370,12 +370,8 @@ pub fn catch_panic<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
         Ok(Err(error)) => return Err(error),
         Err(payload) => payload,
     };
-    let message = payload
-        .downcast_ref::<&str>()
-        .map(|text| text.to_string())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".into());
+    let error = Error::panic(&*payload);
     // The payload may panic in its drop.
     std::mem::forget(payload);
-    Err(Error::Panic { message })
+    Err(error)
 }
