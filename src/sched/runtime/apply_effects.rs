@@ -178,7 +178,7 @@ impl Runtime {
             return;
         }
         let shared = self.clone();
-        let started = self.pool.start_helper("gpusched time", move || run_timer(&shared));
+        let started = self.pool.start("gpusched time".into(), None, move || run_timer(&shared));
         let failed_before = self.no_timer.swap(started.is_err(), Ordering::Relaxed);
         match started {
             // The thread reads the deadline before it sleeps.

@@ -197,7 +197,7 @@ impl Runtime {
             return Ok(());
         }
         let runtime = self.clone();
-        let started = self.pool.start_helper("gpusched node", move || watch(&runtime));
+        let started = self.pool.start("gpusched node".into(), None, move || watch(&runtime));
         watcher.running = started.is_ok();
         // If it has failed, the next call tries again.
         watcher.waiting = watcher.running;

@@ -178,21 +178,12 @@ impl WorkerPool {
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), Option<std::io::Error>> {
         *lock(&self.alive) += 1;
-        let stack = self.stack.saturating_add(NESTING + OWN_FRAMES);
-        match thread::spawn(name, Some(stack), work) {
-            Ok(thread) => {
-                let mut threads = lock(&self.threads);
-                threads.retain(|thread| !thread.is_finished());
-                threads.push(thread);
-                self.spawn_failed.store(false, Ordering::SeqCst);
-                Ok(())
-            }
-            Err(error) => {
-                let reported = self.spawn_failed.swap(true, Ordering::SeqCst);
-                self.thread_ended();
-                Err((!reported).then_some(error))
-            }
-        }
+        let started = self.start(name, Some(self.stack.saturating_add(NESTING + OWN_FRAMES)), work);
+        let reported = self.spawn_failed.swap(started.is_err(), Ordering::SeqCst);
+        started.map_err(|error| {
+            self.thread_ended();
+            (!reported).then_some(error)
+        })
     }
 
     /// Returns true if the last thread could not be started.
@@ -230,11 +221,16 @@ impl WorkerPool {
         *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
     }
 
-    /// Starts a thread that is no worker, and is joined with them.
-    pub fn start_helper(&self, name: &str, code: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    /// Starts a thread that is joined with all others. `stack`: its bytes; `None`: the default of the system.
+    pub fn start(
+        &self,
+        name: String,
+        stack: Option<usize>,
+        code: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
         let mut threads = lock(&self.threads);
         threads.retain(|other| !other.is_finished());
-        threads.push(thread::spawn(name.into(), None, code)?);
+        threads.push(thread::spawn(name, stack, code)?);
         Ok(())
     }
 
