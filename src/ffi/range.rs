@@ -115,15 +115,7 @@ unsafe fn range_of(desc: &sched_range_desc_t, user: UserData) -> Result<Range> {
         begin: desc.begin,
         end: desc.end,
         grain: (desc.grain != 0).then_some(desc.grain),
-        label: task.label,
-        device_bytes: task.device_bytes,
-        priority: task.priority,
-        devices: task.devices,
-        backends: task.backends,
-        deadline: task.deadline,
-        detached: task.detached,
-        after: task.after,
-        ordered: task.ordered,
+        task,
         ..range
     })
 }

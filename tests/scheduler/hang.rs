@@ -79,7 +79,11 @@ fn helper_that_hangs_costs_its_own_device() {
         }
         Ok(())
     });
-    let range = Range { grain: Some(1), deadline: Some(5 * GRACE), label: "deaf".into(), ..range };
+    let range = Range {
+        grain: Some(1),
+        task: Task { deadline: Some(5 * GRACE), label: "deaf".into(), ..range.task },
+        ..range
+    };
     let id = scheduler.submit_range(range).unwrap();
     has_missed_its_deadline(wait(&scheduler, id), "deaf");
     let healthy = scheduler.stats().unwrap().devices.into_iter().map(|one| one.device.health == Health::Good);

@@ -80,7 +80,8 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
     ] {
         let scheduler = Scripted::new(devices).scheduler(slots);
         let counted = Counted::new(elements);
-        let range = Range { label: "stack".into(), ..counted.range(|_, _| Ok(())) };
+        let mut range = counted.range(|_, _| Ok(()));
+        range.task.label = "stack".into();
         let id = submit(&scheduler, grain, range);
         assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
         assert!(counted.each(1), "{devices} devices, {slots} slots, {elements} elements, grain {grain:?}");
@@ -212,14 +213,15 @@ fn memory_of_an_element_is_kept_for_each_of_a_piece() {
     let [now, most] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     let (taken, peak) = (now.clone(), most.clone());
     let counted = Counted::new(300);
-    let range = counted.range(move |_, piece| {
+    let mut range = counted.range(move |_, piece| {
         let bytes = 100 * (piece.end - piece.start);
         peak.fetch_max(taken.fetch_add(bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
         thread::sleep(Duration::from_micros(200));
         taken.fetch_sub(bytes, Ordering::SeqCst);
         Ok(())
     });
-    assert_eq!(go(&scheduler, Some(64), Range { device_bytes: 100, ..range }), Ok(WaitResult::Done));
+    range.task.device_bytes = 100;
+    assert_eq!(go(&scheduler, Some(64), range), Ok(WaitResult::Done));
     assert!(counted.each(1));
     let most = most.load(Ordering::SeqCst);
     assert!((200..=1000).contains(&most), "{most} bytes of 1000");
@@ -231,12 +233,13 @@ fn memory_of_an_element_is_kept_for_each_of_a_piece() {
 fn a_task_that_needs_memory_gets_it_between_pieces() {
     let scheduler = Scripted::new(1).scheduler(2);
     let counted = Counted::new(2000);
-    let range = counted.range(|_, _| {
+    let mut range = counted.range(|_, _| {
         thread::sleep(Duration::from_millis(1));
         Ok(())
     });
     // Pieces of eight elements take 800 bytes of 1000, again and again; the other slot may have none of them.
-    let id = submit(&scheduler, Some(8), Range { device_bytes: 100, ..range });
+    range.task.device_bytes = 100;
+    let id = submit(&scheduler, Some(8), range);
     until(|| counted.calls() > 0);
     let (before, seen) = (counted.clone(), Arc::new(AtomicU64::new(u64::MAX)));
     let saw = seen.clone();
@@ -283,7 +286,7 @@ fn who_stops_at_the_deadline_cancels_nothing() {
     let (_, busy) = occupy_as(&scheduler, |task| Task { devices: DeviceMask::only(1), ..task });
     let counted = Counted::new(2);
     let (calls, left) = (AtomicU32::new(0), AtomicBool::new(false));
-    let range = counted.range(move |exec, _| {
+    let mut range = counted.range(move |exec, _| {
         let call = calls.fetch_add(1, Ordering::SeqCst);
         if call > 1 {
             return Ok(());
@@ -299,7 +302,7 @@ fn who_stops_at_the_deadline_cancels_nothing() {
         Err(device_fault(exec.device.label(), DeviceFault::Lost))
     });
     // Every attempt has it, also the last, on a busy machine.
-    let range = Range { deadline: Some(Duration::from_millis(500)), ..range };
+    range.task.deadline = Some(Duration::from_millis(500));
     let id = submit(&scheduler, Some(1), range);
     until(|| counted.calls() == 1);
     busy.open();
@@ -350,7 +353,7 @@ fn range_goes_on_after_two_devices_failed_under_different_elements() {
 
 fn nest(scheduler: &Arc<Scheduler>, depth: u32, device_bytes: u64, sum: &Arc<AtomicU64>) -> Range {
     let (again, sum) = (Arc::downgrade(scheduler), sum.clone());
-    let range = Range::new(0..4, move |exec, piece| {
+    let mut range = Range::new(0..4, move |exec, piece| {
         for element in piece {
             if depth == 0 {
                 sum.fetch_add(element, Ordering::Relaxed);
@@ -363,7 +366,8 @@ fn nest(scheduler: &Arc<Scheduler>, depth: u32, device_bytes: u64, sum: &Arc<Ato
         }
         Ok(())
     });
-    Range { grain: Some(1), device_bytes, ..range }
+    range.task.device_bytes = device_bytes;
+    Range { grain: Some(1), ..range }
 }
 
 #[test]

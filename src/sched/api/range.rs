@@ -2,12 +2,10 @@
 
 use std::ops;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use super::Scheduler;
-use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Exec, Role, Task, TaskId, WaitResult};
+use crate::sched::base::{Exec, Role, Task, TaskId, WaitResult};
 use crate::sched::range::{RangeJob, RangeOwner, RangeRun, length};
 
 /// A parallel loop and its requirements. Start from [`Range::new`] and set the fields that matter.
@@ -23,22 +21,10 @@ pub struct Range {
     pub grain: Option<u64>,
     /// Dropped once, after the last chunk.
     pub code: Box<RangeJob>,
-    pub label: String,
-    /// Device memory of one element. A chunk has no more elements than fit beside the other tasks.
-    pub device_bytes: u64,
-    /// Higher runs earlier.
-    pub priority: i32,
-    pub devices: DeviceMask,
-    /// Empty: every kind of device.
-    pub backends: Vec<BackendKind>,
-    /// The time after which the range is asked to stop. `None`: no limit.
-    pub deadline: Option<Duration>,
-    /// The id is released when the range ends; nobody can wait for it.
-    pub detached: bool,
-    /// Tasks that have to end well before the first chunk starts.
-    pub after: Vec<TaskId>,
-    /// As for a task.
-    pub ordered: bool,
+    /// The label and the requirements of the range. Its `device_bytes` are those of one element: a chunk has no more
+    /// elements than fit beside the other tasks. Its job, `host_bytes`, `work`, `class`, `retries` and `idempotent`
+    /// are ignored.
+    pub task: Task,
 }
 
 impl Range {
@@ -51,27 +37,8 @@ impl Range {
             end: elements.end,
             grain: None,
             code: Box::new(code),
-            label: String::new(),
-            device_bytes: 0,
-            priority: 0,
-            devices: DeviceMask::ALL,
-            backends: Vec::new(),
-            deadline: None,
-            detached: false,
-            after: Vec::new(),
-            ordered: false,
+            task: Task::new(|_: &Exec<'_>| Ok(())),
         }
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.begin > self.end {
-            let accepted = format!("at most its end, {}", self.end);
-            return Err(Error::argument("the range's begin", self.begin, accepted));
-        }
-        if self.grain == Some(0) {
-            return Err(Error::argument("the range's grain", 0, "at least 1 element, or none"));
-        }
-        Ok(())
     }
 }
 
@@ -80,9 +47,16 @@ impl Scheduler {
     /// without a call. Fails at once if no device could run a single element.
     pub fn submit_range(&self, range: Range) -> Result<TaskId> {
         let runtime = self.runtime()?;
-        range.check()?;
-        let Range { begin, end, grain, code, label, device_bytes, priority, devices, backends, .. } = range;
-        let Range { deadline, detached, after, ordered, .. } = range;
+        let Range { begin, end, grain, code, task } = range;
+        if begin > end {
+            let accepted = format!("at most its end, {end}");
+            return Err(Error::argument("the range's begin", begin, accepted));
+        }
+        if grain == Some(0) {
+            return Err(Error::argument("the range's grain", 0, "at least 1 element, or none"));
+        }
+        let Task { label, device_bytes, priority, devices, backends, .. } = task;
+        let Task { deadline, detached, after, ordered, .. } = task;
         let none = Task::new(|_: &Exec<'_>| Ok(()));
         let template = Task { label, device_bytes, priority, devices, backends, ..none };
         let run = RangeRun::new(runtime, begin..end, grain, code, template.clone());

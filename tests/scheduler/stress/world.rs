@@ -400,8 +400,8 @@ impl World {
         });
         let job = &record.job;
         let (end, grain) = job.elements.unwrap_or_default();
-        Range {
-            grain,
+        let range = Range::new(0..end, code);
+        let task = Task {
             device_bytes: job.device_bytes,
             priority: job.priority,
             devices: job.devices(),
@@ -409,8 +409,9 @@ impl World {
             detached: job.detached,
             after: record.after.iter().map(|before| id(before)).collect(),
             ordered: job.ordered,
-            ..Range::new(0..end, code)
-        }
+            ..range.task
+        };
+        Range { grain, task, ..range }
     }
 
     fn conclude(&self, scheduler: &Arc<Scheduler>) {
