@@ -32,11 +32,6 @@ impl Planner {
         self.possible_devices(task).without(self.retired)
     }
 
-    /// Returns a number that changes when a device's context is renewed.
-    pub fn renewals(&self, index: usize) -> u32 {
-        self.devices[index].first_sound_context
-    }
-
     /// Returns true if processes may share the device.
     pub fn shares(&self, index: usize) -> bool {
         self.devices[index].info.backend == BackendKind::Cuda

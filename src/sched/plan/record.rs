@@ -81,7 +81,7 @@ pub struct DeviceState {
     /// Number of the context. A queue of an older one is useless.
     pub context: u32,
     /// The first context since the last poisoned one.
-    pub(super) first_sound_context: u32,
+    pub first_sound_context: u32,
     /// Nothing begins until all tasks have left the context.
     pub poisoned: bool,
     /// Nothing begins until the backend has renewed the context.
@@ -409,25 +409,5 @@ impl DeviceState {
     /// Returns the bytes that no attempt leases.
     pub fn unleased_bytes(&self) -> u64 {
         self.ledger.limit() - self.ledger.leased()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn priority_then_period_then_longest_then_first_come() {
-        let mut ranks = [
-            (4, Rank::new(0, 0, None, 1)),
-            (5, Rank::new(0, 0, None, 2)),
-            (3, Rank::new(0, 0, Some(1e-300), 3)),
-            (2, Rank::new(0, 0, Some(7.0), 4)),
-            (1, Rank::new(3, 1, None, 7)),
-            (6, Rank::new(0, 1, Some(1e300), 5)),
-            (7, Rank::new(-1, 0, Some(1e300), 0)),
-        ];
-        ranks.sort_by_key(|&(_, rank)| rank);
-        assert_eq!(ranks.map(|(place, _)| place), [1, 2, 3, 4, 5, 6, 7]);
     }
 }

@@ -252,7 +252,7 @@ impl RangeRun {
         let Participant { runtime, share, .. } = own;
         let limit = self.sizer.policy.fault_limit(fault);
         // A thread that holds the planner lock may wait for the range's.
-        let context = runtime.lock().planner.renewals(share.device);
+        let context = runtime.lock().planner.devices()[share.device].first_sound_context;
         let usable = runtime.lock().planner.usable_devices(&self.template);
         let mut state = self.state();
         let usable = usable.without(state.too_small);

@@ -28,8 +28,7 @@ fn error_that_a_retry_would_repeat_is_not_retried() {
         || Error::Unstable { what: "p".into(), value: "NaN".into(), why: "dt".into(), suspect: false };
     for (error, again) in [(Error::Internal("odd".into()), true), (unstable(), false)] {
         let mut driver = driver(2);
-        let (id, run) = driver.begin(0, 0, Task { retries: 1, ..task() });
-        driver.ends(1, 0, &run, Err(error));
+        let id = driver.attempt([0, 1], 0, Task { retries: 1, ..task() }, Err(error));
         assert_eq!(driver.state(id) == TaskStatus::Failed, !again);
     }
 }
@@ -119,8 +118,8 @@ fn task_that_its_devices_are_too_small_for_fails_at_once() {
         if beside_another {
             driver.begin(0, 0, task());
         }
-        let (id, run) = driver.begin(0, 0, Task { devices: DeviceMask::only(0), ..task() });
-        driver.ends(1, 0, &run, Err(short_of(1001)));
+        let id =
+            driver.attempt([0, 1], 0, Task { devices: DeviceMask::only(0), ..task() }, Err(short_of(1001)));
         assert_eq!(driver.state(id), TaskStatus::Failed, "{beside_another}");
     }
 }
@@ -193,8 +192,7 @@ fn losing_copy_has_twice_its_expected_time() {
 #[test]
 fn task_that_reports_cancelled_is_not_retried() {
     let mut driver = driver(1);
-    let (id, run) = driver.begin(0, 0, Task { retries: 3, ..task() });
-    driver.ends(1, 0, &run, Err(Error::Cancelled));
+    let id = driver.attempt([0, 1], 0, Task { retries: 3, ..task() }, Err(Error::Cancelled));
     assert_eq!(
         (driver.state(id), driver.planner.counts.retried, driver.planner.counts.cancelled),
         (TaskStatus::Cancelled, 0, 1)
@@ -222,14 +220,12 @@ fn third_faulty_task_in_a_row_retires_the_device() {
         for number in 0..3 {
             let id = driver.submit(0, task());
             for _ in 0..2 {
-                let run = driver.take(0, 0).unwrap();
-                driver.ends(0, 0, &run, broken(DeviceFault::Poisoned));
+                driver.run_next([0, 0], 0, broken(DeviceFault::Poisoned));
                 driver.planner.context_renewed(0);
             }
             assert_eq!(driver.state(id), TaskStatus::Failed);
             if one_does_well && number == 1 {
-                let (_, run) = driver.begin(0, 0, task());
-                driver.ends(0, 0, &run, Ok(()));
+                driver.attempt([0, 0], 0, task(), Ok(()));
             }
         }
         assert_eq!(driver.is_retired(0), !one_does_well);
@@ -262,8 +258,7 @@ fn third_device_lost_with_a_task_fails_it() {
     let id = driver.submit(0, task());
     for device in 0..3 {
         assert_eq!(driver.error(id), None);
-        let run = driver.take(0, device).unwrap();
-        driver.ends(0, device, &run, broken(DeviceFault::Lost));
+        driver.run_next([0, 0], device, broken(DeviceFault::Lost));
     }
     assert!(matches!(driver.error(id), Some(Error::Device { .. })));
     let left = driver.planner.devices.iter().filter(|device| device.retired.is_none());
@@ -322,8 +317,7 @@ fn task_avoids_a_device_that_may_be_faulty_unless_a_task_waits_for_it() {
         let mut driver = driver(2);
         let large = || Task { device_bytes: 600, ..task() };
         let (_, outer) = driver.begin(0, 1, Task { devices: DeviceMask::only(1), ..large() });
-        let (id, run) = driver.begin(0, 0, large());
-        driver.ends(1, 0, &run, fails());
+        let id = driver.attempt([0, 1], 0, large(), fails());
         driver.planner.context_renewed(0);
         assert_eq!(driver.runnable(1), DeviceMask::NONE);
         assert!(driver.take(1, 0).is_none());

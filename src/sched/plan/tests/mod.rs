@@ -104,6 +104,20 @@ impl Driver {
         (id, run)
     }
 
+    /// Begins the next task of a device and ends its attempt.
+    fn run_next(&mut self, [begin, end]: [u64; 2], device: usize, outcome: Result<()>) -> TaskId {
+        let run = self.take(begin, device).unwrap();
+        self.ends(end, device, &run, outcome);
+        run.id
+    }
+
+    /// Submits a task, begins it and ends its attempt.
+    fn attempt(&mut self, times: [u64; 2], device: usize, task: Task, outcome: Result<()>) -> TaskId {
+        let id = self.submit(times[0], task);
+        assert_eq!(self.run_next(times, device, outcome), id);
+        id
+    }
+
     fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: AttemptEnd) {
         self.step(S(now), |planner, effects| {
             planner.on_attempt_end(device, run.id, run.attempt, how, effects)

@@ -37,8 +37,7 @@ fn nothing_begins_until_the_backend_has_renewed_the_context() {
     for _ in 0..2 {
         driver.submit(0, task());
     }
-    let run = driver.take(0, 0).unwrap();
-    driver.ends(1, 0, &run, broken(DeviceFault::Poisoned));
+    driver.run_next([0, 1], 0, broken(DeviceFault::Poisoned));
     assert_eq!(driver.effects.renewed, [0]);
     assert!(driver.take(1, 0).is_none() && !driver.planner.nothing_can_begin(S(1)));
     driver.planner.context_renewed(0);
@@ -132,13 +131,11 @@ fn exclusive_task_goes_to_an_idle_device() {
     let mut driver = driver(2);
     let id = driver.submit(0, task());
     driver.planner.devices[0].runs_light = true;
-    let run = driver.take(0, 0).unwrap();
-    driver.ends(1, 0, &run, Err(short_of(0)));
+    driver.run_next([0, 1], 0, Err(short_of(0)));
     assert_eq!((driver.planner.exclusive_tasks, driver.planner.devices[0].reserved_for), (1, Some(id)));
     // A light task waits for it on the one device.
     assert_eq!(driver.runnable(1), DeviceMask::only(1));
-    let run = driver.take(1, 1).unwrap();
-    driver.ends(2, 1, &run, Ok(()));
+    driver.run_next([1, 2], 1, Ok(()));
     assert_eq!((driver.state(id), driver.planner.exclusive_tasks), (TaskStatus::Done, 0));
 }
 
@@ -283,8 +280,7 @@ fn task_begins_in_the_slot_of_a_waiting_task_before_waiters_of_peers() {
 fn no_task_is_kept_for_a_poisoned_device_that_a_light_task_waits_in() {
     let mut driver = driver_of(&[10.0, 1.0]);
     driver.planner.set_light_waits(0, false, true);
-    let (_, run) = driver.begin(0, 0, Task { devices: DeviceMask::only(0), ..task() });
-    driver.ends(1, 0, &run, broken(DeviceFault::Poisoned));
+    driver.attempt([0, 1], 0, Task { devices: DeviceMask::only(0), ..task() }, broken(DeviceFault::Poisoned));
     let id = driver.submit(1, task());
     assert_eq!(driver.take(1, 1).map(|run| run.id), Some(id));
 }

@@ -70,8 +70,7 @@ fn tasks_without_work_count_as_mean_ones() {
     (0..4).for_each(|_| _ = driver.submit(0, Task { work: None, ..task() }));
     for (begin, eta) in [(0, None), (6, Some(18.0)), (12, Some(12.0)), (18, Some(6.0))] {
         assert_eta(&driver, begin, eta);
-        let run = driver.take(begin, 0).unwrap();
-        driver.ends(begin + 6, 0, &run, Ok(()));
+        driver.run_next([begin, begin + 6], 0, Ok(()));
     }
     assert_eta(&driver, 24, Some(0.0));
 }

@@ -129,8 +129,7 @@ fn late_task_that_was_refused_waits_for_the_back_off() {
     assert_eq!(driver.planner.devices[0].reserved_for, None);
     driver.pass(18);
     assert_eq!((driver.state(id), driver.error(id)), (TaskStatus::Queued, None));
-    let run = driver.take(18, 0).unwrap();
-    driver.ends(19, 0, &run, Ok(()));
+    driver.run_next([18, 19], 0, Ok(()));
     assert_eq!(driver.state(id), TaskStatus::Done);
 }
 
@@ -138,8 +137,7 @@ fn late_task_that_was_refused_waits_for_the_back_off() {
 #[test]
 fn end_of_a_back_off_is_due_until_advance_handles_it() {
     let mut driver = driver(1);
-    let (_, run) = driver.begin(0, 0, task());
-    driver.ends(1, 0, &run, Err(short_of(0)));
+    driver.attempt([0, 1], 0, task(), Err(short_of(0)));
     for now in [1, 2, 3, 60] {
         assert_eq!(driver.deadline(now), Some(S(2)), "read after {now} s");
     }
@@ -236,8 +234,7 @@ fn shortage_of_memory_holds_back_no_smaller_task() {
 fn refusal_tells_what_a_task_needs() {
     let mut driver = driver(1);
     let [first, second] = [(); 2].map(|()| driver.submit(0, task()));
-    let run = driver.take(0, 0).unwrap();
-    driver.ends(0, 0, &run, Err(short_of(900)));
+    driver.run_next([0, 0], 0, Err(short_of(900)));
     assert_eq!(driver.take(0, 0).map(|run| (run.id, first)), Some((second, first)));
 }
 

@@ -12,12 +12,10 @@ fn named(name: &str) -> Task {
 
 /// A task whose first attempt is wrong, and that ends well on the second device that it is given.
 fn wrong_once(driver: &mut Driver, name: &str, [first, second]: [usize; 2]) {
-    let (id, run) = driver.begin(0, first, named(name));
-    driver.ends(1, first, &run, wrong());
+    let id = driver.attempt([0, 1], first, named(name), wrong());
     assert_eq!(driver.state(id), TaskStatus::Queued);
     assert!(first == second || driver.take(1, first).is_none(), "the other is there for it");
-    let run = driver.take(1, second).unwrap();
-    driver.ends(2, second, &run, Ok(()));
+    driver.run_next([1, 2], second, Ok(()));
     assert_eq!(driver.state(id), TaskStatus::Done);
 }
 
@@ -26,8 +24,7 @@ fn the_second_task_that_is_right_elsewhere_retires_the_device() {
     let mut driver = driver(2);
     wrong_once(&mut driver, "a", [0, 1]);
     // Tasks that end well there in between do not make up for it.
-    let (id, run) = driver.begin(2, 0, task());
-    driver.ends(3, 0, &run, Ok(()));
+    let id = driver.attempt([2, 3], 0, task(), Ok(()));
     assert_eq!((driver.state(id), &driver.planner.devices[0].retired), (TaskStatus::Done, &None));
     wrong_once(&mut driver, "b", [0, 1]);
     let why = driver.planner.devices[0].retired.clone().unwrap();
@@ -42,8 +39,7 @@ fn second_wrong_result_fails_the_task_and_no_device() {
         for _ in 0..3 {
             let id = driver.submit(0, Task { retries, ..task() });
             for device in [0, 1] {
-                let run = driver.take(0, device).unwrap();
-                driver.ends(1, device, &run, wrong());
+                driver.run_next([0, 1], device, wrong());
             }
             assert_eq!(driver.error(id), wrong().err());
         }
@@ -86,8 +82,7 @@ fn copy_that_is_wrong_after_the_task_has_ended_counts() {
 #[test]
 fn cancelled_task_counts_no_fault() {
     let mut driver = driver(2);
-    let (id, run) = driver.begin(0, 0, task());
-    driver.ends(1, 0, &run, wrong());
+    let id = driver.attempt([0, 1], 0, task(), wrong());
     let run = driver.take(1, 1).unwrap();
     driver.cancel(id).unwrap();
     driver.ends(2, 1, &run, Ok(()));
