@@ -67,12 +67,12 @@ fn progress_of(progress: &Progress) -> sched_progress_t {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     sched_progress_t {
         size: size_of::<sched_progress_t>(),
-        queued: progress.queued,
-        running: progress.running,
-        done: progress.done,
-        failed: progress.failed,
-        cancelled: progress.cancelled,
-        retried: progress.retried,
+        queued: progress.counts.queued,
+        running: progress.counts.running,
+        done: progress.counts.done,
+        failed: progress.counts.failed,
+        cancelled: progress.counts.cancelled,
+        retried: progress.counts.retried,
         elapsed_ns: nanoseconds(progress.elapsed),
         eta_ns: progress.eta.map_or(-1, |eta| i64::try_from(eta.as_nanos()).unwrap_or(i64::MAX)),
         work_total: progress.work_total,

@@ -36,7 +36,7 @@ pub(crate) use api::lock_default;
 pub use api::{Builder, Range, Scheduler, discover, discover_all};
 #[doc(hidden)]
 pub use base::{Clock, Policy};
-pub use base::{DeviceMask, Exec, Job, Role, Task, TaskId, TaskInfo, TaskStatus, WaitResult};
+pub use base::{DeviceMask, Exec, Job, Role, Task, TaskCounts, TaskId, TaskInfo, TaskStatus, WaitResult};
 pub use estimate::AUTO_SLOTS;
 pub(crate) use light::{InlineJob, InlineJobKind, LightJob};
 pub use observe::{Ending, Span, Timeline, Trace};

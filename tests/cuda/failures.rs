@@ -164,7 +164,7 @@ pub fn two_schedulers_on_a_gpu() {
     // Its handle is no longer valid. The other scheduler finds that out before its task begins.
     run(&one, good()).unwrap();
     run(&other, good()).unwrap();
-    assert_eq!((told(0, "contexts_made"), other.stats().unwrap().retried), (2, 0));
+    assert_eq!((told(0, "contexts_made"), other.stats().unwrap().counts.retried), (2, 0));
     // A kernel fails.
     let error = run(&one, task(wild)).unwrap_err();
     assert!(error.to_string().contains("700 (CUDA_ERROR_ILLEGAL_ADDRESS)"), "{error}");

@@ -194,8 +194,8 @@ pub fn one_script() {
     assert!(failed <= expected.most_failures, "{failed} tasks failed; accepted: {}", expected.most_failures);
     println!("{}", TASKS - failed);
     let stats = scheduler.stats().unwrap();
-    assert_eq!((stats.queued, stats.running), (0, 0), "{stats:?}");
-    assert_eq!(stats.done + stats.failed, stats.submitted, "{stats:?}");
+    assert_eq!((stats.counts.queued, stats.counts.running), (0, 0), "{stats:?}");
+    assert_eq!(stats.counts.done + stats.counts.failed, stats.counts.submitted, "{stats:?}");
     drop(scheduler);
     for (number, dropped) in dropped.iter().enumerate() {
         assert_eq!(dropped.load(Ordering::SeqCst), 1, "task {number} was dropped so often");

@@ -235,7 +235,7 @@ pub fn plans_make_room_for_others() {
     for (plan, shot) in plans.iter().cycle().take(4) {
         wait(&scheduler, submit((plan.clone(), shot.clone()), &scheduler).unwrap()).unwrap();
     }
-    assert_eq!(scheduler.stats().unwrap().retried, 0);
+    assert_eq!(scheduler.stats().unwrap().counts.retried, 0);
 }
 
 /// The GPU has enough: the task may be tried again when others of the host have ended.

@@ -76,7 +76,7 @@ pub fn once_is_a_strike() {
     assert_eq!(check::devices(&scheduler).unwrap(), [Ok(())]);
     let stats = scheduler.stats().unwrap();
     assert_eq!(
-        (stats.retried, stats.devices[0].failed, stats.devices[0].device.health),
+        (stats.counts.retried, stats.devices[0].failed, stats.devices[0].device.health),
         (1, 1, Health::Good)
     );
 }

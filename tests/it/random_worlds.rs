@@ -218,8 +218,8 @@ impl<'a> Reader<'a> {
         }
         let count = |state| report.outcomes.iter().filter(|outcome| outcome.0 == state).count() as u64;
         let counts = [TaskStatus::Done, TaskStatus::Failed, TaskStatus::Cancelled].map(count);
-        assert_eq!([report.done, report.failed, report.cancelled], counts);
-        assert_eq!(report.devices.iter().map(|device| device.tasks).sum::<u64>(), report.done);
+        assert_eq!([report.counts.done, report.counts.failed, report.counts.cancelled], counts);
+        assert_eq!(report.devices.iter().map(|device| device.tasks).sum::<u64>(), report.counts.done);
         for (told, device) in world.devices.iter().zip(&report.devices) {
             assert!(device.peak_bytes <= told.memory_bytes, "{device:?}");
             assert!(device.busy <= f64::from(told.slots) * self.time + 1e-6, "{device:?} in {} s", self.time);
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
         let faster = |fault: &Fault| matches!(fault.kind, FaultKind::Slow { factor } if factor > 1.0);
         let as_told = world.tasks.iter().all(|task| task.stumble >= 1.0)
             && !world.devices.iter().any(|device| device.faults.iter().any(faster));
-        if report.done as usize == world.tasks.len() && as_told {
+        if report.counts.done as usize == world.tasks.len() && as_told {
             let bound = lower_bound(world);
             assert!(report.makespan >= bound * (1.0 - 1e-6), "{} < {bound}", report.makespan);
         }
@@ -292,7 +292,7 @@ impl World for Simulated {
         let report = run(&self.world);
         Reader::read(&self.world, &report).conclude(self.quiet);
         assert_eq!(report, run(&self.world), "the same world, another run");
-        [report.done, report.failed, report.cancelled]
+        [report.counts.done, report.counts.failed, report.counts.cancelled]
     }
 
     fn describe(&self) -> String {

@@ -115,12 +115,12 @@ fn what_runs_on_top_of_a_task_that_is_given_up_fails_with_it() {
     has_missed_its_deadline(wait(&scheduler, child), "on top");
     wait_all(&scheduler);
     let stats = scheduler.stats().unwrap();
-    assert_eq!((stats.submitted, stats.failed, stats.running), (2, 2, 0));
+    assert_eq!((stats.counts.submitted, stats.counts.failed, stats.counts.running), (2, 2, 0));
     ends_without_the_thread_that_was_given_up(&scheduler);
     // The thread returns after all, and changes nothing.
     assert_eq!(Arc::strong_count(&place), 3, "their code is held by the thread that is in it");
     gate.open();
     until(|| Arc::strong_count(&place) == 1);
     has_missed_its_deadline(wait(&scheduler, child), "on top");
-    assert_eq!(scheduler.stats().unwrap().failed, 2);
+    assert_eq!(scheduler.stats().unwrap().counts.failed, 2);
 }

@@ -93,14 +93,14 @@ fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
         assert_eq!(wait(&scheduler, id), Ok(if before { WaitResult::Done } else { WaitResult::Cancelled }));
     }
     let stats = scheduler.stats().unwrap();
-    assert_eq!((stats.done, stats.cancelled), (1, 2));
+    assert_eq!((stats.counts.done, stats.counts.cancelled), (1, 2));
 }
 
 #[test]
 fn shutdown_cancels_asks_and_waits() {
     let scheduler = Scripted::new(1).scheduler(1);
     let mut ids = vec![scheduler.submit(until_cancelled()).unwrap()];
-    until(|| scheduler.stats().unwrap().running == 1);
+    until(|| scheduler.stats().unwrap().counts.running == 1);
     ids.extend((0..5).map(|_| scheduler.submit(quick()).unwrap()));
     assert_eq!((scheduler.shutdown(), scheduler.shutdown()), (Ok(6), Ok(0)));
     ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Cancelled)));

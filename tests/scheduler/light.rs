@@ -42,7 +42,7 @@ fn a_cancel_races_with_the_start_and_one_wins() {
     assert!(ends[0] > 0 && ends[1] > 0, "one side has won each time: {ends:?}");
     assert_eq!(ran.load(Ordering::Relaxed), ends[0]);
     let stats = scheduler.stats().unwrap();
-    assert_eq!([stats.done, stats.cancelled], ends);
+    assert_eq!([stats.counts.done, stats.counts.cancelled], ends);
 }
 
 #[test]
@@ -129,8 +129,11 @@ fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
             }
             let stats = scheduler.stats().unwrap();
             let failed = if end.is_ok() { 0 } else { behind + 2 };
-            assert_eq!((stats.submitted, stats.failed), (behind + 3, failed));
-            assert_eq!((stats.done + failed, stats.queued, stats.running), (behind + 3, 0, 0));
+            assert_eq!((stats.counts.submitted, stats.counts.failed), (behind + 3, failed));
+            assert_eq!(
+                (stats.counts.done + failed, stats.counts.queued, stats.counts.running),
+                (behind + 3, 0, 0)
+            );
         }
     }
 }
@@ -153,7 +156,7 @@ fn a_light_task_that_has_committed_though_all_is_destroyed_is_counted_as_done() 
     assert_eq!(wait(&scheduler, after), Ok(WaitResult::Cancelled));
     scheduler.shutdown().unwrap();
     let stats = scheduler.stats().unwrap();
-    assert_eq!((stats.submitted, stats.done, stats.cancelled), (2, 1, 1));
+    assert_eq!((stats.counts.submitted, stats.counts.done, stats.counts.cancelled), (2, 1, 1));
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn a_list_that_is_refused_half_way_was_never_submitted() {
         pause.adapt(submitted.is_err());
         wait_all(&scheduler);
         taken += 1;
-        assert_eq!(scheduler.stats().unwrap().submitted, taken);
+        assert_eq!(scheduler.stats().unwrap().counts.submitted, taken);
     }
     assert!(0 < refused && refused < 1000, "one side has won each time: {refused} of 1000 were refused");
 }

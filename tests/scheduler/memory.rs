@@ -45,7 +45,7 @@ fn memory_that_strangers_give_back_is_used_while_ours_run_on() {
     assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(WaitResult::Pending));
     backend.free[0].store(800, Ordering::Relaxed);
     assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done), "the free memory is read again");
-    assert_eq!(scheduler.stats().unwrap().running, 1);
+    assert_eq!(scheduler.stats().unwrap().counts.running, 1);
     gate.open();
 }
 

@@ -72,7 +72,7 @@ fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error(
         poisoned.open();
         assert!(deadlock(wait(&scheduler, waits)));
         wait_all(&scheduler);
-        assert_eq!(scheduler.stats().unwrap().done, 5);
+        assert_eq!(scheduler.stats().unwrap().counts.done, 5);
     }
 }
 
@@ -87,7 +87,7 @@ fn waiting_for_a_task_that_poisons_the_context_of_both_is_an_error() {
         let waits = scheduler.submit(tier(waits)).unwrap();
         assert!(deadlock(wait(&scheduler, waits)));
         wait_all(&scheduler);
-        assert_eq!(scheduler.stats().unwrap().done, 1);
+        assert_eq!(scheduler.stats().unwrap().counts.done, 1);
         let light: Vec<_> = (0..9).map(|_| scheduler.submit(quick()).unwrap()).collect();
         light.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done)));
     }

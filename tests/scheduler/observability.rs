@@ -126,14 +126,14 @@ fn progress_counts_tasks_and_work() {
     let bad = code(|_| Err(Error::Callback { code: 1 }));
     scheduler.submit(Task { work: Some(2.0), ..bad }).unwrap();
     let told = scheduler.progress().unwrap();
-    assert_eq!((told.queued, told.running, told.done), (1, 1, 0));
+    assert_eq!((told.counts.queued, told.counts.running, told.counts.done), (1, 1, 0));
     assert_eq!((told.work_total, told.work_done), (10.0, 4.0));
     // By what the running task reports of itself: as long as it took for the first half, and a quarter more.
     assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
     gate.open();
     wait_all(&scheduler);
     let told = scheduler.progress().unwrap();
-    assert_eq!((told.queued, told.running, told.done, told.failed), (0, 0, 1, 1));
+    assert_eq!((told.counts.queued, told.counts.running, told.counts.done, told.counts.failed), (0, 0, 1, 1));
     assert_eq!((told.work_total, told.work_done, told.eta), (10.0, 10.0, Some(Duration::ZERO)));
     let stats = scheduler.stats().unwrap();
     assert!(0 < stats.lower_bound_ns && stats.lower_bound_ns <= stats.makespan_ns, "{stats:?}");
@@ -149,7 +149,10 @@ fn tasks_that_state_nothing_are_seen_like_the_others() {
     let gate = occupy(&scheduler);
     (0..9).for_each(|_| _ = scheduler.submit(Task { detached: true, ..quick() }).unwrap());
     let told = scheduler.progress().unwrap();
-    assert_eq!((told.done, told.failed, told.queued, told.running), (50, 1, 9, 1));
+    assert_eq!(
+        (told.counts.done, told.counts.failed, told.counts.queued, told.counts.running),
+        (50, 1, 9, 1)
+    );
     assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
     gate.open();
     wait_all(&scheduler);
@@ -174,7 +177,7 @@ fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
     };
     scheduler.on_progress(Duration::from_millis(1), Some(listener)).unwrap();
     let (progress, attempts, refused) = told.recv_timeout(LONG.unwrap()).unwrap();
-    assert_eq!((progress.running, attempts), (1, 1));
+    assert_eq!((progress.counts.running, attempts), (1, 1));
     assert!(matches!(refused, Err(Error::Deadlock { .. })), "{refused:?}");
     scheduler.on_progress(Duration::ZERO, None::<fn(&Progress)>).unwrap();
     // It is gone, and with it what it held.
@@ -220,7 +223,7 @@ fn a_task_on_top_of_another_begins_when_it_does() {
     });
     let below = scheduler.submit(below).unwrap();
     gate.came(1);
-    assert_eq!(scheduler.stats().unwrap().running, 1, "the one below still runs");
+    assert_eq!(scheduler.stats().unwrap().counts.running, 1, "the one below still runs");
     gate.open();
     assert_eq!(wait(&scheduler, below), Ok(WaitResult::Done));
     let events = trace(&scheduler);

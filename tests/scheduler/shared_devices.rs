@@ -117,11 +117,11 @@ fn stream_of_light_tasks_leaves_the_slot_to_others_after_a_turn() {
     let [first, second] = sharing(&folder, 1, 1);
     let over = Arc::default();
     endless(&first, &over, |task| task, || sleep(Duration::from_millis(1)));
-    until(|| first.stats().unwrap().done > 0);
+    until(|| first.stats().unwrap().counts.done > 0);
     assert_eq!(run(&first, planned(quick())), Ok(WaitResult::Done));
     let ended = second.wait(second.submit(planned(quick())).unwrap(), LONG);
-    let goes_on = first.stats().unwrap().done;
-    until(|| first.stats().unwrap().done > goes_on);
+    let goes_on = first.stats().unwrap().counts.done;
+    until(|| first.stats().unwrap().counts.done > goes_on);
     over.store(true, Ordering::SeqCst);
     assert_eq!(ended, Ok(WaitResult::Done));
 }

@@ -74,15 +74,15 @@ impl Progress {
     }
 
     fn state(&self, now: &sched::Progress, failed: usize, held: &[String]) -> String {
-        let waits = match (now.queued, held) {
+        let waits = match (now.counts.queued, held) {
             (0, _) | (_, []) => String::new(),
             _ => format!(" (other processes hold {})", held.join(", ")),
         };
         format!(
             "{} of {} shots done, {} running{waits}, {failed} failed, {} left",
-            self.kept as u64 + now.done,
+            self.kept as u64 + now.counts.done,
             self.shots,
-            now.running,
+            now.counts.running,
             clock(now.eta)
         )
     }
@@ -100,12 +100,12 @@ impl Progress {
                 "done": done,
                 "shots_ended": self.ended,
                 "shots": self.shots,
-                "shots_done": self.kept as u64 + now.done,
+                "shots_done": self.kept as u64 + now.counts.done,
                 "shots_kept": self.kept,
-                "shots_running": now.running,
+                "shots_running": now.counts.running,
                 "shots_failed": failed,
                 "held_by_others": held,
-                "retried": now.retried,
+                "retried": now.counts.retried,
                 "seconds": self.begun.elapsed().as_secs_f64(),
                 "eta_s": now.eta.map(|eta| eta.as_secs_f64()),
             })
@@ -186,12 +186,7 @@ mod tests {
     /// Returns the state after one and a half of eight shots.
     fn now(queued: u64, eta: Option<Duration>) -> sched::Progress {
         sched::Progress {
-            queued,
-            running: 1,
-            done: 1,
-            failed: 0,
-            cancelled: 0,
-            retried: 3,
+            counts: sched::TaskCounts { queued, running: 1, done: 1, retried: 3, ..Default::default() },
             elapsed: Duration::from_secs(60),
             eta,
             work_total: 16.0,

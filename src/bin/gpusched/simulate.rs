@@ -75,7 +75,7 @@ pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
     } else {
         print(&line, scenario.tasks.len());
     }
-    Ok(report.done == scenario.tasks.len() as u64)
+    Ok(report.counts.done == scenario.tasks.len() as u64)
 }
 
 fn describe(report: &SimReport) -> Line<'_> {
@@ -85,9 +85,9 @@ fn describe(report: &SimReport) -> Line<'_> {
         makespan_s: report.makespan,
         lower_bound_s: bound,
         ratio: bound.map(|bound| report.makespan / bound),
-        finished: report.done,
-        failed: report.failed,
-        retried: report.retried,
+        finished: report.counts.done,
+        failed: report.counts.failed,
+        retried: report.counts.retried,
         per_device: report
             .devices
             .iter()
@@ -99,8 +99,8 @@ fn describe(report: &SimReport) -> Line<'_> {
                 retired: device.retired.as_deref(),
             })
             .collect(),
-        cancelled: report.cancelled,
-        copies: report.copies,
+        cancelled: report.counts.cancelled,
+        copies: report.counts.copies,
         errors: failed
             .take(ERRORS)
             .map(|(task, (_, error))| Failure {

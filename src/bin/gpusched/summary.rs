@@ -33,10 +33,10 @@ pub fn lines(stats: &Stats) -> Vec<String> {
             )
         })
         .collect();
-    if stats.done > 0 {
+    if stats.counts.done > 0 {
         lines.push(format!(
             "{} in {:.1} s on {}; no schedule could have taken less than {:.1} s",
-            count(stats.done, "shot"),
+            count(stats.counts.done, "shot"),
             seconds(stats.makespan_ns),
             count(stats.devices.len() as u64, "device"),
             seconds(stats.lower_bound_ns)
@@ -61,8 +61,8 @@ pub fn object(stats: &Stats) -> Value {
     json!({
         "makespan_s": seconds(stats.makespan_ns),
         "lower_bound_s": seconds(stats.lower_bound_ns),
-        "retried": stats.retried,
-        "copies": stats.copies,
+        "retried": stats.counts.retried,
+        "copies": stats.counts.copies,
         "devices": stats.devices.iter().map(device).collect::<Vec<_>>(),
     })
 }

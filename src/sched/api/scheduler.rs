@@ -318,7 +318,7 @@ impl Scheduler {
     /// this may be called again.
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
         let runtime = self.runtime()?;
-        let before = runtime.stats().cancelled;
+        let before = runtime.stats().counts.cancelled;
         self.check_outside("shutdown", true)?;
         if !self.release_ownership() {
             return Ok(Some(0));
@@ -331,7 +331,7 @@ impl Scheduler {
         if !gone {
             return Ok(None);
         }
-        let cancelled = runtime.stats().cancelled - before;
+        let cancelled = runtime.stats().counts.cancelled - before;
         let guard = runtime.lock();
         runtime.timer_wakeup.notify_all();
         drop(guard);

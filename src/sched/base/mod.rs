@@ -15,4 +15,4 @@ pub use policy::Policy;
 pub use registry::{GENERATIONS, LIGHT_BIT, POSITIONS, TaskTable, detached, new_tag, pack, stale, unpack};
 pub use sync::{lock, locked, total_order};
 pub use task::{DeviceMask, Epoch, Role, Task};
-pub use task_info::{TaskId, TaskInfo, TaskStatus, WaitResult};
+pub use task_info::{TaskCounts, TaskId, TaskInfo, TaskStatus, WaitResult};

@@ -22,6 +22,27 @@ impl TaskStatus {
     }
 }
 
+/// Counts of tasks.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct TaskCounts {
+    pub submitted: u64,
+    pub queued: u64,
+    pub running: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    /// Attempts that were followed by another.
+    pub retried: u64,
+    /// Second and third copies that were started.
+    pub copies: u64,
+}
+
+impl TaskCounts {
+    pub fn ended(&self) -> u64 {
+        self.done + self.failed + self.cancelled
+    }
+}
+
 /// A snapshot of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskInfo {

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
-use crate::sched::base::Epoch;
 pub use crate::sched::base::STOPPING;
 use crate::sched::base::sync::Arc;
+use crate::sched::base::{Epoch, TaskCounts};
 
 /// Bits of [`LightTasks::stop_flags`]: why no task is accepted.
 pub const CLOSED: u8 = 1;
@@ -115,19 +115,16 @@ impl LightTasks {
         }
     }
 
-    /// Returns the number of accepted tasks of both tiers, and how many light ones are done, failed and
-    /// cancelled.
-    pub fn totals(&self) -> (u64, [u64; 3]) {
-        let mut ends = [0_u64; 3];
+    /// Sets the number of accepted tasks of both tiers, and adds how many light ones have ended.
+    pub fn add_counts(&self, counts: &mut TaskCounts) {
         let mut add = |one: &EndCounts| {
-            let counts = [&one.done, &one.failed, &one.cancelled];
-            for (sum, count) in ends.iter_mut().zip(counts) {
-                *sum += count.load(Ordering::Relaxed);
-            }
+            counts.done += one.done.load(Ordering::Relaxed);
+            counts.failed += one.failed.load(Ordering::Relaxed);
+            counts.cancelled += one.cancelled.load(Ordering::Relaxed);
         };
         add(&self.caller_ends);
         self.queues.for_each_worker(|worker| add(&worker.stats.ends));
         let refused = self.refused_tasks.load(Ordering::Relaxed);
-        (self.epochs.begun().saturating_sub(refused), ends)
+        counts.submitted = self.epochs.begun().saturating_sub(refused);
     }
 }

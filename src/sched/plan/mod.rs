@@ -42,8 +42,7 @@ pub use placement::{AssignResult, Assignment};
 pub use planner::Planner;
 pub use ready_queue::ReadyQueue;
 pub use record::{
-    Attempt, DeadlineState, DeviceState, MemoryShortage, PeerLoad, Rank, TaskCounts, TaskRecord, WORK,
-    task_name,
+    Attempt, DeadlineState, DeviceState, MemoryShortage, PeerLoad, Rank, TaskRecord, WORK, task_name,
 };
 pub use report::{DeviceStats, Progress, Stats};
 pub use schedule::{FitCheck, Schedule};

@@ -17,13 +17,11 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::{
-    DeviceState, Effects, EndedTask, Rank, ReadyQueue, TaskCounts, TaskRecord, TaskState, WORK, task_name,
-};
+use super::{DeviceState, Effects, EndedTask, Rank, ReadyQueue, TaskRecord, TaskState, WORK, task_name};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Completion, DeviceMask, Policy, Role, Task, TaskId, TaskStatus, TaskTable, WaitResult,
+    Completion, DeviceMask, Policy, Role, Task, TaskCounts, TaskId, TaskStatus, TaskTable, WaitResult,
 };
 use crate::sched::estimate::Estimator;
 use crate::sched::observe::Trace;

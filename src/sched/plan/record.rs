@@ -43,18 +43,6 @@ impl Rank {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TaskCounts {
-    pub(super) submitted: u64,
-    pub(super) queued: u64,
-    pub(super) running: u64,
-    pub(super) done: u64,
-    pub(super) failed: u64,
-    pub(super) cancelled: u64,
-    pub(super) retried: u64,
-    pub(super) copies: u64,
-}
-
 #[derive(Default)]
 pub struct DeviceState {
     pub info: DeviceInfo,

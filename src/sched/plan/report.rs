@@ -4,26 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::completion::span;
-use super::{Attempt, DeadlineState, DeviceState, Planner, TaskCounts};
+use super::{Attempt, DeadlineState, DeviceState, Planner};
 use crate::device::DeviceInfo;
 use crate::error::Result;
-use crate::sched::base::{Role, TaskId, TaskInfo, TaskStatus, nanoseconds};
+use crate::sched::base::{Role, TaskCounts, TaskId, TaskInfo, TaskStatus, nanoseconds};
 use crate::sched::estimate::lower_bound;
 use crate::sched::observe::{Ending, Timeline, Trace};
 
 /// Statistics of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
-    pub submitted: u64,
-    pub queued: u64,
-    pub running: u64,
-    pub done: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    /// Attempts that were followed by another.
-    pub retried: u64,
-    /// Second and third copies that were started.
-    pub copies: u64,
+    pub counts: TaskCounts,
     /// Time from the first submission to the last end so far.
     pub makespan_ns: u64,
     /// Lower bound of the makespan of the tasks that ended well, by the measured rates; 0 if none did.
@@ -52,13 +43,7 @@ pub struct DeviceStats {
 /// Progress of a scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    pub queued: u64,
-    pub running: u64,
-    pub done: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    /// Attempts that followed a failed one.
-    pub retried: u64,
+    pub counts: TaskCounts,
     /// Since the first submission.
     pub elapsed: Duration,
     /// Estimated time until all tasks submitted so far have ended. `None`: unknown.
@@ -92,7 +77,6 @@ impl Planner {
 
     /// Returns the statistics. The runtime sets those that also depend on light tasks or peers.
     pub fn stats(&self) -> Stats {
-        let TaskCounts { submitted, queued, running, done, failed, cancelled, retried, copies } = self.counts;
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
             retired: device.retired.clone(),
@@ -106,14 +90,7 @@ impl Planner {
         });
         let slots: Vec<u32> = self.devices.iter().map(|device| device.slots).collect();
         Stats {
-            submitted,
-            queued,
-            running,
-            done,
-            failed,
-            cancelled,
-            retried,
-            copies,
+            counts: self.counts,
             makespan_ns: 0,
             lower_bound_ns: nanoseconds(lower_bound(&self.estimator.table, &slots)),
             devices: devices.collect(),
@@ -131,12 +108,7 @@ impl Planner {
         let reported = self.underway().map(|run| run.work.unwrap_or(0.0) * self.progress_of(run));
         let work_done = (ended + reported.sum::<f64>()).min(work_total);
         Progress {
-            queued: both.queued,
-            running: both.running,
-            done: both.done,
-            failed: both.failed,
-            cancelled: both.cancelled,
-            retried: both.retried,
+            counts: both.counts,
             elapsed: Duration::ZERO,
             eta: self.eta(now, both),
             work_total,
@@ -152,7 +124,7 @@ impl Planner {
         let slots: Vec<f64> = self.devices.iter().map(open).collect();
         let all_slots: f64 = slots.iter().sum();
         let planned = self.stats();
-        let unended = planned.queued + planned.running;
+        let unended = planned.counts.queued + planned.counts.running;
         // Tasks whose rate is not known.
         let mut unknown = unended;
         let (mut seconds, mut longest) = (0.0, 0.0_f64);
@@ -200,7 +172,7 @@ impl Planner {
                 longest = longest.max(work / fastest);
             }
         }
-        let light = (both.queued + both.running).saturating_sub(unended);
+        let light = (both.counts.queued + both.counts.running).saturating_sub(unended);
         match mean_seconds(both, &planned) {
             Some(mean) if light > 0 => seconds += light as f64 * mean / all_slots,
             Some(_) => {}

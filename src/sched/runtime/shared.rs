@@ -321,16 +321,12 @@ impl Runtime {
         // With the planner locked no task is promoted.
         let guard = self.lock();
         let mut stats = guard.planner.stats();
-        let (begun, [done, failed, cancelled]) = self.light.totals();
+        self.light.add_counts(&mut stats.counts);
         let mut last = nanoseconds(guard.planner.last_end());
         drop(guard);
-        stats.submitted = begun;
-        stats.done += done;
-        stats.failed += failed;
-        stats.cancelled += cancelled;
         self.light.queues.for_each_worker(|worker| {
             let (light, device) = (&worker.stats, &mut stats.devices[worker.device]);
-            stats.running += u64::from(light.light_since.load(Ordering::Relaxed) != 0);
+            stats.counts.running += u64::from(light.light_since.load(Ordering::Relaxed) != 0);
             device.done += light.ends.done.load(Ordering::Relaxed);
             device.failed += light.failed_attempts.load(Ordering::Relaxed);
             device.busy_ns += light.busy_ns.load(Ordering::Relaxed);
@@ -340,15 +336,15 @@ impl Runtime {
         let taken = self.taken();
         let devices = stats.devices.iter_mut().enumerate();
         devices.for_each(|(index, device)| device.taken = taken >> index & 1 == 1);
-        let ended = stats.done + stats.failed + stats.cancelled;
-        stats.queued = stats.submitted.saturating_sub(ended + stats.running);
+        let counts = &mut stats.counts;
+        counts.queued = counts.submitted.saturating_sub(counts.ended() + counts.running);
         stats
     }
 
     /// Returns true if all tasks have ended and the last ends are about to be counted in their epoch.
     pub fn is_ending(&self) -> bool {
-        let Stats { submitted, done, failed, cancelled, .. } = self.stats();
-        submitted == done + failed + cancelled && !self.light.epochs.is_drained()
+        let counts = self.stats().counts;
+        counts.submitted == counts.ended() && !self.light.epochs.is_drained()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The report of a simulated run.
 
 use crate::error::Error;
-use crate::sched::base::TaskStatus;
+use crate::sched::base::{TaskCounts, TaskStatus};
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SimReport {
@@ -9,12 +9,7 @@ pub struct SimReport {
     pub makespan: f64,
     /// Of the makespan; see [`lower_bound`](super::lower_bound).
     pub lower_bound: f64,
-    pub done: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    /// Attempts that followed a failed one.
-    pub retried: u64,
-    pub copies: u64,
+    pub counts: TaskCounts,
     pub devices: Vec<DeviceReport>,
     /// Outcome of each task, in the order of the scenario.
     pub outcomes: Vec<(TaskStatus, Option<Error>)>,

@@ -63,7 +63,7 @@ fn a_task_that_poisons_two_devices_fails_and_the_devices_stay() {
     world.tasks[3].poison = true;
     let report = run(&world);
     assert!(matches!(report.outcomes[3], (TaskStatus::Failed, Some(Error::Device { .. }))), "{report:?}");
-    assert_eq!((report.done, report.failed), (8, 1), "{report:?}");
+    assert_eq!((report.counts.done, report.counts.failed), (8, 1), "{report:?}");
     let attempts: Vec<usize> = begins(&report, 3).iter().map(|event| event.device).collect();
     assert!(attempts.len() == 2 && attempts[0] != attempts[1], "{attempts:?}");
     assert!(report.devices.iter().all(|device| device.retired.is_none()), "{:?}", report.devices);
@@ -84,7 +84,7 @@ fn hanging_device_is_retired_and_idempotent_tasks_continue() {
     let mut world = world(&[1.0, 1.0], equal(20, 10.0));
     fault(&mut world, 0, 45.0, FaultKind::Hang);
     let report = done(&world);
-    assert!(report.copies >= 1);
+    assert!(report.counts.copies >= 1);
     assert!(report.devices[0].retired.as_ref().is_some_and(|why| why.contains("not return")), "{report:?}");
 }
 
@@ -161,7 +161,7 @@ fn late_task_restarts_on_the_only_fast_device() {
     world.tasks[8].stumble = 100.0;
     let report = done(&world);
     let begins: Vec<usize> = begins(&report, 8).iter().map(|event| event.device).collect();
-    assert_eq!((begins, report.retried), (vec![0, 0], 1));
+    assert_eq!((begins, report.counts.retried), (vec![0, 0], 1));
     assert!(report.makespan < 21.0, "{}", report.makespan);
 
     world.tasks[8].idempotent = false;
@@ -174,7 +174,7 @@ fn longer_task_restarts_only_once() {
     let mut world = world(&[20.0, 1.0], equal(12, 20.0));
     world.tasks[8].work = 2000.0;
     let report = done(&world);
-    assert_eq!(report.retried, 1);
+    assert_eq!(report.counts.retried, 1);
     assert!(report.makespan < 120.0, "{}", report.makespan);
 }
 
@@ -198,7 +198,7 @@ fn a_deadline_stops_what_takes_too_long_and_the_device_stays() {
         task.deadline = Some(20.0);
     }
     let report = run(&world);
-    assert_eq!((report.done, report.failed), (3, 1));
+    assert_eq!((report.counts.done, report.counts.failed), (3, 1));
     let is_late = matches!(report.outcomes[1].1, Some(Error::Deadline { limit_s: 20.0, .. }));
     assert!(is_late && report.makespan == 50.0, "{report:?}");
     assert_eq!(report.devices[0].retired, None);

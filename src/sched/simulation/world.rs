@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{DeviceReport, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, lower_bound};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::{Completion, Exec, Task, TaskId, TaskStatus};
+use crate::sched::base::{Completion, Exec, Task, TaskCounts, TaskId, TaskStatus};
 use crate::sched::plan::{AttemptEnd, Effects, EndedTask, InvariantChecks, Planner};
 
 /// An event that is to come: its time, its kind, a number. Those of the same time happen in the order of
@@ -364,11 +364,12 @@ impl<'a> Simulation<'a> {
         SimReport {
             makespan: last.map_or(0.0, |last| last.time),
             lower_bound: lower_bound(self.scenario),
-            done: ended(TaskStatus::Done),
-            failed: ended(TaskStatus::Failed),
-            cancelled: ended(TaskStatus::Cancelled),
-            retried: stats.retried,
-            copies: stats.copies,
+            counts: TaskCounts {
+                done: ended(TaskStatus::Done),
+                failed: ended(TaskStatus::Failed),
+                cancelled: ended(TaskStatus::Cancelled),
+                ..stats.counts
+            },
             devices,
             outcomes: self.ends.into_iter().flatten().collect(),
             events: self.events,

@@ -241,7 +241,7 @@ impl World {
             Err(error) => self.check(false, record, &format!("info: {error}")),
         }
         let stats = scheduler.stats().unwrap();
-        if stats.done + stats.failed + stats.cancelled > stats.submitted + 64 {
+        if stats.counts.ended() > stats.counts.submitted + 64 {
             self.object(format!("more have ended than were submitted: {stats:?}"));
         }
         let _ = scheduler.progress().unwrap();
@@ -447,10 +447,10 @@ impl World {
 
     fn count(&self, stats: &Stats) {
         let known = self.known();
-        let ended = [stats.done, stats.failed, stats.cancelled];
+        let ended = [stats.counts.done, stats.counts.failed, stats.counts.cancelled];
         let accepted = self.accepted.load(SeqCst);
         let all = ended.iter().sum::<u64>();
-        if stats.submitted != all || (stats.queued, stats.running) != (0, 0) {
+        if stats.counts.submitted != all || (stats.counts.queued, stats.counts.running) != (0, 0) {
             self.object(format!("the counts do not add up: {stats:?}"));
         }
         // Of the ranges of map_range it is not known whether they were refused.

@@ -127,7 +127,7 @@ fn scenario_file() {
                     scenario.tasks.iter().any(|task| task.retries > RETRIES && task.failures > RETRIES);
                 if scenario.tasks.len() <= TASKS && !long {
                     let report = simulation::run(&scenario);
-                    let ends = report.done + report.failed + report.cancelled;
+                    let ends = report.counts.ended();
                     let all = scenario.tasks.len() as u64;
                     // What hangs on a device ends never, unless something is known of how long it should take.
                     assert!(ends == all || (ends < all && hangs(&scenario)), "each task has one outcome");

@@ -117,7 +117,7 @@ fn explore_followers(end: fn(&World)) {
             let info = guard.planner.info(Duration::ZERO, follower).unwrap();
             assert_eq!(info.state, TaskStatus::Failed, "it comes after the light task");
         }
-        let failed = guard.planner.stats().failed + guard.light_failures;
+        let failed = guard.planner.stats().counts.failed + guard.light_failures;
         assert_eq!(failed, 1 + guard.followers.len() as u64, "its end is counted once");
         assert!(world.task.is_ended(world.generation));
     });

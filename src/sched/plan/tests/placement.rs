@@ -204,7 +204,7 @@ fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     let helpers = |driver: &Driver| {
         let helpers = &driver.planner.helpers;
         let stats = driver.planner.stats();
-        assert_eq!((stats.submitted, stats.queued, stats.running), (0, 0, 0));
+        assert_eq!((stats.counts.submitted, stats.counts.queued, stats.counts.running), (0, 0, 0));
         (helpers.submitted, helpers.queued, helpers.running)
     };
     assert_eq!(helpers(&driver), (2, 2, 0));

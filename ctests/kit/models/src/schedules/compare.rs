@@ -34,7 +34,7 @@ pub const POLICIES: [Policy; 5] = [
 
 fn run(world: &Scenario) -> f64 {
     let report = simulation::run(world);
-    if report.done == world.tasks.len() as u64 { report.makespan } else { f64::INFINITY }
+    if report.counts.done == world.tasks.len() as u64 { report.makespan } else { f64::INFINITY }
 }
 
 #[derive(Clone, Copy)]
