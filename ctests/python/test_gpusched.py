@@ -490,8 +490,17 @@ class Callables(WithScheduler):
 
     def test_exec_is_invalid_after_the_return(self) -> None:
         left = []
-        self.scheduler.submit(left.append).result()
-        self.assertRaisesRegex(gpusched.GpuschedError, "unknown", lambda: left[0].cancelled)
+        with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
+            scheduler.submit(left.append).result()
+            begun = threading.Event()
+            # The thread's next task, whose Exec the library keeps in the same place.
+            task = scheduler.submit(lambda exec: begun.set() or self.hang())
+            begun.wait()
+            for call in (lambda: left[0].cancelled, lambda: left[0].report(0.5), lambda: left[0].memory(1), left[0].commit):
+                self.assertRaisesRegex(gpusched.GpuschedError, "its callable has returned.*SCHED_E_STALE", call)
+            self.assertTrue(task.cancel())
+            self.go.set()
+        self.assertTrue(task.cancelled())
 
     def test_handles_are_not_copied(self) -> None:
         task = self.scheduler.submit(lambda exec: 7)

@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping
 from . import _abi
 from ._fields import put, text
 from ._info import BACKENDS, filled
-from ._library import Cancelled, check, last_error, lib
+from ._library import Cancelled, GpuschedError, check, last_error, lib
 
 OPTIONS = (
     "label",
@@ -59,7 +59,8 @@ class Exec:
     """
 
     def __init__(self, raw: Any, job: Job) -> None:
-        self._raw = raw
+        # None once the callable has returned: the library may describe the thread's next task there.
+        self._raw: Any | None = raw
         self._scheduler = job.scheduler
         self.task: int = raw.contents.task
         self.device: int = raw.contents.device
@@ -69,6 +70,13 @@ class Exec:
         self.attempt: int = raw.contents.attempt
         self.cpu_threads: int = raw.contents.cpu_threads
         self.stream: int | None = raw.contents.stream
+
+    @property
+    def _live(self) -> Any:
+        if self._raw is None:
+            message = f"the Exec of task {self.task} is unknown here: its callable has returned"
+            raise GpuschedError(_abi.SCHED_E_STALE, message)
+        return self._raw
 
     @property
     def uuid(self) -> str:
@@ -83,11 +91,11 @@ class Exec:
         A long callable reads this regularly and raises `Cancelled` soon after it is true. If it
         returns instead, the task succeeds, unless it was cancelled.
         """
-        return check(lib.sched_exec_cancelled(self._raw)) != 0
+        return check(lib.sched_exec_cancelled(self._live)) != 0
 
     def report(self, fraction: float) -> None:
         """Reports the fraction of the task that is done, 0 to 1, for `Task.info` and the ETA."""
-        check(lib.sched_exec_report(self._raw, fraction))
+        check(lib.sched_exec_report(self._live, fraction))
 
     def memory(self, size: int) -> int:
         """Allocates memory of the device until the callable returns.
@@ -115,7 +123,7 @@ class Exec:
         if not 0 <= size < 2**64:
             raise ValueError(f"size is {size}; accepted: a number of bytes below 2**64")
         address = c_void_p()
-        status = lib.sched_exec_memory(self._raw, size, byref(address))
+        status = lib.sched_exec_memory(self._live, size, byref(address))
         if status == _abi.SCHED_E_MEMORY:
             raise MemoryError(last_error())
         check(status)
@@ -133,7 +141,7 @@ class Exec:
             If a cancel or another attempt came first. Discard the results and let it leave the
             callable.
         """
-        if check(lib.sched_exec_commit(self._raw)) == _abi.SCHED_CANCELLED:
+        if check(lib.sched_exec_commit(self._live)) == _abi.SCHED_CANCELLED:
             raise Cancelled()
 
     def __repr__(self) -> str:
@@ -215,9 +223,9 @@ def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bo
     `counts` says whether this attempt's result counts."""
     # A callable that waits may run another one on its thread.
     outer = getattr(_thread, "exec", None)
-    _thread.exec = Exec(raw, job)
+    place = _thread.exec = Exec(raw, job)
     try:
-        value = code(_thread.exec)
+        value = code(place)
         if counts():
             job.value = value
         return _abi.SCHED_OK
@@ -233,6 +241,7 @@ def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bo
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
         return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
     finally:
+        place._raw = None
         _thread.exec = outer
 
 
