@@ -26,7 +26,7 @@ from unittest import mock
 
 import gpusched
 import numpy as np
-from gpusched import _jobs, _library, _scheduler, abi
+from gpusched import _fd, _jobs, _library, _scheduler, abi
 
 SPACING = 10.0
 
@@ -679,6 +679,7 @@ class Shots(unittest.TestCase):
             self.assertRaisesRegex((TypeError, ValueError), f"^{name} is {value!r}; accepted: an? ", shoot, **change)
         for change in ({"plane_every": 2}, {"plane_every": (2, 2, 2)}, {"receivers": (1, 2, 3)}, {"source": (1, 2)}):
             self.assertRaisesRegex(ValueError, "; accepted: [23] numbers", shoot, **change)
+        self.assertRaisesRegex(ValueError, "^receivers is 5; accepted: a sequence", shoot, receivers=5)
 
     def test_positions_are_whole_cells(self) -> None:
         whole = shoot(source=(5, 5, 2), receivers=[(1, 2, 3)]).record
@@ -687,6 +688,17 @@ class Shots(unittest.TestCase):
         for bad in ((0.3 / 0.1, 5, 2), (5, 5.9, 2), (5, 5, np.float32(2)), (5, 5, "2"), (5, 5)):
             for change in ({"source": bad}, {"receivers": [bad]}):
                 self.assertRaisesRegex((TypeError, ValueError), "; accepted: ", shoot, **change)
+
+    def test_many_receivers_cost_little_to_submit(self) -> None:
+        cells = np.zeros((1000, 3), np.int32)
+        cells[:, 1] = np.arange(1000) % 8
+        descriptions = mock.patch.object(gpusched.Shot, "_describe", autospec=True, side_effect=gpusched.Shot._describe)
+        expected = shoot(receivers=[(np.uint8(0), int(iy), 0) for _, iy, _ in cells]).record
+        for receivers in (cells, cells.astype(np.uint64), np.asfortranarray(cells), cells.tolist()):
+            with descriptions as described, mock.patch.object(_fd, "cell", side_effect=_fd.cell) as converted:
+                record = shoot(receivers=receivers).record
+            np.testing.assert_array_equal(record, expected)
+            self.assertEqual((described.call_count, converted.call_count), (1, 1), "the source alone is converted by itself")
 
     def test_models_are_checked(self) -> None:
         self.assertRaisesRegex(ValueError, "dimensions", gpusched.Model, np.ones((3, 3)), spacing_m=1.0)

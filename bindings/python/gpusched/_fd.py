@@ -20,7 +20,7 @@ from ._info import filled
 from ._library import GpuschedError, Handle, check, lib
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from ._gather import Floats
 
@@ -79,6 +79,21 @@ def cell(position: Cell) -> _abi.sched_fd_cell_t:
     return answer
 
 
+def cells(positions: Sequence[Cell]) -> NDArray[np.uint64]:
+    """Returns positions as an array of shape (n, 3), laid out as n `sched_fd_cell_t`."""
+    if not hasattr(positions, "__len__"):
+        raise ValueError(f"receivers is {positions!r}; accepted: a sequence of positions, or None")
+    try:
+        array = np.asarray(positions)
+    except ValueError:  # Positions of different lengths.
+        array = np.empty(0)
+    if array.dtype.kind in "iu" and array.shape[1:] == (3,) and array.min(initial=0) >= 0:
+        return np.ascontiguousarray(array, dtype=np.uint64)
+    # The first position that is wrong is named.
+    found = [(place.ix, place.iy, place.iz) for place in map(cell, positions)]
+    return np.array(found, dtype=np.uint64).reshape(-1, 3)
+
+
 def floats(name: str, values: ArrayLike) -> Floats:
     """Returns values as a contiguous array of float32."""
     try:
@@ -87,8 +102,8 @@ def floats(name: str, values: ArrayLike) -> Floats:
         raise type(error)(f"{name} is {reprlib.repr(values)}; accepted: an array of numbers") from None
 
 
-def pointer(array: Floats) -> Any:
-    return array.ctypes.data_as(POINTER(c_float))
+def pointer(array: NDArray[Any], kind: Any = c_float) -> Any:
+    return array.ctypes.data_as(POINTER(kind))
 
 
 def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
@@ -257,6 +272,9 @@ class Model(Handle):
             As `Scheduler.submit_shot`.
         """
         desc, _kept = shot._describe()
+        return self._shot_size(shot, desc)
+
+    def _shot_size(self, shot: Shot, desc: _abi.sched_fd_shot_desc_t) -> ShotSize:
         raw = filled(_abi.sched_fd_shot_size_t, lib.sched_fd_shot_size, self._raw, byref(desc))
         traces = (raw.traces,) if shot.receivers is not None else shot._plane(self)
         return ShotSize(
@@ -277,8 +295,13 @@ class Model(Handle):
             As `Scheduler.submit_shot`.
         """
         desc, _kept = shot._describe()
+        return self._shot_warnings(desc)
+
+    def _shot_warnings(self, desc: _abi.sched_fd_shot_desc_t) -> list[str]:
         length = c_size_t()
         check(lib.sched_fd_shot_warnings(self._raw, byref(desc), None, 0, byref(length)))
+        if length.value == 0:
+            return []
         buffer = create_string_buffer(length.value + 1)
         check(lib.sched_fd_shot_warnings(self._raw, byref(desc), buffer, len(buffer), None))
         return buffer.value.decode().splitlines()
@@ -410,7 +433,7 @@ class Shot:
         """Adds the axes."""
         dx, dy, dz = model.spacing_m
         if self.receivers is not None:
-            x, y, z = np.array([plain(position) for position in self.receivers], dtype=float).T
+            x, y, z = cells(self.receivers).astype(float).T
         else:
             ny, nx = self._plane(model)
             every_x, every_y = (max(1, every) for every in self.plane_every)
@@ -453,7 +476,7 @@ class Shot:
             desc.wavelet_samples, desc.wavelet_len = pointer(samples), samples.size
             kept.append(samples)
         if self.receivers is not None:
-            cells = (_abi.sched_fd_cell_t * len(self.receivers))(*map(cell, self.receivers))
-            desc.receivers, desc.receiver_count = cells, len(self.receivers)
-            kept.append(cells)
+            receivers = cells(self.receivers)
+            desc.receivers, desc.receiver_count = pointer(receivers, _abi.sched_fd_cell_t), len(receivers)
+            kept.append(receivers)
         return desc, kept

@@ -372,13 +372,14 @@ class Scheduler(Handle):
         if not isinstance(model, Model) or not isinstance(shot, Shot):
             given = f"{type(model).__name__} and {type(shot).__name__}"
             raise TypeError(f"model and shot are {given}; accepted: Model and Shot")
-        raw, size = self._raw, model.shot_size(shot)
-        for warning in model.shot_warnings(shot):
+        raw = self._raw
+        desc, _kept = shot._describe()
+        size = model._shot_size(shot, desc)
+        for warning in model._shot_warnings(desc):
             warnings.warn(warning, stacklevel=2)
         if size.snapshots_shape is None and snapshots is not None:
             raise ValueError("snapshots was passed, but the shot has none; accepted: None while snapshot_every is 0")
         record = output("record", record, size.record_shape)
-        desc, _kept = shot._describe()
         desc.record, desc.record_len = floats(record), record.size
         if size.snapshots_shape is not None:
             snapshots = output("snapshots", snapshots, size.snapshots_shape)
