@@ -301,11 +301,17 @@ def memcheck(report, here):
         return report.without("compute-sanitizer", "it is not installed; it comes with the CUDA toolkit")
     # A call that a driver refuses is no fault of a kernel's.
     options = ["--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9"]
-    command = [tool, *options, here / "gpu-tests", "iso1_corner"]
-    variables = {"GPUSCHED_GOLDEN": str(here / "golden"), "GPUSCHED_GPU_STEPS": "40"}
-    status, out, err = report.run(command, **variables)
-    summary = [line.strip("= ") for line in (out + err).splitlines() if "ERROR SUMMARY" in line]
-    report.row("compute-sanitizer memcheck", summary[-1] if summary else last_words(out + err), status == 0)
+    cases = {
+        "a recorded case": (["iso1_corner"], {"GPUSCHED_GPU_STEPS": "40"}),
+        # A small grid with tiles of every kind, until the wave has reached each.
+        "every kernel": (["--production", "41x10x134"], {"GPUSCHED_GPU_PML": "8"}),
+    }
+    for what, (words, variables) in cases.items():
+        command = [tool, *options, here / "gpu-tests", *words]
+        status, out, err = report.run(command, GPUSCHED_GOLDEN=str(here / "golden"), **variables)
+        summary = [line.strip("= ") for line in (out + err).splitlines() if "ERROR SUMMARY" in line]
+        value = summary[-1] if summary else last_words(out + err)
+        report.row(f"compute-sanitizer memcheck, {what}", value, status == 0)
 
 
 def own_kernel(report, here):
