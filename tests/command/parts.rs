@@ -126,6 +126,15 @@ fn missing_and_damaged_shots_are_listed() {
     let why = event["errors"][0]["error"].as_str().unwrap();
     assert_eq!(why, "shot_0003.bin is damaged: its checksum differs");
     assert_eq!(folder.json("out/survey.json")["state"], "stopped");
+    // `status` repeats it, until another `collect` finds the file good.
+    let status = || folder.gpusched(&["status", "out", "--json"]).events().remove(0);
+    assert_eq!(status(), *event);
+    flip_a_bit(&folder.at("out/shot_0003.bin"));
+    assert_eq!(status(), *event);
+    let whole = &folder.gpusched(&["collect", "out", "--json"]).events()[0];
+    assert_eq!((&whole["done"], &whole["errors"]), (&2.into(), &Value::Array(Vec::new())), "{whole}");
+    assert_eq!(status(), *whole);
+    flip_a_bit(&folder.at("out/shot_0003.bin"));
     // The list is one that a run takes.
     let list = event["not_done"].as_str().unwrap();
     assert_eq!(part(&folder, list).shots("done"), [2, 3, 4]);

@@ -79,21 +79,21 @@ pub struct Merged {
 
 /// Reads the reports and which descriptions are there.
 pub fn status(folder: &Path) -> Result<Merged> {
-    merge(folder, |_| false, false)
+    merge(folder, None, false)
 }
 
 /// Checks the files of all shots, writes `survey.json` unless that is of a run that still writes, and removes the reports
 /// of parts unless some still run.
 pub fn collect(folder: &Path) -> Result<Merged> {
     // Without a lock: parts may begin meanwhile.
-    let mut merged = merge(folder, |_| true, false)?;
+    let mut merged = merge(folder, Some(&BTreeSet::new()), false)?;
     let good: BTreeSet<usize> = merged.numbers("done").into_iter().collect();
     // Each part that runs shares the lock; a run of all shots holds it alone.
     let claim = descriptor::open_read(folder).ok();
     let lock = |lock: fn(&File) -> std::result::Result<(), TryLockError>| claim.as_ref().map(lock);
     let all_ended = matches!(lock(File::try_lock), Some(Ok(())));
     if all_ended {
-        merged = merge(folder, |number| !good.contains(&number), true)?;
+        merged = merge(folder, Some(&good), true)?;
     } else if matches!(lock(File::try_lock_shared), Some(Err(TryLockError::WouldBlock))) {
         return Ok(merged);
     }
@@ -139,8 +139,9 @@ fn is_empty(report: &Path) -> bool {
     fs::metadata(report).is_ok_and(|about| about.len() == 0)
 }
 
-/// `check`: returns true for shots whose checksums are to be compared. `all_ended`: no run writes to the folder.
-fn merge(folder: &Path, check: impl Fn(usize) -> bool + Sync, all_ended: bool) -> Result<Merged> {
+/// `good`: shots whose checksums are right; those of the others are compared. `None`: none are compared. `all_ended`: no
+/// run writes to the folder.
+fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Result<Merged> {
     let node = names::node();
     let mut reports = Vec::new();
     for path in manifests(folder)?.into_iter().filter(|path| !is_empty(path)) {
@@ -168,13 +169,15 @@ fn merge(folder: &Path, check: impl Fn(usize) -> bool + Sync, all_ended: bool) -
     }
     let numbers: Vec<usize> = (1..=last.number_of_shots()).collect();
     let shots = resume::read_all(&numbers, |number| {
-        state(folder, number, listed.get(&(number as u64)).map_or(&[], Vec::as_slice), check(number))
+        let listed = listed.get(&(number as u64)).map_or(&[][..], Vec::as_slice);
+        state(folder, number, listed, good.map(|good| good.contains(&number)))
     });
     Ok(Merged { folder: folder.to_owned(), shots: shots.into_values().collect(), reports })
 }
 
-/// Returns the entry of a shot, of those that reports have.
-fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], check: bool) -> Value {
+/// Returns the entry of a shot, of those that reports have. `is_good`: whether its checksums are known to be right; if not,
+/// they are compared. `None`: they are not compared.
+fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Option<bool>) -> Value {
     let entry = |(report, shot): &(&Report, &Value)| {
         let mut shot = (*shot).clone();
         if let Some(node) = report.content.get("node").filter(|_| shot.get("node").is_none()) {
@@ -195,10 +198,20 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], check: bool
     };
     match description(folder, number) {
         Some(found) if keys.into_iter().any(|key| key == found.key) => {
-            if let Err(why) = if check { whole(folder, &found, number) } else { Ok(()) } {
+            if is_good == Some(false)
+                && let Err(why) = whole(folder, &found, number)
+            {
                 return missing(Some(why));
             }
+            // `collect` has found a damaged file.
+            let is_damaged = |shot: &Value| shot["state"] == "missing" && shot.get("error").is_some();
+            if let Some(last) = listed.last().filter(|(_, shot)| is_good.is_none() && is_damaged(shot)) {
+                return entry(last);
+            }
             let mut shot = in_state("done").or(listed.last()).map(entry).unwrap_or_default();
+            if let Value::Object(fields) = &mut shot {
+                fields.remove("error");
+            }
             shot["state"] = "done".into();
             shot["record"] = names::record(number).into();
             shot["description"] = names::side(number).into();
