@@ -171,6 +171,24 @@ fn run_that_is_to_stop_neither_begins_shots_nor_draws_kept_ones() {
     assert_eq!(drawn(), 12, "the next run draws them");
 }
 
+#[test]
+fn saved_states_of_a_killed_run_are_reported_as_stopped() {
+    let folder = Workspace::with_survey(&endless_survey());
+    stopped_with(&folder, &["run", "survey.toml"], 2);
+    let status = || folder.gpusched(&["status", "out"]).out;
+    let stopped = "0 of 6 shots done, 2 stopped, 4 missing\nnot done: 1-6\n";
+    assert_eq!(status(), stopped);
+    let mut run = begin(&folder, &["run", "survey.toml", "--resume"]);
+    until(|| folder.json("out/survey.json")["state"] == "running" || run.try_wait().unwrap().is_some());
+    let running = status();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert_eq!(running, "0 of 6 shots done, 6 running or queued\nnot done: 1-6\n");
+    assert_eq!(status(), stopped);
+    fs::write(folder.at("out").join(&paused(&folder)[0]), "{}").unwrap();
+    assert_eq!(status(), "0 of 6 shots done, 1 stopped, 5 missing\nnot done: 1-6\n");
+}
+
 /// The state of another model, or of other parameters.
 #[test]
 fn a_state_of_something_else_is_left_alone() {

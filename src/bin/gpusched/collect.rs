@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::positions::MOST_SHOTS;
 use crate::say::{self, say};
 use crate::side::{self, Description};
-use crate::{names, part, process, resume};
+use crate::{checkpoint, names, part, process, resume};
 
 /// Most failed shots whose errors are printed.
 const NAMED: usize = 20;
@@ -186,22 +186,22 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
         shot
     };
     let in_state = |state: &str| listed.iter().rev().find(|(_, shot)| shot["state"] == state);
-    let keys = listed.iter().filter_map(|(_, shot)| shot["key"].as_str());
-    let missing = |why: Option<String>| {
+    let has_key = |key: &str| listed.iter().any(|(_, shot)| shot["key"] == key);
+    let without_files = |state: &str, why: Option<String>| {
         let mut shot = listed.last().map_or_else(|| json!({ "shot": number }), |(_, shot)| (*shot).clone());
         if let Value::Object(fields) = &mut shot {
             fields.retain(|name, _| ["shot", "source_m", "key"].contains(&name.as_str()));
-            fields.insert("state".into(), "missing".into());
+            fields.insert("state".into(), state.into());
             why.map(|why| fields.insert("error".into(), why.into()));
         }
         shot
     };
     match description(folder, number) {
-        Some(found) if keys.into_iter().any(|key| key == found.key) => {
+        Some(found) if has_key(&found.key) => {
             if is_good == Some(false)
                 && let Err(why) = whole(folder, &found, number)
             {
-                return missing(Some(why));
+                return without_files("missing", Some(why));
             }
             // `collect` has found a damaged file.
             let is_damaged = |shot: &Value| shot["state"] == "missing" && shot.get("error").is_some();
@@ -224,12 +224,13 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
         }
         _ => {}
     }
-    let is_paused = || folder.join(names::paused(number)).is_file();
-    match (in_state("paused").filter(|_| is_paused()), listed.last()) {
-        (Some(paused), _) => entry(paused),
-        (None, Some(last)) if last.1["state"] == "failed" => entry(last),
-        (None, Some(last)) if last.0.text("state") == "running" && last.1["state"] == "queued" => entry(last),
-        _ => missing(None),
+    let is_paused = || checkpoint::key(&folder.join(names::paused(number))).is_some_and(|key| has_key(&key));
+    match listed.last() {
+        Some(last) if last.1["state"] == "failed" => entry(last),
+        Some(last) if last.0.text("state") == "running" && last.1["state"] == "queued" => entry(last),
+        // A killed run that resumed the shot has no entry of its state.
+        _ if is_paused() => in_state("paused").map_or_else(|| without_files("paused", None), entry),
+        _ => without_files("missing", None),
     }
 }
 
