@@ -22,6 +22,7 @@ const FILES: &[Case] = &[
     ("nt = 60", "nt = 0", &["line 10: time.nt is 0", "1 to 10000000 steps"]),
     ("nt = 60", "nt = 60\nduration_s = 1.0", &["line 8: time is ambiguous", "either `nt` or `duration_s`"]),
     ("nt = 60", "duration_s = inf", &["time.duration_s is inf", "seconds that make 1 to 10000000 steps"]),
+    ("[grid]\nn = [24, 8, 16]\nspacing_m = 10.0", "grid = 5", &["line 2: grid is 5; accepted: a table\n"]),
     ("n = [24, 8, 16]", "n = [24, 8]", &["line 3: grid.n", "three values"]),
     ("n = [24, 8, 16]", "n = [24, 8, 16, 4]", &["line 3: grid.n is [24, 8, 16, 4]; accepted: three values: [x, y, z]"]),
     ("n = [24, 8, 16]", "n = [24, 0, 16]", &["line 3: grid.n is [24, 0, 16]", "1 to 100000 cells"]),

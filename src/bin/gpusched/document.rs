@@ -277,6 +277,7 @@ fn in_plain_words(accepted: &str) -> String {
         "a boolean" => "true or false".into(),
         "an array of length 3" => "three values: [x, y, z]".into(),
         "an array of length 2" => "two values: [x, y]".into(),
+        table if table.starts_with("struct ") => "a table".into(),
         other => other.to_owned(),
     }
 }
