@@ -182,6 +182,8 @@ fn name_shot(file: &Document, number: usize, error: Error) -> Error {
         ("record_every", "time.record_every"),
         ("snapshot_every", "snapshots.every"),
         ("source_kind", "sources.kind"),
+        ("the receivers' step in x", "receivers.every"),
+        ("the receivers' step in y", "receivers.every"),
     ] {
         if is_about(&error, name) {
             return file.blame(key, error);
@@ -217,12 +219,6 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     }
     if !(survey.amplitude() as f32).is_finite() {
         return Err(file.refuse("wavelet.amplitude", "a finite number that float32 can hold"));
-    }
-    if survey.time.record_every == 0 {
-        return Err(file.refuse("time.record_every", "1 step or more"));
-    }
-    if survey.snapshots.as_ref().is_some_and(|snapshots| snapshots.every == 0) {
-        return Err(file.refuse("snapshots.every", "1 step or more"));
     }
     if let Some(mute) = &survey.mute {
         if !positive(mute.velocity_m_s) {

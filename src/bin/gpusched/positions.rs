@@ -115,9 +115,6 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
 pub fn receivers(file: &Document, grid: &Grid, from: &survey::Receivers) -> Result<Receivers> {
     let Some(list) = &from.positions_m else {
         let every = from.every.map_or([1, 1], |every| every.0);
-        if every.contains(&0) {
-            return Err(file.refuse("receivers.every", "1 or more cells in x and y"));
-        }
         let iz = index(file, grid, "receivers.depth_m", 2, from.depth_m.unwrap_or(0.0))?;
         return Ok(Receivers::Plane { iz, every });
     };
