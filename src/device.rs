@@ -137,15 +137,15 @@ pub enum DeviceSelector {
 const ACCEPTED: &str = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID";
 
 impl Selection {
-    /// Parses a selection. Empty text means `all`.
-    pub fn parse(text: &str) -> Result<Self> {
+    /// Parses a selection, `named` so in errors. Empty text means `all`.
+    pub fn parse(named: &str, text: &str) -> Result<Self> {
         match text.trim() {
             "" | "all" => return Ok(Selection::All),
             "none" => return Ok(Selection::List(Vec::new())),
             _ => {}
         }
         text.split(',')
-            .map(|item| DeviceSelector::parse(item.trim()))
+            .map(|item| DeviceSelector::parse(named, item.trim()))
             .collect::<Result<_>>()
             .map(Selection::List)
     }
@@ -193,8 +193,8 @@ impl Selection {
 }
 
 impl DeviceSelector {
-    fn parse(item: &str) -> Result<Self> {
-        let bad = || Error::argument("an item of the device selection", format!("'{item}'"), ACCEPTED);
+    fn parse(named: &str, item: &str) -> Result<Self> {
+        let bad = || Error::argument(format!("an item of {named}"), format!("'{item}'"), ACCEPTED);
         let (kind, which) = match item.split_once(':') {
             Some((kind, which)) => (kind, Some(which)),
             None => (item, None),

@@ -159,6 +159,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["run", "survey.toml", "--fast"], "--fast"),
     (&["run", "survey.toml", "--devices", "cuda:99"], "cuda:99"),
     (&["run", "survey.toml", "--devices", "none"], "no device"),
+    (&["run", "survey.toml", "--devices", "gpu"], "an item of --devices is 'gpu'; accepted: all, none, or a list"),
     (&["run", "."], "read ."),
     (&["run", "/dev/zero"], "larger than any survey file"),
     (&["run", "latin.toml"], "latin.toml: byte 10 is 0xfc; accepted: UTF-8 text; save the file as UTF-8\n"),

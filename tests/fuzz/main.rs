@@ -68,7 +68,8 @@ fn selection() {
             let text = String::from_utf8_lossy(bytes);
             let there = there();
             let list: Vec<&DeviceInfo> = there.iter().collect();
-            let chosen = Selection::parse(&text).and_then(|selection| selection.choose(&list, true));
+            let chosen =
+                Selection::parse("the text", &text).and_then(|selection| selection.choose(&list, true));
             match chosen {
                 Err(error) => Some(error.to_string()),
                 Ok(chosen) => {

@@ -237,7 +237,8 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
         return Err(file.refuse("output.clip_percentile", "50 to 100"));
     }
     if let Some(devices) = &survey.run.devices {
-        Selection::parse(devices).map_err(|error| file.blame("run.devices", error))?;
+        Selection::parse("the device selection", devices)
+            .map_err(|error| file.blame("run.devices", error))?;
     }
     if survey.run.slots.is_some_and(|slots| !(1..=64).contains(&slots)) {
         return Err(file.refuse("run.slots", "1 to 64 shots at a time on a device"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpusched::Result;
-use gpusched::device::{BackendKind, DeviceInfo};
+use gpusched::device::{BackendKind, DeviceInfo, Selection};
 use gpusched::io::kept::Kept;
 use gpusched::io::{atomic, leftovers};
 use gpusched::sched::{Scheduler, discover_all};
@@ -195,6 +195,7 @@ fn remove_leftovers(folder: &Path, as_json: bool) {
 }
 
 fn build_scheduler(wanted: &Wanted<'_>, devices: Option<String>, slots: Option<u32>) -> Result<Scheduler> {
+    wanted.devices.as_deref().map_or(Ok(()), |list| Selection::parse("--devices", list).map(drop))?;
     let mut builder = Scheduler::builder();
     builder.devices = devices;
     builder.slots = slots;

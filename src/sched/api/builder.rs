@@ -125,14 +125,15 @@ fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
 
 /// Returns the selected devices, in the order in which a scheduler has them.
 fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<FoundDevice>> {
-    let variable = environment("GPUSCHED_DEVICES");
-    let text = selection.unwrap_or(&variable);
     let fallback = match environment("GPUSCHED_CPU_FALLBACK").trim() {
         "" | "1" => true,
         "0" => false,
         other => return Err(Error::argument("GPUSCHED_CPU_FALLBACK", other, "0, or 1 (the default)")),
     };
-    let selection = Selection::parse(text)?;
+    let selection = match selection {
+        Some(text) => Selection::parse("the device selection", text)?,
+        None => Selection::parse("GPUSCHED_DEVICES", &environment("GPUSCHED_DEVICES"))?,
+    };
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     // A backend that is not selected is not searched: looking for GPUs loads their driver.
     let selected = |backend: &&Arc<dyn Backend>| {
