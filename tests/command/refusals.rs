@@ -164,6 +164,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["run", "/dev/zero"], "larger than any survey file"),
     (&["run", "latin.toml"], "latin.toml: byte 10 is 0xfc; accepted: UTF-8 text; save the file as UTF-8\n"),
     (&["run", "survey.toml", "--stop-after", "soon"], "2h30m"),
+    (&["run", "survey.toml", "--stop-after", "-5s"], "2h30m"),
     (&["simulate", "nowhere.json", "--json"], "read nowhere.json: No such file"),
     (&["bench"], "Usage"),
     (&["bench", "fd", "--n", "10", "10"], "3 values required"),

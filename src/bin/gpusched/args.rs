@@ -53,7 +53,8 @@ pub enum Command {
         #[arg(long, value_name = "N/M", conflicts_with_all = ["shots", "shots_from"])]
         array_index: Option<String>,
         /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as after SIGTERM.
-        #[arg(long, value_name = "TIME", value_parser = crate::stopping::duration, overrides_with = "stop_after")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+        #[arg(value_parser = crate::stopping::duration, overrides_with = "stop_after")]
         stop_after: Option<Duration>,
         /// Devices to use: all, none, cpu, or a list such as cpu,cuda:0. Default: run.devices of the survey, else
         /// GPUSCHED_DEVICES, else all.
