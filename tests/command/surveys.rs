@@ -204,6 +204,7 @@ fn summary(survey: &str) -> Value {
 /// The table of the survey that exact time refuses.
 const SNAPSHOTS: &str = "[snapshots]\nevery = 30\n";
 
+const MUTED: &str = "mute.velocity_m_s, in m/s, zeroes all samples of 4 of 4 shots";
 const LATE: &str = "after the end of the record, at 0.1200 s: raise frequency_hz";
 
 /// A change of the survey at the limit of a warning, words of it, and whether a dry run gives it. `fd::warnings` tests
@@ -216,6 +217,9 @@ const WARNINGS: &[(&str, &str, &str, bool)] = &[
     // Centred at 0.118 s and 0.125 s; 60 steps of 2 ms.
     ("frequency_hz = 20.0", "frequency_hz = 8.5", LATE, false),
     ("frequency_hz = 20.0", "frequency_hz = 8.0", LATE, true),
+    // The last sample is at 0.118 s, and the nearest receiver 10 m away.
+    ("[wavelet]", "[mute]\nvelocity_m_s = 85.0\n[wavelet]", MUTED, false),
+    ("[wavelet]", "[mute]\nvelocity_m_s = 84.0\n[wavelet]", MUTED, true),
 ];
 
 #[test]

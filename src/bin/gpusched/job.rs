@@ -115,8 +115,9 @@ impl Job {
 
         let cells_per_wavelength = verify::cells_per_wavelength(&plan.model, frequency);
         // Shots differ in their sources only.
-        let warnings =
+        let mut warnings =
             shots.first().map_or(Vec::new(), |shot| warnings(&plan, shot, Some((shape, frequency)), dt_sure));
+        warnings.extend(warn_of_mute(&shots));
         let folder = file.resolve(&survey.output.folder);
         let stated = model::stated(&survey.model);
         let files = stated.iter().filter_map(|(_, from)| from.file());
@@ -347,6 +348,21 @@ fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<u32> {
         ((end / dt - ROUNDING).ceil() as u32).saturating_sub(1)
     };
     shot.receivers.cells(grid.n).map(count).collect()
+}
+
+/// Returns a warning if the mute zeroes all samples of some shots.
+fn warn_of_mute(shots: &[Shot]) -> Option<String> {
+    let is_muted = |shot: &&Shot| {
+        let last = (shot.samples() - 1) * shot.record_every;
+        shot.mute.as_ref().is_some_and(|ends| ends.iter().all(|&end| end as usize > last))
+    };
+    let muted = shots.iter().filter(is_muted).count();
+    (muted > 0).then(|| {
+        let all = shots.len();
+        format!(
+            "mute.velocity_m_s, in m/s, zeroes all samples of {muted} of {all} shots: raise it, or lower mute.after_s"
+        )
+    })
 }
 
 fn density_at(accuracy: &Accuracy) -> fd::DensityAt {
