@@ -37,6 +37,8 @@ const FILES: &[Case] = &[
     ("[wavelet]", "[accuracy]\nstencil = \"best\"\n[wavelet]", &["line 13: accuracy.stencil is \"best\"", "`optimised`"]),
     ("[time]\ndt_s = 0.002", "[accuracy]\nstencil = \"optimised\"\n[time]\ndt_s = 0.0022", &["time.dt_s is 0.0022", "at most 0.0021622 s"]),
     ("[wavelet]", "[accuracy]\ndensity_at = \"edges\"\n[wavelet]", &["line 13: accuracy.density_at is \"edges\"", "`half-points`"]),
+    ("rho = \"gardner\"", "[accuracy]\ndensity_at = \"cells\"", &["line 8: accuracy.density_at is \"cells\"; accepted: \"half-points\" without model.rho\n"]),
+    ("[wavelet]", "[accuracy]\nanisotropic_source = true\n[wavelet]", &["line 13: accuracy.anisotropic_source is true; accepted: false for acoustic1, which has no epsilon\n"]),
     ("[wavelet]", "[accuracy]\nabsorbing_layer = \"sponge\"\n[wavelet]", &["line 13: accuracy.absorbing_layer is sponge; accepted: pml for acoustic1"]),
     ("[wavelet]", "[accuracy]\nstorage = \"8-bit\"\n[wavelet]", &["line 13: accuracy.storage is \"8-bit\"", "`16-bit`"]),
     ("[time]\ndt_s = 0.002", "[accuracy]\nstorage = \"16-bit\"\n[time]\ndt_s = 0.002243", &["time.dt_s is 0.002243", "at most 0.0022419 s"]),

@@ -53,9 +53,7 @@ impl Job {
         let survey: Survey = file.read()?;
         let grid = grid(&file, &survey)?;
         check_plain_values(&file, &survey)?;
-        let named = equation(&file, survey.equation.as_deref())?;
-        let equation = with_absorber(named, &survey.accuracy)
-            .map_err(|error| file.blame("accuracy.absorbing_layer", error))?;
+        let equation = equation(&file, &survey)?;
         let options = options(equation, &survey.accuracy);
         check_host_memory(&grid, &survey.model, options.storage)?;
 
@@ -170,11 +168,24 @@ fn concerns(error: &Error, property: Property) -> bool {
     what.strip_prefix(property.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of cell"))
 }
 
-/// Returns the equation of a name.
-fn equation(file: &Document, name: Option<&str>) -> Result<&'static dyn Equation> {
-    let Some(name) = name else { return Ok(EQUATIONS[0]) };
-    let names = EQUATIONS.map(|equation| format!("\"{}\"", equation.name()));
-    by_name(name).ok_or_else(|| file.refuse("equation", names.join(", ")))
+/// Returns the equation of a survey. Refuses options that would have no effect with it.
+fn equation(file: &Document, survey: &Survey) -> Result<&'static dyn Equation> {
+    let named = match &survey.equation {
+        None => EQUATIONS[0],
+        Some(name) => by_name(name).ok_or_else(|| {
+            let names = EQUATIONS.map(|equation| format!("\"{}\"", equation.name()));
+            file.refuse("equation", names.join(", "))
+        })?,
+    };
+    let accuracy = &survey.accuracy;
+    if accuracy.anisotropic_source && !named.properties().all().any(|one| one == Property::Epsilon) {
+        let accepted = format!("false for {}, which has no epsilon", named.name());
+        return Err(file.refuse("accuracy.anisotropic_source", accepted));
+    }
+    if matches!(accuracy.density_at, DensityAt::Cells) && survey.model.rho.is_none() {
+        return Err(file.refuse("accuracy.density_at", "\"half-points\" without model.rho"));
+    }
+    with_absorber(named, accuracy).map_err(|error| file.blame("accuracy.absorbing_layer", error))
 }
 
 /// Adds the number of the refused shot to an error, or the key if all shots have the value.
