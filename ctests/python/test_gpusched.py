@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -487,6 +488,38 @@ class Callables(WithScheduler):
         self.assertRaisesRegex(ValueError, "size is -1", self.scheduler.submit(lambda exec: exec.memory(-1)).result)
         self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").result(timeout=1e300), None)
         self.assertEqual(_jobs.jobs, {})
+
+    def test_refusal_names_the_value_and_what_is_accepted(self) -> None:
+        submit, many = self.scheduler.submit, self.scheduler.submit_many
+        calls = [
+            ("deadline_s is 'x'; accepted: a positive", lambda: submit(nothing, deadline_s="x")),
+            ("deadline_s is None; accepted: a positive", lambda: submit(nothing, deadline_s=None)),
+            ("grain is 'x'; accepted: at least 1", lambda: self.scheduler.submit_range(0, 3, nothing, "x")),
+            ("slots is None; accepted: 0 to 64", lambda: gpusched.Scheduler("cpu", None)),
+            ("tasks is \\[1\\]; accepted: ", lambda: self.scheduler.wait_any([1])),
+            ("nt is -1; accepted: 0 or more", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, -1)),
+            ("frequency_hz is 'x'; accepted: a number", lambda: gpusched.wavelet("ricker", "x", 1e-3, 9)),
+            ("dt_s is None; accepted: a number", lambda: gpusched.wavelet("ricker", 20.0, None, 9)),
+            ("fraction is 'x'; accepted: a number", submit(lambda exec: exec.report("x")).result),
+            ("size is 1.5; accepted: a number of bytes", submit(lambda exec: exec.memory(1.5)).result),
+            ("call is 3; accepted: ", lambda: self.scheduler.on_progress(3)),
+            ("interval_s is 'x'; accepted: 0.001", lambda: self.scheduler.on_progress(nothing, "x")),
+            ("logger is 5; accepted: ", lambda: gpusched.log_to(5)),
+            ("level is 'x'; accepted: ", lambda: gpusched.log_to(logging.getLogger("x"), "x")),
+        ]
+        for after in (5, [5], [None], None, "task"):
+            words = f"after is {re.escape(repr(after))}; accepted: tasks"
+            calls += [(words, lambda after=after, one=one: one(after)) for one in (
+                lambda after: submit(nothing, after=after), lambda after: many([nothing], after=after))]
+        task = submit(self.hang)
+        for timeout in ("x", float("nan"), float("-inf")):
+            waits = (task.result, task.exception, self.scheduler.wait_all, self.scheduler.wait_next,
+                     self.scheduler.shutdown, lambda timeout: self.scheduler.wait_any([task], timeout))
+            words = f"timeout is {timeout!r}; accepted: a number of seconds, or None"
+            calls += [(words, lambda wait=wait, timeout=timeout: wait(timeout)) for wait in waits]
+        for words, call in calls:
+            with self.subTest(words):
+                self.assertRaisesRegex((TypeError, ValueError), f"^{words}", call)
 
     def test_exec_is_invalid_after_the_return(self) -> None:
         left = []

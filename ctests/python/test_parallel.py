@@ -84,6 +84,9 @@ class Parallel(unittest.TestCase):
         self.assertRaisesRegex(ValueError, "batch is 0; accepted: an integer of 1 or more", gpusched.parallel, batch=0)
         Path("gpusched.json").write_text('{"cpu": 1}')
         self.assertRaisesRegex(ValueError, "gpusched.json: cpu is 1; accepted: true or false", squares, [1])
+        for content in ('{"cpu": tru', "", "[1]", "null", "3", "\xff"):
+            Path("gpusched.json").write_text(content, encoding="latin-1")
+            self.assertRaisesRegex(ValueError, "^gpusched.json is .*; accepted: a JSON object", squares, [1])
         Path("gpusched.json").unlink()
         with mock.patch.dict(os.environ, GPUSCHED_PARALLEL="yes"):
             self.assertRaisesRegex(ValueError, "GPUSCHED_PARALLEL is yes; accepted: 0 or 1", squares, [1])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 
 from . import _abi
 from ._arrays import np
-from ._fields import put
+from ._fields import checked, put, real
 from ._gather import Gather, ShotSize, axis
 from ._info import filled
 from ._library import GpuschedError, Handle, check, lib
@@ -133,8 +133,12 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     GpuschedError
         SCHED_E_ARGUMENT for a number that is not accepted.
     """
-    samples = np.zeros(nt, dtype=np.float32)
-    check(lib.sched_fd_wavelet(choice("wavelet", name, WAVELETS), frequency_hz, dt_s, pointer(samples), nt))
+    kind = choice("wavelet", name, WAVELETS)
+    frequency_hz, dt_s = (
+        checked(what, value, real, "a number") for what, value in (("frequency_hz", frequency_hz), ("dt_s", dt_s))
+    )
+    samples = np.zeros(checked("nt", nt, operator.index, "0 or more", lambda count: count >= 0), dtype=np.float32)
+    check(lib.sched_fd_wavelet(kind, frequency_hz, dt_s, pointer(samples), samples.size))
     return samples
 
 

@@ -7,7 +7,9 @@ ends a text at its first NUL.
 from __future__ import annotations
 
 from ctypes import Structure, c_double, c_float, sizeof
-from typing import Any
+from typing import Any, Callable, TypeVar
+
+Number = TypeVar("Number", int, float)
 
 
 def put(struct: Structure, name: str, value: Any) -> None:
@@ -23,6 +25,31 @@ def put(struct: Structure, name: str, value: Any) -> None:
         values = 1 << 8 * sizeof(kind)
         least = -values // 2 if kind(-1).value < 0 else 0
         raise ValueError(f"{name} is {value}; accepted: {least} to {least + values - 1}")
+
+
+def real(value: Any) -> float:
+    """Returns a number as a float. Raises TypeError for any other value, also for text."""
+    return c_double(value).value
+
+
+def checked(
+    name: str,
+    value: Any,
+    convert: Callable[[Any], Number],
+    accepted: str,
+    fits: Callable[[Number], bool] = lambda _: True,
+) -> Number:
+    """Returns `convert(value)`, such as `real` or `operator.index`.
+
+    Raises TypeError for a value of another type, ValueError for a number that does not fit."""
+    try:
+        number = convert(value)
+        if fits(number):
+            return number
+        kind: type[Exception] = ValueError
+    except (TypeError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+    raise kind(f"{name} is {value!r}; accepted: {accepted}")
 
 
 def text(name: str, value: str | bytes) -> bytes:

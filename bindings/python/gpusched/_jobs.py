@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import threading
 import traceback
-from ctypes import byref, c_uint64, c_void_p
+from collections.abc import Iterable
+from ctypes import Array, byref, c_uint64, c_void_p
 from types import TracebackType
 from typing import Any, Callable, Mapping
 
 from . import _abi
-from ._fields import put, text
+from ._fields import checked, put, real, text
 from ._info import BACKENDS, filled
 from ._library import Cancelled, GpuschedError, check, last_error, lib
 
@@ -95,7 +97,7 @@ class Exec:
 
     def report(self, fraction: float) -> None:
         """Reports the fraction of the task that is done, 0 to 1, for `Task.info` and the ETA."""
-        check(lib.sched_exec_report(self._live, fraction))
+        check(lib.sched_exec_report(self._live, checked("fraction", fraction, real, "a number, 0 to 1")))
 
     def memory(self, size: int) -> int:
         """Allocates memory of the device until the callable returns.
@@ -120,10 +122,10 @@ class Exec:
             If the device lacks free memory. If it leaves the callable, the task is retried, alone
             on the device, then on others.
         """
-        if not 0 <= size < 2**64:
-            raise ValueError(f"size is {size}; accepted: a number of bytes below 2**64")
+        accepted = "a number of bytes below 2**64"
+        count = checked("size", size, operator.index, accepted, lambda count: 0 <= count < 2**64)
         address = c_void_p()
-        status = lib.sched_exec_memory(self._live, size, byref(address))
+        status = lib.sched_exec_memory(self._live, count, byref(address))
         if status == _abi.SCHED_E_MEMORY:
             raise MemoryError(last_error())
         check(status)
@@ -259,6 +261,19 @@ def drop_job(user: int) -> None:
     jobs.pop(user).drop()
 
 
+def tasks_of(name: str, tasks: Any) -> list[Any]:
+    """Returns a list of tasks, read once."""
+    found = list(tasks) if isinstance(tasks, Iterable) else [None]
+    if not all(hasattr(task, "id") for task in found):
+        raise TypeError(f"{name} is {tasks!r}; accepted: tasks of the scheduler, in a list or another iterable")
+    return found
+
+
+def ids_of(name: str, tasks: Any) -> Array[c_uint64]:
+    ids = [task.id for task in tasks_of(name, tasks)]
+    return (c_uint64 * len(ids))(*ids)
+
+
 def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str, ...]) -> list[object]:
     """Fills in the options of a task or a range. The caller keeps the result until the call that takes `desc`."""
     kept: list[object] = []
@@ -270,16 +285,15 @@ def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str
             job.idempotent |= name == "idempotent" and bool(value)
             job.may_be_abandoned |= job.idempotent
         elif name == "deadline_s":
-            if not 0 < value <= 9e9:
-                raise ValueError(f"deadline_s is {value}; accepted: a positive number of seconds, at most 9e9")
-            desc.deadline_ns = max(1, int(value * 1e9))
+            accepted = "a positive number of seconds, at most 9e9"
+            deadline_s = checked(name, value, real, accepted, lambda seconds: 0 < seconds <= 9e9)
+            desc.deadline_ns = max(1, int(deadline_s * 1e9))
             job.may_be_abandoned = True
         elif name == "after":
-            ids = [task.id for task in value]
-            array = (c_uint64 * len(ids))(*ids)
+            array = ids_of(name, value)
             kept.append(array)
-            if ids:
-                desc.after, desc.after_count = array, len(ids)
+            if len(array):
+                desc.after, desc.after_count = array, len(array)
         elif name == "label":
             desc.label = text(name, value)
         else:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import logging
+import operator
 from typing import Any
 
 from . import _abi
+from ._fields import checked
 from ._library import check, lib
 
 # The library's levels, from 1.
@@ -41,13 +43,15 @@ def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
         check(lib.sched_log_callback(_abi.sched_log_fn(), None, 0))
         _kept = None
         return
-    target = logger
+    if not callable(getattr(logger, "log", None)):
+        raise TypeError(f"logger is {logger!r}; accepted: a logging.Logger, or None")
+    target, lowest = logger, checked("level", level, operator.index, "a level of logging, an integer")
 
     def emit(number: int, message: bytes, _user: Any) -> None:
         target.log(LEVELS.get(number, logging.INFO), "%s", message.decode(errors="replace"))
 
     callback = _abi.sched_log_fn(emit)
-    most = max((number for number, python in LEVELS.items() if python >= level), default=1)
+    most = max((number for number, python in LEVELS.items() if python >= lowest), default=1)
     check(lib.sched_log_callback(callback, None, most))
     _kept = callback
 

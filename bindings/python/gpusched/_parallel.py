@@ -136,7 +136,14 @@ def _check(options: dict[str, Any], where: str, accepted: dict[str, type]) -> No
 def _options(stated: dict[str, Any], enabled: bool | None) -> dict[str, Any]:
     """Returns the options of a call. `stated`: those of the decorator."""
     path = Path(FILE)
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    found: Any = {}
+    if path.exists():
+        try:
+            found = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{FILE} is not valid JSON ({error}); accepted: a JSON object of options") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{FILE} is {found!r}; accepted: a JSON object of options")
     _check(found, FILE, OPTIONS)
     found = {**found, **stated}
     variable = os.environ.get(VARIABLE)

@@ -6,6 +6,7 @@ import itertools
 from typing import Any, Callable
 
 from . import _abi
+from ._fields import checked, real
 from ._info import Progress, progress_from
 from ._library import check, lib
 
@@ -26,8 +27,9 @@ def listen(scheduler: int, call: Listener | None, interval_s: float) -> int | No
     if call is None:
         check(lib.sched_progress_callback(scheduler, _abi.sched_progress_fn(), None, 0))
         return None
-    if not 0.001 <= interval_s <= 1e9:
-        raise ValueError(f"interval_s is {interval_s}; accepted: 0.001 to 1e9")
+    if not callable(call):
+        raise TypeError(f"call is {call!r}; accepted: a function of a `Progress`, or None")
+    interval_s = checked("interval_s", interval_s, real, "0.001 to 1e9", lambda seconds: 0.001 <= seconds <= 1e9)
     number = next(_numbers)
     listeners[number] = call
     try:

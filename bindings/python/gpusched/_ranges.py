@@ -6,12 +6,13 @@ of slots.
 
 from __future__ import annotations
 
+import operator
 import threading
 from ctypes import sizeof
 from typing import Any, Callable, Generic, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
-from ._fields import put
+from ._fields import checked, put
 from ._jobs import OPTIONS, Exec, Job, describe, drop_job, find, run
 
 Item = TypeVar("Item")
@@ -36,8 +37,8 @@ def _chunk(raw: Any, begin: int, end: int, user: int) -> int:
 def range_desc(
     job: Job, begin: int, end: int, grain: int | None, options: Mapping[str, Any]
 ) -> tuple[_abi.sched_range_desc_t, list[object]]:
-    if grain is not None and grain < 1:
-        raise ValueError(f"grain is {grain}; accepted: at least 1, or None")
+    if grain is not None:
+        grain = checked("grain", grain, operator.index, "at least 1, or None", lambda number: number >= 1)
     desc = _abi.sched_range_desc_t(size=sizeof(_abi.sched_range_desc_t))
     for name, value in (("begin", begin), ("end", end), ("grain", grain or 0)):
         put(desc, name, value)

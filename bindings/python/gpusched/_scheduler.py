@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import operator
 import os
 import re
 import threading
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 from . import _abi
 from ._fd import Model, Shot
 from ._fd import pointer as floats
-from ._fields import put, text
+from ._fields import checked, put, text
 from ._gather import Gather, output
 from ._info import Device, Progress, Stats, devices_of, filled, progress_from, stats_of
-from ._jobs import OPTIONS, Exec, Job, describe, is_in_task, run_job
+from ._jobs import OPTIONS, Exec, Job, describe, ids_of, is_in_task, run_job, tasks_of
 from ._library import GpuschedError, Handle, check, lib
 from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
@@ -79,10 +80,10 @@ class Scheduler(Handle):
         config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t))
         if slots == "auto":
             config.slots = _abi.SCHED_SLOTS_AUTO
-        elif isinstance(slots, str) or not 0 <= slots <= MOST_SLOTS:
-            raise ValueError(f'slots is {slots!r}; accepted: 0 to {MOST_SLOTS}, or "auto"')
         else:
-            put(config, "slots", slots)
+            whole = lambda value: -1 if isinstance(value, str) else operator.index(value)  # noqa: E731
+            accepted = f'0 to {MOST_SLOTS}, or "auto"'
+            config.slots = checked("slots", slots, whole, accepted, lambda number: 0 <= number <= MOST_SLOTS)
         put(config, "cpu_threads", cpu_threads)
         put(config, "trace_events", trace_events)
         put(config, "stack_bytes", stack_bytes)
@@ -198,7 +199,7 @@ class Scheduler(Handle):
         raw = self._raw
         if "after" in options:
             # Each task reads it, and an iterator can be read once.
-            options["after"] = list(options["after"])
+            options["after"] = tasks_of("after", options["after"])
         work = [Job(raw, self._completer.dropped, call) for call in calls]
         described = [_describe(job, options) for job in work]
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
@@ -438,9 +439,8 @@ class Scheduler(Handle):
             SCHED_E_ARGUMENT for no tasks; SCHED_E_DEADLOCK for a wait inside a task that could
             never end.
         """
-        ids = [task.id for task in tasks]
-        array, index = (c_uint64 * len(ids))(*ids), c_size_t()
-        check(wait_for(lambda ns: lib.sched_wait_any(self._raw, array, len(ids), ns, byref(index)), timeout))
+        ids, index = ids_of("tasks", tasks), c_size_t()
+        check(wait_for(lambda ns: lib.sched_wait_any(self._raw, ids, len(ids), ns, byref(index)), timeout))
         return index.value
 
     def drain(self, timeout: float | None = None) -> None:

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import enum
 import logging
+import math
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, TypeVar
 
 from . import _abi
+from ._fields import checked, real
 from ._info import TaskInfo, filled, task_info_from
 from ._jobs import Job
 from ._library import Cancelled, GpuschedError, Handle, check, last_error, lib
@@ -46,7 +48,10 @@ SEARCH_FACTOR = 20
 
 def limited(timeout: float | None) -> float | None:
     """Returns the timeout, or None if it is longer than Python can wait."""
-    return None if timeout is None or timeout > threading.TIMEOUT_MAX else timeout
+    if timeout is None:
+        return None
+    checked("timeout", timeout, real, "a number of seconds, or None", lambda seconds: seconds > -math.inf)
+    return None if timeout > threading.TIMEOUT_MAX else timeout
 
 
 def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
@@ -74,6 +79,7 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
 
 def wait_once(wait: Callable[[int], int], timeout: float | None) -> int:
     """Does the same as `wait_for` with one call of `wait`, which depends on the time of the call. Checks the status."""
+    timeout = limited(timeout)
     if threading.current_thread() is not threading.main_thread():
         return check(wait_for(wait, timeout))
     status = check(wait(0))
