@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import copy
 import ctypes
+import dataclasses
 import gc
 import logging
 import os
@@ -27,7 +28,7 @@ from unittest import mock
 
 import gpusched
 import numpy as np
-from gpusched import _fd, _jobs, _library, _scheduler, abi
+from gpusched import _fd, _jobs, _library, _loans, _scheduler, abi
 
 SPACING = 10.0
 
@@ -612,6 +613,31 @@ class Shots(unittest.TestCase):
                 with self.assertRaisesRegex((TypeError, ValueError), "^record (is|has).*; accepted: "):
                     scheduler.submit_shot(model, shot, bad)
             self.assertRaisesRegex(ValueError, "snapshots", scheduler.submit_shot, model, small_shot(), None, snapshots)
+
+    def test_array_is_lent_to_one_shot_at_a_time(self) -> None:
+        go = threading.Event()
+        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            self.addCleanup(go.set)
+            before = scheduler.submit(lambda exec: go.wait(20))
+            shot = small_shot(receivers=[(1, 2, 3)], snapshot_every=6)
+            memory, field = np.zeros((5, 12), np.float32), np.zeros((2, 8, 9, 10), np.float32)
+            one = scheduler.submit_shot(model, shot, memory[2:3], field, after=[before])
+            shot = dataclasses.replace(shot, nt=36)  # Three rows as one: over the row that is lent.
+            for rows in (memory[2:5], memory[1:4], memory[:3]):
+                with self.assertRaisesRegex(ValueError, "^record shares memory .*; accepted: "):
+                    scheduler.submit_shot(model, shot, rows.reshape(1, 36))
+            shot = dataclasses.replace(shot, nt=12)
+            with self.assertRaisesRegex(ValueError, "^snapshots shares memory .*; accepted: "):
+                scheduler.submit_shot(model, shot, memory[1:2], field)
+            # Those that were refused are lent to nobody.
+            others = [scheduler.submit_shot(model, shot, memory[row : row + 1]) for row in (0, 1, 3, 4)]
+            self.assertRaises(TypeError, scheduler.submit_shot, model, shot, np.zeros((1, 12), np.float32), label=5)
+            go.set()
+            for task in (one, *others):
+                task.result()
+            np.testing.assert_array_equal(memory, np.repeat(memory[:1], 5, axis=0))
+            scheduler.submit_shot(model, shot, memory[2:3], field).result()
+        self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
 
     def test_shots_are_compared_by_value(self) -> None:
         samples = np.arange(5.0)

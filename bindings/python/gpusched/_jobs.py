@@ -7,14 +7,17 @@ import operator
 import threading
 import traceback
 from collections.abc import Iterable
-from ctypes import Array, byref, c_uint64, c_void_p
-from types import TracebackType
-from typing import Any, Callable, Mapping
+from ctypes import Array, byref, c_uint64, c_void_p, sizeof
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
-from . import _abi
+from . import _abi, _loans
 from ._fields import checked, put, real, text
 from ._info import BACKENDS, filled
 from ._library import Cancelled, GpuschedError, check, last_error, lib
+
+if TYPE_CHECKING:
+    from ._gather import Floats
 
 OPTIONS = (
     "label",
@@ -183,14 +186,17 @@ class Job:
         scheduler: int,
         dropped: Callable[[Job], None],
         code: Callable[..., Any] = lambda: None,
-        lent: object = None,
+        lent: Mapping[str, Floats] = MappingProxyType({}),
     ) -> None:
         if not callable(code):
             raise TypeError(f"the callable is {code!r}; accepted: a function of an `Exec`, or another callable")
         self.scheduler = scheduler
         self._dropped = dropped
         self._code: Callable[..., Any] | None = code
-        self.lent = lent
+        self.lent: Mapping[str, Floats] | None = lent
+        self.extents: list[_loans.Extent] = []
+        # Id of the task, once it is submitted.
+        self.id = 0
         self.value: Any = None
         # By status: the exception that the task raises if it fails with that status, and its traceback.
         self.failures: dict[int, tuple[BaseException, TracebackType | None]] = {}
@@ -205,6 +211,7 @@ class Job:
         return self._code
 
     def drop(self) -> None:
+        _loans.take_back(self.extents)
         self._dropped(self)
         self._code = self.lent = None
 
@@ -217,6 +224,17 @@ _thread = threading.local()
 
 def find(number: int) -> Job:
     return jobs[number]
+
+
+def may_write(number: int) -> bool:
+    """Returns whether the library may write to the arrays that are lent to a job."""
+    job = jobs.get(number)
+    if job is None or not job.idempotent or job.id == 0:
+        return job is not None
+    # Other copies than the one that counts may run on, but do not write.
+    info = _abi.sched_task_info_t(size=sizeof(_abi.sched_task_info_t))
+    known = lib.sched_task_info(job.scheduler, job.id, byref(info)) == _abi.SCHED_OK
+    return known and info.state in (_abi.SCHED_STATE_QUEUED, _abi.SCHED_STATE_RUNNING)
 
 
 def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bool] = lambda: True) -> int:
@@ -300,5 +318,10 @@ def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str
             put(desc, name, value)
     number = next(_numbers)
     jobs[number] = job
+    try:
+        job.extents = _loans.lend(number, job.lent or {}, may_write)
+    except ValueError:
+        del jobs[number]
+        raise
     desc.user, desc.drop = number, drop_job
     return kept

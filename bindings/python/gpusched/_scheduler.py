@@ -226,6 +226,7 @@ class Scheduler(Handle):
             yield
 
     def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
+        job.id = number
         task: Task[Any] = Task(self, number, job)
         self._completer.add(task)
         if options.get("ordered"):
@@ -357,7 +358,7 @@ class Scheduler(Handle):
             Arrays for the results, C-contiguous, with the shapes that `Model.shot_size` returns.
             None: new arrays. They are valid once the task has succeeded, and lent to the library
             until its last attempt has returned; after the end of the task nothing is written to
-            `record`.
+            `record`. Memory that another shot may write to is refused.
         **options
             As in `submit`. The library sets device_bytes, work, task_class and retries (2) unless
             they are given. A shot without snapshots is idempotent unless that is given.
@@ -381,13 +382,14 @@ class Scheduler(Handle):
         if size.snapshots_shape is None and snapshots is not None:
             raise ValueError("snapshots was passed, but the shot has none; accepted: None while snapshot_every is 0")
         record = output("record", record, size.record_shape)
+        lent = {"record": record}
         desc.record, desc.record_len = floats(record), record.size
         if size.snapshots_shape is not None:
-            snapshots = output("snapshots", snapshots, size.snapshots_shape)
+            lent["snapshots"] = snapshots = output("snapshots", snapshots, size.snapshots_shape)
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
         # The library keeps the job until the last attempt has returned, and the job keeps the arrays.
         options.setdefault("idempotent", size.snapshots_shape is None)
-        job = Job(raw, self._completer.dropped, lent=(record, snapshots))
+        job = Job(raw, self._completer.dropped, lent=lent)
         job.value = shot._gather(model, record, snapshots)
         task, _also_kept = _describe(job, options)
         number = c_uint64()

@@ -1,0 +1,66 @@
+"""Memory that is lent to jobs: no two of them may write to the same."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Callable, Mapping, Tuple
+
+if TYPE_CHECKING:
+    from ._gather import Floats
+
+# The first byte of an array, the byte after its last one, and the number of the job.
+Extent = Tuple[int, int, int]
+
+# Sorted and apart from each other.
+extents: list[Extent] = []
+# A signal handler may submit on the thread that holds it.
+_lock = threading.RLock()
+
+
+def lend(job: int, arrays: Mapping[str, Floats], may_write: Callable[[int], bool]) -> list[Extent]:
+    """Notes that arrays are lent to a job, unless another job that may write shares their memory."""
+    lent: list[Extent] = []
+    with _lock:
+        for name, array in arrays.items():
+            begin = array.ctypes.data
+            extent = begin, begin + array.nbytes, job
+            while (other := _overlapped(extent)) is not None:
+                if may_write(other[2]):
+                    take_back(lent)
+                    accepted = "memory that no shot writes to"
+                    raise ValueError(f"{name} shares memory with an array of a shot that has not ended; accepted: {accepted}")
+                take_back([other])
+            insort(extents, extent)
+            lent.append(extent)
+    return lent
+
+
+def take_back(lent: list[Extent]) -> None:
+    with _lock:
+        for extent in lent:
+            place = bisect_left(extents, extent)
+            # Not if it was taken back before.
+            if extents[place : place + 1] == [extent]:
+                del extents[place]
+
+
+def _overlapped(extent: Extent) -> Extent | None:
+    begin, end, job = extent
+    place = bisect_left(extents, extent)
+    # The extents are apart, so one of the neighbours overlaps if any does.
+    for other in extents[max(0, place - 1) : place + 1]:
+        # The library refuses arrays of one shot that overlap.
+        if other[2] != job and other[0] < end and begin < other[1]:
+            return other
+    return None
+
+
+def _after_fork() -> None:
+    """Replaces the lock, which another thread of the parent may have held."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
