@@ -357,7 +357,7 @@ import gpusched, os, signal, threading
 scheduler = gpusched.Scheduler(devices="cpu")
 locked, go = threading.Event(), threading.Event()
 def hold():
-    with scheduler._completer.submitting, scheduler._completer.ending:
+    with scheduler._completer.submitting, scheduler._completer.ending, gpusched._loans._lock:
         locked.set()
         go.wait()
 task = scheduler.submit(lambda exec: go.wait() and None)
@@ -495,10 +495,10 @@ class Callables(WithScheduler):
         calls = [
             ("deadline_s is 'x'; accepted: a positive", lambda: submit(nothing, deadline_s="x")),
             ("deadline_s is None; accepted: a positive", lambda: submit(nothing, deadline_s=None)),
-            ("grain is 'x'; accepted: at least 1", lambda: self.scheduler.submit_range(0, 3, nothing, "x")),
+            ("grain is 'x'; accepted: an integer of at least 1", lambda: self.scheduler.submit_range(0, 3, nothing, "x")),
             ("slots is None; accepted: 0 to 64", lambda: gpusched.Scheduler("cpu", None)),
             ("tasks is \\[1\\]; accepted: ", lambda: self.scheduler.wait_any([1])),
-            ("nt is -1; accepted: 0 or more", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, -1)),
+            ("nt is -1; accepted: an integer of 0 or more", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, -1)),
             ("frequency_hz is 'x'; accepted: a number", lambda: gpusched.wavelet("ricker", "x", 1e-3, 9)),
             ("dt_s is None; accepted: a number", lambda: gpusched.wavelet("ricker", 20.0, None, 9)),
             ("fraction is 'x'; accepted: a number", submit(lambda exec: exec.report("x")).result),

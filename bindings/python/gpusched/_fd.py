@@ -137,7 +137,8 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     frequency_hz, dt_s = (
         checked(what, value, real, "a number") for what, value in (("frequency_hz", frequency_hz), ("dt_s", dt_s))
     )
-    samples = np.zeros(checked("nt", nt, operator.index, "0 or more", lambda count: count >= 0), dtype=np.float32)
+    count = checked("nt", nt, operator.index, "an integer of 0 or more", lambda count: count >= 0)
+    samples = np.zeros(count, dtype=np.float32)
     check(lib.sched_fd_wavelet(kind, frequency_hz, dt_s, pointer(samples), samples.size))
     return samples
 

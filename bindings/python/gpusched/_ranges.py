@@ -38,7 +38,7 @@ def range_desc(
     job: Job, begin: int, end: int, grain: int | None, options: Mapping[str, Any]
 ) -> tuple[_abi.sched_range_desc_t, list[object]]:
     if grain is not None:
-        grain = checked("grain", grain, operator.index, "at least 1, or None", lambda number: number >= 1)
+        grain = checked("grain", grain, operator.index, "an integer of at least 1, or None", lambda number: number >= 1)
     desc = _abi.sched_range_desc_t(size=sizeof(_abi.sched_range_desc_t))
     for name, value in (("begin", begin), ("end", end), ("grain", grain or 0)):
         put(desc, name, value)
