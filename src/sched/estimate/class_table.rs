@@ -62,7 +62,6 @@ pub struct DeviceSamples {
     pub prior: Option<f64>,
     pub seconds: f64,
     pub work: f64,
-    pub count: u64,
     /// Seconds and work of the first sample, which may be a warm-up.
     pub first: (f64, f64),
 }
@@ -93,14 +92,9 @@ impl ClassRecord {
                 let weight = policy.prior_weight * self.mean_work();
                 Some((samples.seconds + weight * guess) / (samples.work + weight))
             }
-            None if samples.count > 0 => Some(samples.seconds / samples.work),
+            None if samples.work > 0.0 => Some(samples.seconds / samples.work),
             None => None,
         }
-    }
-
-    /// Returns true if an attempt has ended well on any device.
-    pub fn has_samples(&self) -> bool {
-        self.devices.iter().any(|record| record.samples.count > 0)
     }
 
     /// Returns the number of attempts that ended well.

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use super::{ClassRecord, ClassTable};
+use super::{ClassRecord, ClassTable, DeviceRecord};
 use crate::sched::base::Policy;
 
 /// The estimator of all devices of a scheduler, by their position in it.
@@ -61,19 +61,19 @@ impl Estimator {
     pub fn record_sample(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
         let (policy, priors) = (&self.policy, &self.priors);
         let record = self.table.attempt_ended(class, device, work, seconds);
-        let (known, work) = (record.has_samples(), work.unwrap_or_else(|| record.mean_work()));
+        let (known, work) = (record.samples() > 1, work.unwrap_or_else(|| record.mean_work()));
         let expected = record.seconds_per_work(policy, priors[device], device).map(|each| work * each);
         let expected = expected.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         let seconds = seconds.max(1e-9);
-        let samples = &mut record.devices[device].samples;
+        let DeviceRecord { samples, sum, .. } = &mut record.devices[device];
         let mut counted = match expected {
             Some(expected) if known => seconds.clamp(expected / policy.surprise, expected * policy.surprise),
             _ => seconds,
         };
-        if samples.count == 0 {
+        if sum.tasks == 1 {
             samples.first = (counted, work);
         }
-        if samples.count == 1 {
+        if sum.tasks == 2 {
             let (first_seconds, first_work) = samples.first;
             if first_seconds / first_work > policy.warm_up * seconds / work {
                 (samples.seconds, samples.work) = (0.0, 0.0);
@@ -82,7 +82,6 @@ impl Estimator {
         }
         samples.seconds = samples.seconds * policy.fade + counted;
         samples.work = samples.work * policy.fade + work;
-        samples.count += 1;
         record.unit_scale = unit_scale(priors, record);
     }
 
@@ -122,8 +121,7 @@ impl Estimator {
     /// Returns the seconds of a unit of [`Estimator::cost`], once they are measured.
     pub fn unit_scale_of(&self, class: u32) -> Option<f64> {
         let class = self.table.class(class)?;
-        let known =
-            class.devices.iter().any(|record| record.samples.count > 0 || record.samples.prior.is_some());
+        let known = class.devices.iter().any(|record| record.sum.tasks > 0 || record.samples.prior.is_some());
         known.then_some(class.unit_scale)
     }
 
@@ -132,7 +130,7 @@ impl Estimator {
     pub fn uncertainty(&self, class: u32, device: usize, has_work: bool) -> f64 {
         let record = self.table.class(class).and_then(|class| class.devices.get(device));
         let (count, guess) =
-            record.map_or((0, false), |record| (record.samples.count, record.samples.prior.is_some()));
+            record.map_or((0, false), |record| (record.sum.tasks, record.samples.prior.is_some()));
         let guess = guess || self.priors.get(device).is_some_and(Option::is_some);
         let weight = count as f64 + if guess { self.policy.prior_weight } else { 0.0 };
         let scatter = match (has_work, guess) {
@@ -147,7 +145,7 @@ impl Estimator {
     pub fn rate(&self, class: u32, device: usize) -> Option<f64> {
         // A prior of the device alone is only relative.
         let known = self.table.class(class)?;
-        let is_absolute = known.has_samples() || known.devices[device].samples.prior.is_some();
+        let is_absolute = known.samples() > 0 || known.devices[device].samples.prior.is_some();
         is_absolute.then(|| self.seconds_per_work(class, device))?.map(f64::recip)
     }
 
@@ -161,10 +159,10 @@ impl Estimator {
     /// Returns the measured rates: class, device, work per second, number of samples.
     pub fn learned_rates(&self) -> impl Iterator<Item = (u32, usize, f64, u64)> {
         self.table.classes().flat_map(|(number, class)| {
-            let samples = class.devices.iter().map(|record| &record.samples).enumerate();
-            samples
-                .filter(|(_, samples)| samples.count > 0)
-                .map(move |(device, samples)| (number, device, samples.work / samples.seconds, samples.count))
+            let measured = class.devices.iter().enumerate().filter(|(_, record)| record.sum.tasks > 0);
+            measured.map(move |(device, DeviceRecord { sum, samples, .. })| {
+                (number, device, samples.work / samples.seconds, sum.tasks)
+            })
         })
     }
 }
