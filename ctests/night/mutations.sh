@@ -79,18 +79,18 @@ cancel: a committed attempt counts no more; src/sched/plan/planner.rs; s/TaskSta
 copies: more than three;                    src/sched/base/policy.rs; s/copies: u32 = 3/copies: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/is_ok_and(homeless)/is_ok_and(|record| homeless(record) \&\& false)/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/planner.rs;  s/None if behind.insert(before) =>/None if false =>/; --test it random_worlds::
-poison: the guilty is not found;            src/sched/base/policy.rs;   s/poisoned_contexts: u32 = 2/poisoned_contexts: u32 = 9/; --lib simulation::tests::
+poison: the guilty is not found;            src/sched/base/policy.rs;   s/poisoned_contexts: u32 = 2/poisoned_contexts: u32 = 9/; --lib plan::tests
 poison: a GPU that poisons is kept;        src/sched/base/policy.rs;   s/suspects: usize = 2/suspects: usize = 999/;    --lib simulation::tests::
 poison: all are found guilty;               src/sched/base/policy.rs;   s/faulty_tasks: u32 = 3/faulty_tasks: u32 = 999/; --lib plan::tests
 lost: a task may lose every GPU;           src/sched/base/policy.rs;   s/lost_devices: u32 = 3/lost_devices: u32 = 9/; --lib plan::tests
 short: again in company;                    src/sched/plan/completion.rs; s/self.devices\[index\].reserved_for = Some(id)/_ = 0/; --lib plan::tests
-retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --lib simulation::tests::
+retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --lib plan::tests
 cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/(|record| record.signal.commit(run.number).is_ok())/(|record| record.signal.commit(run.number).is_ok() || true)/; --lib plan::tests
 late: nothing ever is;                      src/sched/base/policy.rs; s/late_factor: f64 = 5.0/late_factor: f64 = 1e9/;     --lib simulation::tests::
 late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --lib simulation::tests::
-late: what hangs is waited for;             src/sched/plan/timers.rs;  s/DeadlineState::Stopping(_) => DeadlineState::Lost/DeadlineState::Stopping(_) => return/; --lib simulation::tests::
+late: what hangs is waited for;             src/sched/plan/timers.rs;  s/DeadlineState::Stopping(_) => DeadlineState::Lost/DeadlineState::Stopping(_) => return/; --lib plan::tests
 back-off: its end passes unnoticed;         src/sched/plan/timers.rs; s/device.backoff.iter().for_each(|backoff| due(backoff.until))\x3b//; --lib end_of_a_back_off
-back-off: short memory is not waited for;    src/sched/base/policy.rs; s/S, 4 \* S, 16 \* S/MS, MS, MS/; --lib simulation::tests::
+back-off: short memory is not waited for;    src/sched/base/policy.rs; s/S, 4 \* S, 16 \* S/MS, MS, MS/; --lib plan::tests
 ageing: none;                               src/sched/base/policy.rs; s/ageing: f64 = 10.0/ageing: f64 = 1e9/;  --lib simulation::tests::
 rates: nothing is learned;                  src/sched/estimate/estimator.rs;  s/policy.fade + counted/policy.fade + 0.0 * counted/;   --lib estimator
 rates: an odd sample is believed;           src/sched/base/policy.rs;  s/surprise: f64 = 4.0/surprise: f64 = 1e9/; --lib estimator

@@ -31,20 +31,6 @@ fn done(world: &Scenario) -> SimReport {
 }
 
 #[test]
-fn memory_that_others_took_for_a_while_is_waited_for() {
-    let mut world = world(&[1.0], equal(1, 10.0));
-    world.tasks[0].device_bytes = 1 << 30;
-    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 12.0 });
-    let report = done(&world);
-    let times: Vec<u32> = begins(&report, 0).iter().map(|event| event.time.round() as u32).collect();
-    assert_eq!(times, [0, 1, 5, 21], "after pauses that grow");
-
-    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 1e6 });
-    let (outcome, error) = &run(&world).outcomes[0];
-    assert!(matches!(error, Some(Error::NoMemory { needed: 0x4000_0000, .. })), "{outcome:?} {error:?}");
-}
-
-#[test]
 fn poisoned_context_is_renewed_once() {
     let mut world = world(&[1.0, 1.0], equal(8, 10.0));
     fault(&mut world, 0, 5.0, FaultKind::Poisoned);
@@ -58,18 +44,6 @@ fn poisoned_context_is_renewed_once() {
 }
 
 #[test]
-fn a_task_that_poisons_two_devices_fails_and_the_devices_stay() {
-    let mut world = world(&[1.0, 1.0, 1.0], equal(9, 10.0));
-    world.tasks[3].poison = true;
-    let report = run(&world);
-    assert!(matches!(report.outcomes[3], (TaskStatus::Failed, Some(Error::Device { .. }))), "{report:?}");
-    assert_eq!((report.counts.done, report.counts.failed), (8, 1), "{report:?}");
-    let attempts: Vec<usize> = begins(&report, 3).iter().map(|event| event.device).collect();
-    assert!(attempts.len() == 2 && attempts[0] != attempts[1], "{attempts:?}");
-    assert!(report.devices.iter().all(|device| device.retired.is_none()), "{:?}", report.devices);
-}
-
-#[test]
 fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
     let mut world = world(&[1.0, 1.0], equal(40, 10.0));
     fault(&mut world, 0, 55.0, FaultKind::Slow { factor: 0.05 });
@@ -77,43 +51,6 @@ fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
     assert!(report.devices[0].tasks < 12, "{:?}", report.devices);
     // 40 tasks, ten of them done by both before it became slow: the rest takes 10 s each on one device.
     assert!(report.makespan < 1.2 * (55.0 + 29.0 * 10.0), "{}", report.makespan);
-}
-
-#[test]
-fn hanging_device_is_retired_and_idempotent_tasks_continue() {
-    let mut world = world(&[1.0, 1.0], equal(20, 10.0));
-    fault(&mut world, 0, 45.0, FaultKind::Hang);
-    let report = done(&world);
-    assert!(report.counts.copies >= 1);
-    assert!(report.devices[0].retired.as_ref().is_some_and(|why| why.contains("not return")), "{report:?}");
-}
-
-#[test]
-fn errors_of_a_job_are_retried_elsewhere() {
-    let mut world = world(&[1.0, 1.0], equal(1, 10.0));
-    (world.tasks[0].failures, world.tasks[0].retries) = (2, 2);
-    let report = done(&world);
-    let places: Vec<usize> = begins(&report, 0).iter().map(|event| event.device).collect();
-    assert_eq!(places.len(), 3);
-    assert!(places[0] != places[1] && places[1] != places[2], "{places:?}");
-
-    world.tasks[0].retries = 1;
-    assert_eq!(run(&world).outcomes[0], (TaskStatus::Failed, Some(Error::Callback { code: 1 })));
-}
-
-#[test]
-fn low_priority_is_not_for_ever() {
-    // One comes at first with low priority; others keep the only device busy.
-    let mut tasks = equal(400, 1.0);
-    tasks[0].priority = -3;
-    for (number, task) in tasks.iter_mut().enumerate() {
-        task.submit_at = 0.5 * number as f64;
-    }
-    tasks[1].submit_at = 0.0;
-    tasks[0].submit_at = 0.2;
-    let report = run(&world(&[1.0], tasks));
-    let begin = begins(&report, 0)[0].time;
-    assert!((25.0..60.0).contains(&begin), "one priority more for each ten durations: {begin}");
 }
 
 #[test]
