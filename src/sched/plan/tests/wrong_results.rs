@@ -58,25 +58,20 @@ fn only_device_is_tried_again_and_its_faults_count() {
 }
 
 #[test]
-fn copy_proves_a_fault_like_a_retry() {
-    let mut driver = driver(2).seasoned();
-    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..named("a") });
-    let second = driver.take(18, 1).expect("a copy, for the first is late");
-    driver.ends(19, 0, &first, wrong());
-    driver.ends(20, 1, &second, Ok(()));
-    assert_eq!((driver.state(id), driver.planner.devices[0].wrong_result_tasks.len()), (TaskStatus::Done, 1));
-}
-
-#[test]
-fn copy_that_is_wrong_after_the_task_has_ended_counts() {
-    let mut driver = driver(2).seasoned();
-    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..named("a") });
-    let second = driver.take(18, 1).expect("a copy, for the first is late");
-    driver.ends(19, 1, &second, Ok(()));
-    assert_eq!(driver.state(id), TaskStatus::Done);
-    driver.ends(20, 0, &first, wrong());
-    let counted = driver.planner.devices.iter().map(|device| device.wrong_result_tasks.len());
-    assert!(counted.eq([1, 0]));
+fn copy_proves_a_fault_like_a_retry_before_and_after_it_shows() {
+    for right_first in [false, true] {
+        let mut driver = driver(2).seasoned();
+        let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..named("a") });
+        let second = driver.take(18, 1).expect("a copy, for the first is late");
+        let mut ends = [(0, &first, wrong()), (1, &second, Ok(()))];
+        ends.rotate_left(usize::from(right_first));
+        for (device, run, outcome) in ends {
+            driver.ends(19, device, run, outcome);
+        }
+        assert_eq!(driver.state(id), TaskStatus::Done);
+        let counted = driver.planner.devices.iter().map(|device| device.wrong_result_tasks.len());
+        assert!(counted.eq([1, 0]));
+    }
 }
 
 #[test]
