@@ -128,9 +128,10 @@ impl Runtime {
 
     fn publish(&self, guard: &mut PlannerGuarded, ended: EndedTask, effects: &mut Effects) {
         let EndedTask { id, known_as, epoch, outcome, .. } = ended;
+        let promoted = known_as.is_light().then(|| outcome.clone());
         let is_awaited = guard.planner.publish(id, outcome, effects);
-        if known_as.is_light() {
-            self.end_promoted(guard, known_as, id, effects);
+        if let Some(outcome) = promoted {
+            self.end_promoted(guard, known_as, id, &outcome, effects);
         }
         if let Some(epoch) = epoch {
             self.count_ended(None, epoch, 1);

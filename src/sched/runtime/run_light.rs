@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use super::{PlannerGuarded, Runtime, WorkerLocal};
 use crate::error::{Error, Result};
-use crate::sched::base::{
-    DeviceMask, Epoch, Exec, Job, Signal, TaskId, TaskStatus, WaitResult, nanoseconds, unpack,
-};
+use crate::sched::base::{DeviceMask, Epoch, Exec, Job, Signal, TaskId, WaitResult, nanoseconds, unpack};
 use crate::sched::light::{EndActions, LightAttempt, LightItem, LightJob, LightTask, LocalQueue, NestedTask};
 use crate::sched::observe::Ending;
 use crate::sched::plan::{AttemptEnd, Effects};
@@ -360,17 +358,14 @@ impl Runtime {
         guard: &mut PlannerGuarded,
         id: TaskId,
         planned: TaskId,
+        outcome: &Result<()>,
         effects: &mut Effects,
     ) {
         let Ok(info) = guard.planner.info(effects.now, planned) else { return };
         let _ = guard.planner.release(planned);
-        let outcome = match info.state {
-            TaskStatus::Cancelled => Err(Error::Cancelled),
-            _ => info.error.clone().map_or(Ok(()), Err),
-        };
         let (task, generation) = self.light.slab.get(id);
         task.set_info(generation, &info);
-        self.apply_end_actions(id, task.end(generation, &outcome, self.clock()));
-        guard.planner.light_task_ended(id, &outcome, effects);
+        self.apply_end_actions(id, task.end(generation, outcome, self.clock()));
+        guard.planner.light_task_ended(id, outcome, effects);
     }
 }

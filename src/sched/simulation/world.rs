@@ -275,13 +275,10 @@ impl<'a> Simulation<'a> {
     fn settle(&mut self) {
         loop {
             while let Some(EndedTask { id, outcome, .. }) = self.effects.ended.pop() {
+                let error = outcome.clone().err();
                 self.planner.publish(id, outcome, &mut self.effects);
                 let task = self.known.get(&id).copied();
                 if let (Some(task), Ok(info)) = (task, self.planner.info(self.clock(), id)) {
-                    let error = match info.state {
-                        TaskStatus::Cancelled => Some(Error::Cancelled),
-                        _ => info.error,
-                    };
                     let (device, slot, attempt) = (info.device.unwrap_or(0), info.slot, info.attempts);
                     let kind = SimEventKind::End(info.state);
                     self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
