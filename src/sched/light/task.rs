@@ -37,6 +37,7 @@ const DONE: u64 = 4;
 
 #[derive(Default)]
 struct LightTaskState {
+    /// While the task is queued, until a thread takes it to run or to drop it.
     job: Option<LightJob>,
     error: Option<Box<Error>>,
     /// The planned task that it was promoted to; 0: none.
@@ -116,9 +117,6 @@ impl LightTask {
     /// Begins an attempt. `None`: the task was cancelled or has ended.
     pub fn begin(&self, generation: u64, device: usize, slot: u32, now: u64) -> Option<LightAttempt> {
         let mut state = self.lock(generation)?;
-        if state.lifecycle != Lifecycle::Queued {
-            return None;
-        }
         let job = state.job.take()?;
         let now = now.max(state.changed_ns);
         state.queued_ns += now - state.changed_ns;
@@ -133,11 +131,7 @@ impl LightTask {
     /// Takes the job of a queued task. The caller drops it and ends the task.
     pub fn withdraw(&self, generation: u64) -> Option<(LightJob, Epoch)> {
         let mut state = self.lock(generation)?;
-        if state.lifecycle != Lifecycle::Queued {
-            return None;
-        }
-        let job = state.job.take()?;
-        Some((job, state.epoch))
+        Some((state.job.take()?, state.epoch))
     }
 
     /// Marks the task as promoted to a planned one. Returns true if it was cancelled: the caller, which has
@@ -278,15 +272,15 @@ impl LightTask {
     }
 
     fn advance(&self, state: &mut LightTaskState, life: Lifecycle, generation: u64) {
-        if state.lifecycle.advance(life) {
-            let flags = match life {
-                Lifecycle::Free => UNKNOWN | ENDED,
-                Lifecycle::Done if !state.detached => ENDED | DONE,
-                life if life.is_ended() => ENDED,
-                _ => 0,
-            };
-            self.word.store(generation << 8 | flags, Ordering::Release);
-        }
+        debug_assert!(state.lifecycle.allows(life), "no transition from {:?} to {life:?}", state.lifecycle);
+        state.lifecycle = life;
+        let flags = match life {
+            Lifecycle::Free => UNKNOWN | ENDED,
+            Lifecycle::Done if !state.detached => ENDED | DONE,
+            life if life.is_ended() => ENDED,
+            _ => 0,
+        };
+        self.word.store(generation << 8 | flags, Ordering::Release);
     }
 
     /// Makes an ended task unknown to callers. Returns true if no thread waits and the position can be
@@ -317,7 +311,7 @@ impl LightTaskState {
     }
 }
 
-/// The states of a light task. Only [`Lifecycle::advance`] changes a state.
+/// The states of a light task. Only [`LightTask::advance`] changes a state.
 ///
 /// ```text
 /// Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free
@@ -355,17 +349,6 @@ impl Lifecycle {
             Planned => next.is_ended(),
             Done | Failed | Cancelled => next == Free,
         }
-    }
-
-    /// Changes the state and returns true, if the transition is allowed.
-    #[must_use]
-    pub fn advance(&mut self, next: Lifecycle) -> bool {
-        let may = self.allows(next);
-        debug_assert!(may, "a task can't go from {self:?} to {next:?}");
-        if may {
-            *self = next;
-        }
-        may
     }
 
     /// Returns the state that callers see.
