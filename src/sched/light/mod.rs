@@ -65,11 +65,6 @@ impl LightTasks {
         self.stop_flags.load(Ordering::SeqCst) & STOPPING != 0
     }
 
-    /// Returns the queue of a new worker.
-    pub fn add_worker(&self, device: usize, slot: u32) -> LocalQueue {
-        self.queues.add_worker(device, slot, || self.epochs.add_counts())
-    }
-
     fn epoch_counts<'a>(&'a self, queue: Option<&'a LocalQueue>) -> &'a EpochCounts {
         queue.map_or(&self.caller_epochs, |queue| &queue.shared.epochs)
     }

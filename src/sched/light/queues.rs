@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use super::{EpochCounts, LightJob};
+use super::{EpochCounter, EpochCounts, LightJob};
 use crate::error::{Error, Result};
 use crate::sched::base::{
     Epoch, TaskId, lock,
@@ -95,14 +95,8 @@ pub struct LocalQueue {
 const INJECTOR_INTERVAL: u32 = 61;
 
 impl LightQueues {
-    /// Returns the queue of a new worker. `add_counts` returns new counts, for a slot that had no
-    /// worker before.
-    pub fn add_worker(
-        &self,
-        device: usize,
-        slot: u32,
-        add_counts: impl FnOnce() -> sync::Arc<EpochCounts>,
-    ) -> LocalQueue {
+    /// Returns the queue of a new worker. A slot that had no worker before gets counts of `epochs`.
+    pub fn add_worker(&self, device: usize, slot: u32, epochs: &EpochCounter) -> LocalQueue {
         let free = self.workers().iter().find_map(|shared| {
             let same = shared.device == device && shared.slot == slot;
             let deque = same.then(|| lock(&shared.deque).take()).flatten()?;
@@ -115,7 +109,7 @@ impl LightQueues {
                 slot,
                 deque: Mutex::new(None),
                 stealer: deque.stealer(),
-                epochs: add_counts(),
+                epochs: epochs.add_counts(),
                 stats: CachePadded::default(),
             });
             self.workers.write().unwrap_or_else(PoisonError::into_inner).push(shared.clone());

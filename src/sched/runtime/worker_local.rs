@@ -80,7 +80,7 @@ impl WorkerLocal {
             index,
             device: place.device,
             slot: place.slot,
-            queue: runtime.light.add_worker(place.device, place.slot),
+            queue: runtime.light.queues.add_worker(place.device, place.slot, &runtime.light.epochs),
             sleeper: Sleeper::new(index, place.device),
             idle_queue: RefCell::new(None),
             current_queues: RefCell::new(Vec::new()),
