@@ -73,7 +73,11 @@ impl Builder {
         if let Some(threads) = self.cpu_threads.filter(|threads| !(1..=4096).contains(threads)) {
             return Err(Error::argument("cpu_threads", threads, "1 to 4096 threads"));
         }
-        let stack = check_stack(self.stack_bytes.unwrap_or(DEFAULT_STACK))?;
+        let bytes = self.stack_bytes.unwrap_or(DEFAULT_STACK);
+        let stack = usize::try_from(bytes).ok().filter(|_| STACKS.contains(&bytes)).ok_or_else(|| {
+            let (least, most) = (STACKS.start(), STACKS.end());
+            Error::argument("stack_bytes", bytes, format!("{least} to {most} bytes (1 MiB to 64 GiB)"))
+        })?;
         let shared = self.backends.is_none() || self.lease_folder.is_some();
         let backends = self.backends.unwrap_or_else(|| compiled_in(self.cpu_threads));
         let found = find_devices(&backends, self.devices.as_deref())?;
@@ -172,13 +176,6 @@ fn parse_slots(text: &str) -> Result<u32> {
             _ => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}, or auto"))),
         },
     }
-}
-
-fn check_stack(bytes: u64) -> Result<usize> {
-    usize::try_from(bytes).ok().filter(|_| STACKS.contains(&bytes)).ok_or_else(|| {
-        let (least, most) = (STACKS.start(), STACKS.end());
-        Error::argument("stack_bytes", bytes, format!("{least} to {most} bytes (1 MiB to 64 GiB)"))
-    })
 }
 
 #[cfg(test)]
