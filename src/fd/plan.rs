@@ -37,8 +37,8 @@ pub struct Options {
     pub allow_unstable: bool,
     /// Of the derivatives in space.
     pub stencil: Stencil,
-    /// See [`Scheme::old_spacing`].
-    pub old_spacing: bool,
+    /// See [`Scheme::old_rules`].
+    pub old_rules: bool,
     /// Take the error of steps in time out of records. Shots with snapshots are refused.
     pub exact_time: bool,
     /// Of what a step multiplies with.
@@ -89,8 +89,8 @@ impl Options {
 
     /// Returns the choices of the discretization.
     pub fn scheme(&self) -> Scheme {
-        let Options { stencil, isotropic_source, old_spacing, .. } = *self;
-        Scheme { stencil, isotropic_source, old_spacing }
+        let Options { stencil, isotropic_source, old_rules, .. } = *self;
+        Scheme { stencil, isotropic_source, old_rules }
     }
 
     /// Returns these options with the equation, layer and storage of a material.
@@ -123,7 +123,7 @@ impl Default for Options {
             pml: 0,
             allow_unstable: false,
             stencil: Stencil::Taylor,
-            old_spacing: false,
+            old_rules: false,
             exact_time: false,
             storage: Storage::Float32,
             isotropic_source: true,

@@ -55,9 +55,9 @@ const WIDEST: f64 = 3.0;
 
 /// Damping at the outer edge per second, `10 v ln(10⁵) / (2 L)`, for the reference velocity `vp` and a layer of `pml`
 /// cells along an axis. Their spacing is the mean of the three, in the old kernels whatever that of the axis is.
-pub fn d0(vp: f32, pml: usize, h: [f32; 3], axis: usize, old_spacing: bool) -> f32 {
+pub fn d0(vp: f32, pml: usize, h: [f32; 3], axis: usize, old_rules: bool) -> f32 {
     let mean = f64::from(h[0] + h[1] + h[2]) / 3.0;
-    let spacing = if old_spacing { mean } else { mean.min(WIDEST * f64::from(h[axis])) };
+    let spacing = if old_rules { mean } else { mean.min(WIDEST * f64::from(h[axis])) };
     (10.0 * f64::from(vp) * 100_000f64.ln() / (2.0 * pml as f64 * spacing)) as f32
 }
 

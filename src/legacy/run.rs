@@ -52,7 +52,7 @@ impl Function {
             equation,
             pml: self.layer,
             allow_unstable: true,
-            old_spacing: true,
+            old_rules: true,
             ..Options::default()
         };
         warn_if_unstable(&options, &model, args.dt);

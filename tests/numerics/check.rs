@@ -11,12 +11,7 @@ use testmodels::reference::{Equation, Medium, Reference};
 
 fn reference<'a>(model: &Model, medium: &'a Medium, dt: f32) -> Reference<'a> {
     let density_at = model.density_at;
-    Reference {
-        layer: PML,
-        density_at,
-        old_spacing: false,
-        ..Reference::new(Equation::Acoustic1, medium, dt)
-    }
+    Reference { layer: PML, density_at, old_rules: false, ..Reference::new(Equation::Acoustic1, medium, dt) }
 }
 
 /// `UPDATE=1` writes it anew.

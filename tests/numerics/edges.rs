@@ -56,7 +56,7 @@ fn compare(equation: Equation, n: [usize; 3], pml: usize, nt: usize, random: &mu
     shot.snapshot_every = Some(nt / 2 - 1);
     let medium = Medium::from(&*model);
     let reference =
-        Reference { layer: pml, density_at, old_spacing: false, ..Reference::new(equation, &medium, dt) };
+        Reference { layer: pml, density_at, old_rules: false, ..Reference::new(equation, &medium, dt) };
     let truth = reference.run(&shot);
     let found = fire_with(&model, dt, &shot, options, 2);
     let what = format!("{equation:?}, {density_at:?}, {n:?} in {pml} from {:?}", shot.source);

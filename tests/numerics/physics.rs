@@ -87,12 +87,12 @@ fn the_layer_absorbs() {
 #[test]
 fn the_layer_absorbs_along_a_finer_axis() {
     let (h, dt, nt) = ([40.0, 40.0, 4.0], 1.4e-3, 400);
-    let run = |old_spacing: bool, beyond: usize| {
+    let run = |old_rules: bool, beyond: usize| {
         let model = homogeneous([8, 8, 30 + 2 * beyond], h, 2000.0, 1000.0);
         let cell = |at: [usize; 3]| [at[0], at[1], at[2] + beyond];
         let receivers = [[4, 4, 2], [2, 5, 27], [6, 1, 14]].map(cell).to_vec();
         let shot = plain_shot(cell([4, 4, 12]), ricker(10.0, dt), nt, receivers);
-        fire_with(&model, dt, &shot, Options { old_spacing, ..Options::default() }, 2).record
+        fire_with(&model, dt, &shot, Options { old_rules, ..Options::default() }, 2).record
     };
     let [new, old] = [false, true].map(|old| relative_l2(&run(old, 0), &run(old, 144)));
     println!("spacings of {h:?}: reflected {new:.1e}, with the mean spacing {old:.1e}");

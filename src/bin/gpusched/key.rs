@@ -61,7 +61,7 @@ impl Keys {
             allow_unstable: _,
             stencil,
             isotropic_source,
-            old_spacing,
+            old_rules,
             exact_time,
             storage,
         } = options;
@@ -88,8 +88,8 @@ impl Keys {
         if !isotropic_source {
             keys.text("anisotropic source");
         }
-        if *old_spacing {
-            keys.text("old spacing");
+        if *old_rules {
+            keys.text("old rules");
         }
         if *kind != SourceKind::Pressure {
             keys.text(kind.name());
@@ -222,7 +222,7 @@ mod tests {
             with(&Options { stencil: Stencil::Optimised, ..options }),
             with(&Options { exact_time: true, ..options }),
             with(&Options { isotropic_source: false, ..options }),
-            with(&Options { old_spacing: true, ..options }),
+            with(&Options { old_rules: true, ..options }),
             with(&Options { storage: Storage::Bits16, ..options }),
             of(&|shot| shot.source = [0, 0, 1]),
             of(&|shot| shot.kind = SourceKind::Monopole),

@@ -55,12 +55,12 @@ pub struct Scheme {
     pub isotropic_source: bool,
     /// Two rules of the old kernels for unequal spacings: layers along a much finer axis are damped too little, and all
     /// derivatives of a rotated one are scaled by the spacing along its flux, with which waves are wrong.
-    pub old_spacing: bool,
+    pub old_rules: bool,
 }
 
 impl Default for Scheme {
     fn default() -> Self {
-        Scheme { stencil: Stencil::Taylor, isotropic_source: true, old_spacing: false }
+        Scheme { stencil: Stencil::Taylor, isotropic_source: true, old_rules: false }
     }
 }
 

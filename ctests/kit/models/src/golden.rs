@@ -53,7 +53,7 @@ impl Case {
 
     pub fn options(&self) -> Options {
         let equation = self.equation.in_library().expect("an equation of the library");
-        Options { equation, old_spacing: true, ..Options::default() }
+        Options { equation, old_rules: true, ..Options::default() }
     }
 
     pub fn shots(&self) -> Vec<Shot> {

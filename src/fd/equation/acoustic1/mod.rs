@@ -67,7 +67,7 @@ impl Equation for Acoustic1 {
             Box::new(Acoustic1Propagator(Arc::new(material.coefficients(
                 dt,
                 scheme.stencil,
-                scheme.old_spacing,
+                scheme.old_rules,
             ))))
         }))
     }

@@ -96,9 +96,9 @@ impl TtiMaterial {
     pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TtiCoefficients {
         let TtiMaterial { layout, model: Outline { grid, .. }, .. } = *self;
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
-        let h = if scheme.old_spacing { grid.h } else { [grid.h[0]; 3] };
+        let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
         let axis = |axis: usize| {
-            let d0 = d0(self.reference, layout.pml, grid.h, axis, scheme.old_spacing);
+            let d0 = d0(self.reference, layout.pml, grid.h, axis, scheme.old_rules);
             Axis::new(grid.n[axis], layout.pml, dt, h[axis], d0)
         };
         let stencil = scheme.stencil.coefficients();

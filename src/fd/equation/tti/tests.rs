@@ -13,10 +13,10 @@ use crate::fd::storage::Storage;
 /// The rotated operators of the old kernel are those of waves only if all spacings are equal.
 #[test]
 fn schemes_are_equal_where_all_spacings_are() {
-    let coefficients = |h, old_spacing| {
+    let coefficients = |h, old_rules| {
         let model = Model::of(Grid { n: [3, 4, 5], h }, [(Property::Vp, 2000.0.into())]).unwrap();
         let material = TtiMaterial::new(&model, 8, Storage::Float32).unwrap();
-        let c = material.coefficients(8e-4, Scheme { old_spacing, ..Scheme::default() });
+        let c = material.coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
         // Factors of the derivative along each axis in the flux of each axis.
         [0, 1, 2].map(|flux| c.stencils.map(|stencil| (stencil[0] * c.axes[flux].rate).to_bits()))
     };

@@ -63,7 +63,7 @@ impl VtiMaterial {
     /// Returns the propagator for steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32, scheme: Scheme) -> VtiPropagator {
         let (e, s) = (Arc::clone(&self.e), Arc::clone(&self.s));
-        let bulk = Arc::new(self.bulk.coefficients(dt, scheme.stencil, scheme.old_spacing));
+        let bulk = Arc::new(self.bulk.coefficients(dt, scheme.stencil, scheme.old_rules));
         VtiPropagator { bulk, e, s, isotropic_source: scheme.isotropic_source }
     }
 }

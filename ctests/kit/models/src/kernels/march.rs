@@ -24,7 +24,7 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
             let c = BulkMaterial::new(model, options.pml, options.storage).unwrap().coefficients(
                 *dt,
                 options.stencil,
-                options.old_spacing,
+                options.old_rules,
             );
             fire_with(engine, &Acoustic1Propagator(c.into()), world, at_once)
         }

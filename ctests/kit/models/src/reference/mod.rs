@@ -92,7 +92,7 @@ pub struct Reference<'a> {
     pub pml: bool,
     pub density_at: DensityAt,
     /// Damp layers as if all spacings were the mean one.
-    pub old_spacing: bool,
+    pub old_rules: bool,
     /// Whether `Vti` and `Tti` have an isotropic ball around the source.
     pub taper: bool,
     pub source: Source,
@@ -113,7 +113,7 @@ impl<'a> Reference<'a> {
             layer,
             pml: false,
             density_at: DensityAt::Cells,
-            old_spacing: true,
+            old_rules: true,
             taper: true,
             source,
         }

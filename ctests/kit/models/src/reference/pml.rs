@@ -21,7 +21,7 @@ impl Pml {
         let mean = (h[0] + h[1] + h[2]) / 3.0;
         // spec: the cell in the middle of the list, not of the grid
         let d0 = h.map(|h| {
-            let spacing = if reference.old_spacing { mean } else { mean.min(3.0 * h) };
+            let spacing = if reference.old_rules { mean } else { mean.min(3.0 * h) };
             10.0 * vp[vp.len() / 2] * 1e5f64.ln() / (2.0 * d * spacing)
         });
         let profiles = |shift| [0, 1, 2].map(|axis| profile(grid.n[axis] as f64, d, shift, dt * d0[axis]));
