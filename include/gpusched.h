@@ -818,7 +818,10 @@ typedef struct sched_fd_model_desc_t {
    * 2 pi. NULL: absent. Copied.
    */
   const float *theta_rad;
-  /** Azimuth of the symmetry axis in radians, likewise. */
+  /**
+   * Azimuth of the symmetry axis in radians, likewise. The axis is (sin theta cos phi,
+   * -sin theta sin phi, cos theta) along x, y, z, with z down.
+   */
   const float *phi_rad;
 } sched_fd_model_desc_t;
 

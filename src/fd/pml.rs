@@ -61,9 +61,9 @@ pub fn d0(vp: f32, pml: usize, h: [f32; 3], axis: usize, old_rules: bool) -> f32
     (10.0 * f64::from(vp) * 100_000f64.ln() / (2.0 * pml as f64 * spacing)) as f32
 }
 
-/// The user's cell whose velocity sets the damping: the middle of the padded grid *as a list of
-/// cells*. Which one that is depends on the parities of the sizes: with an even `ny` it is a
-/// corner of the middle plane. Records depend on it by about 1e-4.
+/// The user's cell whose velocity sets the damping by the old rules, instead of the fastest: the middle of the padded
+/// grid *as a list of cells*. Which one that is depends on the parities of the sizes: with an even `ny` it is a corner of
+/// the middle plane. What is much faster is damped too little.
 pub fn reference_cell(grid: &Grid, pml: usize) -> [usize; 3] {
     let [nx, ny, nz] = grid.n.map(|n| n + 2 * pml);
     let middle = ny * nx * nz / 2;

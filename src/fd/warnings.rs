@@ -76,9 +76,10 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
         && (shot.nt..plan.steps(shot)).contains(&samples.len())
     {
         let share = 100.0 * last.abs() / peak;
+        let off = if shot.record_every < 3 { "some" } else { "tens of" };
         warnings.push(format!(
             "the samples of the wavelet end with the record, at {share:.1} % of its peak, and exact time has to guess how \
-             it goes on: samples before it are wrong by up to some percent; raise nt until it has ended, or do without exact time"
+             it goes on: samples before it are wrong by up to {off} percent; raise nt until it has ended, or do without exact time"
         ));
     }
     let forces = [SourceKind::ForceX, SourceKind::ForceY, SourceKind::ForceZ];

@@ -122,7 +122,8 @@ pub struct sched_fd_model_desc_t {
     /// Tilt of the symmetry axis from the vertical in radians, nx*ny*nz values, each from -2 pi to
     /// 2 pi. NULL: absent. Copied.
     pub theta_rad: *const f32,
-    /// Azimuth of the symmetry axis in radians, likewise.
+    /// Azimuth of the symmetry axis in radians, likewise. The axis is (sin theta cos phi,
+    /// -sin theta sin phi, cos theta) along x, y, z, with z down.
     pub phi_rad: *const f32,
 }
 

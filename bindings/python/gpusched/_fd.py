@@ -168,7 +168,8 @@ class Model(Handle):
     epsilon, delta : array_like, shape (ny, nx, nz), or float, optional
         Thomsen's parameters, above -0.5; epsilon is nowhere below delta. Copied.
     theta_rad, phi_rad : array_like, shape (ny, nx, nz), or float, optional
-        Tilt from the vertical and azimuth of the symmetry axis, -2 pi to 2 pi radians. Copied.
+        Tilt from the vertical and azimuth of the symmetry axis, -2 pi to 2 pi radians. The axis is
+        (sin theta cos phi, -sin theta sin phi, cos theta) along x, y, z, with z down. Copied.
     density_at : {"half-points", "cells"}
         Density between two cells: the mean of both, or that of the cell with the lower index, as in
         the old kernels. With "cells" interfaces of density lie up to half a cell too deep.

@@ -53,8 +53,8 @@ pub struct Scheme {
     pub stencil: Stencil,
     /// Make anisotropic media isotropic around the source of a shot.
     pub isotropic_source: bool,
-    /// Two rules of the old kernels for unequal spacings: layers along a much finer axis are damped too little, and all
-    /// derivatives of a rotated one are scaled by the spacing along its flux, with which waves are wrong.
+    /// Three rules of the old kernels: layers along a much finer axis are damped too little, and so are waves that are
+    /// much faster than one cell; all derivatives of a rotated one are scaled by the spacing along its flux.
     pub old_rules: bool,
 }
 

@@ -93,11 +93,12 @@ impl BulkMaterial {
 
     /// For steps of `dt` seconds. `old_rules`: see [`d0`].
     pub fn coefficients(&self, dt: f32, stencil: Stencil, old_rules: bool) -> Coefficients {
-        let BulkMaterial { layout, storage, model: Outline { grid, density_at, .. }, .. } = *self;
+        let BulkMaterial { layout, storage, model: Outline { grid, density_at, fastest, .. }, .. } = *self;
         let beside = (!self.b.is_uniform()).then_some(usize::from(density_at == DensityAt::HalfPoints));
         let pml = layout.pml;
+        let reference = if old_rules { self.reference } else { fastest };
         let axis = |axis: usize| {
-            let d0 = d0(self.reference, pml, grid.h, axis, old_rules);
+            let d0 = d0(reference, pml, grid.h, axis, old_rules);
             Axis::new(grid.n[axis], pml, dt, grid.h[axis], d0)
         };
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));

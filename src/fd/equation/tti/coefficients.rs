@@ -94,11 +94,12 @@ impl TtiMaterial {
 
     /// Returns the coefficients of steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TtiCoefficients {
-        let TtiMaterial { layout, model: Outline { grid, .. }, .. } = *self;
+        let TtiMaterial { layout, model: Outline { grid, fastest, .. }, .. } = *self;
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
+        let reference = if scheme.old_rules { self.reference } else { fastest };
         let axis = |axis: usize| {
-            let d0 = d0(self.reference, layout.pml, grid.h, axis, scheme.old_rules);
+            let d0 = d0(reference, layout.pml, grid.h, axis, scheme.old_rules);
             Axis::new(grid.n[axis], layout.pml, dt, h[axis], d0)
         };
         let stencil = scheme.stencil.coefficients();

@@ -91,7 +91,7 @@ pub struct Reference<'a> {
     /// Whether the layer of `Acoustic2` is a PML.
     pub pml: bool,
     pub density_at: DensityAt,
-    /// Damp layers as if all spacings were the mean one.
+    /// Damp layers as if all spacings were the mean one, and all velocities that of one cell.
     pub old_rules: bool,
     /// Whether `Vti` and `Tti` have an isotropic ball around the source.
     pub taper: bool,

@@ -19,10 +19,16 @@ impl Pml {
         let (d, dt) = (grid.margin as f64, f64::from(reference.dt));
         let h = reference.medium.h.map(f64::from);
         let mean = (h[0] + h[1] + h[2]) / 3.0;
-        // spec: the cell in the middle of the list, not of the grid
+        let fastest = reference.medium.vp.iter().zip(&reference.medium.epsilon);
+        let fastest = fastest.map(|(&vp, &e)| f64::from(vp) * (1.0 + 2.0 * f64::from(e.max(0.0))).sqrt());
+        let fastest = fastest.fold(0.0, f64::max);
         let d0 = h.map(|h| {
-            let spacing = if reference.old_rules { mean } else { mean.min(3.0 * h) };
-            10.0 * vp[vp.len() / 2] * 1e5f64.ln() / (2.0 * d * spacing)
+            // spec: the cell in the middle of the list, not of the grid
+            let (v, spacing) = match reference.old_rules {
+                true => (vp[vp.len() / 2], mean),
+                false => (fastest, mean.min(3.0 * h)),
+            };
+            10.0 * v * 1e5f64.ln() / (2.0 * d * spacing)
         });
         let profiles = |shift| [0, 1, 2].map(|axis| profile(grid.n[axis] as f64, d, shift, dt * d0[axis]));
         Pml { velocity: profiles(0.5), pressure: profiles(0.0), rate: h.map(|h| dt / h) }
