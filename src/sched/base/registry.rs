@@ -173,11 +173,4 @@ mod tests {
             assert!(next.get(id).is_err());
         }
     }
-
-    #[test]
-    fn unpacked_id_has_the_parts_that_were_packed() {
-        for light in [0, LIGHT_BIT] {
-            assert_eq!(unpack(TaskId(pack(5, 3, 17) | light)), (5, 3, 17));
-        }
-    }
 }

@@ -1,7 +1,6 @@
 //! Each class of failure on simulated devices, in virtual time: what becomes of the task and of the device.
 
 use super::{Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, run};
-use crate::error::Error;
 use crate::sched::DeviceMask;
 use crate::sched::TaskStatus;
 
@@ -125,18 +124,4 @@ fn a_late_task_goes_to_a_fast_device_in_the_end_too() {
     world.tasks[8].devices = DeviceMask::ALL;
     let report = done(&world);
     assert!(slow > 2000.0 && report.makespan < 700.0, "{slow} {}", report.makespan);
-}
-
-#[test]
-fn a_deadline_stops_what_takes_too_long_and_the_device_stays() {
-    let mut world = world(&[1.0], equal(4, 10.0));
-    world.tasks[1].work = 500.0;
-    for task in &mut world.tasks {
-        task.deadline = Some(20.0);
-    }
-    let report = run(&world);
-    assert_eq!((report.counts.done, report.counts.failed), (3, 1));
-    let is_late = matches!(report.outcomes[1].1, Some(Error::Deadline { limit_s: 20.0, .. }));
-    assert!(is_late && report.makespan == 50.0, "{report:?}");
-    assert_eq!(report.devices[0].retired, None);
 }
