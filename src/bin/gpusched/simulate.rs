@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gpusched::io::atomic;
 use gpusched::sched::TaskStatus;
-use gpusched::sched::simulation::{self, SimReport};
+use gpusched::sched::simulation::{self, Scenario, SimReport};
 use gpusched::{Error, Result};
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
             report
         }
     };
-    let line = describe(&report);
+    let line = describe(&scenario, &report);
     if as_json {
         let line = serde_json::to_string(&line).map_err(|why| Error::Internal(why.to_string()))?;
         say!("{line}");
@@ -78,8 +78,8 @@ pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
     Ok(report.counts.done == scenario.tasks.len() as u64)
 }
 
-fn describe(report: &SimReport) -> Line<'_> {
-    let bound = Some(report.lower_bound).filter(|bound| bound.is_finite());
+fn describe<'a>(scenario: &Scenario, report: &'a SimReport) -> Line<'a> {
+    let bound = Some(simulation::lower_bound(scenario)).filter(|bound| bound.is_finite());
     let failed = report.outcomes.iter().enumerate().filter(|(_, (state, _))| *state == TaskStatus::Failed);
     Line {
         makespan_s: report.makespan,

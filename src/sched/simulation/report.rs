@@ -7,8 +7,6 @@ use crate::sched::base::{TaskCounts, TaskStatus};
 pub struct SimReport {
     /// End of the last task.
     pub makespan: f64,
-    /// Of the makespan; see [`lower_bound`](super::lower_bound).
-    pub lower_bound: f64,
     pub counts: TaskCounts,
     pub devices: Vec<DeviceReport>,
     /// Outcome of each task, in the order of the scenario.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeviceReport, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, lower_bound};
+use super::{DeviceReport, Scenario, SimDevice, SimEvent, SimEventKind, SimReport};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskCounts, TaskId, TaskStatus};
@@ -360,7 +360,6 @@ impl<'a> Simulation<'a> {
         let last = self.events.iter().rfind(|event| matches!(event.kind, SimEventKind::End(_)));
         SimReport {
             makespan: last.map_or(0.0, |last| last.time),
-            lower_bound: lower_bound(self.scenario),
             counts: TaskCounts {
                 done: ended(TaskStatus::Done),
                 failed: ended(TaskStatus::Failed),
