@@ -200,19 +200,13 @@ impl Plan {
 
     /// Returns the error of a shot for which there is no CPU, with the reason; `None` if GPUs run shots of the plan.
     pub fn needs_cpu(&self, why: &str) -> Option<Error> {
-        let equation = self.options.equation;
+        // Kernels compute positions in 32 bits.
         let (values, most) = (self.layout().on_gpu().field_len(), u32::MAX);
-        let reason = match equation.runs_on_gpus() {
-            false => "this equation does not run on GPUs yet".into(),
-            // Kernels compute positions in 32 bits.
-            true if values > most as usize => {
-                format!("with its layers a field has {values} values, and on a GPU at most {most}")
-            }
-            true => return None,
-        };
-        let what = format!("a shot of equation {}", equation.name());
-        let todo = "so select the CPU as well: add cpu to GPUSCHED_DEVICES";
-        Some(Error::NoDevice { what, why: format!("{why}; {reason}, {todo}") })
+        let why = format!(
+            "{why}; with its layers a field has {values} values, and on a GPU at most {most}, so select the CPU as well: add \
+             cpu to GPUSCHED_DEVICES"
+        );
+        (values > most as usize).then_some(Error::NoDevice { what: "a shot".into(), why })
     }
 
     /// Returns the error of too little memory for a shot. `held`: why the place has less than when it is empty.

@@ -38,8 +38,8 @@ pub fn shots_have_the_bits_of_the_cpu() {
         ([9, 6, 3], 8, 40, 5, Some(16)),
         ([3, 4, 5], 8, 70, 40, None),
     ];
-    let kernels = EQUATIONS.into_iter().chain(WITH_OTHER_LAYER).filter(|equation| equation.runs_on_gpus());
-    let cases = kernels.flat_map(|equation| cases.map(|case| (equation, case))).enumerate();
+    let equations = EQUATIONS.into_iter().chain(WITH_OTHER_LAYER);
+    let cases = equations.flat_map(|equation| cases.map(|case| (equation, case))).enumerate();
     for (number, (equation, (n, pml, nt, record_every, snapshot_every))) in cases {
         let receivers = match number % 5 {
             0 => Receivers::List(vec![[0; 3]; 3]),
@@ -98,7 +98,7 @@ fn advised(error: &Error) -> usize {
 /// A shot of the advised size runs, and one cell more is refused.
 pub fn what_would_fit_does() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    for equation in EQUATIONS.into_iter().chain(WITH_OTHER_LAYER).filter(|equation| equation.runs_on_gpus()) {
+    for equation in EQUATIONS.into_iter().chain(WITH_OTHER_LAYER) {
         let error = submit(cube_for(equation, 200), &scheduler).unwrap_err();
         assert!(matches!(error, Error::NoMemory { there, .. } if there == 30 << 20), "{error}");
         let n = advised(&error);

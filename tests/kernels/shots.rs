@@ -82,7 +82,7 @@ impl Kernels {
 
 /// The equations that have kernels.
 fn equations() -> impl Iterator<Item = &'static dyn Equation> {
-    EQUATIONS.into_iter().chain(WITH_OTHER_LAYER).filter(|equation| equation.runs_on_gpus())
+    EQUATIONS.into_iter().chain(WITH_OTHER_LAYER)
 }
 
 /// The tables of a model of `acoustic1`.

@@ -12,21 +12,19 @@ use super::{AbsorbingLayer, EQUATIONS, Equation, Propagator, Propagators, Proper
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::backend::float_mode::FloatMode;
-use crate::device::BackendKind;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fd::control::{Control, Silent};
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::plan::{Options, Plan};
-use crate::fd::shot::{self, Output};
+use crate::fd::shot;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Receivers, Shot};
 use crate::fd::time_loop;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::wavelet::Wavelet;
-use crate::sched::Exec;
 
 struct Advection;
 
@@ -45,10 +43,6 @@ impl Equation for Advection {
 
     fn class(&self) -> u32 {
         0xfd00_00ff
-    }
-
-    fn runs_on_gpus(&self) -> bool {
-        false
     }
 
     fn dt_max(&self, model: &Outline, _: Stencil) -> f64 {
@@ -150,19 +144,6 @@ impl CpuSteps for UpwindSteps<'_> {
     }
 }
 
-/// Ignores results.
-struct Nowhere;
-
-impl Output for Nowhere {
-    fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&self, _: &Exec<'_>, _: Gather, _: Effort) -> Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn new_equation_is_one_file_that_plans_and_shots_take_as_it_is() {
     let grid = Grid { n: [20, 2, 3], h: [10.0; 3] };
@@ -200,12 +181,4 @@ fn new_equation_is_one_file_that_plans_and_shots_take_as_it_is() {
     let bytes = plan_of_shots.shot_bytes(&shot, 2).device;
     assert!(bytes >= 2 * 4 * 30 * 12 * 13, "{bytes}");
     assert!(EQUATIONS.iter().all(|other| other.class() != Advection.class()));
-
-    // It has no kernels for GPUs.
-    let refused = Error::NoDevice { what: "a task".into(), why: "only cuda:0 is there".into() };
-    let why = plan_of_shots.advise(refused).to_string();
-    let expected = "no device for a shot of equation advection: only cuda:0 is there; this equation does not";
-    assert!(why.starts_with(expected) && why.ends_with("add cpu to GPUSCHED_DEVICES"), "{why}");
-    let task = shot::task(Arc::new(plan_of_shots), shot, 1, Nowhere).unwrap();
-    assert_eq!(task.backends, [BackendKind::Cpu]);
 }

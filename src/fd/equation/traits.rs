@@ -88,12 +88,6 @@ pub trait Equation: Sync {
     /// Returns the class of its shots as tasks: devices have a rate for each class.
     fn class(&self) -> u32;
 
-    /// Returns true if the equation has kernels for GPUs; shots of others run on the CPU only, and
-    /// the methods about GPUs are not called.
-    fn runs_on_gpus(&self) -> bool {
-        true
-    }
-
     /// Returns the largest stable time step in seconds with exact coefficients.
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64;
 
