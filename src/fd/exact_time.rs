@@ -112,7 +112,7 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
         loop {
             let next = pairs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((one, other)) = next.map(|pair| pair.split_at_mut(samples)) else { return Ok(()) };
-            // There is no other beside the last of an odd number of traces.
+            // The last of an odd number of traces has none beside it.
             let [all, others] = [&*one, &*other]
                 .map(|trace| trace.iter().map(|v| f64::from(*v)).chain(fade(trace)).chain(repeat(0.0)));
             series.iter_mut().zip(all.zip(others)).for_each(|(to, (re, im))| *to = Complex::new(re, im));

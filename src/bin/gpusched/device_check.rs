@@ -18,7 +18,7 @@ pub fn check_devices(devices: Option<&str>, as_json: bool) -> Result<Vec<Unfit>>
     let mut builder = Scheduler::builder();
     builder.devices = devices.map(str::to_owned);
     builder.slots = Some(1);
-    // What other processes have is not worth an hour here.
+    // Waiting for other processes is not worth an hour here.
     builder.policy.rounds_beside_others = builder.policy.backoff.len();
     let scheduler = builder.build()?;
     if !as_json {

@@ -191,7 +191,7 @@ fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_
     for (error, times) in [
         (busy(), 60 * minute..61 * minute),
         (short(600, 599), 60 * minute..61 * minute),
-        // There is enough, so another process is not the cause.
+        // Enough is free, so another process is not the cause.
         (short(600, 600), 22..23),
         (short(0, 600), 22..23),
         (Error::Resources { device: "x".into(), what: "y".into() }, 22..23),
