@@ -272,7 +272,11 @@ impl LightTask {
     }
 
     fn advance(&self, state: &mut LightTaskState, life: Lifecycle, generation: u64) {
-        debug_assert!(state.lifecycle.allows(life), "no transition from {:?} to {life:?}", state.lifecycle);
+        let may = state.lifecycle.allows(life);
+        debug_assert!(may, "no transition from {:?} to {life:?}", state.lifecycle);
+        if !may {
+            return;
+        }
         state.lifecycle = life;
         let flags = match life {
             Lifecycle::Free => UNKNOWN | ENDED,
