@@ -639,6 +639,49 @@ class Shots(unittest.TestCase):
             scheduler.submit_shot(model, shot, memory[2:3], field).result()
         self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
 
+    def test_array_stays_lent_when_a_handle_of_the_shared_scheduler_is_closed(self) -> None:
+        go, record = threading.Event(), np.zeros((8, 9, 12), np.float32)
+        self.addCleanup(go.set)
+        with small_model() as model, gpusched.Scheduler.shared() as other:
+            with gpusched.Scheduler.shared() as scheduler:
+                before = scheduler.submit(lambda exec: go.wait(20))
+                scheduler.submit_shot(model, small_shot(), record, after=[before])
+            with self.assertRaisesRegex(ValueError, "^record shares memory"):
+                other.submit_shot(model, small_shot(), record)
+            go.set()
+            other.wait_all()
+            other.submit_shot(model, small_shot(), record).result()
+        self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+
+    def test_array_that_a_parent_lent_is_free_in_a_forked_child(self) -> None:
+        told = program("""
+import gpusched, numpy, os
+from gpusched import _loans
+array = numpy.zeros(5, numpy.float32)
+_loans.lend(1, {"record": array}, lambda job: True)
+child = os.fork()
+if child == 0:
+    _loans.lend(2, {"record": array}, lambda job: True)
+    os._exit(0)
+print(os.waitpid(child, 0)[1], len(_loans.extents))
+""")
+        self.assertEqual(told, "0 1\n")
+
+    def test_submission_without_a_thread_lends_nothing(self) -> None:
+        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            calls = (
+                lambda: scheduler.submit_shot(model, small_shot()),
+                lambda: scheduler.submit(nothing),
+                lambda: scheduler.submit_range(0, 3, nothing),
+            )
+            for call in calls:
+                with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no thread")):
+                    self.assertRaisesRegex(RuntimeError, "no thread", call)
+                self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+
+    def test_shot_with_a_bad_value_has_a_text(self) -> None:
+        self.assertIn("receivers=5, ", repr(small_shot(receivers=5, wavelet_samples=(1, 2, 3, 4))))
+
     def test_shots_are_compared_by_value(self) -> None:
         samples = np.arange(5.0)
         one = small_shot(wavelet_samples=samples, receivers=np.array([[1, 2, 3]]))

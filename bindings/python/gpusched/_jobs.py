@@ -201,6 +201,8 @@ class Job:
         # By status: the exception that the task raises if it fails with that status, and its traceback.
         self.failures: dict[int, tuple[BaseException, TracebackType | None]] = {}
         self.idempotent = False
+        # Whether the end of the task is known here.
+        self.has_ended = False
         # Whether an attempt may be abandoned. The task, and those nested in the attempt, then end before `drop`.
         self.may_be_abandoned = False
         self.is_dropped = False
@@ -229,12 +231,15 @@ def find(number: int) -> Job:
 def may_write(number: int) -> bool:
     """Returns whether the library may write to the arrays that are lent to a job."""
     job = jobs.get(number)
-    if job is None or not job.idempotent or job.id == 0:
-        return job is not None
-    # Other copies than the one that counts may run on, but do not write.
+    # After the end other copies than the one that counts may run on, but do not write.
+    if job is None or (job.idempotent and job.has_ended):
+        return False
+    if not job.idempotent or job.id == 0:
+        return True
     info = _abi.sched_task_info_t(size=sizeof(_abi.sched_task_info_t))
+    # An error: its handle of the shared scheduler was closed, and the task may run on.
     known = lib.sched_task_info(job.scheduler, job.id, byref(info)) == _abi.SCHED_OK
-    return known and info.state in (_abi.SCHED_STATE_QUEUED, _abi.SCHED_STATE_RUNNING)
+    return not known or info.state in (_abi.SCHED_STATE_QUEUED, _abi.SCHED_STATE_RUNNING)
 
 
 def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bool] = lambda: True) -> int:

@@ -58,9 +58,10 @@ def _overlapped(extent: Extent) -> Extent | None:
 
 
 def _after_fork() -> None:
-    """Replaces the lock, which another thread of the parent may have held."""
+    """Forgets the loans: shots of the parent write to its memory only. Another thread may have held the lock."""
     global _lock
     _lock = threading.RLock()
+    extents.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

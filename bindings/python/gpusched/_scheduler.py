@@ -200,7 +200,7 @@ class Scheduler(Handle):
         if "after" in options:
             # Each task reads it, and an iterator can be read once.
             options["after"] = tasks_of("after", options["after"])
-        work = [Job(raw, self._completer.dropped, call) for call in calls]
+        work = [self._job(call) for call in calls]
         described = [_describe(job, options) for job in work]
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
         for desc in descs:
@@ -214,6 +214,12 @@ class Scheduler(Handle):
                 raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
             return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
 
+    def _job(self, *arguments: Any, **named: Any) -> Job:
+        if self._pid == os.getpid():
+            # Before anything is lent: Python may refuse the thread.
+            self._completer.start()
+        return Job(self._raw, self._completer.dropped, *arguments, **named)
+
     @contextlib.contextmanager
     def _submission(self) -> Iterator[None]:
         # In a forked child the locks may be held for ever; the library refuses the submission and drops the job.
@@ -222,7 +228,6 @@ class Scheduler(Handle):
             yield
             return
         with self._completer.submitting:
-            self._completer.start()
             yield
 
     def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
@@ -268,7 +273,7 @@ class Scheduler(Handle):
             As `submit`.
         """
         raw = self._raw
-        job = Job(raw, self._completer.dropped, function)
+        job = self._job(function)
         desc, _kept = range_desc(job, begin, end, grain, options)
         number = c_uint64()
         with self._submission():
@@ -389,7 +394,7 @@ class Scheduler(Handle):
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
         # The library keeps the job until the last attempt has returned, and the job keeps the arrays.
         options.setdefault("idempotent", size.snapshots_shape is None)
-        job = Job(raw, self._completer.dropped, lent=lent)
+        job = self._job(lent=lent)
         job.value = shot._gather(model, record, snapshots)
         task, _also_kept = _describe(job, options)
         number = c_uint64()

@@ -265,6 +265,7 @@ class Task(Handle, Future[Result]):
             if self._info().state != _abi.SCHED_STATE_FAILED:
                 # This call failed, not the task.
                 raise error
+        self._job.has_ended = True
         self._keep(error, traceback)
 
     def _keep(self, error: BaseException | None, traceback: TracebackType | None = None) -> None:
@@ -335,12 +336,13 @@ class Completer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        if self._thread is None:
-            # A thread that is no daemon would end before the functions of `atexit` run, which close
-            # schedulers.
-            thread = threading.Thread(target=self._run, name="gpusched-completer", daemon=True)
-            thread.start()
-            self._thread = thread
+        with self.submitting:
+            if self._thread is None:
+                # A thread that is no daemon would end before the functions of `atexit` run, which close
+                # schedulers.
+                thread = threading.Thread(target=self._run, name="gpusched-completer", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def add(self, task: Task[Any]) -> None:
         self._tasks[task._job] = task
