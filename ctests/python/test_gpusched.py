@@ -506,6 +506,8 @@ class Callables(WithScheduler):
             ("call is 3; accepted: ", lambda: self.scheduler.on_progress(3)),
             ("interval_s is 'x'; accepted: 0.001", lambda: self.scheduler.on_progress(nothing, "x")),
             ("logger is 5; accepted: ", lambda: gpusched.log_to(5)),
+            ("rates_path is 5; accepted: a path", lambda: gpusched.Scheduler("cpu", rates_path=5)),
+            ("path is 1; accepted: a path", lambda: self.scheduler.write_trace(1)),
             ("level is 'x'; accepted: ", lambda: gpusched.log_to(logging.getLogger("x"), "x")),
         ]
         for after in (5, [5], [None], None, "task"):

@@ -425,7 +425,7 @@ class Shot:
             value = plain(getattr(self, field.name))
             if value == plain(field.default):
                 continue
-            long = field.name in ("receivers", "wavelet_samples") and len(value) > 3
+            long = isinstance(value, list) and len(value) > 3
             words.append(f"{field.name}={f'<{len(value)}>' if long else repr(value)}")
         return f"Shot({', '.join(words)})"
 

@@ -6,6 +6,7 @@ ends a text at its first NUL.
 
 from __future__ import annotations
 
+import os
 from ctypes import Structure, c_double, c_float, sizeof
 from typing import Any, Callable, TypeVar
 
@@ -50,6 +51,14 @@ def checked(
     except (TypeError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
     raise kind(f"{name} is {value!r}; accepted: {accepted}")
+
+
+def filename(name: str, value: str | bytes | os.PathLike[str]) -> bytes:
+    """Returns a path for C."""
+    try:
+        return text(name, os.fsencode(value))
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; accepted: a path") from None
 
 
 def text(name: str, value: str | bytes) -> bytes:

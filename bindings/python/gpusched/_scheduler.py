@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 from . import _abi
 from ._fd import Model, Shot
 from ._fd import pointer as floats
-from ._fields import checked, put, text
+from ._fields import checked, filename, put, text
 from ._gather import Gather, output
 from ._info import Device, Progress, Stats, devices_of, filled, progress_from, stats_of
 from ._jobs import OPTIONS, Exec, Job, describe, ids_of, is_in_task, run_job, tasks_of
@@ -90,7 +90,7 @@ class Scheduler(Handle):
         if devices is not None:
             config.devices = text("devices", devices)
         if rates_path is not None:
-            config.rates_path = text("rates_path", os.fsencode(rates_path))
+            config.rates_path = filename("rates_path", rates_path)
         made = c_void_p()
         check(lib.sched_create(byref(config), byref(made)))
         self._own(made.value)
@@ -503,7 +503,7 @@ class Scheduler(Handle):
         GpuschedError
             SCHED_E_ARGUMENT for a scheduler without `trace_events`; SCHED_E_IO.
         """
-        check(lib.sched_trace_write(self._raw, text("path", os.fsencode(path))))
+        check(lib.sched_trace_write(self._raw, filename("path", path)))
 
     def __repr__(self) -> str:
         if self._handle is None or self._pid != os.getpid():
