@@ -1,5 +1,6 @@
 """Surveys and functions on a Dask cluster, whose nodes are processes of this machine."""
 
+import asyncio
 import json
 import os
 import signal
@@ -197,6 +198,19 @@ class OnDask(unittest.TestCase):
         self.assertEqual(len({process for _, _, process in found}), 2)
         with self.assertRaisesRegex(RuntimeError, "/bin/true is not the command gpusched"):
             gpusched.dask.run(self.survey(20), self.client, command="/bin/true")
+
+    def test_worker_stays_responsive_while_devices_are_searched(self) -> None:
+        threads: list[int] = []
+
+        def create(*_: object) -> None:
+            threads.append(threading.get_ident())
+            raise gpusched.GpuschedError(gpusched.abi.SCHED_E_NO_DEVICE, "no device")
+
+        setup = gpusched.dask._Functions("functions", len, "cpu", 0).setup
+        with mock.patch.object(gpusched.dask, "Scheduler", create):
+            self.assertRaisesRegex(gpusched.GpuschedError, "no device", asyncio.run, setup(mock.Mock()))
+        self.assertEqual(len(threads), 1)
+        self.assertNotEqual(threads, [threading.get_ident()])
 
     def test_worker_stays_responsive_until_its_running_calls_have_ended(self) -> None:
         folder = self.folder

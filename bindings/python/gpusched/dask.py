@@ -584,7 +584,8 @@ class _Functions(WorkerPlugin):  # type: ignore[misc]
         self.scheduler: Scheduler | None = None
 
     async def setup(self, worker: Worker) -> None:
-        self.scheduler = scheduler = Scheduler(self.devices, self.slots)
+        # It may load drivers, which can take seconds.
+        self.scheduler = scheduler = await asyncio.to_thread(Scheduler, self.devices, self.slots)
         slots = sum(device.slots for device in scheduler.devices)
         _show_occupancy(worker, slots, lambda: scheduler.stats.running)
         await worker.set_resources(**{RESOURCE: slots + AHEAD})
