@@ -12,6 +12,7 @@ from unittest import mock
 
 import gpusched
 from distributed import Client, LocalCluster
+from test_gpusched import program
 
 calls: list[int] = []
 
@@ -101,6 +102,27 @@ class Parallel(unittest.TestCase):
         outer = gpusched.parallel(batch=1)(lambda items: [squares(range(item)) for item in items])
         self.assertEqual(outer([20, 30]), [[n * n for n in range(20)], [n * n for n in range(30)]])
         self.assertEqual(sorted(calls), [20, 30])
+
+    def test_forked_child_splits_loops(self) -> None:
+        told = program("""
+import gpusched, os, signal, threading
+from gpusched import _parallel
+locked, go = threading.Event(), threading.Event()
+def create():
+    with _parallel._lock:
+        locked.set()
+        go.wait()
+threading.Thread(target=create).start()
+locked.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    assert gpusched.parallel(list)([1, 2]) == [1, 2]
+    os._exit(0)
+go.set()
+print(os.waitpid(child, 0)[1])
+""")
+        self.assertEqual(told, "0\n")
 
     def test_loop_is_split_over_nodes(self) -> None:
         @gpusched.parallel(batch=4)

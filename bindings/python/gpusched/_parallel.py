@@ -210,6 +210,15 @@ def _scheduler(slots: int) -> Scheduler:
         return _schedulers[key]
 
 
+def _after_fork() -> None:
+    """Replaces the lock, which another thread of the parent may have held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def _on_nodes(call: Callable[[Any], list[Result]], items: Sequence[Any], options: dict[str, Any]) -> list[Result]:
     from . import dask
 
