@@ -883,7 +883,8 @@ typedef struct sched_fd_shot_desc_t {
   uint32_t plane_every_y;
   /**
    * Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
-   * until `drop` of the task is called; written only if the task succeeds.
+   * until `drop` of the task is called; written only if the task succeeds. No other shot may have the
+   * same memory meanwhile, which is not checked.
    */
   float *record;
   /** Length of `record` in floats; sched_fd_shot_size returns the necessary length. */

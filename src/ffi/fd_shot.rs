@@ -103,7 +103,8 @@ pub struct sched_fd_shot_desc_t {
     /// Number of cells between receivers along y, from cell 0; 0: 1.
     pub plane_every_y: u32,
     /// Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
-    /// until `drop` of the task is called; written only if the task succeeds.
+    /// until `drop` of the task is called; written only if the task succeeds. No other shot may have the
+    /// same memory meanwhile, which is not checked.
     pub record: *mut f32,
     /// Length of `record` in floats; sched_fd_shot_size returns the necessary length.
     pub record_len: usize,
