@@ -156,6 +156,15 @@ fn plain(text: &str) -> String {
     plain
 }
 
+/// Writes a number with more digits than any integer has as a power of ten. A unit stays behind it.
+fn shortened(value: String) -> String {
+    let number = value.split(' ').next().unwrap_or_default();
+    match number.parse::<f64>() {
+        Ok(parsed) if number.len() > 20 => value.replacen(number, &format!("{parsed:e}"), 1),
+        _ => value,
+    }
+}
+
 fn stale(what: &str) -> &'static str {
     match what {
         "task" => "it was released, or belongs to another scheduler",
@@ -222,7 +231,7 @@ impl Error {
         value: impl std::fmt::Display,
         accepted: impl Into<String>,
     ) -> Self {
-        Error::Argument { what: what.into(), value: value.to_string(), accepted: accepted.into() }
+        Error::Argument { what: what.into(), value: shortened(value.to_string()), accepted: accepted.into() }
     }
 
     /// Adds the elements of a range to the message. Errors that the scheduler handles keep their
@@ -272,6 +281,25 @@ mod tests {
             (5 << 50, "5.00 PiB"),
         ] {
             assert_eq!(human(count), text);
+        }
+    }
+
+    #[test]
+    fn refused_number_is_short() {
+        for (value, text) in [
+            (1e-45_f32.to_string(), "1e-45"),
+            (format!("{} Hz", -1e-40_f32), "-1e-40 Hz"),
+            (f32::MAX.to_string(), "3.4028235e38"),
+            (u64::MAX.to_string(), "18446744073709551615"),
+            (i64::MIN.to_string(), "-9223372036854775808"),
+            ("0.000001 Hz".into(), "0.000001 Hz"),
+            (" 12 ".into(), " 12 "),
+            ("x".repeat(30), &"x".repeat(30)),
+        ] {
+            assert_eq!(
+                Error::argument("it", value, "others").to_string(),
+                format!("it is {text}; accepted: others")
+            );
         }
     }
 }
