@@ -22,6 +22,7 @@ import traceback
 import unittest
 import warnings
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 from unittest import mock
@@ -487,7 +488,7 @@ class Callables(WithScheduler):
         with self.assertRaisesRegex(gpusched.GpuschedError, "^stack_bytes is 4096; accepted: 1048576 to 68719476736"):
             gpusched.Scheduler(stack_bytes=4096)
         self.assertRaisesRegex(ValueError, "size is -1", self.scheduler.submit(lambda exec: exec.memory(-1)).result)
-        self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").result(timeout=1e300), None)
+        self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="nä\udcffe").result(timeout=1e300), None)
         self.assertEqual(_jobs.jobs, {})
 
     def test_refusal_names_the_value_and_what_is_accepted(self) -> None:
@@ -680,6 +681,17 @@ print(os.waitpid(child, 0)[1], len(_loans.extents))
                 with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no thread")):
                     self.assertRaisesRegex(RuntimeError, "no thread", call)
                 self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+
+    def test_model_that_is_closed_meanwhile_leaves_nothing_lent(self) -> None:
+        def close() -> Iterator[gpusched.Task[None]]:
+            model.close()
+            yield scheduler.submit(nothing)
+
+        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            with self.assertRaisesRegex(gpusched.GpuschedError, "model .* is unknown here"):
+                scheduler.submit_shot(model, small_shot(), after=close())
+            scheduler.wait_all()
+            self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
 
     def test_shot_with_a_bad_value_has_a_text(self) -> None:
         self.assertIn("receivers=5, ", repr(small_shot(receivers=5, wavelet_samples=(1, 2, 3, 4))))

@@ -65,7 +65,7 @@ def text(name: str, value: str | bytes) -> bytes:
     """Returns a text for C."""
     if not isinstance(value, (str, bytes)):
         raise TypeError(f"{name} is {value!r}; accepted: text")
-    encoded = value.encode() if isinstance(value, str) else value
+    encoded = value.encode(errors="replace") if isinstance(value, str) else value
     if b"\0" in encoded:
         raise ValueError(f"{name} is {value!r}; accepted: text without NUL")
     return encoded

@@ -379,7 +379,7 @@ class Scheduler(Handle):
         if not isinstance(model, Model) or not isinstance(shot, Shot):
             given = f"{type(model).__name__} and {type(shot).__name__}"
             raise TypeError(f"model and shot are {given}; accepted: Model and Shot")
-        raw = self._raw
+        raw, medium = self._raw, model._raw
         desc, _kept = shot._describe()
         size = model._shot_size(shot, desc)
         for warning in model._shot_warnings(desc):
@@ -399,7 +399,7 @@ class Scheduler(Handle):
         task, _also_kept = _describe(job, options)
         number = c_uint64()
         with self._submission():
-            check(lib.sched_fd_submit(raw, model._raw, byref(desc), byref(task), byref(number)))
+            check(lib.sched_fd_submit(raw, medium, byref(desc), byref(task), byref(number)))
             return self._submitted(number.value, job, options)
 
     def wait_next(self, timeout: float | None = None) -> Task[Any]:
