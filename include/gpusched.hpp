@@ -18,6 +18,7 @@
  * Threads     Any thread may use a scheduler and the const functions of any object. One task object
  *             belongs to one thread at a time, as a std::future does. Callables run in the
  *             floating-point mode of the thread that submits them (sched_run_fn).
+ * Timeouts    A negative timeout, except forever(), is 0.
  * Left out    sched_exec_fail: throw instead. sched_task_error: wait() throws the message. Detached
  *             tasks: drop the task object. Shots that write into memory of the caller: pass
  *             native() to sched_fd_submit. sched_abi_version: for libraries loaded at run time.
@@ -214,6 +215,12 @@ class exec {
 };
 
 namespace detail {
+
+/* Returns a timeout for the C library, which takes any negative one for none. */
+inline std::int64_t nanoseconds(std::chrono::nanoseconds timeout) noexcept {
+  const bool is_over = timeout.count() < 0 && timeout != forever();
+  return is_over ? 0 : static_cast<std::int64_t>(timeout.count());
+}
 
 /* Calls F with an exec if it takes one, else with nothing. */
 template <class F>
@@ -626,7 +633,7 @@ class task {
   /// Waits until the task has ended. Returns false after a timeout. Throws the exception of the
   /// callable, `cancelled`, or the error of the task.
   bool wait(std::chrono::nanoseconds timeout = forever()) const {
-    sched_status_t status = sched_wait(scheduler_, id_, timeout.count());
+    sched_status_t status = sched_wait(scheduler_, id_, detail::nanoseconds(timeout));
     if (status == SCHED_PENDING) return false;
     if (result_) {
       if (std::exception_ptr thrown = result_->exception(status)) std::rethrow_exception(thrown);
@@ -642,7 +649,10 @@ class task {
   }
 
   /// Returns true if the task has ended, successfully or not.
-  bool has_ended() const { return sched_wait(scheduler_, id_, 0) != SCHED_PENDING; }
+  bool has_ended() const {
+    auto i = init<sched_task_info_t>();
+    return sched_task_info(scheduler_, id_, &i) != SCHED_OK || i.state >= SCHED_STATE_DONE;
+  }
   /// Cancels the task; see sched_cancel.
   void cancel() const { checked(sched_cancel(scheduler_, id_)); }
 
@@ -844,7 +854,7 @@ class scheduler {
                        std::chrono::nanoseconds timeout = forever()) const {
     std::size_t position = 0;
     const sched_status_t status =
-        sched_wait_any(handle(), ids.data(), ids.size(), timeout.count(), &position);
+        sched_wait_any(handle(), ids.data(), ids.size(), detail::nanoseconds(timeout), &position);
     return checked(status) == SCHED_OK ? position : none;
   }
   template <class R>
@@ -857,22 +867,22 @@ class scheduler {
 
   /// Waits until every task that was submitted before has ended. Returns false after a timeout.
   bool wait_all(std::chrono::nanoseconds timeout = forever()) const {
-    return checked(sched_wait_all(handle(), timeout.count())) == SCHED_OK;
+    return checked(sched_wait_all(handle(), detail::nanoseconds(timeout))) == SCHED_OK;
   }
   /// Waits until the next ordered task has ended, and returns its id; 0 after a timeout.
   sched_task_t wait_next(std::chrono::nanoseconds timeout = forever()) const {
     sched_task_t id = 0;
-    checked(sched_wait_next(handle(), timeout.count(), &id));
+    checked(sched_wait_next(handle(), detail::nanoseconds(timeout), &id));
     return id;
   }
   /// Closes the scheduler to new tasks and waits for the others. Returns false after a timeout.
   bool drain(std::chrono::nanoseconds timeout = forever()) const {
-    return checked(sched_drain(handle(), timeout.count())) == SCHED_OK;
+    return checked(sched_drain(handle(), detail::nanoseconds(timeout))) == SCHED_OK;
   }
   /// Destroys the scheduler. Returns false if a callable does not return in time; the scheduler
   /// then still exists, but accepts and starts no task.
   bool shutdown(std::chrono::nanoseconds timeout) {
-    const bool ended = checked(sched_shutdown(handle_, timeout.count())) == SCHED_OK;
+    const bool ended = checked(sched_shutdown(handle_, detail::nanoseconds(timeout))) == SCHED_OK;
     if (ended) {
       handle_ = nullptr;
       listener_.reset();

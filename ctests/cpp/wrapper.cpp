@@ -164,6 +164,9 @@ void any() {
     while (!go) std::this_thread::yield();
   }));
   CHECK(s.wait_any(tasks, std::chrono::milliseconds(1)) == gpusched::none);
+  // A point in time that has passed.
+  const std::chrono::seconds over(-1);
+  CHECK(!tasks[0].wait(over) && !s.wait_all(over) && s.wait_any(tasks, over) == gpusched::none);
   tasks.push_back(s.submit([] { throw 1; }));
   CHECK(s.wait_any(tasks) == 1);
   go = true;
@@ -171,6 +174,15 @@ void any() {
   CHECK(s.wait_any(tasks) == 0);
   tasks.clear();
   EXPECT(SCHED_E_ARGUMENT, status_of([&] { s.wait_any(tasks); }));
+
+  gpusched::task<bool> own;
+  std::atomic<bool> known(false);
+  own = s.submit([&own, &known] {
+    while (!known) std::this_thread::yield();
+    return own.has_ended();
+  });
+  known = true;
+  CHECK(!own.get() && own.has_ended());
 }
 
 void ranges() {
