@@ -305,8 +305,8 @@ impl Planner {
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
     /// have, it waits until a back-off is over, as often as the back-off has steps; for longer if other processes have
-    /// what it needs. Returns false after that. A device that refuses it again, while others are busy, has the longest
-    /// back-off.
+    /// what it needs of any. Returns false after that. A device that refuses it again, while others are busy, has the
+    /// longest back-off.
     fn refused(&mut self, run: &Attempt, bytes: u64, error: &Error, effects: &mut Effects) -> bool {
         let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         let backoff = &self.policy.backoff;
@@ -315,24 +315,28 @@ impl Planner {
         let wait = backoff[if again { most - 1 } else { record.refused_rounds.min(most - 1) }];
         self.devices[run.device].refuse(effects.now, effects.now.saturating_add(wait), bytes);
         record.refused_devices.add(run.device);
+        let by_others = match error {
+            Error::Busy { .. } => true,
+            Error::NoMemory { there, .. } => bytes < u64::MAX && bytes > *there,
+            _ => false,
+        };
+        if by_others {
+            record.unexplained_rounds = 0;
+        }
         if record.large_enough_devices.without(self.retired).without(record.refused_devices)
             != DeviceMask::NONE
         {
             return true;
         }
-        let others = match error {
-            Error::Busy { .. } => true,
-            Error::NoMemory { there, .. } => bytes < u64::MAX && bytes > *there,
-            _ => false,
-        };
         record.refused_rounds += 1;
-        let rounds = record.refused_rounds;
-        if rounds > if others { self.policy.rounds_beside_others } else { most } {
+        record.unexplained_rounds += 1;
+        let (rounds, unexplained) = (record.refused_rounds, record.unexplained_rounds);
+        if rounds > self.policy.rounds_beside_others || unexplained > most {
             return false;
         }
         record.refused_devices = DeviceMask::NONE;
         self.release_reservations(run.id);
-        if others && rounds == most {
+        if unexplained == 1 && rounds == most {
             let name = self.tasks.get(run.id).map(TaskRecord::name).unwrap_or_default();
             let text = format!("{name} waits for other processes, an hour at most: {error}");
             self.note(Level::Warn, run.device, text, effects);

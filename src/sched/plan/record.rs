@@ -226,6 +226,8 @@ pub struct TaskRecord {
     pub(super) shuns: bool,
     /// Rounds in which all its devices refused it.
     pub(super) refused_rounds: usize,
+    /// The last of those, one after another, in which no device was short because of other processes.
+    pub(super) unexplained_rounds: usize,
     /// Largest allocation that a device refused it. `u64::MAX`: nothing is known of its need.
     pub(super) refused_bytes: u64,
     pub(super) exclusive: bool,
@@ -283,6 +285,7 @@ impl TaskRecord {
             avoided_devices: DeviceMask::NONE,
             shuns: false,
             refused_rounds: 0,
+            unexplained_rounds: 0,
             refused_bytes: 0,
             exclusive: false,
             copy_failure: None,
