@@ -18,6 +18,8 @@ pub mod thread;
 
 pub use lane::Lane;
 
+use std::time::Duration;
+
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Result;
 
@@ -37,9 +39,10 @@ pub trait Backend: Send + Sync {
     /// Returns the bytes that could be allocated on the device now.
     fn free_bytes(&self, ordinal: u32) -> Result<u64>;
 
-    /// Returns true while a thread creates the device's context or compiles kernels for it. Must not block.
-    fn is_preparing(&self, _ordinal: u32) -> bool {
-        false
+    /// Returns how long ago a thread last created the device's context or compiled kernels for it. Zero while one does;
+    /// `None` if none has. Must not block.
+    fn since_preparation(&self, _ordinal: u32) -> Option<Duration> {
+        None
     }
 
     /// Opens slot `slot` of `slots` on a device. The worker's own thread calls it when the first

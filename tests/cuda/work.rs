@@ -139,11 +139,22 @@ pub fn loading_a_module_keeps_no_other_waiting() {
 /// A driver may take a minute for kernels that it has never seen.
 pub fn a_deadline_begins_when_the_kernels_are_compiled() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let task = Task::new(|exec: &Exec<'_>| {
-        filled(stream(exec), 1.0)?;
-        if exec.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
-    });
-    run(&scheduler, Task { deadline: Some(Duration::from_millis(900)), retries: 0, ..task }).unwrap();
+    let text: &'static str = Box::leak(SMALL.text.to_owned().into_boxed_str());
+    let run_within = |deadline, works| {
+        let task = Task::new(move |exec: &Exec<'_>| {
+            match works {
+                0 => _ = stream(exec).function(Ptx { name: "another", text }, "fill")?,
+                _ => filled(stream(exec), 1.0)?,
+            }
+            std::thread::sleep(Duration::from_millis(works));
+            if exec.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+        });
+        run(&scheduler, Task { deadline: Some(Duration::from_millis(deadline)), retries: 0, ..task })
+            .unwrap();
+    };
+    // The kernels are compiled before the limit, and the task ends after it.
+    run_within(2400, 1000);
+    run_within(900, 0);
 }
 
 /// Objects that all slots of a GPU share are made once, and freed with their owner.

@@ -1,7 +1,8 @@
 //! A GPU as this process sees it: its properties, and what failures mean on it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdevice;
 
@@ -31,8 +32,8 @@ pub struct CudaDevice {
     pub(super) released: Condvar,
     /// Status code that poisoned a context of this process last; 0 if none did.
     poisoned_by: AtomicU32,
-    /// Threads in [`prepare`](CudaDevice::prepare).
-    preparing: AtomicU32,
+    /// Number of threads in [`prepare`](CudaDevice::prepare), and when one last returned from it.
+    preparation: Mutex<(u32, Option<Instant>)>,
 }
 
 impl CudaDevice {
@@ -48,20 +49,29 @@ impl CudaDevice {
             retained: Mutex::new(false),
             released: Condvar::new(),
             poisoned_by: AtomicU32::new(0),
-            preparing: AtomicU32::new(0),
+            preparation: Mutex::default(),
         }
     }
 
     /// Calls `work`, which creates a context or loads kernels: a driver may take a minute to compile them.
     pub(super) fn prepare<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.preparing.fetch_add(1, Ordering::Relaxed);
+        self.preparation().0 += 1;
         let result = work();
-        self.preparing.fetch_sub(1, Ordering::Relaxed);
+        let mut preparation = self.preparation();
+        *preparation = (preparation.0 - 1, Some(Instant::now()));
         result
     }
 
-    pub(super) fn is_preparing(&self) -> bool {
-        self.preparing.load(Ordering::Relaxed) > 0
+    /// Returns how long ago a thread last was in [`prepare`](CudaDevice::prepare).
+    pub(super) fn since_preparation(&self) -> Option<Duration> {
+        match *self.preparation() {
+            (0, last) => last.map(|last| last.elapsed()),
+            _ => Some(Duration::ZERO),
+        }
+    }
+
+    fn preparation(&self) -> MutexGuard<'_, (u32, Option<Instant>)> {
+        self.preparation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the properties that the first probe found.

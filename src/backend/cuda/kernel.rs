@@ -35,7 +35,7 @@ impl Context {
     /// kernel can run on it.
     pub(super) fn function(self: &Arc<Self>, ptx: Ptx, name: &'static str) -> Result<Kernel> {
         let to_error = |failure, what: &str| self.error(failure, what);
-        let handle = self.device().prepare(|| self.modules.function(self.driver(), ptx, name, &to_error))?;
+        let handle = self.modules.function(self.device(), ptx, name, &to_error)?;
         Ok(Kernel { handle, name, context: self.clone() })
     }
 }

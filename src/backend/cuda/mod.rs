@@ -32,6 +32,7 @@ mod status;
 mod stream;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub use cuda_device::CudaDevice;
 pub use device_buffer::{DeviceBuffer, allocation_bytes};
@@ -106,8 +107,8 @@ impl Backend for CudaBackend {
         Ok(self.primary(ordinal)?.free_bytes())
     }
 
-    fn is_preparing(&self, ordinal: u32) -> bool {
-        self.primary(ordinal).is_ok_and(|primary| primary.device().is_preparing())
+    fn since_preparation(&self, ordinal: u32) -> Option<Duration> {
+        self.primary(ordinal).ok()?.device().since_preparation()
     }
 
     fn open(&self, ordinal: u32, _slot: u32, _slots: u32) -> Result<Box<dyn Queue>> {

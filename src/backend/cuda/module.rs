@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{CUfunction, CUjit_option, CUmodule};
 
+use super::cuda_device::CudaDevice;
 use super::driver::{Driver, DriverFailure};
 use crate::error::{Error, Result};
 
@@ -45,7 +46,7 @@ impl ModuleCache {
     /// current.
     pub fn function(
         &self,
-        driver: &Driver,
+        device: &CudaDevice,
         ptx: Ptx,
         name: &'static str,
         to_error: ToError<'_>,
@@ -55,7 +56,8 @@ impl ModuleCache {
         let module = match &mut *module {
             Some(module) => module,
             empty => {
-                empty.insert(LoadedModule { handle: load(driver, ptx, to_error)?, functions: HashMap::new() })
+                let handle = device.prepare(|| load(device.driver, ptx, to_error))?;
+                empty.insert(LoadedModule { handle, functions: HashMap::new() })
             }
         };
         if let Some(&handle) = module.functions.get(name) {
@@ -64,7 +66,8 @@ impl ModuleCache {
         let text = CString::new(name).map_err(|_| Error::Internal(format!("a kernel {name:?}")))?;
         let mut handle = null_mut();
         // SAFETY: the module is loaded, the text ends with a zero, and the place is valid.
-        let found = unsafe { driver.function(&mut handle, module.handle, text.as_ptr()) };
+        let found =
+            device.prepare(|| unsafe { device.driver.function(&mut handle, module.handle, text.as_ptr()) });
         found.map_err(|failure| to_error(failure, &format!("finding the kernel {name}")))?;
         module.functions.insert(name, handle);
         Ok(handle)

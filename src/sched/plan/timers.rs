@@ -78,14 +78,23 @@ impl Planner {
         debug_assert!(self.first_deadline().is_none_or(|until| now < until), "a deadline stays due");
     }
 
-    /// A device creates its context or compiles kernels: the deadlines of its attempts begin now.
-    pub fn postpone_deadlines(&mut self, index: usize, now: Duration) {
+    /// A device has created its context or compiled kernels until `prepared`: the time limits of its attempts begin
+    /// then.
+    pub fn postpone_deadlines(&mut self, index: usize, prepared: Duration) {
         self.update_deadlines(|planner, run| {
-            let deadline = planner.tasks.get(run.id).ok()?.deadline?;
-            let in_time = matches!(run.deadline_state, DeadlineState::InTime(_));
-            let is_new = now.saturating_sub(run.started) < planner.policy.preparation;
-            let until = DeadlineState::InTime(now.checked_add(deadline));
-            (run.device == index && in_time && is_new).then_some(until)
+            let preparation = run.started..run.started.saturating_add(planner.policy.preparation);
+            if run.device != index || !preparation.contains(&prepared) {
+                return None;
+            }
+            let deadline = planner.tasks.get(run.id).ok().and_then(|record| record.deadline);
+            match run.deadline_state {
+                DeadlineState::InTime(_) => Some(DeadlineState::InTime(prepared.checked_add(deadline?))),
+                DeadlineState::Stopping(until) => {
+                    let grace = planner.policy.grace.max(deadline.unwrap_or_default());
+                    Some(DeadlineState::Stopping(until.max(prepared.saturating_add(grace))))
+                }
+                DeadlineState::Late | DeadlineState::Lost => None,
+            }
         });
     }
 

@@ -195,8 +195,8 @@ impl Runtime {
 
     fn advance(&self, planner: &mut Planner, effects: &mut Effects) {
         for (index, device) in self.devices.iter().enumerate() {
-            if self.backends[index].is_preparing(device.ordinal) {
-                planner.postpone_deadlines(index, effects.now);
+            if let Some(since) = self.backends[index].since_preparation(device.ordinal) {
+                planner.postpone_deadlines(index, effects.now.saturating_sub(since));
             }
         }
         planner.advance(effects);

@@ -212,6 +212,25 @@ fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_
     }
 }
 
+/// A driver may take a minute for kernels that it has never seen.
+#[test]
+fn copy_that_lost_is_not_hung_while_its_device_prepares() {
+    let mut driver = driver(2).seasoned();
+    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..task() });
+    driver.pass(16);
+    driver.take(16, 1).unwrap();
+    driver.ends(17, 0, &first, Ok(()));
+    for now in 17..80 {
+        driver.planner.postpone_deadlines(1, S(now));
+        driver.pass(now);
+    }
+    assert_eq!((driver.state(id), driver.is_retired(1)), (TaskStatus::Done, false));
+    driver.pass(88);
+    assert!(!driver.is_retired(1), "it has ten seconds to return");
+    driver.pass(90);
+    assert!(driver.is_retired(1));
+}
+
 /// A process may release memory between the failure of an allocation and the query of what is free.
 #[test]
 fn one_shortage_of_unknown_cause_does_not_end_a_wait_for_other_processes() {
