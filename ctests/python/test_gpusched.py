@@ -857,6 +857,26 @@ class Library(unittest.TestCase):
         code = "tasks = [s.submit(lambda exec: time.sleep(0.01)) for _ in range(50)]"
         self.assertEqual(program(f"import gpusched, time; s = gpusched.Scheduler(devices='cpu'); {code}"), "")
 
+    def test_nothing_is_submitted_once_python_has_closed_the_schedulers(self) -> None:
+        code = """
+import atexit, os, sys, time
+def submit():
+    scheduler = gpusched.Scheduler("cpu")
+    for call in (lambda: scheduler.submit(lambda exec: time.sleep(1)), lambda: scheduler.on_progress(print)):
+        try:
+            call()
+        except RuntimeError as error:
+            os.write(1, str(error).encode() + b"; ")
+class Late:
+    def __del__(self):
+        submit()
+late = Late()
+atexit.register(submit)
+import gpusched
+"""
+        words = "the program ends: its schedulers are closed; "
+        self.assertEqual(program(code), words * 4)
+
     def test_log_goes_to_a_logger(self) -> None:
         with self.assertLogs("gpusched.test", logging.DEBUG) as logged:
             gpusched.log_to(logging.getLogger("gpusched.test"), logging.DEBUG)

@@ -38,6 +38,8 @@ MOST_SLOTS = 64
 class Scheduler(Handle):
     """Runs tasks on devices. The `with` statement closes it, else the end of the program.
 
+    The end of the program (`atexit`) closes all schedulers; then submissions raise RuntimeError.
+
     Any thread may call any method, also inside a task. A forked child can't use its parent's
     scheduler.
 
@@ -215,6 +217,7 @@ class Scheduler(Handle):
             return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
 
     def _job(self, *arguments: Any, **named: Any) -> Job:
+        _check_end()
         if self._pid == os.getpid():
             # Before anything is lent: Python may refuse the thread.
             self._completer.start()
@@ -492,6 +495,7 @@ class Scheduler(Handle):
         interval_s : float
             Seconds between calls, 0.001 to 1e9.
         """
+        _check_end()
         before, self._listener = self._listener, listen(self._raw, call, interval_s)
         forget(before)
 
@@ -613,9 +617,18 @@ def _places(function: Callable[[Item], T], items: Iterable[Item]) -> Places[Item
 
 # The workers call into Python, so they have to end before Python does.
 _open: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+_are_all_closed = False
+
+
+def _check_end() -> None:
+    """Refuses what starts threads that nothing would end before Python."""
+    if _are_all_closed:
+        raise RuntimeError("the program ends: its schedulers are closed")
 
 
 @atexit.register
 def _close_all() -> None:
+    global _are_all_closed
+    _are_all_closed = True
     for scheduler in list(_open):
         scheduler.close()
