@@ -82,7 +82,9 @@ class Parallel(unittest.TestCase):
 
     def test_wrong_options_are_refused(self) -> None:
         self.assertRaisesRegex(TypeError, "unknown option 'cores'; accepted: enabled", gpusched.parallel, cores=8)
-        self.assertRaisesRegex(ValueError, "batch is 0; accepted: an integer of 1 or more", gpusched.parallel, batch=0)
+        for name, value, most in (("batch", 0, 2**64 - 1), ("batch", 2**64, 2**64 - 1), ("max_jobs_per_gpu", 65, 64)):
+            words = f"{name} is {value}; accepted: an integer of 1 to {most}"
+            self.assertRaisesRegex(ValueError, words, gpusched.parallel, **{name: value})
         Path("gpusched.json").write_text('{"cpu": 1}')
         self.assertRaisesRegex(ValueError, "gpusched.json: cpu is 1; accepted: true or false", squares, [1])
         for content in ('{"cpu": tru', "", "[1]", "null", "3", "\xff"):

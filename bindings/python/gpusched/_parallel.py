@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _abi
 from ._jobs import Exec, is_in_task
-from ._scheduler import Scheduler
+from ._scheduler import MOST_SLOTS, Scheduler
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -128,8 +128,9 @@ def _check(options: dict[str, Any], where: str, accepted: dict[str, type]) -> No
         kind: Any = accepted.get(name)
         if kind is None:
             raise TypeError(f"{where}: unknown option {name!r}; accepted: {', '.join(accepted)}")
-        if not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or value < 1)):
-            accepts = "true or false" if kind is bool else "an integer of 1 or more"
+        most = MOST_SLOTS if name == "max_jobs_per_gpu" else 2**64 - 1
+        if not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or not 1 <= value <= most)):
+            accepts = "true or false" if kind is bool else f"an integer of 1 to {most}"
             raise ValueError(f"{where}: {name} is {value!r}; accepted: {accepts}")
 
 
