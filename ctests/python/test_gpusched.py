@@ -541,8 +541,10 @@ class Callables(WithScheduler):
 
     def test_handles_are_not_copied(self) -> None:
         task = self.scheduler.submit(lambda exec: 7)
+        # A copy of an Exec would be valid after the return of the callable.
+        exec = self.scheduler.submit(lambda exec: exec).result()
         with small_model() as model:
-            for handle in (task, self.scheduler, model):
+            for handle in (task, self.scheduler, model, exec):
                 for copied in (copy.copy, copy.deepcopy, pickle.dumps):
                     self.assertRaisesRegex(TypeError, "neither copied nor pickled", copied, handle)
         self.assertEqual(task.result(), 7)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 from . import _abi, _loans
 from ._fields import checked, put, real, text
 from ._info import BACKENDS, filled
-from ._library import Cancelled, GpuschedError, check, last_error, lib
+from ._library import Cancelled, GpuschedError, Handle, check, last_error, lib
 
 if TYPE_CHECKING:
     from ._gather import Floats
@@ -36,7 +36,7 @@ OPTIONS = (
 FLAGS = {"idempotent": _abi.SCHED_TASK_IDEMPOTENT, "ordered": _abi.SCHED_TASK_ORDERED}
 
 
-class Exec:
+class Exec(Handle):
     """The place where a callable runs: argument of the callable, valid until that returns.
 
     Attributes

@@ -44,10 +44,10 @@ class GpuschedError(Exception):
 
 
 class Handle:
-    """Owns an object of the library. A copy would release it a second time."""
+    """Stands for an object of the library. A copy would release it a second time, or outlive it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled: it owns an object of the library")
+        raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled: it stands for an object of the library")
 
 
 class Cancelled(GpuschedError, CancelledError):
