@@ -232,6 +232,27 @@ fn doubtful_surveys_cause_warnings_with_the_number() {
     }
 }
 
+/// A force at the border along its axis: the first of four sources along x, and all of them along z.
+#[test]
+fn warnings_name_the_shots_that_they_are_about() {
+    for (axis, first, expected) in [
+        ("x", "[0.0, 40.0, 10.0]", "shot 1: a force at the border along its axis (cell 0 of 24)"),
+        ("z", "[0.0, 40.0, 0.0]", "a force at the border along its axis (cell 0 of 16)"),
+    ] {
+        let survey = SURVEY
+            .replace("first_m = [60.0, 40.0, 10.0]", &format!("kind = \"force-{axis}\"\nfirst_m = {first}"));
+        let warnings = summary(&survey)["warnings"].clone();
+        let of_force: Vec<_> = warnings
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|text| text.as_str())
+            .filter(|text| text.contains("force"))
+            .collect();
+        assert!(matches!(of_force[..], [one] if one.starts_with(expected)), "{warnings}");
+    }
+}
+
 #[test]
 fn an_automatic_step_is_stable_and_short() {
     // 0.9 / (1.28631 * 2000 * sqrt(3) / 10) = 0.00201979

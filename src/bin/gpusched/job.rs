@@ -14,7 +14,7 @@ use gpusched::fd::model::{self as fd, Model, Property};
 use gpusched::fd::plan::{self, Options, Plan};
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::verify;
-use gpusched::fd::warnings::{check_units, warnings};
+use gpusched::fd::warnings::check_units;
 use gpusched::fd::wavelet::{self, Wavelet};
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
@@ -23,7 +23,7 @@ use crate::digits::decimal;
 use crate::document::Document;
 use crate::key::Keys;
 use crate::survey::{Absorber, Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
-use crate::{model, positions, survey};
+use crate::{doubts, model, positions, survey};
 
 /// Share of the largest stable step that `dt_s = "auto"` takes at most.
 const AUTO: f64 = 0.9;
@@ -90,32 +90,16 @@ impl Job {
         let plan = Arc::new(plan);
 
         check_shots_memory(&grid, sources.len(), wavelet.samples.len(), &receivers, survey.mute.is_some())?;
-        let mut shots: Vec<Shot> = sources
+        let shots: Vec<Shot> = sources
             .into_iter()
-            .map(|source| Shot {
-                source,
-                kind: library_kind(survey.sources.kind),
-                wavelet: wavelet.clone(),
-                amplitude: survey.amplitude() as f32,
-                nt,
-                receivers: receivers.clone(),
-                record_every: survey.time.record_every,
-                snapshot_every: survey.snapshots.as_ref().map(|snapshots| snapshots.every),
-                ..Shot::default()
-            })
+            .map(|source| shot(&survey, source, &wavelet, nt, &receivers, &plan))
             .collect();
-        if let Some(mute) = &survey.mute {
-            shots.iter_mut().for_each(|shot| shot.mute = Some(mute_steps(shot, mute, &grid, dt)));
-        }
         for (at, shot) in shots.iter().enumerate() {
             plan.check(shot).map_err(|error| name_shot(&file, at + 1, error))?;
         }
 
         let cells_per_wavelength = verify::cells_per_wavelength(&plan.model, frequency);
-        // Shots differ in their sources only.
-        let mut warnings =
-            shots.first().map_or(Vec::new(), |shot| warnings(&plan, shot, Some((shape, frequency)), dt_sure));
-        warnings.extend(warn_of_mute(&shots));
+        let warnings = doubts::of(&plan, &shots, (shape, frequency), dt_sure);
         let folder = file.resolve(&survey.output.folder);
         let stated = model::stated(&survey.model);
         let files = stated.iter().filter_map(|(_, from)| from.file());
@@ -361,19 +345,28 @@ fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<u32> {
     shot.receivers.cells(grid.n).map(count).collect()
 }
 
-/// Returns a warning if the mute zeroes all samples of some shots.
-fn warn_of_mute(shots: &[Shot]) -> Option<String> {
-    let is_muted = |shot: &&Shot| {
-        let last = (shot.samples() - 1) * shot.record_every;
-        shot.mute.as_ref().is_some_and(|ends| ends.iter().all(|&end| end as usize > last))
+/// Returns the shot at a source.
+fn shot(
+    survey: &Survey,
+    source: [usize; 3],
+    wavelet: &Wavelet,
+    nt: usize,
+    receivers: &Receivers,
+    plan: &Plan,
+) -> Shot {
+    let shot = Shot {
+        source,
+        kind: library_kind(survey.sources.kind),
+        wavelet: wavelet.clone(),
+        amplitude: survey.amplitude() as f32,
+        nt,
+        receivers: receivers.clone(),
+        record_every: survey.time.record_every,
+        snapshot_every: survey.snapshots.as_ref().map(|snapshots| snapshots.every),
+        ..Shot::default()
     };
-    let muted = shots.iter().filter(is_muted).count();
-    (muted > 0).then(|| {
-        let all = shots.len();
-        format!(
-            "mute.velocity_m_s, in m/s, zeroes all samples of {muted} of {all} shots: raise it, or lower mute.after_s"
-        )
-    })
+    let mute = survey.mute.as_ref().map(|mute| mute_steps(&shot, mute, &plan.model.grid, plan.dt));
+    Shot { mute, ..shot }
 }
 
 fn density_at(accuracy: &Accuracy) -> fd::DensityAt {

@@ -11,6 +11,7 @@ mod device_check;
 mod devices;
 mod digits;
 mod document;
+mod doubts;
 mod folder;
 #[cfg(test)]
 mod fuzz;
