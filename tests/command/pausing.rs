@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use testkit::c;
 use testkit::command::{SURVEY, Workspace};
+use testkit::virtual_gpus::attach;
 
 use crate::{finished, flip_a_bit, run_well};
 
@@ -112,6 +113,20 @@ fn signalled(stop: i32) -> (Workspace, Vec<Value>) {
         assert!(matches!(status, Some(0 | 1)), "{events:?}");
     }
     panic!("no run of 20 was stopped in the middle of a shot");
+}
+
+/// The driver takes its time to refuse the context, and the run is stopped meanwhile.
+#[test]
+fn run_that_is_stopped_while_it_asks_a_busy_gpu_does_not_wait_for_it() {
+    let folder = Workspace::with_survey(&survey());
+    let mut command = folder.command(&["run", "--stop-after", "500ms", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases"));
+    command.env("FAKECUDA_FAULTS", "0:ctx:*:wait=2000;0:ctx:*:46").env("GPUSCHED_DEVICES", "cuda");
+    let mut run = command.stdout(Stdio::null()).spawn().unwrap();
+    until(|| run.try_wait().unwrap().is_some());
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    let report = folder.json("out/survey.json");
+    assert_eq!((report["state"].as_str(), report["failed"].as_u64()), (Some("stopped"), Some(0)));
 }
 
 #[test]

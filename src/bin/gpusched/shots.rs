@@ -178,11 +178,14 @@ impl SurveyRun<'_> {
     fn wait(&mut self, interval: Duration, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
         let ids: Vec<TaskId> = running.iter().take(WATCHED).map(|shot| shot.id).collect();
         match self.scheduler.wait_any(&ids, Some(interval)) {
-            Ok(at) => {
-                if let Some(shot) = at.and_then(|at| running.remove(at)) {
+            Ok(Some(at)) => {
+                if let Some(shot) = running.remove(at) {
                     self.end(shot, progress);
                 }
             }
+            // A busy device may have refused shots that ran when the run was stopped: they are queued again.
+            Ok(None) if self.stopping => self.cancel_queued(running),
+            Ok(None) => {}
             Err(error) => {
                 for shot in running.drain(..) {
                     self.fail(shot.number, &error.to_string(), progress);
@@ -233,6 +236,10 @@ impl SurveyRun<'_> {
             "stopping: running shots save their state, no other shot begins; a second signal ends the run at once",
             &json!({ "event": "stopping" }),
         );
+        self.cancel_queued(running);
+    }
+
+    fn cancel_queued(&self, running: &VecDeque<SubmittedShot>) {
         for shot in running {
             if self.scheduler.info(shot.id).is_ok_and(|info| info.state == TaskStatus::Queued) {
                 drop(self.scheduler.cancel(shot.id));

@@ -9,6 +9,7 @@
 //! | `hang` | the launch never ends |
 //! | `lost` | the GPU falls off the bus |
 //! | `take=BYTES` | another process takes memory; the call succeeds |
+//! | `wait=MS` | the call takes so many milliseconds more |
 //! | `nan=SEED`, `flip=SEED` | silent corruption; the call succeeds |
 //!
 //! Silent corruption: after the next kernel on the GPU, one number in the middle half of each of its largest
@@ -29,6 +30,7 @@ pub enum Effect {
     Hang,
     Lost,
     Take(u64),
+    Wait(u64),
     Corrupt(Corruption),
 }
 
@@ -99,6 +101,7 @@ impl Faults {
             };
             let effect = match what.split_once('=') {
                 Some(("take", bytes)) => Effect::Take(bytes.parse::<f64>().map_err(|_| wrong())? as u64),
+                Some(("wait", ms)) => Effect::Wait(ms.parse().map_err(|_| wrong())?),
                 Some((kind @ ("nan" | "flip"), seed)) => {
                     let seed = seed.parse().map_err(|_| wrong())?;
                     Effect::Corrupt(Corruption { seed, nan: kind == "nan" })
