@@ -198,11 +198,11 @@ class Scheduler(Handle):
 
         Parameters and exceptions are those of `submit`.
         """
-        raw = self._raw
+        raw = self._raw_for_submission()
         if "after" in options:
             # Each task reads it, and an iterator can be read once.
             options["after"] = tasks_of("after", options["after"])
-        work = [self._job(call) for call in calls]
+        work = [Job(raw, self._completer.dropped, call) for call in calls]
         described = [_describe(job, options) for job in work]
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
         for desc in descs:
@@ -216,12 +216,13 @@ class Scheduler(Handle):
                 raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
             return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
 
-    def _job(self, *arguments: Any, **named: Any) -> Job:
+    def _raw_for_submission(self) -> int:
+        raw = self._raw
         _check_end()
         if self._pid == os.getpid():
             # Before anything is lent: Python may refuse the thread.
             self._completer.start()
-        return Job(self._raw, self._completer.dropped, *arguments, **named)
+        return raw
 
     @contextlib.contextmanager
     def _submission(self) -> Iterator[None]:
@@ -275,8 +276,8 @@ class Scheduler(Handle):
         TypeError, ValueError, GpuschedError
             As `submit`.
         """
-        raw = self._raw
-        job = self._job(function)
+        raw = self._raw_for_submission()
+        job = Job(raw, self._completer.dropped, function)
         desc, _kept = range_desc(job, begin, end, grain, options)
         number = c_uint64()
         with self._submission():
@@ -382,7 +383,7 @@ class Scheduler(Handle):
         if not isinstance(model, Model) or not isinstance(shot, Shot):
             given = f"{type(model).__name__} and {type(shot).__name__}"
             raise TypeError(f"model and shot are {given}; accepted: Model and Shot")
-        raw, medium = self._raw, model._raw
+        raw, medium = self._raw_for_submission(), model._raw
         desc, _kept = shot._describe()
         size = model._shot_size(shot, desc)
         for warning in model._shot_warnings(desc):
@@ -397,7 +398,7 @@ class Scheduler(Handle):
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
         # The library keeps the job until the last attempt has returned, and the job keeps the arrays.
         options.setdefault("idempotent", size.snapshots_shape is None)
-        job = self._job(lent=lent)
+        job = Job(raw, self._completer.dropped, lent=lent)
         job.value = shot._gather(model, record, snapshots)
         task, _also_kept = _describe(job, options)
         number = c_uint64()
