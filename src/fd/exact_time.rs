@@ -37,14 +37,15 @@ const THREADS: usize = 8;
 /// `W dt` beyond this is dropped. What has fewer than three steps a period would be moved to twice its time, and no grid carries it.
 const HIGHEST: f64 = 2.0 * PI / 3.0;
 
-/// The wavelet as the steps of a shot have to be given it. One that lasts to the end of the record goes on smoothly
-/// after its last sample: that changes nothing in the record, and a sudden end would ring back into it.
+/// The wavelet as the steps of a shot have to be given it. One that lasts to the end of the record and does not end with
+/// zero goes on smoothly after its last sample: that changes nothing in the record, and a sudden end would ring back into it.
 pub fn foreseen(shot: &Shot) -> Wavelet {
     let source = |stepped: f64| Some(2.0 * (stepped / 2.0).sin()).filter(|_| stepped <= HIGHEST);
     let samples = &shot.wavelet.samples;
     let nt = steps(shot);
     let given = &samples[..samples.len().min(nt)];
-    let after = if samples.len() < shot.nt { [0.0; FADE] } else { fade(given) };
+    let has_ended = samples.len() < shot.nt || given.last() == Some(&0.0);
+    let after = if has_ended { [0.0; FADE] } else { fade(given) };
     let real = |value: f64| Complex::new(value, 0.0);
     let mut series: Vec<_> = given.iter().map(|&sample| sample.into()).chain(after).map(real).collect();
     let warp = Warp::new(series.len(), Times { first: 0, every: 1 }, source);

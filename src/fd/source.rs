@@ -63,11 +63,11 @@ fn forces(wavelet: &Wavelet, dt: f64) -> Box<dyn Iterator<Item = f64> + '_> {
 }
 
 /// `dt² q'`: differences of the rate half a step before and after, which is interpolated to fourth order. The injection
-/// begins with step 0. If it lasts `nt` steps, a cubic continues it.
+/// begins with step 0. If it lasts `nt` steps and does not end with zero, a cubic continues it.
 fn rates(wavelet: &Wavelet, nt: usize, dt: f64) -> Box<dyn Iterator<Item = f64>> {
     let mut samples: Vec<f64> = wavelet.samples.iter().map(|&sample| sample.into()).collect();
     let steps = samples.len() + 2;
-    if samples.len() >= nt {
+    if samples.len() >= nt && samples.last().is_some_and(|last| *last != 0.0) {
         for _ in 0..2 {
             let next = match samples[..] {
                 [.., d, c, b, a] => 4.0 * (a + c) - 6.0 * b - d,

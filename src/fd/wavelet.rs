@@ -118,7 +118,8 @@ impl Shape {
     }
 }
 
-/// One sample a time step, from step 0; nothing is injected after the last.
+/// One sample a time step, from step 0; nothing is injected after the last. Samples that last as long as the record and do
+/// not end with zero are taken to go on after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wavelet {
     pub samples: Vec<f32>,
@@ -127,8 +128,8 @@ pub struct Wavelet {
 impl Wavelet {
     /// As the old kernels compute it, with unit amplitude. The pulse is centred at
     /// `1 / frequency_hz` and lasts twice that; sample `i` is taken at the time `(i + 1) dt`,
-    /// summed in float32. There are as many samples as the pulse has steps; those that no step of a shot
-    /// of `nt` looks at may be left out.
+    /// summed in float32. There are as many samples as the pulse has steps, and a zero after a pulse that lasts `nt` steps;
+    /// those that no step of a shot of `nt` looks at may be left out.
     ///
     /// A long shape is centred at `1.25 / frequency_hz` and lasts twice that; sample `i` is taken at `i dt`.
     ///
@@ -166,11 +167,15 @@ impl Wavelet {
             let value = |i: usize| shape.long(i as f64 * periods - LONG).unwrap_or(0.0) as f32;
             return Ok(Wavelet { samples: (0..count).map(value).collect() });
         }
-        let samples = std::iter::successors(Some(dt), |t| Some(t + dt))
+        let mut samples: Vec<f32> = std::iter::successors(Some(dt), |t| Some(t + dt))
             .take_while(|&t| t <= end)
             .take(most)
             .map(|t| shape.at(frequency_hz, t - delay))
             .collect();
+        if (nt..most).contains(&samples.len()) {
+            // It does not go on after the record.
+            samples.push(0.0);
+        }
         Ok(Wavelet { samples })
     }
 
