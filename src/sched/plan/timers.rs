@@ -79,11 +79,11 @@ impl Planner {
     }
 
     /// A device has created its context or compiled kernels until `prepared`: the time limits of its attempts begin
-    /// then.
+    /// then. A shutdown waits no longer for it.
     pub fn postpone_deadlines(&mut self, index: usize, prepared: Duration) {
         self.update_deadlines(|planner, run| {
             let preparation = run.started..run.started.saturating_add(planner.policy.preparation);
-            if run.device != index || !preparation.contains(&prepared) {
+            if run.device != index || planner.stopping || !preparation.contains(&prepared) {
                 return None;
             }
             let deadline = planner.tasks.get(run.id).ok().and_then(|record| record.deadline);
