@@ -5,7 +5,7 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 use crate::fd::vector::isa::Kernel;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, WIDEST};
 
 /// Taps of a derivative.
 pub const TAPS: usize = 2 * HALF_WIDTH;
@@ -137,7 +137,8 @@ impl<const U: usize> PmlVelocity<U> {
             L::prefetch(self.old.wrapping_add(at + self.ahead));
             let v = L::fnma(L::splat(self.rate[u]), q, old);
             if self.own[0] <= u && u < self.own[1] {
-                write::<L>(self.new.wrapping_add(at), v, self.stream);
+                // Parts of lines of several rows in turn, past the caches, would be written to memory one by one.
+                write::<L>(self.new.wrapping_add(at), v, self.stream && L::N == WIDEST);
             }
             v
         }
