@@ -137,7 +137,7 @@ impl<const U: usize> PmlVelocity<U> {
             L::prefetch(self.old.wrapping_add(at + self.ahead));
             let v = L::fnma(L::splat(self.rate[u]), q, old);
             if self.own[0] <= u && u < self.own[1] {
-                // Parts of lines of several rows in turn, past the caches, would be written to memory one by one.
+                // Half lines of several rows in turn are slower past the caches: docs/performance-notes.md.
                 write::<L>(self.new.wrapping_add(at), v, self.stream && L::N == WIDEST);
             }
             v
