@@ -523,6 +523,7 @@ contains
     integer(i8), allocatable, target :: after(:)
     character(len=:), allocatable :: fault
     integer(c_int32_t) :: status
+    logical :: is_whole
     id = 0
     call describe_shot(model, shot, desc, receivers, samples, fault)
     if (refused(fault, stat, errmsg)) return
@@ -534,10 +535,14 @@ contains
       call conclude(status, stat, errmsg)
       return
     end if
-    fault = misfit("record", shape(record, kind=i8), is_contiguous(record), &
-      [sizes%samples, sizes%traces], "(samples, traces)")
+    ! gfortran also checks the stride of a dimension of one element.
+    is_whole = is_contiguous(record) .or. (size(record, 2) == 1 .and. is_contiguous(record(:, 1)))
+    fault = misfit("record", shape(record, kind=i8), is_whole, [sizes%samples, sizes%traces], &
+      "(samples, traces)")
     if (present(snapshots) .and. len(fault) == 0) then
-      fault = misfit("snapshots", shape(snapshots, kind=i8), is_contiguous(snapshots), &
+      is_whole = is_contiguous(snapshots) .or. &
+        (size(snapshots, 4) == 1 .and. is_contiguous(snapshots(:, :, :, 1)))
+      fault = misfit("snapshots", shape(snapshots, kind=i8), is_whole, &
         [model%cells, sizes%snapshots], "(nz, nx, ny, snapshots)")
     end if
     if (refused(fault, stat, errmsg)) return

@@ -65,7 +65,14 @@ program arrays
   shot%receivers(:, 2) = [8, 9, 7]
   call shoot(lent(:, :2))
   call expect(all(abs(lent(4:, 1)) < abs(lent(4:, 2))), "the second receiver is at the source")
-  shot%receivers(2, 2) = 10
+  shot%receivers = shot%receivers(:, 2:)
+  call shoot(wide(:5, 7:7))
+  call expect(all(abs(wide(:5, 7) - lent(:, 2)) <= 0.0), "a part of a column is a record of one trace")
+  call refuses(wide(1::2, 7:7), "record is not contiguous; accepted: ")
+  shot%snapshot_every = 10
+  call shoot(wide(:5, 7:7), many(:, :, :, 3:3:2))
+  shot%snapshot_every = 0
+  shot%receivers = reshape([5, 5, 3, 8, 10, 7], [3, 2])
   call refuses(lent(:, :2), "receivers(2, 2) is 10; accepted: 1 to 9")
   shot%source(3) = 0
   call refuses(lent(:, :2), "source(3) is 0; accepted: 1 to 7")
