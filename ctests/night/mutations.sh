@@ -26,7 +26,7 @@ wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(So
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/one_pass/coefficients.rs; s/rho.at(i) \* vp.at(i) \* vp.at(i)/rho.at(i) * vp.at(i) * vp.at(0)/; --test numerics edges::grids
 density: that of the cell along z;          src/fd/one_pass/pass.rs; s/b.wrapping_add(beside))/b.wrapping_add(0 * beside))/; --test numerics density_interface
-density: that of the cell along x and y;    src/fd/one_pass/flux_xy.rs; s/b\[beside..beside + U\]/b[..U]/; --test numerics density_interface
+density: that of the cell along x and y;    src/fd/one_pass/flux_xy.rs; s/Some(_) => b\[u + 1\]/Some(_) => b[u]/; --test numerics density_interface
 density: old entry points take the mean;    src/legacy/run.rs; s/with_density_at(DensityAt::Cells)/with_density_at(DensityAt::HalfPoints)/; --test it golden_cases::iso1_hetero
 density: the margin is not continued;       src/fd/edge_field.rs; s/values\[at + active.end..end\].fill(last)//; --lib nothing_moves
 vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s/stencil, len, p: p\[1\]/stencil, len, p: p[0]/; --lib elliptical

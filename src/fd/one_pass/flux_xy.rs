@@ -3,7 +3,7 @@
 
 use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
-use super::rows::{BlockFluxes, FLUX_PLANES, MAX_TAPS, PREFETCHED, PmlVelocity, RowBlock, SplitPressure};
+use super::rows::{BlockFluxes, FLUX_PLANES, PREFETCHED, PmlVelocity, RowBlock, SplitPressure};
 use super::scratch::PLACES;
 use super::sweep::Sweep;
 use crate::fd::stencil::HALF_WIDTH;
@@ -23,9 +23,9 @@ pub struct Line {
     /// Where the terms of the first of a few rows go, and of the others.
     pub to: *mut f32,
     pub to_apart: usize,
-    /// Sums to which the first row's terms are added where velocities are eliminated; `to_apart` from row
-    /// to row.
-    pub onto: Option<*const f32>,
+    /// Sums to which the first row's terms are added where velocities are eliminated, or null; `to_apart`
+    /// from row to row.
+    pub onto: *const f32,
     /// RowBlock x only, coefficients: of the user's first row, and values from row to row.
     pub b: (*const f32, usize),
     pub kappa: (*const f32, usize),
@@ -88,10 +88,6 @@ impl<P: Policy> Sweep<'_, P> {
         }
     }
 
-    fn place(&self, line: &Line, j: usize) -> *mut f32 {
-        line.fluxes.wrapping_add((j - self.tile.sides[line.axis].fluxes().start) % PLACES * line.apart)
-    }
-
     /// Fluxes from index `j` on, at rest if they do not `MOVE`, and the `TERMS` that they complete.
     unsafe fn row_block<
         const U: usize,
@@ -127,7 +123,7 @@ impl<P: Policy> Sweep<'_, P> {
                 stride,
                 b: [std::ptr::null(); U],
                 beside: [std::ptr::null(); U],
-                fluxes: [std::ptr::null_mut(); MAX_TAPS],
+                fluxes: [line.fluxes; FLUX_PLANES],
                 square: self.geometry.square[axis],
                 onto: line.onto,
                 to: line.to,
@@ -136,10 +132,11 @@ impl<P: Policy> Sweep<'_, P> {
                 prefetched: [[std::ptr::null(); U]; PREFETCHED],
                 count: 0,
             };
-            for k in 0..FLUX_PLANES + U {
-                if k >= FLUX_PLANES || TERMS {
-                    rows.fluxes[k] = self.place(line, j + k - FLUX_PLANES);
-                }
+            // The place of the oldest flux is that of the first new one.
+            let mut place = (j - self.tile.sides[axis].fluxes().start) % PLACES;
+            for row in &mut rows.fluxes {
+                *row = line.fluxes.wrapping_add(place * line.apart);
+                place = if place + 1 == PLACES { 0 } else { place + 1 };
             }
             if MOVE {
                 let mut b = [std::ptr::null(); ROWS_PER_BLOCK + 1];
@@ -150,9 +147,13 @@ impl<P: Policy> Sweep<'_, P> {
                         self.row(&self.c.b, position(j + u), u)
                     };
                 }
-                rows.b.copy_from_slice(&b[..U]);
-                if let Some(beside) = self.c.beside {
-                    rows.beside.copy_from_slice(&b[beside..beside + U]);
+                for u in 0..U {
+                    rows.b[u] = b[u];
+                    rows.beside[u] = match self.c.beside {
+                        None => std::ptr::null(),
+                        Some(0) => b[u],
+                        Some(_) => b[u + 1],
+                    };
                 }
             }
             for u in 0..U {
@@ -198,8 +199,13 @@ impl<P: Policy> Sweep<'_, P> {
                 }
                 rows.count = if P::PRESSURES == 1 { 2 } else { 4 + P::MIXING };
             }
-            let stencil = self.c.stencil;
-            self.isa.run(&BlockFluxes::<U, PML, DAMPED, MOVE, TERMS> { stencil, rows, velocity, split });
+            let stencil = &self.c.stencil;
+            self.isa.run(&BlockFluxes::<U, PML, DAMPED, MOVE, TERMS> {
+                stencil,
+                rows: &rows,
+                velocity: &velocity,
+                split: &split,
+            });
         }
     }
 }

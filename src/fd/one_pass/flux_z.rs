@@ -7,8 +7,8 @@ use crate::fd::vector::lanes::Lanes;
 
 /// Computes the fluxes of a row: the derivatives of the pressure times b. Pointers are to the first updated value. The row
 /// has a vector of pressures before and after it.
-pub struct FluxRow {
-    pub stencil: [f32; HALF_WIDTH],
+pub struct FluxRow<'a> {
+    pub stencil: &'a [f32; HALF_WIDTH],
     pub len: usize,
     pub p: *const f32,
     /// See [`halfway`].
@@ -58,7 +58,7 @@ pub unsafe fn derivative_before<L: Lanes>(
     unsafe { derivative::<L>(c, &taps::<L>(before, at, after)) }
 }
 
-impl Kernel for FluxRow {
+impl Kernel for FluxRow<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         // SAFETY: by the caller's promise.
@@ -81,7 +81,7 @@ impl Kernel for FluxRow {
 
 /// Computes the PML velocities and the increments of an end of a row. Tables and pointers are to its first value.
 pub struct RowEnd<'a> {
-    pub stencil: [f32; HALF_WIDTH],
+    pub stencil: &'a [f32; HALF_WIDTH],
     pub keep: &'a [f32],
     pub velocity_rate: &'a [f32],
     pub loss: &'a [f32],

@@ -46,7 +46,7 @@ impl<P: Policy> Sweep<'_, P> {
             apart: self.scratch.plane,
             to: self.scratch.term_y.wrapping_add(column * self.scratch.row),
             to_apart: self.scratch.plane,
-            onto: None,
+            onto: std::ptr::null(),
             b: (std::ptr::null(), 0),
             kappa: (std::ptr::null(), 0),
         };
@@ -91,7 +91,7 @@ impl<P: Policy> Sweep<'_, P> {
                 apart: scratch.row,
                 to: scratch.term_x,
                 to_apart: scratch.row,
-                onto: None,
+                onto: std::ptr::null(),
                 b,
                 kappa,
             };
@@ -99,7 +99,7 @@ impl<P: Policy> Sweep<'_, P> {
             let mut x = side.cells.start;
             while x < side.cells.end {
                 let term_y = term_y.wrapping_add((x - side.cells.start) * scratch.row);
-                line.onto = (!self.tile.sides[1].pml).then_some(term_y);
+                line.onto = if self.tile.sides[1].pml { std::ptr::null() } else { term_y };
                 let together = self.rows_per_block(&line, x);
                 self.terms(&line, x, together);
                 for u in 0..together {
@@ -136,7 +136,7 @@ impl<P: Policy> Sweep<'_, P> {
         // SAFETY: by the caller's promise.
         unsafe {
             let coming = self.prefetch([x, y]);
-            let (stencil, len) = (self.c.stencil, self.len);
+            let (stencil, len) = (&self.c.stencil, self.len);
             let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
             self.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
             let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);

@@ -21,7 +21,7 @@ pub const MAX_TAPS: usize = FLUX_PLANES + ROWS_PER_BLOCK;
 /// # Safety
 /// The processor has the instructions.
 #[inline(always)]
-pub unsafe fn splats<L: Lanes>(c: [f32; HALF_WIDTH]) -> [L::V; HALF_WIDTH] {
+pub unsafe fn splats<L: Lanes>(c: &[f32; HALF_WIDTH]) -> [L::V; HALF_WIDTH] {
     // SAFETY: by the caller's promise.
     unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
 }
@@ -202,11 +202,12 @@ pub struct RowBlock<const U: usize> {
     /// See [`halfway`].
     pub b: [*const f32; U],
     pub beside: [*const f32; U],
-    /// Fluxes of the pressure times b, or velocities where they are kept: those that are there, and of these rows.
-    pub fluxes: [*mut f32; MAX_TAPS],
-    /// r², if the terms are eliminated, and what they are added to.
+    /// Fluxes of the pressure times b, or velocities where they are kept, oldest first. Those of these rows replace the
+    /// first.
+    pub fluxes: [*mut f32; FLUX_PLANES],
+    /// r², if the terms are eliminated, and what they are added to, or null.
     pub square: f32,
-    pub onto: Option<*const f32>,
+    pub onto: *const f32,
     /// Where terms go; and from row to row there.
     pub to: *mut f32,
     pub to_apart: usize,
@@ -217,22 +218,24 @@ pub struct RowBlock<const U: usize> {
     pub count: usize,
 }
 
-/// Computes the fluxes of a block of rows, which are at rest if they do not `MOVE`, and the `TERMS` that they complete.
+/// Computes the fluxes of a block of rows, which are at rest if they do not `MOVE`, and the `TERMS` that they complete. Borrowed:
+/// a copy reads in wide pieces what was written in narrow ones just before, for which the processor waits.
 pub struct BlockFluxes<
+    'a,
     const U: usize,
     const PML: bool,
     const DAMPED: bool,
     const MOVE: bool,
     const TERMS: bool,
 > {
-    pub stencil: [f32; HALF_WIDTH],
-    pub rows: RowBlock<U>,
-    pub velocity: PmlVelocity<U>,
-    pub split: SplitPressure<U>,
+    pub stencil: &'a [f32; HALF_WIDTH],
+    pub rows: &'a RowBlock<U>,
+    pub velocity: &'a PmlVelocity<U>,
+    pub split: &'a SplitPressure<U>,
 }
 
 impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, const TERMS: bool> Kernel
-    for BlockFluxes<U, PML, DAMPED, MOVE, TERMS>
+    for BlockFluxes<'_, U, PML, DAMPED, MOVE, TERMS>
 {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
@@ -258,25 +261,20 @@ impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, cons
                     }
                 }
                 // Now that those are read which the new ones replace.
-                for (to, s) in rows.fluxes.iter().zip(s).skip(FLUX_PLANES).take(U) {
-                    L::store(to.wrapping_add(i), s);
+                for (to, s) in rows.fluxes.iter().zip(&s[FLUX_PLANES..]).take(U) {
+                    L::store(to.wrapping_add(i), *s);
                 }
                 if TERMS {
                     for u in 0..U {
                         let derivative = derivative::<L>(c, &s[u..]);
                         let to = u * rows.to_apart + i;
-                        let term = match rows.onto {
-                            _ if PML => increment::<L, U, DAMPED>(
-                                u,
-                                i,
-                                derivative,
-                                L::load(rows.kappa[u].wrapping_add(i)),
-                                split,
-                            ),
-                            Some(onto) => {
-                                L::fma(L::splat(rows.square), derivative, L::load(onto.wrapping_add(to)))
-                            }
-                            None => L::mul(L::splat(rows.square), derivative),
+                        let term = if PML {
+                            let kappa = L::load(rows.kappa[u].wrapping_add(i));
+                            increment::<L, U, DAMPED>(u, i, derivative, kappa, split)
+                        } else if rows.onto.is_null() {
+                            L::mul(L::splat(rows.square), derivative)
+                        } else {
+                            L::fma(L::splat(rows.square), derivative, L::load(rows.onto.wrapping_add(to)))
                         };
                         L::store(rows.to.wrapping_add(to), term);
                     }

@@ -13,7 +13,7 @@ use crate::fd::vector::lanes::Lanes;
 /// Computes the pressures of a row after the step, and its undamped increments. Pointers are to the first updated value.
 pub struct Update<'a, P> {
     pub policy: PhantomData<P>,
-    pub stencil: [f32; HALF_WIDTH],
+    pub stencil: &'a [f32; HALF_WIDTH],
     pub len: usize,
     /// Whether the tile stores PML velocities along x and along y.
     pub pml: [bool; 2],

@@ -70,7 +70,7 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        let [cx, cy, cz] = [splats::<L>(stencils[0]), splats::<L>(stencils[1]), splats::<L>(stencils[2])];
+        let [cx, cy, cz] = [splats::<L>(&stencils[0]), splats::<L>(&stencils[1]), splats::<L>(&stencils[2])];
         let [rows_x, rows_y] = &row.taps;
         let (this, component) = (rows_x[HALF_WIDTH], row.component);
         let (mut u_before, mut u_at) = (L::splat(0.0), L::load(this));

@@ -81,7 +81,7 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        let [cx, cy, cz] = [splats::<L>(stencils[0]), splats::<L>(stencils[1]), splats::<L>(stencils[2])];
+        let [cx, cy, cz] = [splats::<L>(&stencils[0]), splats::<L>(&stencils[1]), splats::<L>(&stencils[2])];
         let ([p, q], [stride_x, stride_y]) = (row.pressures, row.strides);
         let first = |row: *const f32, stride: usize| row.wrapping_sub((HALF_WIDTH - 1) * stride);
         let (px, py, qx, qy) =
