@@ -663,10 +663,10 @@ class Shots(unittest.TestCase):
 import gpusched, numpy, os
 from gpusched import _loans
 array = numpy.zeros(5, numpy.float32)
-_loans.lend(1, {"record": array}, lambda job: True)
+_loans.lend(1, {"record": array}, [], lambda job: True)
 child = os.fork()
 if child == 0:
-    _loans.lend(2, {"record": array}, lambda job: True)
+    _loans.lend(2, {"record": array}, [], lambda job: True)
     os._exit(0)
 print(os.waitpid(child, 0)[1], len(_loans.extents))
 """)
@@ -683,6 +683,31 @@ print(os.waitpid(child, 0)[1], len(_loans.extents))
                 with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no thread")):
                     self.assertRaisesRegex(RuntimeError, "no thread", call)
                 self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+
+    def test_submission_that_ctrl_c_interrupts_lends_nothing(self) -> None:
+        lend = _loans.lend
+
+        def lend_and_stop(*arguments: Any) -> None:
+            lend(*arguments)
+            raise KeyboardInterrupt
+
+        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            calls = (
+                lambda: scheduler.submit_shot(model, small_shot()),
+                lambda: scheduler.submit_many([nothing] * 3),
+                lambda: scheduler.submit_range(0, 3, nothing),
+            )
+            places = (
+                (_loans, "lend", lend_and_stop),
+                (gpusched.Scheduler, "_submission", KeyboardInterrupt),
+                (gpusched.Scheduler, "_submitted", KeyboardInterrupt),
+            )
+            for call in calls:
+                for where, name, effect in places:
+                    with self.subTest(name), mock.patch.object(where, name, side_effect=effect):
+                        self.assertRaises(KeyboardInterrupt, call)
+                        scheduler.wait_all()
+                        self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
 
     def test_model_that_is_closed_meanwhile_leaves_nothing_lent(self) -> None:
         def close() -> Iterator[gpusched.Task[None]]:

@@ -195,6 +195,8 @@ class Job:
         self._code: Callable[..., Any] | None = code
         self.lent: Mapping[str, Floats] | None = lent
         self.extents: list[_loans.Extent] = []
+        # What the library is given as `user`.
+        self.number = next(_numbers)
         # Id of the task, once it is submitted.
         self.id = 0
         self.value: Any = None
@@ -211,6 +213,16 @@ class Job:
     def code(self) -> Callable[..., Any]:
         assert self._code is not None
         return self._code
+
+    def lend(self) -> None:
+        """Registers the job for the library's calls, and lends its buffers."""
+        jobs[self.number] = self
+        _loans.lend(self.number, self.lent or {}, self.extents, may_write)
+
+    def withdraw(self) -> None:
+        """Drops the job, unless the library has dropped it."""
+        if jobs.pop(self.number, None) is not None:
+            self.drop()
 
     def drop(self) -> None:
         _loans.take_back(self.extents)
@@ -321,12 +333,5 @@ def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str
             desc.label = text(name, value)
         else:
             put(desc, name, value)
-    number = next(_numbers)
-    jobs[number] = job
-    try:
-        job.extents = _loans.lend(number, job.lent or {}, may_write)
-    except ValueError:
-        del jobs[number]
-        raise
-    desc.user, desc.drop = number, drop_job
+    desc.user, desc.drop = job.number, drop_job
     return kept

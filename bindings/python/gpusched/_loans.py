@@ -19,22 +19,22 @@ extents: list[Extent] = []
 _lock = threading.RLock()
 
 
-def lend(job: int, arrays: Mapping[str, Floats], may_write: Callable[[int], bool]) -> list[Extent]:
-    """Notes that arrays are lent to a job, unless another job that may write shares their memory."""
-    lent: list[Extent] = []
+def lend(job: int, arrays: Mapping[str, Floats], lent: list[Extent], may_write: Callable[[int], bool]) -> None:
+    """Lends arrays to a job, unless another job that may write shares their memory.
+
+    Appends their extents to `lent`, which the caller takes back also after an exception.
+    """
     with _lock:
         for name, array in arrays.items():
             begin = array.ctypes.data
             extent = begin, begin + array.nbytes, job
             while (other := _overlapped(extent)) is not None:
                 if may_write(other[2]):
-                    take_back(lent)
                     accepted = "memory that no shot writes to"
                     raise ValueError(f"{name} shares memory with an array of a shot that has not ended; accepted: {accepted}")
                 take_back([other])
-            insort(extents, extent)
             lent.append(extent)
-    return lent
+            insort(extents, extent)
 
 
 def take_back(lent: list[Extent]) -> None:

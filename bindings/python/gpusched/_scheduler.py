@@ -207,14 +207,11 @@ class Scheduler(Handle):
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
         for desc in descs:
             desc.run = run_job
-        numbers = (c_uint64 * len(work))()
-        with self._submission():
-            try:
-                check(lib.sched_submit_many(raw, descs, len(work), numbers))
-            except GpuschedError as error:
-                # The caller wrote the option once, for all of them.
-                raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
-            return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
+        try:
+            return self._submit(work, options, lambda ids: lib.sched_submit_many(raw, descs, len(work), ids))
+        except GpuschedError as error:
+            # The caller wrote the option once, for all of them.
+            raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
 
     def _raw_for_submission(self) -> int:
         raw = self._raw
@@ -224,15 +221,28 @@ class Scheduler(Handle):
             self._completer.start()
         return raw
 
-    @contextlib.contextmanager
-    def _submission(self) -> Iterator[None]:
+    def _submit(self, jobs: list[Job], options: Mapping[str, Any], call: Callable[[Any], int]) -> list[Task[Any]]:
+        """Lends the jobs to the library and calls `call(ids)`, which submits them."""
+        ids = (c_uint64 * len(jobs))()
+        try:
+            for job in jobs:
+                job.lend()
+            with self._submission():
+                check(call(ids))
+                return [self._submitted(number, job, options) for number, job in zip(ids, jobs)]
+        except BaseException:
+            # Ctrl-C may come before the library has the jobs. If it has refused them, it has dropped them.
+            for number, job in zip(ids, jobs):
+                if number == 0:
+                    job.withdraw()
+            raise
+
+    def _submission(self) -> contextlib.AbstractContextManager[Any]:
         # In a forked child the locks may be held for ever; the library refuses the submission and drops the job.
         if self._pid != os.getpid():
             self._completer.ending = threading.RLock()
-            yield
-            return
-        with self._completer.submitting:
-            yield
+            return contextlib.nullcontext()
+        return self._completer.submitting
 
     def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
         job.id = number
@@ -279,10 +289,7 @@ class Scheduler(Handle):
         raw = self._raw_for_submission()
         job = Job(raw, self._completer.dropped, function)
         desc, _kept = range_desc(job, begin, end, grain, options)
-        number = c_uint64()
-        with self._submission():
-            check(lib.sched_submit_range(raw, byref(desc), byref(number)))
-            return self._submitted(number.value, job, options)
+        return self._submit([job], options, lambda ids: lib.sched_submit_range(raw, byref(desc), ids))[0]
 
     def map(
         self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
@@ -401,10 +408,8 @@ class Scheduler(Handle):
         job = Job(raw, self._completer.dropped, lent=lent)
         job.value = shot._gather(model, record, snapshots)
         task, _also_kept = _describe(job, options)
-        number = c_uint64()
-        with self._submission():
-            check(lib.sched_fd_submit(raw, medium, byref(desc), byref(task), byref(number)))
-            return self._submitted(number.value, job, options)
+        call = lambda ids: lib.sched_fd_submit(raw, medium, byref(desc), byref(task), ids)  # noqa: E731
+        return self._submit([job], options, call)[0]
 
     def wait_next(self, timeout: float | None = None) -> Task[Any]:
         """Waits for the next task with `ordered`, in the order of submission, and returns it once it has ended.

@@ -128,10 +128,11 @@ class Task(Handle, Future[Result]):
     def __init__(self, scheduler: Scheduler, number: int, job: Job) -> None:
         super().__init__()
         self.id = number
-        self._scheduler = scheduler
         # Not `scheduler._handle`, which becomes None: for the library that is the shared scheduler.
         self._owner = scheduler._raw
         self._job = job
+        # The last one: `__del__` releases a task that has it.
+        self._scheduler = scheduler
 
     def result(self, timeout: float | None = None) -> Result:
         """Waits for the task and returns its result.
