@@ -208,6 +208,17 @@ fn two_ranges_that_need_each_others_devices_both_end() {
 }
 
 #[test]
+fn range_does_not_wait_for_a_busy_device_without_end() {
+    let backend = Scripted::new(2);
+    backend.fates[1].busy.store(true, Ordering::Relaxed);
+    let mut builder = builder(Arc::new(backend), 1);
+    builder.policy.rounds_beside_others = 5;
+    let scheduler = builder.build().unwrap();
+    let id = submit(&scheduler, None, Range::new(0..1, |exec, _| Err(no_memory(exec, 500))));
+    assert!(matches!(wait(&scheduler, id), Err(Error::NoMemory { .. } | Error::Busy { .. })));
+}
+
+#[test]
 fn memory_of_an_element_is_kept_for_each_of_a_piece() {
     let scheduler = Scripted::new(1).scheduler(3);
     let [now, most] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));

@@ -17,6 +17,8 @@ pub const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 pub struct Fate {
     pub open: AtomicI64,
+    /// Another process has the device.
+    pub busy: AtomicBool,
     pub enter: AtomicI64,
     /// After so many calls one fails with `fault`; later ones succeed.
     pub finish: AtomicI64,
@@ -28,7 +30,7 @@ const NEVER: i64 = i64::MAX / 2;
 impl Default for Fate {
     fn default() -> Self {
         let [open, enter, finish] = [(); 3].map(|()| AtomicI64::new(NEVER));
-        Fate { open, enter, finish, fault: DeviceFault::Lost }
+        Fate { open, busy: AtomicBool::new(false), enter, finish, fault: DeviceFault::Lost }
     }
 }
 
@@ -134,6 +136,9 @@ impl Backend for Scripted {
         self.opened.fetch_add(1, Ordering::Relaxed);
         wait_at(&self.slow_open);
         let fate = self.fates[ordinal as usize].clone();
+        if fate.busy.load(Ordering::Relaxed) {
+            return Err(Error::Busy { device: format!("cuda:{ordinal}"), what: "scripted to be".into() });
+        }
         if fate.open.fetch_sub(1, Ordering::Relaxed) <= 0 {
             return Err(device_fault(format!("cuda:{ordinal}"), DeviceFault::Lost));
         }

@@ -51,6 +51,8 @@ struct RangeState {
     declined: DeviceMask,
     /// The last helper task.
     helper: Option<TaskId>,
+    /// A helper task has ended without having begun: no device took it in time.
+    helper_refused: bool,
 }
 
 #[derive(Clone)]
@@ -271,7 +273,8 @@ impl RangeRun {
     }
 
     /// Waits for helpers when a single element does not fit the owner's device: others may have
-    /// memory for it. A poisoned context is renewed only when the owner has left it, too.
+    /// memory for it. After a helper that no device took, only the range's own attempts wait. A
+    /// poisoned context is renewed only when the owner has left it, too.
     fn leave_to_helpers(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>) {
         let mut guard = runtime.lock();
         guard.planner.add_range_in_need();
@@ -283,7 +286,8 @@ impl RangeRun {
         let idle = || self.is_alone(runtime, exec) && (!queued() || leaves());
         while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
             let alone = self.is_alone(runtime, exec);
-            if !self.request_helper(runtime, exec.task) && alone {
+            let refused = self.state().helper_refused;
+            if (refused || !self.request_helper(runtime, exec.task)) && alone {
                 break;
             }
             runtime.wait_for_helpers(&[exec.task, HELPERS_NEEDED], idle);
@@ -440,8 +444,11 @@ impl HelperJob {
 
 impl Drop for HelperJob {
     fn drop(&mut self) {
+        let mut state = self.run.state();
+        let owner = state.owner.as_ref().map(|owner| owner.task);
+        state.helper_refused |= owner.is_some() && !self.begun.load(Ordering::Acquire);
+        drop(state);
         self.leave_queue();
-        let owner = self.run.state().owner.as_ref().map(|owner| owner.task);
         if let (Some(owner), Some(runtime)) = (owner, self.run.runtime.upgrade()) {
             runtime.wait_queues.notify(owner);
         }
