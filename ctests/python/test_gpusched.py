@@ -642,7 +642,7 @@ class Shots(unittest.TestCase):
                 task.result()
             np.testing.assert_array_equal(memory, np.repeat(memory[:1], 5, axis=0))
             scheduler.submit_shot(model, shot, memory[2:3], field).result()
-        self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+        self.assertEqual((_jobs.jobs, _loans.current()), ({}, []))
 
     def test_array_stays_lent_when_a_handle_of_the_shared_scheduler_is_closed(self) -> None:
         go, record = threading.Event(), np.zeros((8, 9, 12), np.float32)
@@ -656,7 +656,7 @@ class Shots(unittest.TestCase):
             go.set()
             other.wait_all()
             other.submit_shot(model, small_shot(), record).result()
-        self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+        self.assertEqual((_jobs.jobs, _loans.current()), ({}, []))
 
     def test_array_that_a_parent_lent_is_free_in_a_forked_child(self) -> None:
         told = program("""
@@ -668,9 +668,18 @@ child = os.fork()
 if child == 0:
     _loans.lend(2, {"record": array}, [], lambda job: True)
     os._exit(0)
-print(os.waitpid(child, 0)[1], len(_loans.extents))
+print(os.waitpid(child, 0)[1], len(_loans.current()))
 """)
         self.assertEqual(told, "0 1\n")
+
+    def test_scheduler_that_is_collected_during_a_loan_ends(self) -> None:
+        scheduler = gpusched.Scheduler(devices="cpu")
+        task = scheduler.submit(until_cancelled)
+        while not task.running():
+            time.sleep(0.001)
+        with _loans._lock:
+            # As garbage collection in `lend` does.
+            scheduler.shutdown(10)
 
     def test_submission_without_a_thread_lends_nothing(self) -> None:
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
@@ -682,7 +691,7 @@ print(os.waitpid(child, 0)[1], len(_loans.extents))
             for call in calls:
                 with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no thread")):
                     self.assertRaisesRegex(RuntimeError, "no thread", call)
-                self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+                self.assertEqual((_jobs.jobs, _loans.current()), ({}, []))
 
     def test_submission_that_ctrl_c_interrupts_lends_nothing(self) -> None:
         lend = _loans.lend
@@ -707,7 +716,7 @@ print(os.waitpid(child, 0)[1], len(_loans.extents))
                     with self.subTest(name), mock.patch.object(where, name, side_effect=effect):
                         self.assertRaises(KeyboardInterrupt, call)
                         scheduler.wait_all()
-                        self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+                        self.assertEqual((_jobs.jobs, _loans.current()), ({}, []))
 
     def test_model_that_is_closed_meanwhile_leaves_nothing_lent(self) -> None:
         def close() -> Iterator[gpusched.Task[None]]:
@@ -718,7 +727,7 @@ print(os.waitpid(child, 0)[1], len(_loans.extents))
             with self.assertRaisesRegex(gpusched.GpuschedError, "model .* is unknown here"):
                 scheduler.submit_shot(model, small_shot(), after=close())
             scheduler.wait_all()
-            self.assertEqual((_jobs.jobs, _loans.extents), ({}, []))
+            self.assertEqual((_jobs.jobs, _loans.current()), ({}, []))
 
     def test_shot_with_a_bad_value_has_a_text(self) -> None:
         self.assertIn("receivers=5, ", repr(small_shot(receivers=5, wavelet_samples=(1, 2, 3, 4))))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from bisect import bisect_left, insort
+from collections import deque
 from typing import TYPE_CHECKING, Callable, Mapping, Tuple
 
 if TYPE_CHECKING:
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 Extent = Tuple[int, int, int]
 
 # Sorted and apart from each other.
-extents: list[Extent] = []
+_extents: list[Extent] = []
+# Those whose loans have ended, until the next use of `_extents`.
+_ended: deque[Extent] = deque()
 # A signal handler may submit on the thread that holds it.
 _lock = threading.RLock()
 
@@ -25,6 +29,7 @@ def lend(job: int, arrays: Mapping[str, Floats], lent: list[Extent], may_write: 
     Appends their extents to `lent`, which the caller takes back also after an exception.
     """
     with _lock:
+        current()
         for name, array in arrays.items():
             begin = array.ctypes.data
             extent = begin, begin + array.nbytes, job
@@ -32,25 +37,36 @@ def lend(job: int, arrays: Mapping[str, Floats], lent: list[Extent], may_write: 
                 if may_write(other[2]):
                     accepted = "memory that no shot writes to"
                     raise ValueError(f"{name} shares memory with an array of a shot that has not ended; accepted: {accepted}")
-                take_back([other])
+                _delete(other)
             lent.append(extent)
-            insort(extents, extent)
+            insort(_extents, extent)
 
 
 def take_back(lent: list[Extent]) -> None:
-    with _lock:
-        for extent in lent:
-            place = bisect_left(extents, extent)
-            # Not if it was taken back before.
-            if extents[place : place + 1] == [extent]:
-                del extents[place]
+    """Ends loans. Takes no lock: garbage collection in `lend` may close a scheduler, which waits for this."""
+    _ended.extend(lent)
+
+
+def current() -> list[Extent]:
+    """Returns the extents that are lent."""
+    with _lock, contextlib.suppress(IndexError):
+        while True:
+            _delete(_ended.popleft())
+    return _extents
+
+
+def _delete(extent: Extent) -> None:
+    place = bisect_left(_extents, extent)
+    # Not if it was deleted before.
+    if _extents[place : place + 1] == [extent]:
+        del _extents[place]
 
 
 def _overlapped(extent: Extent) -> Extent | None:
     begin, end, job = extent
-    place = bisect_left(extents, extent)
+    place = bisect_left(_extents, extent)
     # The extents are apart, so one of the neighbours overlaps if any does.
-    for other in extents[max(0, place - 1) : place + 1]:
+    for other in _extents[max(0, place - 1) : place + 1]:
         # The library refuses arrays of one shot that overlap.
         if other[2] != job and other[0] < end and begin < other[1]:
             return other
@@ -61,7 +77,8 @@ def _after_fork() -> None:
     """Forgets the loans: shots of the parent write to its memory only. Another thread may have held the lock."""
     global _lock
     _lock = threading.RLock()
-    extents.clear()
+    _extents.clear()
+    _ended.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
