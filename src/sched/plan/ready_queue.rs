@@ -197,4 +197,17 @@ mod tests {
         ready.remove(driver.planner.tasks.get(c).unwrap());
         assert_eq!((ready.least(1, BackendKind::Cuda), ready.is_empty()), (None, false));
     }
+
+    #[test]
+    fn least_bytes_are_of_the_tasks_left_and_of_the_kind_of_device() {
+        let mut driver = driver(1);
+        let tasks = [task(), Task { device_bytes: 30, host_bytes: 40, ..task() }];
+        let [first, _] = tasks.map(|task| driver.submit(0, task));
+        let ready = &mut driver.planner.ready;
+        let least =
+            |ready: &ReadyQueue| [BackendKind::Cuda, BackendKind::Cpu].map(|kind| ready.least(0, kind));
+        assert_eq!(least(ready), [Some(0); 2]);
+        ready.remove(driver.planner.tasks.get(first).unwrap());
+        assert_eq!(least(ready), [Some(30), Some(70)]);
+    }
 }

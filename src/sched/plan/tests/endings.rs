@@ -348,3 +348,73 @@ fn refusal_counts_until_the_back_off_is_over() {
         assert_eq!(driver.state(id), TaskStatus::Queued);
     }
 }
+
+#[test]
+fn cancel_stops_the_copy_of_an_attempt_that_fails_after_its_commit() {
+    let mut driver = driver(2).seasoned();
+    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..task() });
+    let second = driver.take(18, 1).expect("a copy, for the first is late");
+    first.signal.commit(first.attempt).unwrap();
+    driver.cancel(id).unwrap();
+    assert!(!first.signal.is_cancelled());
+    driver.ends(19, 0, &first, Err(Error::Callback { code: 1 }));
+    assert!(second.signal.is_cancelled());
+    driver.ends(20, 1, &second, Err(Error::Cancelled));
+    assert_eq!(driver.state(id), TaskStatus::Cancelled);
+}
+
+#[test]
+fn no_copy_begins_where_one_has_failed() {
+    let mut driver = driver(2).seasoned();
+    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..task() });
+    let second = driver.take(18, 1).expect("a copy, for the first is late");
+    driver.ends(19, 1, &second, Err(Error::Callback { code: 1 }));
+    assert!(driver.take(19, 1).is_none());
+    // The first attempt fails, too, so that no device is left to prefer.
+    driver.ends(20, 0, &first, broken(DeviceFault::Poisoned));
+    driver.planner.context_renewed(0);
+    assert_eq!(driver.take(20, 0).map(|run| run.id), Some(id));
+    assert!(driver.take(24, 1).is_none());
+}
+
+#[test]
+fn ready_tasks_fail_if_no_thread_can_run_them() {
+    let mut driver = driver(1);
+    let (running, _) = driver.begin(0, 0, task());
+    let ready = [(); 2].map(|()| driver.submit(0, task()));
+    let why = Error::Internal("no thread".into());
+    driver.step(S(1), |planner, effects| planner.fail_ready(&why, effects));
+    driver.publish();
+    assert_eq!(ready.map(|id| driver.error(id)), [(); 2].map(|()| Some(why.clone())));
+    assert_eq!(driver.state(running), TaskStatus::Running);
+}
+
+#[test]
+fn retry_does_not_wait_for_a_device_that_backs_off_or_is_reserved() {
+    for is_reserved in [false, true] {
+        let mut driver = driver(2);
+        let (id, run) = driver.begin(0, 0, Task { retries: 1, ..task() });
+        if is_reserved {
+            let other = driver.submit(0, Task { devices: DeviceMask::only(1), ..task() });
+            driver.planner.devices[1].reserved_for = Some(other);
+        } else {
+            driver.planner.devices[1].refuse(S(0), S(10), 0);
+        }
+        driver.ends(1, 0, &run, Err(Error::Callback { code: 7 }));
+        assert_eq!(driver.take(1, 0).map(|run| run.id), Some(id), "reserved: {is_reserved}");
+    }
+}
+
+#[test]
+fn error_names_the_device_of_an_abandoned_attempt() {
+    let mut driver = driver_of(&[1.0, 4.0]);
+    let (id, first) = driver.begin(0, 1, Task { deadline: Some(S(60)), idempotent: true, ..task() });
+    driver.pass(60);
+    driver.pass(120);
+    let second = driver.take(120, 0).expect("it begins again");
+    first.signal.commit(first.attempt).unwrap();
+    driver.ends(130, 0, &second, Err(Error::Cancelled));
+    driver.pass(190);
+    let error = driver.error(id);
+    assert!(matches!(&error, Some(Error::Deadline { device, .. }) if device == "cuda:1"), "{error:?}");
+}

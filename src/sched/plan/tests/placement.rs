@@ -351,3 +351,46 @@ fn memory_reserved_by_peers_is_not_free() {
     driver.planner.set_others(S(0), 0, &[], 300);
     assert_eq!(driver.assign(5, 0, 0, Some(1000)).begun().unwrap().id, id);
 }
+
+#[test]
+fn reserved_device_that_backs_off_takes_smaller_tasks() {
+    let mut driver = driver(1);
+    let [large, small] = [600, 0].map(|device_bytes| driver.submit(0, Task { device_bytes, ..task() }));
+    driver.planner.devices[0].reserved_for = Some(large);
+    driver.planner.devices[0].refuse(S(0), S(10), 600);
+    assert_eq!(driver.take(1, 0).map(|run| run.id), Some(small));
+}
+
+#[test]
+fn reserved_device_is_free_when_all_its_attempts_have_ended() {
+    let mut driver = with_slots(2);
+    driver.begin(0, 0, of_work(10.0));
+    let id = driver.submit(0, of_work(1.0));
+    for (reserved_for, end) in [(None, 1.0), (Some(id), 11.0)] {
+        driver.planner.devices[0].reserved_for = reserved_for;
+        let mut plan = Schedule::new(&driver.planner, S(0), false);
+        let place = plan.place(&driver.planner, driver.planner.tasks.get(id).unwrap(), DeviceMask::ALL);
+        assert_eq!(place.map(|place| place.end), Some(end));
+    }
+}
+
+#[test]
+fn placement_considers_the_first_tasks_for_a_device_and_for_others() {
+    let with_horizon = |speeds: &[f64], horizon| {
+        let mut driver = driver_of(speeds);
+        driver.planner.policy = Policy { horizon, ..Policy::default() }.into();
+        driver
+    };
+    // The third task would begin on the slow device.
+    for (horizon, begins) in [(2, false), (3, true)] {
+        let mut driver = with_horizon(&[100.0, 1.0], horizon);
+        let [.., last] = [100.0, 100.0, 0.01].map(|work| driver.submit(0, of_work(work)));
+        assert_eq!(driver.take(0, 1).map(|run| run.id), begins.then_some(last), "{horizon}");
+    }
+    let mut driver = with_horizon(&[1.0; 3], 2);
+    for mask in [0b001, 0b001, 0b101, 0b101] {
+        driver.submit(0, Task { devices: DeviceMask(mask), ..of_work(10.0) });
+    }
+    let own = driver.submit(0, Task { devices: DeviceMask::only(1), ..task() });
+    assert_eq!(driver.take(0, 1).map(|run| run.id), Some(own));
+}

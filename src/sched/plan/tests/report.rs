@@ -94,3 +94,15 @@ fn mean_of_light_tasks_leaves_out_the_planned_ones() {
     assert!(is_near(mean_seconds(&stats(4, 2, 8), &stats(1, 1, 2)), Some(1.5)));
     assert_eq!(mean_seconds(&stats(1, 1, 2), &stats(1, 1, 2)), None);
 }
+
+#[test]
+fn eta_is_at_least_what_the_longest_task_needs() {
+    let mut driver = unknown(2);
+    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 1.0));
+    driver.submit(0, of_work(100.0));
+    assert_eta(&driver, 0, Some(100.0));
+    let run = driver.take(0, 0).unwrap();
+    assert_eta(&driver, 10, Some(90.0));
+    run.signal.report(0.02);
+    assert_eta(&driver, 10, Some(490.0));
+}
