@@ -54,6 +54,21 @@ os._exit(0)  # Not after ten seconds, when the GPU is retired.
 """
         self.assertEqual(output(SHOTS + code, "0:launch:3:hang"), "True 2\n[True]\nTrue\n")
 
+    def test_program_ends_while_a_cancelled_shot_hangs(self) -> None:
+        code = """
+import time
+from gpusched import _scheduler
+_scheduler.END_S = 2.0
+scheduler = gpusched.Scheduler("cuda:0")
+for shot in [submit() for _ in range(3)]:
+    shot.add_done_callback(lambda shot: print(shot.state, flush=True))
+while not scheduler.stats.done:
+    time.sleep(0.01)
+time.sleep(0.5)  # Until the second shot hangs.
+scheduler.on_progress(lambda progress: None, 0.001)
+"""
+        self.assertEqual(output(SHOTS + code, "0:launch:7:hang"), "done\ncancelled\n")
+
 
 if __name__ == "__main__":
     unittest.main()

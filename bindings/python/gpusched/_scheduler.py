@@ -11,7 +11,8 @@ import threading
 import time
 import warnings
 import weakref
-from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
+from concurrent.futures import TimeoutError
+from ctypes import byref, c_size_t, c_uint64, c_void_p, py_object, pythonapi, sizeof
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
@@ -20,7 +21,7 @@ from ._fd import pointer as floats
 from ._fields import checked, filename, put, text
 from ._gather import Gather, output
 from ._info import Device, Progress, Stats, devices_of, filled, progress_from, stats_of
-from ._jobs import OPTIONS, Exec, Job, describe, ids_of, is_in_task, run_job, tasks_of
+from ._jobs import OPTIONS, Exec, Job, describe, drop_job, ids_of, is_in_task, jobs, run_job, tasks_of
 from ._library import GpuschedError, Handle, check, lib
 from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
@@ -33,12 +34,16 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 MOST_SLOTS = 64
+# Seconds that the end of the program waits for cancelled shots.
+END_S = 60.0
 
 
 class Scheduler(Handle):
     """Runs tasks on devices. The `with` statement closes it, else the end of the program.
 
-    The end of the program (`atexit`) closes all schedulers; then submissions raise RuntimeError.
+    The end of the program (`atexit`) closes all schedulers; then submissions raise RuntimeError. It
+    waits for callables as long as they run, but gives up after a minute if only cancelled shots
+    have not returned, such as those on a GPU that hangs.
 
     Any thread may call any method, also inside a task. A forked child can't use its parent's
     scheduler.
@@ -584,6 +589,22 @@ class Scheduler(Handle):
             self._completer.collect()
             check(wait_for(lambda ns: lib.sched_shutdown(handle, ns), left()))
 
+    def _ends(self) -> bool:
+        """Closes the scheduler for the end of the program, or gives up on its shots. Returns False after a timeout."""
+        with contextlib.suppress(TimeoutError):
+            self.shutdown(END_S)
+            return True
+        has_callbacks = any(task._job.is_dropped for task in list(self._completer._tasks.values()))
+        # Nothing is lent to a callable.
+        has_callables = any(job.scheduler == self._handle and not job.lent for job in list(jobs.values()))
+        if self._handle is None or has_callbacks or has_callables:
+            return False
+        listen(self._handle, None, 0)
+        self._handle = None
+        # A shot may return until the process has ended: its arrays and its `drop` stay.
+        pythonapi.Py_IncRef(py_object((jobs, drop_job)))
+        return True
+
     def __enter__(self) -> Scheduler:
         return self
 
@@ -637,4 +658,5 @@ def _close_all() -> None:
     global _are_all_closed
     _are_all_closed = True
     for scheduler in list(_open):
-        scheduler.close()
+        while not scheduler._ends():
+            pass
