@@ -33,6 +33,16 @@ fn shots_that_a_kernels_failure_leaves_without_a_device_are_computed_by_the_next
     assert_eq!(folder.json("out/survey.json")["state"], "done");
 }
 
+#[test]
+fn run_that_starts_again_keeps_no_shot_of_an_earlier_run_without_resume() {
+    let folder = Workspace::with_survey(&brief());
+    for faults in ["", "0:launch:20:700"] {
+        let ended = run(&folder, faults, &[]);
+        assert_eq!((ended.status, restarts(&ended) > 0), (0, !faults.is_empty()), "{ended:?}");
+        assert_eq!(ended.shots("done"), [1, 2, 3, 4], "{ended:?}");
+    }
+}
+
 /// Those of a stream have to be reported at once: whoever sent them may compute them elsewhere. A pipe cannot be read
 /// again.
 #[test]

@@ -11,7 +11,7 @@ use gpusched::sched::{DeviceStats, Scheduler, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
 use serde_json::json;
 
-use crate::folder::OutputFolder;
+use crate::folder::{OutputFolder, remove};
 use crate::incoming::{Arrival, Incoming};
 use crate::job::Job;
 use crate::manifest::Manifest;
@@ -164,6 +164,9 @@ impl SurveyRun<'_> {
             return None;
         }
         self.open += homeless.len();
+        if !self.resume && !self.job.is_part && self.output.check().is_ok() {
+            homeless.iter().for_each(|&(number, _)| self.remove_earlier(number));
+        }
         progress.alert(
             &format!(
                 "warning: no device is left for {} shots; the run goes on in a new process",
@@ -172,6 +175,13 @@ impl SurveyRun<'_> {
             &json!({ "event": "restart", "shots": homeless.len(), "why": homeless[0].1 }),
         );
         restart
+    }
+
+    /// Removes the results of an earlier run, which the next process would keep, the description first.
+    fn remove_earlier(&self, number: usize) {
+        for name in [names::side(number), names::record(number), names::paused(number)] {
+            remove(&self.job.folder.join(name)).unwrap_or_else(|error| log::warn!("{error}"));
+        }
     }
 
     /// Waits until a shot ends or the interval is over.
