@@ -195,7 +195,7 @@ class Job:
         self._code: Callable[..., Any] | None = code
         self.lent: Mapping[str, Floats] | None = lent
         self.extents: list[_loans.Extent] = []
-        # What the library is given as `user`.
+        # The `user` of its description.
         self.number = next(_numbers)
         # Id of the task, once it is submitted.
         self.id = 0
