@@ -216,7 +216,7 @@ impl Planner {
     }
 
     pub fn has_running_tasks(&self) -> bool {
-        self.counts.running + self.helpers.running > 0
+        self.devices.iter().any(|device| !device.attempts.is_empty())
     }
 
     /// Returns true if a task that has not ended must run alone.
@@ -226,7 +226,8 @@ impl Planner {
 
     /// Returns true if tasks are ready besides helpers of ranges.
     pub fn others_wait(&self) -> bool {
-        self.ready.len() as u64 > self.helpers.queued
+        let is_other = |id| self.tasks.get(id).is_ok_and(|record| record.role != Role::Helper);
+        self.ready.iter().any(|(_, id)| is_other(id))
     }
 
     /// The owner of a range can't go on without helpers.

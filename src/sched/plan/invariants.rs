@@ -40,14 +40,14 @@ impl Planner {
             }
         }
         let (mut ready, mut due, mut exclusive) = (0, 0, 0);
-        let (mut queued, mut running, mut blocking, mut blocked) = ([0; 2], [0; 2], 0, 0);
+        let (mut queued, mut running, mut blocking, mut blocked) = (0, 0, 0, 0);
         for id in self.tasks.ids() {
             let Ok(record) = self.tasks.get(id) else { continue };
             let state = record.state;
             let name = format_args!("{id:?}, {state:?}");
             let live = live.get(&id).copied().unwrap_or(0);
             assert_eq!(record.live_attempts, live, "{name}: live attempts");
-            let (has_ended, helper) = (state == TaskState::Ended, record.role == Role::Helper);
+            let (has_ended, counts) = (state == TaskState::Ended, record.role != Role::Helper);
             assert_eq!(record.job.is_some(), state.is_open(), "{name}: its job");
             assert_eq!(record.signal.outcome.get().is_some(), has_ended, "{name}: its outcome");
             assert_eq!(self.ready.contains(record, id), state.is_ready(), "{name}: in the ready queue");
@@ -67,17 +67,15 @@ impl Planner {
             ready += usize::from(state.is_ready());
             due += usize::from(state.due().is_some());
             exclusive += usize::from(!has_ended && record.exclusive);
-            queued[usize::from(helper)] += u64::from(state.is_queued());
-            running[usize::from(helper)] += u64::from(state.is_running());
+            queued += u64::from(counts && state.is_queued());
+            running += u64::from(counts && state.is_running());
         }
         blocking +=
             self.light_successors.iter().map(|(&id, after)| self.count_blocked(id, after)).sum::<usize>();
         assert_eq!((self.ready.len(), self.orphaned.len()), (ready, due), "ready and orphaned tasks");
         assert_eq!(self.exclusive_tasks, exclusive, "exclusive tasks");
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
-        let (counts, helpers) = (&self.counts, &self.helpers);
-        assert_eq!([counts.queued, helpers.queued], queued, "queued tasks and helpers");
-        assert_eq!([counts.running, helpers.running], running, "running tasks and helpers");
+        assert_eq!((self.counts.queued, self.counts.running), (queued, running), "queued and running tasks");
     }
 
     /// Returns how many of a task's successors are blocked. Panics if one does not wait for it.

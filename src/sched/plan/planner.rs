@@ -49,7 +49,6 @@ pub struct Planner {
     pub(super) light_successors: HashMap<TaskId, Vec<TaskId>>,
     /// Of all tasks but helpers of ranges.
     pub(super) counts: TaskCounts,
-    pub(super) helpers: TaskCounts,
     /// When the last task so far has ended; 0 before.
     pub(super) last_end: Duration,
     pub(super) stopping: bool,
@@ -103,16 +102,15 @@ impl Planner {
         if (old.is_queued(), old.is_running()) == (new.is_queued(), new.is_running()) {
             return;
         }
-        let counts = if record.role == Role::Helper { &mut self.helpers } else { &mut self.counts };
         if old.is_queued() {
             record.queued += now.saturating_sub(record.since);
-            counts.queued -= 1;
-        } else {
-            counts.running -= 1;
         }
-        counts.queued += u64::from(new.is_queued());
-        counts.running += u64::from(new.is_running());
         record.since = now;
+        if record.role != Role::Helper {
+            let TaskCounts { queued, running, .. } = &mut self.counts;
+            *queued = *queued + u64::from(new.is_queued()) - u64::from(old.is_queued());
+            *running = *running + u64::from(new.is_running()) - u64::from(old.is_running());
+        }
     }
 
     /// Makes a task ready that nothing holds back. Without a device it ends.
@@ -200,8 +198,7 @@ impl Planner {
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         let (awaited, detached) = (record.awaited, record.detached);
         let failure = outcome.as_ref().err().map(|why| (record.name(), why.clone()));
-        let is_helper = record.role == Role::Helper;
-        let counts = if is_helper { &mut self.helpers } else { &mut self.counts };
+        let counts = &mut self.counts;
         let (state, count, outcome) = match outcome {
             Ok(()) => (TaskStatus::Done, &mut counts.done, Ok(WaitResult::Done)),
             Err(Error::Cancelled) => {
@@ -209,7 +206,7 @@ impl Planner {
             }
             Err(error) => (TaskStatus::Failed, &mut counts.failed, Err(error)),
         };
-        *count += 1;
+        *count += u64::from(record.role != Role::Helper);
         self.exclusive_tasks -= usize::from(record.exclusive);
         if state == TaskStatus::Done {
             record.signal.report(1.0);
@@ -394,9 +391,10 @@ impl Planner {
         let signal = self.spare_completions.pop().unwrap_or_default();
         let id = self.tasks.insert(TaskRecord::new(task, rank, reach, now, signal))?;
         self.arrivals += 1;
-        let counts = if role == Role::Helper { &mut self.helpers } else { &mut self.counts };
-        counts.submitted += 1;
-        counts.queued += 1;
+        if role != Role::Helper {
+            self.counts.submitted += 1;
+            self.counts.queued += 1;
+        }
         if role == Role::Task {
             self.estimator.table.task_submitted(class, work);
         }

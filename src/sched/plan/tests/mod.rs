@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{AssignResult, Assignment, AttemptEnd, Effects, FitCheck, InvariantChecks, Planner};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::{DeviceMask, Exec, Policy, Role, Task, TaskId, TaskStatus};
+use crate::sched::base::{DeviceMask, Exec, Policy, Role, Task, TaskCounts, TaskId, TaskStatus};
 use crate::sched::estimate::Estimator;
 use crate::sched::runtime::PlannerGuarded;
 

@@ -200,25 +200,25 @@ fn helper_begins_beside_waiting_tasks_only_if_a_range_needs_it() {
 #[test]
 fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     let mut driver = driver(2);
-    (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
-    let helpers = |driver: &Driver| {
-        let helpers = &driver.planner.helpers;
-        let stats = driver.planner.stats();
-        assert_eq!((stats.counts.submitted, stats.counts.queued, stats.counts.running), (0, 0, 0));
-        (helpers.submitted, helpers.queued, helpers.running)
+    let assert_none = |driver: &Driver| {
+        let TaskCounts { submitted, queued, running, done, .. } = driver.planner.counts;
+        assert_eq!((submitted, queued, running, done, driver.planner.others_wait()), (0, 0, 0, 0, false));
     };
-    assert_eq!(helpers(&driver), (2, 2, 0));
+    (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
+    assert_none(&driver);
     let runs = [0, 1].map(|device| driver.take(0, device).unwrap());
-    assert_eq!(helpers(&driver), (2, 0, 2));
+    assert_none(&driver);
     driver.ends(1, 0, &runs[0], Ok(()));
     driver.ends(1, 1, &runs[1], broken(DeviceFault::Poisoned));
-    assert_eq!(helpers(&driver), (2, 1, 0));
+    assert_none(&driver);
     assert_eq!(driver.planner.devices[1].suspects, [runs[1].id]);
     driver.planner.blame_range(&[runs[1].id]);
     assert!(driver.planner.devices[1].suspects.is_empty(), "the elements are the cause");
     let last = driver.take(1, 0).unwrap();
     driver.ends(2, 0, &last, Ok(()));
-    assert_eq!(helpers(&driver), (2, 0, 0));
+    assert_none(&driver);
+    driver.submit(2, task());
+    assert!(driver.planner.others_wait());
 }
 
 /// A device that runs more tasks than it may has no room until the surplus tasks have ended.
