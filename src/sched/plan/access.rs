@@ -3,23 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeadlineState, DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
+use super::{DeadlineState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::node::SlotRequest;
 use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
-use crate::sched::estimate::Estimator;
 
 /// Devices.
 impl Planner {
-    pub fn devices(&self) -> &[DeviceState] {
-        &self.devices
-    }
-
-    pub fn device(&mut self, index: usize) -> &mut DeviceState {
-        &mut self.devices[index]
-    }
-
     /// Returns the number of slots of the devices that a task allows.
     pub fn slots_for(&self, task: &Task) -> usize {
         let devices =
@@ -37,17 +28,9 @@ impl Planner {
         self.devices[index].info.backend == BackendKind::Cuda
     }
 
-    pub fn set_has_peers(&mut self, has_peers: bool) {
-        self.has_peers = has_peers;
-    }
-
     /// Returns true if the next assignment on the device depends on whether light tasks run there.
     pub fn depends_on_light(&self, index: usize) -> bool {
         self.exclusive_tasks > 0 || self.devices[index].reserved_for.is_some()
-    }
-
-    pub fn set_runs_light(&mut self, index: usize, runs_light: bool) {
-        self.devices[index].runs_light = runs_light;
     }
 
     /// A light task on the device begins or ends a wait inside its code.
@@ -207,10 +190,6 @@ impl Planner {
 
 /// The whole.
 impl Planner {
-    pub fn is_stopping(&self) -> bool {
-        self.stopping
-    }
-
     pub fn has_ready_tasks(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -219,31 +198,9 @@ impl Planner {
         self.devices.iter().any(|device| !device.attempts.is_empty())
     }
 
-    /// Returns true if a task that has not ended must run alone.
-    pub fn has_exclusive_tasks(&self) -> bool {
-        self.exclusive_tasks > 0
-    }
-
     /// Returns true if tasks are ready besides helpers of ranges.
     pub fn others_wait(&self) -> bool {
         let is_other = |id| self.tasks.get(id).is_ok_and(|record| record.role != Role::Helper);
         self.ready.iter().any(|(_, id)| is_other(id))
-    }
-
-    /// The owner of a range can't go on without helpers.
-    pub fn add_range_in_need(&mut self) {
-        self.ranges_in_need += 1;
-    }
-
-    pub fn remove_range_in_need(&mut self) {
-        self.ranges_in_need -= 1;
-    }
-
-    pub fn needs_helpers(&self) -> bool {
-        self.ranges_in_need > 0
-    }
-
-    pub fn estimator(&mut self) -> &mut Estimator {
-        &mut self.estimator
     }
 }

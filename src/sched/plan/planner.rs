@@ -38,9 +38,9 @@ pub struct Planner {
     pub(super) ready: ReadyQueue,
     /// Orphaned tasks, by the time when they are due.
     pub(super) orphaned: BTreeSet<(Duration, TaskId)>,
-    pub(super) devices: Vec<DeviceState>,
+    pub devices: Vec<DeviceState>,
     pub(super) retired: DeviceMask,
-    pub(super) estimator: Estimator,
+    pub estimator: Estimator,
     pub(super) arrivals: u64,
     /// Number of the period in which tasks arrive now, and when it began.
     pub(super) period: u64,
@@ -51,13 +51,13 @@ pub struct Planner {
     pub(super) counts: TaskCounts,
     /// When the last task so far has ended; 0 before.
     pub(super) last_end: Duration,
-    pub(super) stopping: bool,
+    pub stopping: bool,
     /// Ranges whose owners can't go on without helpers.
-    pub(super) ranges_in_need: usize,
+    pub ranges_in_need: usize,
     /// Tasks that have not ended and must run alone.
-    pub(super) exclusive_tasks: usize,
+    pub exclusive_tasks: usize,
     /// Other processes of the node share its GPUs.
-    pub(super) has_peers: bool,
+    pub has_peers: bool,
     pub(super) trace: Option<Arc<Trace>>,
     /// When priorities were last raised.
     pub(super) aged_at: Duration,

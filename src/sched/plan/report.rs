@@ -91,15 +91,10 @@ impl Planner {
         let slots: Vec<u32> = self.devices.iter().map(|device| device.slots).collect();
         Stats {
             counts: self.counts,
-            makespan_ns: 0,
+            makespan_ns: nanoseconds(self.last_end),
             lower_bound_ns: nanoseconds(lower_bound(&self.estimator.table, &slots)),
             devices: devices.collect(),
         }
-    }
-
-    /// Returns when the last planned task so far has ended.
-    pub fn last_end(&self) -> Duration {
-        self.last_end
     }
 
     /// Returns the progress; the runtime sets `elapsed`. `both`: statistics of planned and light tasks together.

@@ -157,15 +157,15 @@ impl WorkerLocal {
         }
         let mut guard = runtime.lock();
         if leased {
-            guard.planner.device(self.device).return_light_slot();
+            guard.planner.devices[self.device].return_light_slot();
         }
         let opened = leased && runtime.publish_flags(&guard, runtime.now());
         runtime.wake_workers(&mut guard, runtime.now());
-        let poisoned = guard.planner.devices()[self.device].poisoned;
+        let poisoned = guard.planner.devices[self.device].poisoned;
         drop(guard);
         if poisoned {
             runtime.step(|planner, effects| {
-                planner.set_runs_light(self.device, runtime.runs_light(self.device, None));
+                planner.devices[self.device].runs_light = runtime.runs_light(self.device, None);
                 planner.renew_if_left(self.device, effects);
             });
         }

@@ -193,7 +193,7 @@ fn helper_begins_beside_waiting_tasks_only_if_a_range_needs_it() {
     driver.submit(0, Task { role: Role::Helper, work: None, ..task() });
     driver.planner.open_slot(0, Some((run.id, run.attempt)));
     assert!(driver.take(0, 0).is_none());
-    driver.planner.add_range_in_need();
+    driver.planner.ranges_in_need += 1;
     assert!(driver.take(0, 0).is_some());
 }
 
@@ -314,7 +314,7 @@ fn slot_request_is_of_the_first_task_that_peers_keep_waiting() {
 #[test]
 fn late_task_requests_no_slot_that_it_cannot_use() {
     let mut driver = driver(2).seasoned();
-    driver.planner.set_has_peers(true);
+    driver.planner.has_peers = true;
     driver.begin(10, 0, Task { idempotent: true, ..task() });
     driver.pass(16);
     driver.planner.set_others(S(16), 1, &[3.0], 0);

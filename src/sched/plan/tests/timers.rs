@@ -88,7 +88,7 @@ fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
 fn late_attempt_gets_no_copy_on_a_gpu_while_there_are_other_processes() {
     for (has_peers, copied) in [(true, None), (false, Some(2))] {
         let mut driver = driver(2).seasoned();
-        driver.planner.set_has_peers(has_peers);
+        driver.planner.has_peers = has_peers;
         driver.begin(10, 0, Task { idempotent: true, ..task() });
         driver.pass(16);
         assert_eq!(driver.take(16, 1).map(|run| run.attempt), copied, "{has_peers}");
