@@ -39,7 +39,7 @@ impl Planner {
                 assert!(ready, "{} is reserved for {id:?}, which is not ready", device.info.label());
             }
         }
-        let (mut ready, mut due, mut exclusive) = (0, 0, 0);
+        let (mut ready, mut exclusive) = (0, 0);
         let (mut queued, mut running, mut blocking, mut blocked) = (0, 0, 0, 0);
         for id in self.tasks.ids() {
             let Ok(record) = self.tasks.get(id) else { continue };
@@ -51,7 +51,7 @@ impl Planner {
             assert_eq!(record.job.is_some(), state.is_open(), "{name}: its job");
             assert_eq!(record.signal.outcome.get().is_some(), has_ended, "{name}: its outcome");
             assert_eq!(self.ready.contains(record, id), state.is_ready(), "{name}: in the ready queue");
-            assert!(state.due().is_none_or(|at| self.orphaned.contains(&(at, id))), "{name}: orphaned");
+            assert!(state.due().is_none() || self.abandoned_tasks().contains(&id), "{name}: no attempt");
             match state {
                 TaskState::Running { .. } => assert!(live > 0, "{name}: no attempt"),
                 TaskState::Blocked => {
@@ -65,14 +65,13 @@ impl Planner {
             }
             blocking += self.count_blocked(id, &record.successors);
             ready += usize::from(state.is_ready());
-            due += usize::from(state.due().is_some());
             exclusive += usize::from(!has_ended && record.exclusive);
             queued += u64::from(counts && state.is_queued());
             running += u64::from(counts && state.is_running());
         }
         blocking +=
             self.light_successors.iter().map(|(&id, after)| self.count_blocked(id, after)).sum::<usize>();
-        assert_eq!((self.ready.len(), self.orphaned.len()), (ready, due), "ready and orphaned tasks");
+        assert_eq!(self.ready.len(), ready, "ready tasks");
         assert_eq!(self.exclusive_tasks, exclusive, "exclusive tasks");
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
         assert_eq!((self.counts.queued, self.counts.running), (queued, running), "queued and running tasks");

@@ -10,7 +10,8 @@ use std::time::Duration;
 use log::Level;
 
 use super::{
-    Attempt, DeadlineState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord, TaskState,
+    Attempt, DeadlineState, DeviceState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord,
+    TaskState,
 };
 use crate::error::Result;
 use crate::sched::base::{Completion, DeviceLease, DeviceMask, Epoch, Exec, Job, Role, Task, TaskId};
@@ -315,12 +316,15 @@ impl Planner {
 
     /// Returns true if no task can begin beside those that run, nor will by the passage of time alone.
     pub fn nothing_can_begin(&self, now: Duration) -> bool {
-        self.orphaned.is_empty()
-            && !self.devices.iter().any(|device| device.backs_off(now, u64::MAX))
-            && self
+        let is_orphaned =
+            |run: &Attempt| run.deadline_state == DeadlineState::Lost && self.due(run).is_some();
+        let changes =
+            |device: &DeviceState| device.backs_off(now, u64::MAX) || device.attempts.iter().any(is_orphaned);
+        !self.devices.iter().any(changes)
+            && !self
                 .ready
                 .iter()
-                .all(|(_, id)| !(0..self.devices.len()).any(|index| self.could_begin(now, index, id)))
+                .any(|(_, id)| (0..self.devices.len()).any(|index| self.could_begin(now, index, id)))
     }
 
     /// Returns the first ready task's priority as its caller set it.

@@ -36,8 +36,6 @@ pub struct Planner {
     /// Completions of released tasks, for new ones: one thread would allocate them and another free them.
     pub(super) spare_completions: Vec<Arc<Completion>>,
     pub(super) ready: ReadyQueue,
-    /// Orphaned tasks, by the time when they are due.
-    pub(super) orphaned: BTreeSet<(Duration, TaskId)>,
     pub devices: Vec<DeviceState>,
     pub(super) retired: DeviceMask,
     pub estimator: Estimator,
@@ -79,7 +77,7 @@ impl Planner {
         record.large_enough_devices.without(self.retired)
     }
 
-    /// Moves a task to its next state. The ready queue, the set of orphaned tasks, the counts and the task's times follow.
+    /// Moves a task to its next state. The ready queue, the counts and the task's times follow.
     pub(super) fn change_state(
         &mut self,
         now: Duration,
@@ -94,10 +92,6 @@ impl Planner {
             (false, true) => self.ready.insert(record, id),
             (true, false) => self.ready.remove(record),
             _ => {}
-        }
-        if old.due() != new.due() {
-            old.due().map(|until| self.orphaned.remove(&(until, id)));
-            new.due().map(|until| self.orphaned.insert((until, id)));
         }
         if (old.is_queued(), old.is_running()) == (new.is_queued(), new.is_running()) {
             return;

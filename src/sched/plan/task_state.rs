@@ -67,7 +67,7 @@ impl TaskState {
         matches!(self, Ready | Running { speculate: true })
     }
 
-    /// Returns the time under which the task is in the set of orphaned tasks.
+    /// Returns the time at which an orphaned task fails.
     pub fn due(self) -> Option<Duration> {
         if let Orphaned { until } = self { Some(until) } else { None }
     }

@@ -19,16 +19,10 @@ impl Planner {
     /// Returns the first deadline that `advance` has not handled. It takes no time: a driver may read it
     /// only after the deadline, which must still be due then.
     fn first_deadline(&self) -> Option<Duration> {
-        let mut soonest = self.orphaned.first().map(|&(until, _)| until);
+        let mut soonest = None::<Duration>;
         let mut due = |until: Duration| soonest = Some(soonest.map_or(until, |other| other.min(until)));
         for device in &self.devices {
-            for run in &device.attempts {
-                if let DeadlineState::InTime(Some(until)) | DeadlineState::Stopping(until) =
-                    run.deadline_state
-                {
-                    due(until);
-                }
-            }
+            device.attempts.iter().filter_map(|run| self.due(run)).for_each(&mut due);
             device.backoff.iter().for_each(|backoff| due(backoff.until));
             if !self.ready.is_empty() {
                 device.shortage.iter().for_each(|short| due(short.until));
@@ -36,6 +30,16 @@ impl Planner {
             }
         }
         soonest
+    }
+
+    /// Returns when an attempt is due, or the end of an orphaned task, of an abandoned attempt.
+    pub(super) fn due(&self, run: &Attempt) -> Option<Duration> {
+        match run.deadline_state {
+            DeadlineState::InTime(until) => until,
+            DeadlineState::Late => None,
+            DeadlineState::Stopping(until) => Some(until),
+            DeadlineState::Lost => self.tasks.get(run.id).ok()?.state.due(),
+        }
     }
 
     /// Returns when an idle device that declined a task should reconsider, because others are late.
@@ -64,11 +68,6 @@ impl Planner {
             device.backoff = device.backoff.filter(|backoff| now < backoff.until);
             device.shortage = device.shortage.filter(|short| now < short.until);
             device.throttle = device.throttle.filter(|&(_, until)| now < until);
-        }
-        while let Some(&(until, id)) = self.orphaned.first()
-            && until <= now
-        {
-            self.fail_orphaned(id, effects);
         }
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {
@@ -134,9 +133,11 @@ impl Planner {
         let Some(record) = self.tasks.get(id).ok().filter(goes_on) else {
             return self.check_stopping(index, position, effects);
         };
-        let DeadlineState::InTime(Some(until)) = state else { return };
-        if now < until {
+        if self.due(run).is_none_or(|until| now < until) {
             return;
+        }
+        if state == DeadlineState::Lost {
+            return self.fail_overdue(index, id, effects);
         }
         let (name, place) = (record.name(), self.devices[index].info.label());
         if let Some(deadline) = record.deadline {
