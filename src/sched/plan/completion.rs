@@ -39,9 +39,8 @@ impl Planner {
         let device = &mut self.devices[index];
         let position = device.attempts.iter().position(|run| run.id == id && run.number == attempt);
         let Some(position) = position else { return true };
-        let mut run = device.attempts.swap_remove(position);
+        let run = device.attempts.swap_remove(position);
         device.return_slot();
-        run.was_poisoned = device.poisoned || run.context < device.first_sound_context;
         self.renew_if_left(index, effects);
         if run.deadline_state == DeadlineState::Lost {
             self.abandoned_attempt_returned(id, attempt, how, effects);

@@ -31,7 +31,9 @@ impl Planner {
         let index = run.device;
         let Error::Device { fault, .. } = error else { return false };
         let why = error.to_string();
-        if *fault == DeviceFault::Poisoned && run.was_poisoned {
+        let device = &self.devices[index];
+        let was_poisoned = device.poisoned || run.context < device.first_sound_context;
+        if *fault == DeviceFault::Poisoned && was_poisoned {
             return self.record_late_report(run, &why, effects);
         }
         let mut guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {

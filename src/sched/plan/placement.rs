@@ -433,7 +433,6 @@ impl Planner {
             exclusive: record.exclusive,
             deadline_state: DeadlineState::InTime(late.and_then(|late| now.checked_add(late))),
             awaits_tasks: false,
-            was_poisoned: false,
         });
         let (signal, known_as) = (record.signal.clone(), record.known_as(id));
         if let Some(text) = copy {

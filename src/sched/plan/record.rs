@@ -131,8 +131,6 @@ pub struct Attempt {
     pub(super) deadline_state: DeadlineState,
     /// It waits for other tasks of the scheduler.
     pub(super) awaits_tasks: bool,
-    /// Its context was poisoned when it ended.
-    pub(super) was_poisoned: bool,
 }
 
 /// Free memory of a device when it was too little for a task.
