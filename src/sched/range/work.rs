@@ -280,7 +280,7 @@ impl RangeRun {
         guard.planner.ranges_in_need += 1;
         runtime.wake_workers(&mut guard, runtime.now());
         drop(guard);
-        let is_poisoned = || runtime.poisoned.load(Ordering::SeqCst) >> exec.device_index & 1 == 1;
+        let is_poisoned = || runtime.lock().planner.devices[exec.device_index].poisoned;
         let leaves = || exec.cancelled() || is_poisoned();
         let queued = || self.helper_queued.load(Ordering::Acquire);
         let idle = || self.is_alone(runtime, exec) && (!queued() || leaves());

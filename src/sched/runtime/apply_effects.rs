@@ -143,16 +143,12 @@ impl Runtime {
 
     /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded, now: Duration) -> bool {
-        let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
+        let (mut quiet, mut retired) = (0, 0);
         for (index, device) in guard.planner.devices.iter().enumerate() {
             self.light.gate.set_context(index, device.context);
             self.pool.set_slots(index, device.slots);
             quiet |= u64::from(guard.planner.is_reserved(now, index)) << index;
-            poisoned |= u64::from(device.poisoned) << index;
             retired |= u64::from(device.retired.is_some()) << index;
-        }
-        if self.poisoned.load(Ordering::Relaxed) != poisoned {
-            self.poisoned.store(poisoned, Ordering::SeqCst);
         }
         let opened = self.light.gate.publish(quiet, guard.planner.exclusive_tasks > 0);
         let freed = self.publish_free_slots(guard);

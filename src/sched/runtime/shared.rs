@@ -38,8 +38,6 @@ pub struct Runtime {
     pub wait_graph: WaitGraph,
     /// Tasks whose outcome is decided and whose end is not published, since their jobs are dropped first.
     pub jobs_dropping: AtomicUsize,
-    /// Bit i: device i's context is poisoned, and renewed when all tasks have left it.
-    pub poisoned: AtomicU64,
     /// Bit i: ranges on device i leave memory to a task that waits for it.
     pub memory_wanted: AtomicU64,
     /// Threads that spin before they sleep.
@@ -112,7 +110,6 @@ impl Runtime {
             wait_queues: WaitQueues::default(),
             wait_graph: WaitGraph::default(),
             jobs_dropping: AtomicUsize::new(0),
-            poisoned: AtomicU64::new(0),
             memory_wanted: AtomicU64::new(0),
             spinning: AtomicUsize::new(0),
             spinners_most: std::thread::available_parallelism().map_or(0, |count| count.get() as u64 - 1),
