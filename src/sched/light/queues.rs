@@ -271,8 +271,7 @@ struct NestedStack {
     /// The planned task that the worker runs or ran last, and the number of the attempt.
     planned: Option<(TaskId, u32)>,
     abandoned: bool,
-    last_index: u64,
-    frames: Vec<(u64, NestedTask)>,
+    frames: Vec<NestedTask>,
 }
 
 /// A light task; its id is 0 if it has none.
@@ -304,19 +303,20 @@ impl NestedTasks {
         lock(&self.0).abandoned
     }
 
-    pub fn push(&self, frame: NestedTask) -> u64 {
-        let mut stack = lock(&self.0);
-        stack.last_index += 1;
-        let number = stack.last_index;
-        stack.frames.push((number, frame));
-        number
+    /// Returns the place of the task, for [`NestedTasks::pop`].
+    pub fn push(&self, frame: NestedTask) -> usize {
+        let frames = &mut lock(&self.0).frames;
+        frames.push(frame);
+        frames.len() - 1
     }
 
     /// Removes a task whose job has returned; `None`: the worker is in no planned task. Returns false if
     /// the task was ended with its abandoned thread.
-    pub fn pop(&self, place: Option<u64>) -> bool {
-        let Some(number) = place else { return true };
-        lock(&self.0).frames.pop_if(|&mut (last, _)| last == number).is_some()
+    pub fn pop(&self, place: Option<usize>) -> bool {
+        let Some(place) = place else { return true };
+        // Those above it have returned before.
+        let frames = &mut lock(&self.0).frames;
+        frames.len() > place && frames.pop().is_some()
     }
 
     /// Takes the tasks inside an abandoned attempt. Calls `hold` for each before its thread can find
@@ -326,8 +326,7 @@ impl NestedTasks {
         if stack.planned != Some(bottom) {
             return Vec::new();
         }
-        let frames: Vec<NestedTask> =
-            std::mem::take(&mut stack.frames).into_iter().map(|(_, frame)| frame).collect();
+        let frames = std::mem::take(&mut stack.frames);
         frames.iter().copied().for_each(hold);
         frames
     }
