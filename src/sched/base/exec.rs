@@ -113,21 +113,20 @@ pub struct DeviceLease {
 }
 
 impl DeviceLease {
-    /// Takes a lease. `Err`: the lease could not be written; the log record that says so.
+    /// Takes a lease. `None`: the lease could not be written; `log` says so.
     pub fn new(
         table: &mut LockedTable<'_>,
         device: usize,
         cost: Option<f64>,
         bytes: u64,
-    ) -> std::result::Result<DeviceLease, (Level, String)> {
-        match table.lease(device, cost, bytes) {
-            Ok(lease) => Ok(DeviceLease { lease, bytes, allocated: AtomicBool::new(false) }),
-            Err(error) => {
-                let text =
-                    format!("a task begins without a lease, so other processes do not see it: {error}");
-                Err((Level::Warn, text))
-            }
-        }
+        log: &mut Vec<(Level, String)>,
+    ) -> Option<DeviceLease> {
+        let unseen = |error: &Error| {
+            let text = format!("a task begins without a lease, so other processes do not see it: {error}");
+            log.push((Level::Warn, text));
+        };
+        let lease = table.lease(device, cost, bytes).inspect_err(unseen).ok()?;
+        Some(DeviceLease { lease, bytes, allocated: AtomicBool::new(false) })
     }
 
     /// Reports that the task has allocated its reserved bytes: from then on they are missing from

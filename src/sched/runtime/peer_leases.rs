@@ -141,8 +141,7 @@ impl Runtime {
         if let Some(seconds) = seconds_per_cost {
             table.report_seconds_per_cost(seconds);
         }
-        let lease = DeviceLease::new(table, device, cost, bytes);
-        lease.map_err(|record| guard.log.push(record)).ok()
+        DeviceLease::new(table, device, cost, bytes, &mut guard.log)
     }
 
     /// Leases a slot for light tasks. `None`: peers hold all slots. `Some(None)`: the device is not
@@ -155,8 +154,7 @@ impl Runtime {
                 return (!self.update_queue(peers, table, guard)).then_some(None);
             }
             let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
-            let lease = DeviceLease::new(table, device, Some(cost), 0);
-            let lease = lease.map_err(|record| guard.log.push(record)).ok();
+            let lease = DeviceLease::new(table, device, Some(cost), 0, &mut guard.log);
             if lease.is_some() {
                 guard.planner.devices[device].take_light_slot();
             }
