@@ -33,12 +33,13 @@ impl Planner {
         self.exclusive_tasks > 0 || self.devices[index].reserved_for.is_some()
     }
 
-    /// A light task on the device begins or ends a wait inside its code.
+    /// A light task on the device begins or ends a wait inside its code. `leased`: it runs in a leased slot.
     pub fn set_light_waits(&mut self, index: usize, leased: bool, waits: bool) {
         let device = &mut self.devices[index];
-        device.waiting_light = if waits { device.waiting_light + 1 } else { device.waiting_light - 1 };
+        let change = |count: &mut usize| *count = if waits { *count + 1 } else { *count - 1 };
+        change(&mut device.waiting_light);
         if leased {
-            device.set_lease_waits(waits);
+            change(&mut device.own_slots.light_waiting);
         }
     }
 

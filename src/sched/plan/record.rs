@@ -60,7 +60,7 @@ pub struct DeviceState {
     /// Light tasks may be running here.
     pub runs_light: bool,
     /// Light tasks that wait inside their code, besides those inside planned ones.
-    pub(super) waiting_light: u32,
+    pub(super) waiting_light: usize,
     /// No other task begins here, so that this one gets its memory.
     pub(super) reserved_for: Option<TaskId>,
     pub(super) backoff: Option<Backoff>,

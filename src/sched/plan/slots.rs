@@ -104,10 +104,4 @@ impl DeviceState {
         self.own_slots.light -= 1;
         self.return_slot();
     }
-
-    /// A light task that runs in a leased slot begins or ends a wait inside its code.
-    pub(super) fn set_lease_waits(&mut self, waits: bool) {
-        let count = &mut self.own_slots.light_waiting;
-        *count = if waits { *count + 1 } else { *count - 1 };
-    }
 }
