@@ -71,7 +71,8 @@ impl Planner {
             let left = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
             now.saturating_add(left)
         };
-        self.devices[index].peer_load = PeerLoad { ends: seconds.iter().map(end).collect(), pending_bytes };
+        let ends = seconds.iter().map(end).collect();
+        self.devices[index].peer_load = PeerLoad { ends, pending_bytes, is_wanted: false };
     }
 
     /// Returns how long a task takes on a device, in the unit of the devices' priors, which all processes of a

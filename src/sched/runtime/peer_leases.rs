@@ -36,16 +36,15 @@ impl Runtime {
             }
         }
         guard.planner.has_peers = table.other_members() > 0;
-        let (mut taken, mut contended) = (0, 0);
+        let mut taken = 0;
         for (index, available) in table.availability().into_iter().enumerate() {
             if !peers.shares(index) {
                 continue;
             }
-            contended |= u64::from(available.waiters > 0) << index;
             guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);
+            guard.planner.devices[index].peer_load.is_wanted = available.waiters > 0;
             taken |= u64::from(guard.planner.devices[index].is_taken()) << index;
         }
-        peers.contended.store(contended, Ordering::Relaxed);
         peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
     }
 
@@ -166,11 +165,11 @@ impl Runtime {
     /// of this one for a slot of light tasks there.
     pub fn light_slot_is_wanted(self: &Arc<Self>, device: usize) -> bool {
         let Some((peers, table)) = self.lock_table(device) else { return false };
-        let planned = self.with_peer_load(peers, table, |_, guard| {
+        self.with_peer_load(peers, table, |_, guard| {
             let (state, now) = (&guard.planner.devices[device], self.now());
-            guard.planner.has_ready_tasks() && !state.has_room(now) && state.has_room_but_for_light(now, 0)
-        });
-        planned || peers.contended.load(Ordering::Relaxed) >> device & 1 == 1
+            let fits = || !state.has_room(now) && state.has_room_but_for_light(now, 0);
+            state.peer_load.is_wanted || guard.planner.has_ready_tasks() && fits()
+        })
     }
 
     /// Wakes the watcher, which ends after the last worker of a scheduler that stops.

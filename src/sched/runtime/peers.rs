@@ -23,8 +23,6 @@ pub struct Peers {
     shared: u64,
     /// Bit i: peers hold all of device i, or are before us in the queue for it.
     pub taken: AtomicU64,
-    /// Bit i: peers wait for device i.
-    pub contended: AtomicU64,
     pub watcher: Mutex<WatcherState>,
     pub watcher_wakeup: Condvar,
     /// The shared table is not locked before this time, in nanoseconds of the scheduler's time.
@@ -58,7 +56,6 @@ impl Peers {
             membership,
             shared,
             taken: AtomicU64::new(0),
-            contended: AtomicU64::new(0),
             watcher: Mutex::default(),
             watcher_wakeup: Condvar::new(),
             suspended_until: AtomicU64::new(0),
