@@ -31,14 +31,14 @@ impl Runtime {
     ) -> bool {
         let now = self.now();
         for index in 0..self.devices.len() {
-            if peers.shares(index) {
+            if self.shares(index) {
                 peers.membership.set_slots(index, guard.planner.devices[index].slots);
             }
         }
         guard.planner.has_peers = table.other_members() > 0;
         let mut taken = 0;
         for (index, available) in table.availability().into_iter().enumerate() {
-            if !peers.shares(index) {
+            if !self.shares(index) {
                 continue;
             }
             guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);

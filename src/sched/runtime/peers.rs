@@ -19,8 +19,6 @@ pub type FoundDevice = (DeviceInfo, Arc<dyn Backend>);
 
 pub struct Peers {
     pub membership: Membership,
-    /// Bit i: processes share device i.
-    shared: u64,
     /// Bit i: peers hold all of device i, or are before us in the queue for it.
     pub taken: AtomicU64,
     pub watcher: Mutex<WatcherState>,
@@ -46,24 +44,17 @@ impl Peers {
             (device.backend == BackendKind::Cuda).then(|| SharedDevice { uuid: device.id.as_str(), slots })
         });
         let joining: Vec<Option<SharedDevice<'_>>> = share.collect();
-        let devices = joining.iter().enumerate();
-        let shared = devices.fold(0, |bits, (index, device)| bits | u64::from(device.is_some()) << index);
-        if shared == 0 {
+        if joining.iter().all(Option::is_none) {
             return Ok(None);
         }
         let Some(membership) = Membership::join(folder, &joining)? else { return Ok(None) };
         Ok(Some(Peers {
             membership,
-            shared,
             taken: AtomicU64::new(0),
             watcher: Mutex::default(),
             watcher_wakeup: Condvar::new(),
             suspended_until: AtomicU64::new(0),
         }))
-    }
-
-    pub fn shares(&self, device: usize) -> bool {
-        self.shared >> device & 1 == 1
     }
 
     /// Locks the shared table. If that fails, logs why and returns `None`, also for

@@ -10,7 +10,7 @@ use log::Level;
 
 use super::{FoundDevice, Peers, WorkerPool};
 use crate::backend::Backend;
-use crate::device::DeviceInfo;
+use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Error;
 use crate::fork::ProcessMark;
 use crate::node::LockedTable;
@@ -194,13 +194,13 @@ impl Runtime {
 
     /// Returns true if processes share the device.
     pub fn shares(&self, device: usize) -> bool {
-        self.peers.as_ref().is_some_and(|peers| peers.shares(device))
+        self.peers.is_some() && self.devices[device].backend == BackendKind::Cuda
     }
 
     /// Locks the shared table of the node: meanwhile no peer reads or changes leases. `None`: the device is not
     /// shared, or the table can't be locked. Not to be called with the planner lock held.
     pub fn lock_table(&self, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
-        let peers = self.peers.as_ref().filter(|peers| peers.shares(device))?;
+        let peers = self.peers.as_ref().filter(|_| self.shares(device))?;
         Some((peers, peers.lock_table(self.now(), &self.policy)?))
     }
 
