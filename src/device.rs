@@ -77,13 +77,15 @@ pub struct DeviceInfo {
     pub cpu_threads: Option<u32>,
     pub total_bytes: u64,
     pub free_bytes: u64,
+    /// Bytes that this process's context takes; 0: not measured.
+    pub context_bytes: u64,
     /// Estimated speed before any measurement, in a unit common to all devices: bytes of memory
     /// traffic per second. `None`: unknown.
     pub speed: Option<f64>,
     pub health: Health,
 }
 
-/// Bytes reserved for the context of a GPU. It takes 60 to 600 MB for code, thread stacks and the
+/// Bytes reserved for the context of a GPU. It takes 60 to 700 MB for code, thread stacks and the
 /// driver itself; how much is known only after its creation.
 const CONTEXT_BYTES: u64 = 512 << 20;
 
@@ -96,7 +98,10 @@ impl DeviceInfo {
     /// Returns the bytes that all tasks together may use.
     pub fn usable_bytes(&self) -> u64 {
         match self.backend {
-            BackendKind::Cuda => self.total_bytes - CONTEXT_BYTES.min(self.total_bytes / 16),
+            BackendKind::Cuda => {
+                let reserve = CONTEXT_BYTES.min(self.total_bytes / 16);
+                self.total_bytes.saturating_sub(self.context_bytes.max(reserve))
+            }
             _ => self.total_bytes,
         }
     }

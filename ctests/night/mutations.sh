@@ -67,7 +67,7 @@ leases: links are followed;                 src/node/linux/sys.rs;     s/| libc:
 leases: tickets are ignored;          src/node/queue.rs;    s/\.then(a.ticket.cmp(&b.ticket))//;     --lib node::queue
 leases: stopped waiters are waited for;       src/node/queue.rs;    s/now.saturating_sub(\*since) > STALL_LIMIT_NS/*since == u64::MAX/; --lib node::queue
 leases: members with fewer slots starve;      src/node/queue.rs;    s/is_none_or(|(tightest, _)| slots < tightest)/is_some()/; --lib node::queue
-place: a mask is not looked at;               src/sched/plan/record.rs;  s/task.devices.contains(index)$/true/; --test it random_worlds::
+place: a mask is not looked at;               src/sched/plan/record.rs;  s/devices.contains(index) && (b/true \&\& (b/; --test it random_worlds::
 place: memory is not asked for;             src/sched/plan/schedule.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
 place: the first device, not the best;      src/sched/plan/schedule.rs;   s/!best.as_ref().is_some_and/best.as_ref().is_none() \&\& !best.as_ref().is_some_and/; --test it schedules::
 place: a large task is passed for ever;     src/sched/base/policy.rs; s/patience: u32 = 8/patience: u32 = 8000/; --lib simulation::tests::a_large_task

@@ -39,6 +39,11 @@ pub trait Backend: Send + Sync {
     /// Returns the bytes that could be allocated on the device now.
     fn free_bytes(&self, ordinal: u32) -> Result<u64>;
 
+    /// Returns the bytes that the device's context takes, as measured when it was created. 0: not known.
+    fn context_bytes(&self, _ordinal: u32) -> u64 {
+        0
+    }
+
     /// Returns how long ago a thread last created the device's context or compiled kernels for it. Zero while one does;
     /// `None` if none has. Must not block.
     fn since_preparation(&self, _ordinal: u32) -> Option<Duration> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Memory account of a device, shared by its workers.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    limit: u64,
+    limit: AtomicU64,
     leased: AtomicU64,
     peak: AtomicU64,
 }
@@ -22,11 +22,16 @@ pub struct Lease {
 
 impl Ledger {
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Ledger { limit, ..Ledger::default() })
+        Arc::new(Ledger { limit: limit.into(), ..Ledger::default() })
     }
 
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Leases stay, even if they exceed it.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     pub fn leased(&self) -> u64 {
@@ -43,7 +48,7 @@ impl Ledger {
         if bytes == 0 {
             return Some(Lease { ledger: None, bytes });
         }
-        let within = |leased: u64| leased.checked_add(bytes).filter(|&sum| sum <= self.limit);
+        let within = |leased: u64| leased.checked_add(bytes).filter(|&sum| sum <= self.limit());
         let before = self.leased.fetch_update(Ordering::Acquire, Ordering::Relaxed, within).ok()?;
         self.peak.fetch_max(before + bytes, Ordering::Relaxed);
         Some(Lease { ledger: Some(self.clone()), bytes })

@@ -54,6 +54,52 @@ pub fn no_memory_has_numbers() {
     run(&scheduler, good()).unwrap();
 }
 
+fn blocks(mib: usize) -> Task {
+    let fill = move |stream: &Stream| {
+        let blocks: Result<Vec<_>> = (0..mib / 2).map(|_| stream.alloc::<u8>(2 << 20, "a field")).collect();
+        blocks.map(|_| ())
+    };
+    Task { device_bytes: (mib as u64) << 20, ..task(fill) }
+}
+
+/// The context takes 4 MiB more than is left to it.
+pub fn a_task_that_fits_only_without_the_context_is_refused_at_once() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let check = |error: Error| {
+        assert!(matches!(error, Error::NoMemory { needed: 0x3a0_0000, there: 0x380_0000, .. }), "{error:?}");
+        assert!(error.to_string().contains("whose context takes 8.00 MiB"), "{error}");
+    };
+    // The first one creates the context. The others may be queued or blocked meanwhile, or be refused later.
+    let ids = [(); 3].map(|()| scheduler.submit(blocks(58)));
+    let after = Task { after: vec![scheduler.submit(good()).unwrap()], ..blocks(58) };
+    let ids = ids.into_iter().chain([scheduler.submit(after)]);
+    ids.for_each(|id| check(id.and_then(|id| wait(&scheduler, id)).unwrap_err()));
+    assert_eq!(scheduler.stats().unwrap().counts.retried, 0);
+    check(scheduler.submit(blocks(58)).unwrap_err());
+    run(&scheduler, blocks(56)).unwrap();
+    // Another scheduler knows from the start.
+    check(crate::fixtures::scheduler("cuda", 1).unwrap().submit(blocks(58)).unwrap_err());
+}
+
+pub fn a_task_that_does_not_fit_beside_a_context_goes_to_another_gpu() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    run(&scheduler, on(0, good())).unwrap();
+    let ids = [(); 3].map(|()| scheduler.submit(blocks(58)).unwrap());
+    ids.into_iter().for_each(|id| _ = wait(&scheduler, id).unwrap());
+    let devices = scheduler.stats().unwrap().devices;
+    assert_eq!([devices[0].done, devices[1].done, devices[0].failed], [1, 3, 0]);
+}
+
+/// What other processes take while the context is created is not the context's.
+pub fn memory_that_others_took_beside_a_new_context_is_waited_for() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let error = run(&scheduler, blocks(58)).unwrap_err();
+    assert!(matches!(error, Error::NoMemory { needed: 0x20_0000, .. }), "{error:?}");
+    assert!(!error.to_string().contains("context"), "{error}");
+    assert_eq!(scheduler.stats().unwrap().counts.retried, 3);
+    assert!(scheduler.submit(blocks(60)).is_ok(), "the limit is as before");
+}
+
 /// Between what the ledger knows and the allocation another process takes what is left; or resources are short.
 pub fn task_goes_on_where_nothing_is_short() {
     let scheduler = scheduler("cuda", 1).unwrap();

@@ -78,9 +78,9 @@ impl Context {
         }
         let mut handle = null_mut();
         // SAFETY: a valid place; the context is released in `drop`, or when it is destroyed.
-        device
-            .prepare(|| unsafe { driver.retain(&mut handle, device.device) })
-            .map_err(|failure| device.retain_error(failure))?;
+        let mut retain = || device.prepare(|| unsafe { driver.retain(&mut handle, device.device) });
+        let retained = if flags_before.is_some() { device.measure_context(retain) } else { retain() };
+        retained.map_err(|failure| device.retain_error(failure))?;
         log::debug!("{}: created a context", device.label());
         Ok(Arc::new(Context {
             device: device.clone(),

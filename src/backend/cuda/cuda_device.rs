@@ -1,12 +1,12 @@
 //! A GPU as this process sees it: its properties, and what failures mean on it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdevice;
 
-use super::driver::{Driver, DriverFailure};
+use super::driver::{Driver, DriverFailure, DriverResult};
 use super::status::{self, StatusClass};
 use super::{nvml, probe};
 use crate::device::DeviceInfo;
@@ -18,6 +18,8 @@ const INVALID_DEVICE: u32 = 101;
 /// From this CUDA version on, a GPU that another process has exclusively has a status code of its
 /// own.
 const UNAVAILABLE_SINCE: i32 = 11070;
+/// Most bytes that a context takes. Free memory that has shrunk by more is other processes'.
+const MOST_CONTEXT_BYTES: u64 = 1 << 30;
 
 pub struct CudaDevice {
     pub(super) driver: &'static Driver,
@@ -30,6 +32,8 @@ pub struct CudaDevice {
     /// take long.
     pub(super) retained: Mutex<bool>,
     pub(super) released: Condvar,
+    /// Bytes that the process's context took when it was created last; 0: not known.
+    context_bytes: AtomicU64,
     /// Status code that poisoned a context of this process last; 0 if none did.
     poisoned_by: AtomicU32,
     /// Number of threads in [`prepare`](CudaDevice::prepare), and when one last returned from it.
@@ -48,6 +52,7 @@ impl CudaDevice {
             integrated,
             retained: Mutex::new(false),
             released: Condvar::new(),
+            context_bytes: AtomicU64::new(0),
             poisoned_by: AtomicU32::new(0),
             preparation: Mutex::default(),
         }
@@ -60,6 +65,28 @@ impl CudaDevice {
         let mut preparation = self.preparation();
         *preparation = (preparation.0 - 1, Some(Instant::now()));
         result
+    }
+
+    /// Calls `create`, which creates the process's context, and measures how much memory that takes. Other processes
+    /// change the free bytes meanwhile, too, so the increase of the process's own bytes counts if it is smaller.
+    pub(super) fn measure_context(&self, create: impl FnOnce() -> DriverResult) -> DriverResult {
+        let (uuid, used) = (self.info.id.as_str(), self.listed && !self.integrated);
+        let usage = || used.then(|| (nvml::memory(uuid).map(|memory| memory.free), nvml::own_bytes(uuid)));
+        let before = usage();
+        create()?;
+        if let (Some((Some(free), own)), Some((Some(left), now))) = (before, usage()) {
+            let own = now.map_or(u64::MAX, |now| now.saturating_sub(own.unwrap_or(0)));
+            let bytes = free.saturating_sub(left).min(own);
+            if bytes <= MOST_CONTEXT_BYTES.min(self.info.total_bytes / 4) {
+                self.context_bytes.store(bytes, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes that the process's context took when it was created last; 0: not known.
+    pub fn context_bytes(&self) -> u64 {
+        self.context_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns how long ago a thread last was in [`prepare`](CudaDevice::prepare).

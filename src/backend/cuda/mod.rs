@@ -88,13 +88,16 @@ impl Backend for CudaBackend {
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let found = probe::probe();
-        let infos = found.devices.iter().map(|device| device.info.clone()).collect();
-        let primaries = match driver::Driver::get() {
+        let mut infos: Vec<_> = found.devices.iter().map(|device| device.info.clone()).collect();
+        let primaries: Vec<_> = match driver::Driver::get() {
             Ok(driver) => {
                 found.devices.into_iter().map(|device| PrimaryContext::of(driver, device)).collect()
             }
             Err(_) => Vec::new(),
         };
+        for (info, primary) in infos.iter_mut().zip(&primaries) {
+            info.context_bytes = primary.device().context_bytes();
+        }
         *self.last_probe() = LastProbe { primaries, notes: found.notes };
         Ok(infos)
     }
@@ -105,6 +108,10 @@ impl Backend for CudaBackend {
 
     fn free_bytes(&self, ordinal: u32) -> Result<u64> {
         Ok(self.primary(ordinal)?.free_bytes())
+    }
+
+    fn context_bytes(&self, ordinal: u32) -> u64 {
+        self.primary(ordinal).map_or(0, |primary| primary.device().context_bytes())
     }
 
     fn since_preparation(&self, ordinal: u32) -> Option<Duration> {

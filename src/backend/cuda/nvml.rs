@@ -5,6 +5,7 @@
 use std::sync::Mutex;
 
 use nvml_wrapper::enum_wrappers::device::ComputeMode;
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::{Device, Nvml};
 
@@ -140,6 +141,16 @@ fn memory_of(device: &Device<'_>) -> Result<NvmlMemory, NvmlError> {
 /// Returns the memory of the device with this UUID.
 pub fn memory(uuid: &str) -> Option<NvmlMemory> {
     memory_of(&library().ok()?.device_by_uuid(uuid).ok()?).ok()
+}
+
+/// Returns the bytes of the device with this UUID that this process uses. `None`: NVML does not
+/// report them, or lists the process under its number outside a container.
+pub fn own_bytes(uuid: &str) -> Option<u64> {
+    let processes = library().ok()?.device_by_uuid(uuid).ok()?.running_compute_processes().ok()?;
+    match processes.iter().find(|process| process.pid == std::process::id())?.used_gpu_memory {
+        UsedGpuMemory::Used(bytes) => Some(bytes),
+        UsedGpuMemory::Unavailable => None,
+    }
 }
 
 /// Returns true if the GPU has fallen off the bus. Not all drivers report it by that code. If the

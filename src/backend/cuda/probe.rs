@@ -162,6 +162,7 @@ fn probe_device(
         compute_capability: Some(capability),
         cpu_threads: None,
         total_bytes: total,
+        context_bytes: 0,
         free_bytes: usable_free_bytes(memory.map_or(total, |memory| memory.free.min(total)), integrated),
         // Without the size of the whole GPU, no estimate is better than one that is many times too
         // high.

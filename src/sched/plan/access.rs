@@ -13,9 +13,10 @@ use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
 impl Planner {
     /// Returns the number of slots of the devices that a task allows.
     pub fn slots_for(&self, task: &Task) -> usize {
-        let devices =
-            self.devices.iter().enumerate().filter(|&(index, device)| device.is_allowed(index, task));
-        devices.map(|(_, device)| device.slots as usize).sum()
+        let devices = self.devices.iter().enumerate();
+        let allowed =
+            devices.filter(|(index, device)| device.is_allowed(*index, task.devices, &task.backends));
+        allowed.map(|(_, device)| device.slots as usize).sum()
     }
 
     /// Returns the devices that may run a task, now or later.

@@ -181,6 +181,10 @@ impl Planner {
                 limit_s: record.deadline.unwrap_or(now.saturating_sub(run.started)).as_secs_f64(),
                 device: self.devices[run.device].info.label(),
             },
+            (_, error) if error.is_shortage() && record.large_enough_devices == DeviceMask::NONE => {
+                let Ok(record) = self.tasks.get(run.id) else { return error };
+                self.too_large(record.name(), record.bytes, record.devices, &record.backends)
+            }
             (_, error) => error,
         }
     }
@@ -269,7 +273,12 @@ impl Planner {
             Error::Device { .. } => record.shun(index),
             // A task that would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => return false,
-            error if error.is_shortage() && run.shared_device && !record.exclusive => {
+            error
+                if error.is_shortage()
+                    && run.shared_device
+                    && !record.exclusive
+                    && record.large_enough_devices.contains(index) =>
+            {
                 record.exclusive = true;
                 self.exclusive_tasks += 1;
                 // All attempts here end, and none begins, before this task does.

@@ -19,7 +19,8 @@ use log::Level;
 
 use super::{DeviceState, Effects, EndedTask, Rank, ReadyQueue, TaskRecord, TaskState, WORK, task_name};
 use crate::device::{BackendKind, DeviceInfo, Health};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, human};
+use crate::memory::Bytes;
 use crate::sched::base::{
     Completion, DeviceMask, Policy, Role, Task, TaskCounts, TaskId, TaskStatus, TaskTable, WaitResult,
 };
@@ -124,7 +125,10 @@ impl Planner {
 
     fn end_without_device(&mut self, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
-        let error = self.no_device(record.name(), record.devices, &record.backends);
+        let error = match record.large_enough_devices {
+            DeviceMask::NONE => self.too_large(record.name(), record.bytes, record.devices, &record.backends),
+            _ => self.no_device(record.name(), record.devices, &record.backends),
+        };
         self.end_task(id, Err(error), effects);
     }
 
@@ -267,6 +271,45 @@ impl Planner {
             device.reserved_for = None;
             self.note(Level::Warn, index, text, effects);
         }
+        self.end_homeless(effects);
+    }
+
+    /// The backend has measured the device's context, and tasks have the rest of the memory. Ready tasks that are too
+    /// large for it run elsewhere, or end.
+    pub fn set_context_bytes(&mut self, index: usize, bytes: u64, effects: &mut Effects) {
+        let device = &mut self.devices[index];
+        device.info.context_bytes = bytes;
+        let (limit, kind) = (device.info.usable_bytes(), device.info.backend);
+        if limit == device.ledger.limit() {
+            return;
+        }
+        device.ledger.set_limit(limit);
+        for id in self.tasks.ids() {
+            let Ok(record) = self.tasks.get_mut(id) else { continue };
+            let device = &mut self.devices[index];
+            let fits =
+                device.is_allowed(index, record.devices, &record.backends) && record.bytes.on(kind) <= limit;
+            let ready = record.state.is_ready();
+            if fits == record.large_enough_devices.contains(index) {
+                continue;
+            }
+            if ready {
+                self.ready.remove(record);
+            }
+            record.large_enough_devices =
+                DeviceMask(record.large_enough_devices.0 ^ DeviceMask::only(index).0);
+            if ready {
+                self.ready.insert(record, id);
+            }
+            if device.reserved_for == Some(id) {
+                device.reserved_for = None;
+            }
+        }
+        self.end_homeless(effects);
+    }
+
+    /// Ends the ready tasks that no device may run.
+    fn end_homeless(&mut self, effects: &mut Effects) {
         let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
         for id in ready {
             let homeless = |record: &TaskRecord| record.live_attempts == 0 && !self.has_device(record);
@@ -307,31 +350,50 @@ impl Planner {
         for before in task.after.iter().filter(|before| !before.is_light()) {
             self.tasks.get(*before)?;
         }
-        let usable = |&(index, device): &(usize, &DeviceState)| {
-            device.retired.is_none() && device.is_allowed(index, task)
-        };
-        let usable = || self.devices.iter().enumerate().filter(usable);
-        let Some((_, best)) = usable().min_by_key(|(_, device)| Reverse(device.ledger.limit())) else {
-            return Err(self.no_device(task_name(&task.label), task.devices, &task.backends));
-        };
-        let reach = self.possible_devices(task);
-        if !usable().any(|(index, _)| reach.contains(index)) {
-            return Err(Error::NoMemory {
-                what: task_name(&task.label),
-                needed: task.bytes().on(best.info.backend),
-                place: format!("{} ({})", best.info.label(), best.info.name),
-                there: best.ledger.limit(),
-            });
+        match self.usable_devices(task) {
+            DeviceMask::NONE => {
+                Err(self.too_large(task_name(&task.label), task.bytes(), task.devices, &task.backends))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the devices that could ever run a task.
     pub(super) fn possible_devices(&self, task: &Task) -> DeviceMask {
         let possible = self.devices.iter().enumerate().filter(|&(index, device)| {
-            device.is_allowed(index, task) && task.bytes().on(device.info.backend) <= device.ledger.limit()
+            device.is_allowed(index, task.devices, &task.backends)
+                && task.bytes().on(device.info.backend) <= device.ledger.limit()
         });
         possible.map(|(index, _)| index).collect()
+    }
+
+    /// Returns the error of a task that is too large for the devices that it may use, with the numbers of the largest.
+    pub(super) fn too_large(
+        &self,
+        what: String,
+        bytes: Bytes,
+        mask: DeviceMask,
+        kinds: &[BackendKind],
+    ) -> Error {
+        let devices = self.devices.iter().enumerate();
+        let usable = devices
+            .filter(|&(index, device)| device.retired.is_none() && device.is_allowed(index, mask, kinds));
+        let Some((_, best)) = usable.min_by_key(|(_, device)| Reverse(device.ledger.limit())) else {
+            return self.no_device(what, mask, kinds);
+        };
+        let (info, there) = (&best.info, best.ledger.limit());
+        let context = match info.context_bytes {
+            bytes if bytes > 0 && there + bytes >= info.total_bytes => {
+                format!(", whose context takes {}", human(bytes))
+            }
+            _ => String::new(),
+        };
+        Error::NoMemory {
+            what,
+            needed: bytes.on(info.backend),
+            place: format!("{} ({}{context})", info.label(), info.name),
+            there,
+        }
     }
 
     /// Submits a checked task.

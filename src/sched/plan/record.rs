@@ -354,9 +354,8 @@ impl DeviceState {
     }
 
     /// Returns true if a task may use the device, which has this position.
-    pub fn is_allowed(&self, index: usize, task: &Task) -> bool {
-        task.devices.contains(index)
-            && (task.backends.is_empty() || task.backends.contains(&self.info.backend))
+    pub fn is_allowed(&self, index: usize, devices: DeviceMask, backends: &[BackendKind]) -> bool {
+        devices.contains(index) && (backends.is_empty() || backends.contains(&self.info.backend))
     }
 
     /// Returns the bytes that other processes left, if known without a query.
@@ -399,6 +398,6 @@ impl DeviceState {
 
     /// Returns the bytes that no attempt leases.
     pub fn unleased_bytes(&self) -> u64 {
-        self.ledger.limit() - self.ledger.leased()
+        self.ledger.limit().saturating_sub(self.ledger.leased())
     }
 }

@@ -214,6 +214,10 @@ impl WorkerLocal {
         let queue = catch_panic(|| runtime.backends[self.device].open(device.ordinal, self.slot, slots));
         self.drop_queue(before);
         let queue = queue?;
+        let bytes = runtime.backends[self.device].context_bytes(device.ordinal);
+        if runtime.lock().planner.devices[self.device].info.context_bytes != bytes {
+            runtime.step(|planner, effects| planner.set_context_bytes(self.device, bytes, effects));
+        }
         let opened = Rc::new(OpenQueue { queue, context });
         *self.idle_queue.borrow_mut() = Some(opened.clone());
         Ok(opened)

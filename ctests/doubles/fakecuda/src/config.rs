@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `driver` | CUDA version of the driver | 12090 |
 //! | `pace` | million instructions a second of a GPU of speed 1; 0: without pauses | 0 |
-//! | `nvml` | `ok`, `notloaded`, `mismatch`; `470`: without the functions that drivers before 510 lack | `ok` |
+//! | `nvml` | `ok`, `notloaded`, `mismatch`; `470`: without the functions that drivers before 510 lack, which list processes, too | `ok` |
 //! | `nvmlms` | milliseconds that `nvmlInit` takes | 0 |
 //! | `jitms` | milliseconds that loading a module takes | 0 |
 //! | `init` | result of `cuInit`; 34: the driver is a toolkit's stub | 0 |

@@ -18,6 +18,7 @@ const INVALID: c_int = 2;
 const NOT_SUPPORTED: c_int = 3;
 const NO_PERMISSION: c_int = 4;
 const NOT_FOUND: c_int = 6;
+const INSUFFICIENT_SIZE: c_int = 7;
 const FUNCTION_NOT_FOUND: c_int = 13;
 const GPU_LOST: c_int = 15;
 
@@ -105,6 +106,13 @@ pub struct MemoryV2 {
     used: c_ulonglong,
 }
 
+#[repr(C)]
+pub struct Process {
+    pid: c_uint,
+    used: c_ulonglong,
+    instances: [c_uint; 2],
+}
+
 nvml! {
     fn nvmlInit_v2() {
         let config = &Driver::get().config;
@@ -169,6 +177,15 @@ nvml! {
         let version = (*info).version;
         if version != (size_of::<MemoryV2>() as c_uint | 2 << 24) { return Err(INVALID) }
         *info = MemoryV2 { version, total, reserved: 0, free: total - used, used };
+    }
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: Device, count: *mut c_uint, list: *mut Process) {
+        if !Driver::get().config.nvml_new { return Err(FUNCTION_NOT_FOUND) }
+        // Of other processes it says nothing.
+        let used = lock(&Driver::get().gpus[touch(device)?].state).used;
+        let room = *count;
+        *count = (used > 0).into();
+        if *count > room { return Err(INSUFFICIENT_SIZE) }
+        if used > 0 { *list = Process { pid: std::process::id(), used, instances: [c_uint::MAX; 2] } }
     }
     fn nvmlDeviceGetComputeMode(device: Device, mode: *mut c_uint) {
         touch(device)?;
