@@ -51,12 +51,12 @@ fn committed_task_that_hangs_does_not_wait_for_a_stopped_copy() {
 
 /// A task whose first attempt was given up, has committed after all, and so has stopped the second.
 fn stopped_by_one_that_was_given_up(retries: u32) -> (Driver, TaskId, [Assignment; 2]) {
-    let mut driver = driver(2);
+    let mut driver = driver_of(&[1.0, 4.0]);
     let task = Task { deadline: Some(S(60)), idempotent: true, retries, ..task() };
-    let (id, first) = driver.begin(0, 0, task);
+    let (id, first) = driver.begin(0, 1, task);
     driver.pass(60);
     driver.pass(120);
-    let second = driver.take(120, 1).expect("it begins again");
+    let second = driver.take(120, 0).expect("it begins again");
     first.signal.commit(first.attempt).unwrap();
     assert!(second.signal.is_stopped(second.attempt));
     (driver, id, [first, second])
@@ -65,7 +65,7 @@ fn stopped_by_one_that_was_given_up(retries: u32) -> (Driver, TaskId, [Assignmen
 /// The same, when the second has returned.
 fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
     let (mut driver, id, [first, second]) = stopped_by_one_that_was_given_up(0);
-    driver.ends(130, 1, &second, Err(Error::Cancelled));
+    driver.ends(130, 0, &second, Err(Error::Cancelled));
     assert_eq!((driver.state(id), driver.deadline(130)), (TaskStatus::Running, Some(S(190))));
     (driver, id, first)
 }
@@ -75,15 +75,15 @@ fn abandoned_committed_attempt_has_time_to_return() {
     let (mut driver, id, first) = left_to_one_that_was_given_up();
     driver.cancel(id).unwrap();
     driver.publish();
-    driver.ends(189, 0, &first, Ok(()));
+    driver.ends(189, 1, &first, Ok(()));
     assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Done, None));
 
     let (mut driver, id, first) = left_to_one_that_was_given_up();
-    driver.ends(189, 0, &first, Err(Error::Callback { code: 1 }));
+    driver.ends(189, 1, &first, Err(Error::Callback { code: 1 }));
     assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Queued, None));
-    let third = driver.take(189, 1).expect("it begins again");
+    let third = driver.take(189, 0).expect("it begins again");
     driver.pass(200);
-    driver.ends(201, 1, &third, Ok(()));
+    driver.ends(201, 0, &third, Ok(()));
     assert_eq!(driver.state(id), TaskStatus::Done);
 
     for shutdown in [false, true] {
@@ -95,7 +95,7 @@ fn abandoned_committed_attempt_has_time_to_return() {
             driver.pass(190);
         }
         match driver.error(id) {
-            Some(Error::Deadline { device, .. }) => assert_eq!(device, "cuda:0"),
+            Some(Error::Deadline { device, .. }) => assert_eq!(device, "cuda:1"),
             other => panic!("{other:?}"),
         }
     }
@@ -131,8 +131,8 @@ fn task_that_its_devices_are_too_small_for_fails_at_once() {
 #[test]
 fn copy_that_stopped_for_an_abandoned_attempt_is_not_cancelled_when_that_fails() {
     let (mut driver, id, [first, second]) = stopped_by_one_that_was_given_up(3);
-    driver.ends(130, 0, &first, Err(Error::Callback { code: 1 }));
-    driver.ends(131, 1, &second, Err(Error::Cancelled));
+    driver.ends(130, 1, &first, Err(Error::Callback { code: 1 }));
+    driver.ends(131, 0, &second, Err(Error::Cancelled));
     assert_eq!(driver.state(id), TaskStatus::Queued);
 }
 
@@ -155,7 +155,7 @@ fn cancel_after_a_commit_counts_if_the_attempt_fails() {
 fn shutdown_does_not_wait_for_an_abandoned_attempt() {
     let (mut driver, id, [_, second]) = stopped_by_one_that_was_given_up(0);
     driver.step(S(130), Planner::stop);
-    driver.ends(131, 1, &second, Err(Error::Cancelled));
+    driver.ends(131, 0, &second, Err(Error::Cancelled));
     driver.publish();
     assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
 }
@@ -289,17 +289,21 @@ fn only_callers_code_is_dropped_without_the_lock() {
 
 #[test]
 fn retry_begins_where_it_failed_unless_another_device_is_free() {
-    for other_is_free in [false, true] {
+    for other in ["is free", "is busy", "backs off", "is reserved"] {
         let mut driver = driver(2);
         let (id, run) = driver.begin(0, 0, Task { retries: 1, ..task() });
-        if !other_is_free {
-            driver.begin(0, 1, Task { devices: DeviceMask::only(1), ..task() });
+        let elsewhere = Task { devices: DeviceMask::only(1), ..task() };
+        match other {
+            "is busy" => _ = driver.begin(0, 1, elsewhere),
+            "backs off" => driver.planner.devices[1].refuse(S(0), S(10), 0),
+            "is reserved" => driver.planner.devices[1].reserved_for = Some(driver.submit(0, elsewhere)),
+            _ => {}
         }
-        driver.ends(1, 0, &run, Err(Error::Callback { code: 7 }));
-        assert_eq!(driver.runnable(1), DeviceMask::only(usize::from(other_is_free)));
-        assert!(!other_is_free || driver.take(1, 0).is_none());
-        let fails = Err(Error::Callback { code: 7 });
-        assert_eq!(driver.run_next([1, 2], usize::from(other_is_free), fails), id);
+        let (fails, is_free) = (|| Err(Error::Callback { code: 7 }), other == "is free");
+        driver.ends(1, 0, &run, fails());
+        assert_eq!(driver.runnable(1).contains(0), !is_free, "{other}");
+        assert!(!is_free || driver.take(1, 0).is_none());
+        assert_eq!(driver.run_next([1, 2], usize::from(is_free), fails()), id, "{other}");
         assert_eq!(driver.state(id), TaskStatus::Failed, "it has one retry");
     }
 }
@@ -387,34 +391,4 @@ fn ready_tasks_fail_if_no_thread_can_run_them() {
     driver.publish();
     assert_eq!(ready.map(|id| driver.error(id)), [(); 2].map(|()| Some(why.clone())));
     assert_eq!(driver.state(running), TaskStatus::Running);
-}
-
-#[test]
-fn retry_does_not_wait_for_a_device_that_backs_off_or_is_reserved() {
-    for is_reserved in [false, true] {
-        let mut driver = driver(2);
-        let (id, run) = driver.begin(0, 0, Task { retries: 1, ..task() });
-        if is_reserved {
-            let other = driver.submit(0, Task { devices: DeviceMask::only(1), ..task() });
-            driver.planner.devices[1].reserved_for = Some(other);
-        } else {
-            driver.planner.devices[1].refuse(S(0), S(10), 0);
-        }
-        driver.ends(1, 0, &run, Err(Error::Callback { code: 7 }));
-        assert_eq!(driver.take(1, 0).map(|run| run.id), Some(id), "reserved: {is_reserved}");
-    }
-}
-
-#[test]
-fn error_names_the_device_of_an_abandoned_attempt() {
-    let mut driver = driver_of(&[1.0, 4.0]);
-    let (id, first) = driver.begin(0, 1, Task { deadline: Some(S(60)), idempotent: true, ..task() });
-    driver.pass(60);
-    driver.pass(120);
-    let second = driver.take(120, 0).expect("it begins again");
-    first.signal.commit(first.attempt).unwrap();
-    driver.ends(130, 0, &second, Err(Error::Cancelled));
-    driver.pass(190);
-    let error = driver.error(id);
-    assert!(matches!(&error, Some(Error::Deadline { device, .. }) if device == "cuda:1"), "{error:?}");
 }

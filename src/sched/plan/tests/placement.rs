@@ -140,19 +140,6 @@ fn exclusive_task_goes_to_an_idle_device() {
 }
 
 #[test]
-fn nothing_begins_before_an_exclusive_task() {
-    let mut driver = with_slots(2);
-    let first = driver.submit(0, task());
-    driver.submit(0, task());
-    let runs = [(); 2].map(|()| driver.take(0, 0).unwrap());
-    let short = Error::Resources { device: "x".into(), what: "y".into() };
-    driver.ends(1, 0, &runs[0], Err(short));
-    driver.submit(1, Task { priority: 1, ..task() });
-    driver.ends(2, 0, &runs[1], Ok(()));
-    assert_eq!(driver.take(2, 0).map(|run| run.id), Some(first));
-}
-
-#[test]
 fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
     let mut driver = driver(2);
     for round in 0..8 {

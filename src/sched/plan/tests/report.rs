@@ -76,14 +76,6 @@ fn tasks_without_work_count_as_mean_ones() {
 }
 
 #[test]
-fn stored_rate_gives_an_eta_at_once() {
-    let mut driver = unknown(1);
-    driver.planner.estimator.set_prior(0, 0, 4.0);
-    driver.submit(0, of_work(10.0));
-    assert_eta(&driver, 0, Some(2.5));
-}
-
-#[test]
 fn mean_of_light_tasks_leaves_out_the_planned_ones() {
     let stats = |done, failed, busy_s: u64| {
         let mut stats = unknown(1).planner.stats();
@@ -98,11 +90,12 @@ fn mean_of_light_tasks_leaves_out_the_planned_ones() {
 #[test]
 fn eta_is_at_least_what_the_longest_task_needs() {
     let mut driver = unknown(2);
-    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 1.0));
+    // As stored rates.
+    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 4.0));
     driver.submit(0, of_work(100.0));
-    assert_eta(&driver, 0, Some(100.0));
+    assert_eta(&driver, 0, Some(25.0));
     let run = driver.take(0, 0).unwrap();
-    assert_eta(&driver, 10, Some(90.0));
+    assert_eta(&driver, 10, Some(15.0));
     run.signal.report(0.02);
     assert_eta(&driver, 10, Some(490.0));
 }

@@ -44,7 +44,7 @@ fn shortage_limits_a_device_to_the_attempts_that_had_room() {
     for slots in 2..=4 {
         let mut driver = with_slots(slots);
         let runs: Vec<Assignment> = (0..slots).map(|_| driver.begin(0, 0, task()).1).collect();
-        (0..slots).for_each(|_| _ = driver.submit(0, task()));
+        (0..slots).for_each(|_| _ = driver.submit(0, Task { priority: 1, ..task() }));
         driver.ends(1, 0, &runs[0], Err(short_of(0)));
         for run in &runs[1..] {
             driver.ends(2, 0, run, Ok(()));
