@@ -166,7 +166,6 @@ fn environment(name: &str) -> String {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Parses a value of `GPUSCHED_SLOTS`.
 fn parse_slots(text: &str) -> Result<u32> {
     match text.trim() {
         "" => Ok(1),

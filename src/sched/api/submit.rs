@@ -104,7 +104,6 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Submits a light task.
     pub(crate) fn submit_light(&self, job: LightJob, detached: bool) -> Result<TaskId> {
         let runtime = self.runtime()?;
         let worker = runtime.current_worker();

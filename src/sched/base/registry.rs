@@ -27,7 +27,6 @@ impl TaskId {
     }
 }
 
-/// Returns a tag for a new table.
 pub fn new_tag() -> u64 {
     static REGISTRIES: AtomicU64 = AtomicU64::new(0);
     REGISTRIES.fetch_add(1, Ordering::Relaxed) % (1 << (64 - POSITION_BITS - GENERATION_BITS))
@@ -102,7 +101,6 @@ impl<T> TaskTable<T> {
         Ok(value)
     }
 
-    /// Returns the ids of all tasks.
     pub fn ids(&self) -> Vec<TaskId> {
         let here = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
         here.map(|(position, slot)| self.id(slot.generation, position)).collect()

@@ -60,7 +60,6 @@ impl LightSlab {
         TaskId(pack(self.tag, generation, position as usize) | LIGHT_BIT)
     }
 
-    /// Returns a task and its generation.
     pub fn find(&self, id: TaskId) -> Result<(&LightTask, u64)> {
         self.lookup(id).ok_or_else(|| stale(id))
     }
@@ -113,7 +112,6 @@ impl LightSlab {
     }
 }
 
-/// Returns the shard of the calling thread.
 fn own_shard() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

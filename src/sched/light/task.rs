@@ -97,7 +97,6 @@ impl LightTask {
         self.word.load(Ordering::Acquire) == generation << 8 | ENDED | DONE
     }
 
-    /// Returns whether the task of this generation has ended.
     pub fn is_ended(&self, generation: u64) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word >> 8 != generation || word & ENDED != 0

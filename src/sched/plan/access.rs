@@ -182,7 +182,6 @@ impl Planner {
         Ok(())
     }
 
-    /// Fails every ready task.
     pub fn fail_ready(&mut self, why: &Error, effects: &mut Effects) {
         let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
         for id in ready {

@@ -22,7 +22,6 @@ pub struct Assignment {
     /// The id by which callers know the task.
     pub known_as: TaskId,
     pub attempt: u32,
-    /// When it began.
     pub began: Duration,
     pub job: Arc<dyn Job>,
     pub signal: Arc<Completion>,

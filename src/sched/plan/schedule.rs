@@ -229,7 +229,6 @@ impl Schedule {
         best
     }
 
-    /// Returns the position of a class in `rates`.
     fn rates_of(&mut self, planner: &Planner, class: u32) -> usize {
         self.rates.iter().position(|rates| rates.class == class).unwrap_or_else(|| {
             let (estimator, devices) = (&planner.estimator, 0..self.devices.len());

@@ -87,7 +87,6 @@ impl DeviceState {
         self.own_slots.owned = self.own_slots.owned.min(self.attempts.len() + self.own_slots.light);
     }
 
-    /// Adds an attempt that begins.
     pub(super) fn add_attempt(&mut self, attempt: Attempt) {
         self.take_slot();
         self.attempts.push(attempt);

@@ -72,12 +72,10 @@ impl TaskState {
         if let Orphaned { until } = self { Some(until) } else { None }
     }
 
-    /// Returns true if the task counts as queued.
     pub fn is_queued(self) -> bool {
         matches!(self, Blocked | Ready | Ending { ran: false })
     }
 
-    /// Returns true if the task counts as running.
     pub fn is_running(self) -> bool {
         matches!(self, Running { .. } | Orphaned { .. } | Ending { ran: true })
     }

@@ -79,7 +79,6 @@ enum StopReason {
 /// The job of the range's own task.
 pub struct RangeOwner(pub Arc<RangeRun>);
 
-/// The job of a helper task.
 struct HelperJob {
     run: Arc<RangeRun>,
     /// It has begun: `helper_queued` is about the next one.

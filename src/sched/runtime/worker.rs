@@ -177,7 +177,6 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     }
 }
 
-/// Returns the next task of a worker.
 fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
     if is_superfluous(runtime, worker) {
         return None;

@@ -195,7 +195,6 @@ impl WorkerPool {
         *lock(&self.alive) > 0
     }
 
-    /// Counts a thread that ends.
     pub fn thread_ended(&self) {
         let mut alive = lock(&self.alive);
         *alive -= 1;

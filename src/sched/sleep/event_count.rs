@@ -183,7 +183,6 @@ impl EventCount {
         self.wake_where(|sleeper| sleeper.device == device)
     }
 
-    /// Wakes a worker of a worker slot.
     pub fn wake_slot(&self, worker_index: usize) {
         self.wake_where(|sleeper| sleeper.worker_index == worker_index);
     }
@@ -207,7 +206,6 @@ impl EventCount {
         true
     }
 
-    /// Wakes all workers.
     pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
         let mut sleepers = locked(&self.sleepers);
