@@ -50,13 +50,13 @@ impl ProgressNotifier {
     /// this returns, the previous listener is not running (unless it is the caller) and is not
     /// called again. Returns the version of the change. Fails after [`ProgressNotifier::stop`].
     pub fn set(self: &Arc<Self>, listener: Option<(ProgressListener, Duration)>) -> Result<u64> {
-        self.set_locked(self.lock(), listener)
+        self.set_locked(lock(&self.state), listener)
     }
 
     /// Removes the listener of a version, as [`ProgressNotifier::set`] does; does nothing if it has
     /// been replaced.
     pub fn remove(self: &Arc<Self>, version: u64) {
-        let state = self.lock();
+        let state = lock(&self.state);
         if state.version == version {
             // Only starting a thread can fail.
             let _ = self.set_locked(state, None);
@@ -101,13 +101,13 @@ impl ProgressNotifier {
 
     /// Removes the listener for good and ends the thread.
     pub fn stop(self: &Arc<Self>) {
-        self.lock().stopped = true;
+        lock(&self.state).stopped = true;
         // Only starting a thread can fail.
         let _ = self.set(None);
         if self.is_inside() {
             return;
         }
-        let handle = self.lock().handle.take();
+        let handle = lock(&self.state).handle.take();
         if let Some(handle) = handle {
             join(handle);
         }
@@ -115,7 +115,7 @@ impl ProgressNotifier {
 
     fn run(&self) {
         CURRENT.set(self);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while let Some((_, every)) = state.listener {
             let version = state.version;
             let waited = self.changed.wait_timeout_while(state, every, |state| state.version == version);
@@ -130,7 +130,7 @@ impl ProgressNotifier {
             if !(returned && dropped) {
                 log::error!("a progress callback panicked and is not called again");
             }
-            state = self.lock();
+            state = lock(&self.state);
             state.calling = None;
             if !(returned && dropped) && state.version == version {
                 state.listener = None;
@@ -140,10 +140,6 @@ impl ProgressNotifier {
         state.running = false;
         self.changed.notify_all();
         CURRENT.set(std::ptr::null());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, NotifierState> {
-        lock(&self.state)
     }
 }
 
@@ -225,7 +221,7 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             panic!("in a test");
         });
-        let handle = notifier.lock().handle.take().unwrap();
+        let handle = lock(&notifier.state).handle.take().unwrap();
         handle.join().unwrap();
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }

@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::device::DeviceInfo;
@@ -179,16 +179,12 @@ impl Trace {
     }
 
     fn keep(&self, event: TraceEvent) {
-        let mut buffer = self.lock();
+        let mut buffer = lock(&self.buffer);
         if buffer.events.len() < self.capacity {
             buffer.events.push(event);
         } else {
             buffer.left_out += 1;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TraceBuffer> {
-        lock(&self.buffer)
     }
 }
 
@@ -282,7 +278,7 @@ impl Timeline {
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Timeline { trace, running } = self;
         let (count, left_out) = {
-            let buffer = trace.lock();
+            let buffer = lock(&trace.buffer);
             (buffer.events.len(), buffer.left_out)
         };
         let mut rows = vec![Vec::new(); trace.names.len()];
@@ -296,7 +292,7 @@ impl Timeline {
         let mut begin = 0;
         while begin < count {
             let end = (begin + PORTION).min(count);
-            let portion = trace.lock().events[begin..end].to_vec();
+            let portion = lock(&trace.buffer).events[begin..end].to_vec();
             portion.iter().try_for_each(|event| trace.write_event(out, event, &mut rows))?;
             begin = end;
         }
@@ -309,6 +305,6 @@ impl Timeline {
 
     /// Returns the number of events beyond the capacity of the trace.
     pub fn left_out(&self) -> u64 {
-        self.trace.lock().left_out
+        lock(&self.trace.buffer).left_out
     }
 }

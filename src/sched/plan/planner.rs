@@ -435,7 +435,6 @@ impl Planner {
 
     /// Adds a blocked task.
     pub(super) fn add(&mut self, task: Task, now: Duration) -> Result<TaskId> {
-        self.tasks.check_capacity(1)?;
         let (role, class, work) = (task.role, task.class, task.work);
         let step = self.ageing_step();
         if !step.is_zero() && now.saturating_sub(self.period_began) >= step {
