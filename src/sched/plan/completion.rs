@@ -20,13 +20,6 @@ pub enum AttemptEnd {
 }
 
 impl Planner {
-    /// Light tasks have run beside an attempt.
-    pub fn had_company(&mut self, index: usize, id: TaskId, attempt: u32) {
-        if let Some(run) = self.devices[index].attempt(Some((id, attempt))) {
-            run.shared_device = true;
-        }
-    }
-
     /// Ends an attempt. Returns false if it was abandoned before: its thread must end.
     pub fn on_attempt_end(
         &mut self,
@@ -371,11 +364,8 @@ impl Planner {
     /// Adds the leased bytes of a device to the trace.
     pub fn record_leased(&self, now: Duration, device: usize) {
         if let Some(trace) = &self.trace {
-            trace.leased(
-                now,
-                device,
-                self.devices[device].attempts.iter().map(|run| run.lease.bytes()).sum(),
-            );
+            let bytes = self.devices[device].attempts.iter().map(|run| run.lease.bytes()).sum();
+            trace.leased(now, device, bytes);
         }
     }
 }

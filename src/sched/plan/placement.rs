@@ -89,22 +89,21 @@ impl Planner {
     pub fn runnable_devices(&self, now: Duration) -> DeviceMask {
         struct OpenDevice {
             index: usize,
-            load: usize,
             begun: usize,
             promised: u64,
         }
         let open = |index: usize| {
-            let device = &self.devices[index];
-            let open = OpenDevice { index, load: device.load(), begun: 0, promised: 0 };
-            device.has_room_but_for_light(now, 0).then_some(open)
+            let has_room = self.devices[index].has_room_but_for_light(now, 0);
+            has_room.then_some(OpenDevice { index, begun: 0, promised: 0 })
         };
+        let load = |open: &OpenDevice| self.devices[open.index].load() + open.begun;
         let mut open: Vec<OpenDevice> = (0..self.devices.len()).filter_map(open).collect();
         let (mut runnable, mut spoken_for) = (DeviceMask::NONE, Vec::new());
         // The least loaded first, until a task begins on each.
-        while let Some(place) = (0..open.len()).min_by_key(|&place| open[place].load)
+        while let Some(place) = (0..open.len()).min_by_key(|&place| load(&open[place]))
             && open.iter().any(|device| !runnable.contains(device.index))
         {
-            let OpenDevice { index, begun, promised, .. } = open[place];
+            let OpenDevice { index, begun, promised } = open[place];
             let device = &self.devices[index];
             let free = Some(device.known_free_bytes(now).unwrap_or(u64::MAX));
             let mut fitting =
@@ -116,7 +115,6 @@ impl Planner {
             };
             runnable.add(index);
             spoken_for.push(choice);
-            open[place].load += 1;
             open[place].begun += 1;
             // At least 1, so that an exclusive task sees that it is not alone.
             let bytes = self.tasks.get(choice).map_or(0, |record| record.bytes.on(device.info.backend));

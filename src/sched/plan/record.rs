@@ -127,7 +127,7 @@ pub struct Attempt {
     /// Released when the attempt is dropped.
     pub(super) lease: Lease,
     /// Another attempt or light task of this process has run on the device meanwhile.
-    pub(super) shared_device: bool,
+    pub shared_device: bool,
     /// Must run alone.
     pub(super) exclusive: bool,
     pub(super) deadline_state: DeadlineState,
@@ -376,7 +376,7 @@ impl DeviceState {
         self.backoff = Some(Backoff { until: until.max(last), least_bytes: bytes.min(least) });
     }
 
-    pub(super) fn attempt(&mut self, key: Option<(TaskId, u32)>) -> Option<&mut Attempt> {
+    pub fn attempt(&mut self, key: Option<(TaskId, u32)>) -> Option<&mut Attempt> {
         self.attempts.iter_mut().find(|run| Some((run.id, run.number)) == key)
     }
 

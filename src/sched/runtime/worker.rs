@@ -367,8 +367,8 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     let mut guard = runtime.lock();
     let now = runtime.now();
     let mut effects = Effects::at(now);
-    if company {
-        guard.planner.had_company(worker.device, id, attempt);
+    if company && let Some(run) = guard.planner.devices[worker.device].attempt(Some((id, attempt))) {
+        run.shared_device = true;
     }
     runtime.count_light(&mut guard.planner, worker.device, None, &end);
     if !guard.planner.on_attempt_end(worker.device, id, attempt, end, &mut effects) {
