@@ -35,7 +35,7 @@ pub use crate::store::rate_store::Store;
 pub(crate) use api::lock_default;
 pub use api::{Builder, Range, Scheduler, discover, discover_all};
 #[doc(hidden)]
-pub use base::{Clock, Policy};
+pub use base::Policy;
 pub use base::{DeviceMask, Exec, Job, Role, Task, TaskCounts, TaskId, TaskInfo, TaskStatus, WaitResult};
 pub use estimate::AUTO_SLOTS;
 pub(crate) use light::{InlineJob, InlineJobKind, LightJob};

@@ -8,7 +8,7 @@ use super::{Ownership, Scheduler};
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
 use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
-use crate::sched::base::{Clock, Policy};
+use crate::sched::base::Policy;
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::runtime::{DEFAULT_STACK, FoundDevice, Peers, Runtime, STACKS, run_worker};
 use crate::store::rate_store::Store;
@@ -44,9 +44,6 @@ pub struct Builder {
     /// Tuning numbers, which tests shorten.
     #[doc(hidden)]
     pub policy: Policy,
-    /// Measures the time of the scheduler.
-    #[doc(hidden)]
-    pub clock: Clock,
 }
 
 impl Scheduler {
@@ -85,7 +82,7 @@ impl Builder {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
         let peers = if shared { join_peers(self.lease_folder, &found, slots)? } else { None };
-        let mut runtime = Runtime::new(found, slots, stack, peers, run_worker, self.policy, self.clock);
+        let mut runtime = Runtime::new(found, slots, stack, peers, run_worker, self.policy);
         runtime.observe(self.trace_events, self.rates);
         Ok(Arc::new(runtime))
     }

@@ -8,7 +8,7 @@ pub mod sync;
 pub mod task;
 pub mod task_info;
 
-pub use clock::{Clock, nanoseconds};
+pub use clock::nanoseconds;
 pub(crate) use exec::{Completion, Signal};
 pub use exec::{DeviceLease, Exec, Job, STOPPING};
 pub use policy::Policy;

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use crate::backend::cpu::CpuBackend;
     use crate::device::{BackendKind, DeviceInfo};
-    use crate::sched::base::{Clock, Exec, Policy, Task};
+    use crate::sched::base::{Exec, Policy, Task};
     use crate::sched::runtime::{FoundDevice, WorkerLocal, worker::take_planned};
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.
@@ -286,8 +286,7 @@ mod tests {
         };
         let devices: Vec<FoundDevice> = vec![(device, Arc::new(CpuBackend::new(None)))];
         let peers = Peers::join(Some(&folder.at("leases")), &devices, 1).unwrap();
-        let (policy, clock) = (Policy::default(), Clock::default());
-        let runtime = Arc::new(Runtime::new(devices, 1, 1 << 20, peers, |_, _| {}, policy, clock));
+        let runtime = Arc::new(Runtime::new(devices, 1, 1 << 20, peers, |_, _| {}, Policy::default()));
         // The record of this member has no room for another lease.
         let membership = &runtime.peers.as_ref().unwrap().membership;
         let leases: Vec<_> = std::iter::repeat_with(|| membership.lock().unwrap().lease(0, None, 0))

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::Level;
 
@@ -14,7 +14,7 @@ use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Error;
 use crate::fork::ProcessMark;
 use crate::node::LockedTable;
-use crate::sched::base::{Clock, DeviceMask, Policy, TaskId, lock, nanoseconds};
+use crate::sched::base::{DeviceMask, Policy, TaskId, lock, nanoseconds};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
 use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
@@ -27,7 +27,8 @@ use crate::store::rate_store::{self, RateStore, Store};
 pub struct Runtime {
     pub process: ProcessMark,
     pub policy: Arc<Policy>,
-    time: Clock,
+    /// The scheduler's time counts from here.
+    began: Instant,
     pub devices: Vec<DeviceInfo>,
     /// By device.
     pub backends: Vec<Arc<dyn Backend>>,
@@ -87,7 +88,6 @@ impl Runtime {
         peers: Option<Peers>,
         work: fn(&Arc<Runtime>, usize),
         policy: Policy,
-        time: Clock,
     ) -> Self {
         let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
         let policy = Arc::new(policy);
@@ -98,7 +98,7 @@ impl Runtime {
         let planned = devices.iter().cloned().zip(slots.iter().copied()).collect();
         Runtime {
             process: ProcessMark::here(),
-            time,
+            began: Instant::now(),
             planner: Mutex::new(PlannerGuarded {
                 planner: Planner::new(planned, policy.clone()),
                 worker_called: vec![false; devices.len()],
@@ -150,12 +150,12 @@ impl Runtime {
     }
 
     pub fn now(&self) -> Duration {
-        self.time.now()
+        self.began.elapsed()
     }
 
     /// Returns the time in nanoseconds.
     pub fn clock(&self) -> u64 {
-        self.time.nanoseconds()
+        nanoseconds(self.now())
     }
 
     /// Returns true if workers of a device other than `but` may be running light tasks.
