@@ -178,36 +178,26 @@ mod tests {
             devices: DeviceMask::only(device),
             work: Some(work),
             device_bytes,
+            host_bytes: 5,
             ..task()
         };
-        let tasks =
-            [only(0, 5.0, 70), Task { work: Some(4.0), ..task() }, only(1, 3.0, 50), only(0, 2.0, 30)];
-        let [a, b, c, d] = tasks.map(|task| driver.submit(0, task));
+        let any = Task { work: Some(4.0), ..task() };
+        let tasks = [only(0, 5.0, 70), any, only(1, 3.0, 50), only(0, 2.0, 30), only(0, 1.0, 0)];
+        let [a, b, c, d, e] = tasks.map(|task| driver.submit(0, task));
         let ready = &mut driver.planner.ready;
         let ids = |tasks: InOrder<'_>| tasks.map(|(_, id)| id).collect::<Vec<_>>();
-        assert_eq!(ids(ready.iter()), [a, b, c, d]);
-        assert_eq!((ids(ready.around(0, 0)), ids(ready.around(1, 0))), (vec![a, b, d], vec![b, c]));
+        assert_eq!(ids(ready.iter()), [a, b, c, d, e]);
+        assert_eq!((ids(ready.around(0, 0)), ids(ready.around(1, 0))), (vec![a, b, d, e], vec![b, c]));
         assert_eq!(ids(ready.around(1, 1)), [a, b, c]);
-        assert_eq!((ready.first().map(|(_, id)| id), ready.last().map(|(_, id)| id)), (Some(a), Some(d)));
-        assert_eq!(ready.least(0, BackendKind::Cuda), Some(0));
-        ready.remove(driver.planner.tasks.get(b).unwrap());
-        assert_eq!((ready.len(), ready.least(0, BackendKind::Cuda)), (3, Some(30)));
-        ready.remove(driver.planner.tasks.get(d).unwrap());
-        assert_eq!((ids(ready.around(0, 0)), ready.least(0, BackendKind::Cuda)), (vec![a], Some(70)));
+        assert_eq!((ready.first().map(|(_, id)| id), ready.last().map(|(_, id)| id)), (Some(a), Some(e)));
+        let kinds = [BackendKind::Cuda, BackendKind::Cpu];
+        assert_eq!(kinds.map(|kind| ready.least(0, kind)), [Some(0); 2]);
+        for (id, left, bytes) in [(b, 4, [0, 5]), (e, 3, [30, 35]), (d, 2, [70, 75])] {
+            ready.remove(driver.planner.tasks.get(id).unwrap());
+            assert_eq!((ready.len(), kinds.map(|kind| ready.least(0, kind))), (left, bytes.map(Some)));
+        }
+        assert_eq!(ids(ready.around(0, 0)), [a]);
         ready.remove(driver.planner.tasks.get(c).unwrap());
         assert_eq!((ready.least(1, BackendKind::Cuda), ready.is_empty()), (None, false));
-    }
-
-    #[test]
-    fn least_bytes_are_of_the_tasks_left_and_of_the_kind_of_device() {
-        let mut driver = driver(1);
-        let tasks = [task(), Task { device_bytes: 30, host_bytes: 40, ..task() }];
-        let [first, _] = tasks.map(|task| driver.submit(0, task));
-        let ready = &mut driver.planner.ready;
-        let least =
-            |ready: &ReadyQueue| [BackendKind::Cuda, BackendKind::Cpu].map(|kind| ready.least(0, kind));
-        assert_eq!(least(ready), [Some(0); 2]);
-        ready.remove(driver.planner.tasks.get(first).unwrap());
-        assert_eq!(least(ready), [Some(30), Some(70)]);
     }
 }
