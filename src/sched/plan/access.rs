@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{DeadlineState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
-use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::node::SlotRequest;
 use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
@@ -22,11 +21,6 @@ impl Planner {
     /// Returns the devices that may run a task, now or later.
     pub fn usable_devices(&self, task: &Task) -> DeviceMask {
         self.possible_devices(task).without(self.retired)
-    }
-
-    /// Returns true if processes may share the device.
-    pub fn shares(&self, index: usize) -> bool {
-        self.devices[index].info.backend == BackendKind::Cuda
     }
 
     /// Returns true if the next assignment on the device depends on whether light tasks run there.
@@ -97,10 +91,7 @@ impl Planner {
             (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))
         });
         let (record, may) = kept?;
-        let cost = |index: usize| {
-            let here = may.contains(index) && self.shares(index);
-            here.then(|| self.cost(record, index).unwrap_or(1.0))
-        };
+        let cost = |index: usize| may.contains(index).then(|| self.cost(record, index).unwrap_or(1.0));
         let bytes = |index: usize| record.bytes.on(self.devices[index].info.backend);
         Some(SlotRequest {
             priority: record.rank.priority(),
@@ -194,10 +185,6 @@ impl Planner {
 impl Planner {
     pub fn has_ready_tasks(&self) -> bool {
         !self.ready.is_empty()
-    }
-
-    pub fn has_running_tasks(&self) -> bool {
-        self.devices.iter().any(|device| !device.attempts.is_empty())
     }
 
     /// Returns true if tasks are ready besides helpers of ranges.

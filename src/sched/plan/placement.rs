@@ -13,6 +13,7 @@ use super::{
     Attempt, DeadlineState, DeviceState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord,
     TaskState,
 };
+use crate::device::BackendKind;
 use crate::error::Result;
 use crate::sched::base::{Completion, DeviceLease, DeviceMask, Epoch, Exec, Job, Role, Task, TaskId};
 
@@ -165,7 +166,7 @@ impl Planner {
 
     /// Returns true if idle slots of a device are for other processes: a copy would open a context there.
     pub(super) fn is_left_to_peers(&self, index: usize) -> bool {
-        self.has_peers && self.shares(index)
+        self.has_peers && self.devices[index].info.backend == BackendKind::Cuda
     }
 
     /// Returns the devices where no copy of a task may begin: those where one runs, and those left to other processes;
@@ -414,7 +415,8 @@ impl Planner {
         }
         let company = !device.attempts.is_empty() || device.runs_light;
         let (attempt, context) = (record.attempts_begun, device.context);
-        device.add_attempt(Attempt {
+        device.take_slot();
+        device.attempts.push(Attempt {
             id,
             device: index,
             number: attempt,

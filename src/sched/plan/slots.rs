@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::{Attempt, DeviceState};
+use super::DeviceState;
 
 impl DeviceState {
     /// Returns how many attempts may run at a time, besides those that wait inside their code.
@@ -75,7 +75,7 @@ impl DeviceState {
     }
 
     /// Counts a task that begins: in a slot that the process owns, if one is idle.
-    fn take_slot(&mut self) {
+    pub(super) fn take_slot(&mut self) {
         if self.idle_slots() == 0 {
             self.own_slots.owned += 1;
         }
@@ -85,11 +85,6 @@ impl DeviceState {
     /// if there is one.
     pub(super) fn return_slot(&mut self) {
         self.own_slots.owned = self.own_slots.owned.min(self.attempts.len() + self.own_slots.light);
-    }
-
-    pub(super) fn add_attempt(&mut self, attempt: Attempt) {
-        self.take_slot();
-        self.attempts.push(attempt);
     }
 
     /// Leases a slot for light tasks.

@@ -235,7 +235,8 @@ impl Runtime {
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
         let wanted = guard.planner.memory_wanted(now);
         self.memory_wanted.store(wanted, Ordering::Relaxed);
-        if !guard.planner.has_ready_tasks() && !guard.planner.has_running_tasks() {
+        let nothing_runs = guard.planner.devices.iter().all(|device| device.attempts.is_empty());
+        if nothing_runs && !guard.planner.has_ready_tasks() {
             return;
         }
         for index in 0..self.devices.len() {
