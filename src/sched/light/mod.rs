@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 pub use crate::sched::base::STOPPING;
 use crate::sched::base::sync::Arc;
 use crate::sched::base::{Epoch, TaskCounts};
@@ -72,7 +72,12 @@ impl LightTasks {
     /// Counts the outcome of a task, before [`LightTasks::count_ended`] counts its end.
     pub fn count_outcome(&self, queue: Option<&LocalQueue>, outcome: &Result<()>) {
         let ends = queue.map_or(&*self.caller_ends, |queue| &queue.shared.stats.ends);
-        ends.of(outcome).fetch_add(1, Ordering::Relaxed);
+        let count = match outcome {
+            Ok(()) => &ends.done,
+            Err(Error::Cancelled) => &ends.cancelled,
+            Err(_) => &ends.failed,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts tasks that have ended in their epoch. Returns true if the caller has to notify the

@@ -9,7 +9,6 @@ use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
 use super::{EpochCounter, EpochCounts, LightJob};
-use crate::error::{Error, Result};
 use crate::sched::base::{
     Epoch, TaskId, lock,
     sync::{self, atomic::AtomicBool},
@@ -29,17 +28,6 @@ pub struct EndCounts {
     pub done: AtomicU64,
     pub failed: AtomicU64,
     pub cancelled: AtomicU64,
-}
-
-impl EndCounts {
-    /// Returns the counter of an outcome.
-    pub fn of(&self, outcome: &Result<()>) -> &AtomicU64 {
-        match outcome {
-            Ok(()) => &self.done,
-            Err(Error::Cancelled) => &self.cancelled,
-            Err(_) => &self.failed,
-        }
-    }
 }
 
 /// Part of a worker that other threads see. The next worker of the slot takes it over.
