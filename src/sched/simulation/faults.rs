@@ -57,7 +57,7 @@ impl Simulation<'_> {
         let place = &self.places[device];
         let label = self.planner.devices[device].info.label();
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
-        let at_once = if place.dead {
+        let at_once = if self.scenario.devices[device].fail_at.is_some_and(|at| at <= self.now) {
             let what = "it has fallen off the bus".into();
             Some(Error::Device { device: label.clone(), what, fault: DeviceFault::Lost })
         } else if self.now < place.memory_short_until {

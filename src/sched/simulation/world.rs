@@ -46,7 +46,6 @@ pub(super) struct SimAttempt {
 #[derive(Default)]
 pub(super) struct SimDeviceState {
     pub(super) speed: f64,
-    pub(super) dead: bool,
     pub(super) free: Vec<u32>,
     pub(super) memory_short_until: f64,
     pub(super) resources_short_until: f64,
@@ -175,10 +174,7 @@ impl<'a> Simulation<'a> {
                     let _ = self.planner.cancel(id, &mut self.effects);
                 }
             }
-            PendingKind::Lost(index) => {
-                self.places[index].dead = true;
-                self.fail_all(index, DeviceFault::Lost, "it has fallen off the bus");
-            }
+            PendingKind::Lost(index) => self.fail_all(index, DeviceFault::Lost, "it has fallen off the bus"),
             PendingKind::Fault(index, fault) => self.fault(index, fault),
             PendingKind::Return(number, version) => {
                 let run = &self.attempts[number];
