@@ -57,6 +57,7 @@ pub struct Runtime {
 }
 
 /// The state under the planner lock.
+#[derive(Default)]
 pub struct PlannerGuarded {
     pub planner: Planner,
     /// By device: a worker was woken, and has not asked for a task yet.
@@ -102,8 +103,7 @@ impl Runtime {
             planner: Mutex::new(PlannerGuarded {
                 planner: Planner::new(planned, policy.clone()),
                 worker_called: vec![false; devices.len()],
-                timer_until: None,
-                log: Vec::new(),
+                ..PlannerGuarded::default()
             }),
             light: LightTasks::new(devices.len()),
             pool: WorkerPool::new(&slots, stack, &policy),

@@ -1,4 +1,4 @@
-//! The planned tasks' state driven by driver: rules that the simulation has no words for.
+//! Tests that call the planner as a driver does: rules that a scenario of the simulation cannot state.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -107,12 +107,7 @@ fn attempt_of_microseconds_is_not_late_within_a_second() {
 
 #[test]
 fn timer_is_woken_for_an_earlier_deadline_and_no_other() {
-    let mut guard = PlannerGuarded {
-        planner: Planner::new(Vec::new(), Arc::default()),
-        worker_called: Vec::new(),
-        timer_until: None,
-        log: Vec::new(),
-    };
+    let mut guard = PlannerGuarded::default();
     assert!(!guard.is_news(S(1)), "nobody watches");
     guard.timer_until = Some(Duration::MAX);
     assert_eq!([9, 10, 9, 8].map(|alarm| guard.is_news(S(alarm))), [true, false, false, true]);
