@@ -1,10 +1,8 @@
 //! Estimates how long a task takes on each device, by class, from priors and measurements.
+//! `docs/scheduling.md` has the formula.
 //!
-//! A device's seconds per unit of work are those measured, shrunk toward its prior as if
-//! `prior_weight` average tasks had run there at the prior's rate: `(seconds + prior_weight *
-//! mean * unit / prior) / (work + prior_weight * mean)`. Priors have to be right only relative to
-//! each other: `unit` is the time that a unit of work takes on a device of prior 1, measured over
-//! all devices together (the *unit scale*).
+//! Priors have to be right only relative to each other: the *unit scale* is the time that a unit of
+//! work takes on a device of prior 1, measured over all devices together.
 //!
 //! Old samples fade, so that a device that slows down is noticed. A sample counts as at most
 //! `surprise` times the expected one, either way: one odd task or clock must not condemn a
