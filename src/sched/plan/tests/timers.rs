@@ -229,23 +229,6 @@ fn copy_that_lost_is_not_hung_while_its_device_prepares() {
     }
 }
 
-/// A process may release memory between the failure of an allocation and the query of what is free.
-#[test]
-fn one_shortage_of_unknown_cause_does_not_end_a_wait_for_other_processes() {
-    let short = |there| Error::NoMemory { what: "x".into(), needed: 600, place: "y".into(), there };
-    let mut driver = driver(1);
-    let id = driver.submit(0, Task { device_bytes: 600, ..task() });
-    for round in 0..20 {
-        let now = 16 * round;
-        driver.pass(now);
-        let there = if round % 3 == 2 { 700 } else { 599 };
-        if let Some(run) = driver.take(now, 0) {
-            driver.ends(now, 0, &run, Err(short(there)));
-        }
-    }
-    assert_eq!(driver.error(id), None);
-}
-
 #[test]
 fn busy_device_is_waited_for_beside_one_that_refuses_the_task_for_another_reason() {
     let mut driver = driver(2);
