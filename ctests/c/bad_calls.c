@@ -623,6 +623,13 @@ static void logs(void) {
   EXPECT(1, cuda_3dfd_tti(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 1, N, N, N, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1,
                           1, 1, 1, 1, 0, 0, 1, 0));
   CHECK(logged == 1);
+  /* Without snapshots their prefix is not read. */
+  cuda_3dfd_1order("absent", "absent", NULL, "record", 0, 1, N, N, N, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0,
+                   1, 0);
+  CHECK(strstr(sched_last_error(), "read absent") != NULL);
+  cuda_3dfd_1order("absent", "absent", NULL, "record", 0, 1, N, N, N, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0,
+                   1, 0);
+  CHECK(strstr(sched_last_error(), "snap is NULL") != NULL);
   ROW("log off twice", OK, "", sched_log_callback(NULL, NULL, 0), sched_log_callback(NULL, NULL, 0));
 }
 

@@ -4,6 +4,7 @@
 //! which makes the header, expands no macros.
 
 use std::ffi::{c_char, c_float, c_int};
+use std::path::PathBuf;
 
 use super::guard::guard;
 use super::input::path;
@@ -21,6 +22,18 @@ const RICKER: c_int = Shape::Ricker as c_int;
 fn run(function: &'static Function, args: impl FnOnce() -> Result<Args>) -> Result<()> {
     let outcome = args().and_then(|args| function.call(&args));
     outcome.inspect_err(|error| log::error!("{}: {error}", function.name))
+}
+
+/// Returns the prefix of the snapshots' names. Without snapshots it is not read.
+///
+/// # Safety
+/// As for [`path`].
+unsafe fn prefix(snap: *const c_char, show_snapshot: c_bool) -> Result<PathBuf> {
+    if snap.is_null() && show_snapshot == 0 {
+        return Ok(PathBuf::new());
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { path("snap", snap) }
 }
 
 /// Computes shots of the first-order acoustic equation with the interface of acoustic1order.so:
@@ -48,7 +61,7 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
         run(&ACOUSTIC1, || {
             // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
             let (models, snap, shot) =
-                unsafe { (vec![path("vel", vel)?, path("rho", rho)?], path("snap", snap)?, path("shot", shot)?) };
+                unsafe { (vec![path("vel", vel)?, path("rho", rho)?], prefix(snap, show_snapshot)?, path("shot", shot)?) };
             Ok(Args {
                 models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
                 dgx, dgy, dgt, nt, dt, wtype, fm, show_snapshot: show_snapshot != 0,
@@ -80,7 +93,7 @@ pub unsafe extern "C" fn cuda_3dfd(
         run(&ACOUSTIC2, || {
             // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
             let (models, snap, shot) =
-                unsafe { (vec![path("vel", vel)?], path("snap", snap)?, path("shot", shot)?) };
+                unsafe { (vec![path("vel", vel)?], prefix(snap, show_snapshot)?, path("shot", shot)?) };
             Ok(Args {
                 models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
                 dgx, dgy, dgt, nt, dt, wtype: RICKER, fm, show_snapshot: show_snapshot != 0,
@@ -113,7 +126,7 @@ pub unsafe extern "C" fn cuda_3dfd_vti(
             let (models, snap, shot) = unsafe {
                 (
                     vec![path("vel", vel)?, path("rho", rho)?, path("epsilon", epsilon)?, path("delta", delta)?],
-                    path("snap", snap)?,
+                    prefix(snap, show_snapshot)?,
                     path("shot", shot)?,
                 )
             };
