@@ -329,6 +329,10 @@ impl Planner {
         {
             return true;
         }
+        // A range that needs the helper tries all devices itself, as often as a task does.
+        if record.role == Role::Helper && self.ranges_in_need > 0 {
+            return false;
+        }
         record.refused_rounds += 1;
         record.unexplained_rounds += 1;
         let (rounds, unexplained) = (record.refused_rounds, record.unexplained_rounds);
