@@ -81,6 +81,13 @@ pub fn a_task_that_fits_only_without_the_context_is_refused_at_once() {
     check(crate::fixtures::scheduler("cuda", 1).unwrap().submit(blocks(58)).unwrap_err());
 }
 
+pub fn half_a_gpu_is_its_context() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let error = run(&scheduler, blocks(58)).unwrap_err();
+    assert!(error.to_string().contains("whose context takes"), "{error}");
+    assert_eq!(scheduler.stats().unwrap().counts.retried, 0);
+}
+
 pub fn a_task_that_does_not_fit_beside_a_context_goes_to_another_gpu() {
     let scheduler = scheduler("cuda", 1).unwrap();
     run(&scheduler, on(0, good())).unwrap();

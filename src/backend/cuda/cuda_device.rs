@@ -18,7 +18,8 @@ const INVALID_DEVICE: u32 = 101;
 /// From this CUDA version on, a GPU that another process has exclusively has a status code of its
 /// own.
 const UNAVAILABLE_SINCE: i32 = 11070;
-/// Most bytes that a context takes. Free memory that has shrunk by more is other processes'.
+/// Most bytes that a context takes. If NVML does not report the process's own bytes, a larger change
+/// of the free memory is other processes'.
 const MOST_CONTEXT_BYTES: u64 = 1 << 30;
 
 pub struct CudaDevice {
@@ -75,9 +76,9 @@ impl CudaDevice {
         let before = usage();
         create()?;
         if let (Some((Some(free), own)), Some((Some(left), now))) = (before, usage()) {
-            let own = now.map_or(u64::MAX, |now| now.saturating_sub(own.unwrap_or(0)));
-            let bytes = free.saturating_sub(left).min(own);
-            if bytes <= MOST_CONTEXT_BYTES.min(self.info.total_bytes / 4) {
+            let own = now.map(|now| now.saturating_sub(own.unwrap_or(0)));
+            let bytes = free.saturating_sub(left).min(own.unwrap_or(u64::MAX));
+            if own.is_some() || bytes <= MOST_CONTEXT_BYTES.min(self.info.total_bytes / 4) {
                 self.context_bytes.store(bytes, Ordering::Relaxed);
             }
         }
