@@ -40,6 +40,12 @@ const STICKY: &str = "0:sync:1:214;1:sync:1:220;2:sync:1:226;3:sync:1:700;4:sync
                       7:sync:1:714;8:sync:1:715;9:sync:1:716;10:sync:1:717;11:sync:1:718;12:sync:1:719;\
                       13:sync:1:721;14:sync:1:810;15:sync:1:911;16:sync:1:999;17:sync:1:201";
 
+/// Faults that flip many bits of a GPU at each launch: few matter, so that a result is wrong at each attempt.
+macro_rules! flips {
+    ($gpu:literal) => { flips!($gpu, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12) };
+    ($gpu:literal $(, $seed:literal)+) => { concat!($($gpu, ":launch:*:flip=", $seed, ";"),+) };
+}
+
 /// A case whose driver fails as the last argument says, in the form of `FAKECUDA_FAULTS`.
 macro_rules! faulty {
     ($module:ident :: $f:ident, $machine:expr, $faults:expr) => {
@@ -149,10 +155,10 @@ fn cases() -> Vec<Case> {
         faulty!(failures::a_load_that_says_nothing_of_the_kernels, ONE, "0:module:1:304;0:module:2:1;0:module:3:917"),
         faulty!(wrong_results::a_gpu_whose_results_go_wrong_is_retired, TWO, "0:launch:*:nan=1"),
         faulty!(wrong_results::where_it_went_wrong_is_told, ONE, "0:launch:*:nan=1"),
-        faulty!(wrong_results::a_check_finds_it_first, THREE, "0:launch:*:nan=1;2:launch:*:flip=1"),
+        faulty!(wrong_results::a_check_finds_it_first, THREE, concat!("0:launch:*:nan=1;", flips!(2))),
         faulty!(wrong_results::once_is_a_strike, ONE, "0:launch:9:nan=1;0:launch:10:nan=2;0:launch:11:nan=3"),
-        faulty!(wrong_results::a_survey_leaves_it_out, TWO, "0:launch:*:flip=2"),
-        faulty!(wrong_results::no_gpu_is_left, TWO, "0:launch:*:flip=2;1:launch:*:nan=2"),
+        faulty!(wrong_results::a_survey_leaves_it_out, TWO, flips!(0)),
+        faulty!(wrong_results::no_gpu_is_left, TWO, concat!(flips!(0), "1:launch:*:nan=2")),
         faulty!(failures::codes_that_nobody_knows, ONE, "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"),
         case!(shots::a_shot_goes_on_after_a_pause, ONE),
         case!(shots::a_plan_that_rests_keeps_no_memory, ONE),

@@ -12,8 +12,8 @@
 //! | `wait=MS` | the call takes so many milliseconds more |
 //! | `nan=SEED`, `flip=SEED` | silent corruption; the call succeeds |
 //!
-//! Silent corruption: after the next kernel on the GPU, one number in the middle half of each of its largest
-//! allocations becomes NaN, or one of the nine upper bits of the number flips. Seed and call select number and bit.
+//! Silent corruption: after the next kernel on the GPU, one number in the middle half of one of its largest
+//! allocations becomes NaN, or one of the nine upper bits of the number flips. Seed and call select all three.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -43,22 +43,28 @@ pub struct Corruption {
 }
 
 impl Corruption {
+    /// SplitMix64.
+    fn draw(self, round: u64) -> u64 {
+        let mut z = self.seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Returns which of so many allocations it hits.
+    pub fn of_piece(self, pieces: usize) -> usize {
+        (self.draw(3) % pieces.max(1) as u64) as usize
+    }
+
     pub fn apply(self, piece: &mut [u8]) {
-        // SplitMix64.
-        let draw = |round: u64| {
-            let mut z = self.seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ z >> 31
-        };
         let numbers = piece.len() / 4;
         if numbers == 0 {
             return;
         }
-        let at = numbers / 4 + (draw(1) % (numbers as u64 / 2).max(1)) as usize;
+        let at = numbers / 4 + (self.draw(1) % (numbers as u64 / 2).max(1)) as usize;
         let Some(number) = piece.get_mut(4 * at..4 * at + 4) else { return };
         let before = u32::from_le_bytes([number[0], number[1], number[2], number[3]]);
-        let after = if self.nan { 0x7fff_ffff } else { before ^ 1 << (23 + draw(2) % 9) };
+        let after = if self.nan { 0x7fff_ffff } else { before ^ 1 << (23 + self.draw(2) % 9) };
         number.copy_from_slice(&after.to_le_bytes());
     }
 }

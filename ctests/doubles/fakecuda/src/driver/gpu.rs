@@ -170,13 +170,11 @@ impl Gpu {
         let mut state = lock(&self.state);
         let all = std::mem::take(&mut state.corruptions);
         let largest = state.pieces.values().map(|piece| piece.bytes).max();
+        let pieces: Vec<_> = state.pieces.values().filter(|piece| Some(piece.bytes) == largest).collect();
         for how in all {
-            for piece in state.pieces.values().filter(|piece| Some(piece.bytes) == largest) {
-                // SAFETY: the mapping is that long, and goes only with the piece, which the lock keeps.
-                how.apply(unsafe {
-                    std::slice::from_raw_parts_mut(piece.host as *mut u8, piece.bytes as usize)
-                });
-            }
+            let Some(piece) = pieces.get(how.of_piece(pieces.len())) else { continue };
+            // SAFETY: the mapping is that long, and goes only with the piece, which the lock keeps.
+            how.apply(unsafe { std::slice::from_raw_parts_mut(piece.host as *mut u8, piece.bytes as usize) });
         }
     }
 
