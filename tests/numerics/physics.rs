@@ -82,6 +82,26 @@ fn the_layer_absorbs() {
     }
 }
 
+/// The layers of `tti` damp each rotated flux by the profile of one axis of the grid, so they reflect where the axis of symmetry
+/// is tilted. In an isotropic medium the angles change nothing else.
+#[test]
+fn the_layer_of_tilted_media_reflects() {
+    let (grid, dt) = (homogeneous([12; 3], [10.0; 3], 2000.0, 1000.0).grid, 0.002);
+    let run = |theta: f32| {
+        let angle = (Property::Theta, Values::Constant(theta));
+        let model = Arc::new(Model::of(grid, [(Property::Vp, Values::Constant(2000.0)), angle]).unwrap());
+        let shot = plain_shot([6, 6, 5], ricker(15.0, dt), 300, vec![[1, 1, 1], [6, 11, 5], [11, 2, 6]]);
+        let options = Options { equation: by_name("tti").unwrap(), pml: 40, ..Options::default() };
+        fire_with(&model, dt, &shot, options, 2).record
+    };
+    let upright = run(0.0);
+    for (theta, accepted) in [(0.5, 1e-3), (1.57, 0.3)] {
+        let reflected = relative_l2(&run(theta), &upright);
+        println!("tti, tilt of {theta}: reflected {reflected:.1e}");
+        assert!(reflected <= accepted, "tilt of {theta}: {reflected:e}");
+    }
+}
+
 /// Rock below weathered soil, where the cell that the old rule takes lies. Beside a grid that is open.
 #[test]
 fn the_layer_absorbs_what_is_faster_than_the_top() {
