@@ -63,8 +63,14 @@ pub enum Role {
     Range,
     /// A range without elements: it ends as soon as it is ready.
     EmptyRange,
-    /// A helper of a range, unknown to callers.
-    Helper,
+    /// A helper of the range with this task, unknown to callers.
+    Helper(TaskId),
+}
+
+impl Role {
+    pub(crate) fn is_helper(self) -> bool {
+        matches!(self, Role::Helper(_))
+    }
 }
 
 impl Task {

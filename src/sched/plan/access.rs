@@ -141,15 +141,6 @@ impl Planner {
         self.tasks.get(id).is_ok_and(|record| record.role == Role::Range)
     }
 
-    /// Submits a checked helper of a range.
-    pub fn submit_helper(&mut self, task: Task, owner: TaskId, effects: &mut Effects) -> Result<TaskId> {
-        let id = self.submit(task, effects)?;
-        if let Ok(record) = self.tasks.get_mut(id) {
-            record.owner = Some(owner);
-        }
-        Ok(id)
-    }
-
     /// Returns the tasks of abandoned attempts that have not returned.
     pub fn abandoned_tasks(&self) -> Vec<TaskId> {
         let runs = self.devices.iter().flat_map(|device| &device.attempts);
@@ -189,7 +180,7 @@ impl Planner {
 
     /// Returns true if tasks are ready besides helpers of ranges.
     pub fn others_wait(&self) -> bool {
-        let is_other = |id| self.tasks.get(id).is_ok_and(|record| record.role != Role::Helper);
+        let is_other = |id| self.tasks.get(id).is_ok_and(|record| !record.role.is_helper());
         self.ready.iter().any(|(_, id)| is_other(id))
     }
 }

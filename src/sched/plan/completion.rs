@@ -57,7 +57,7 @@ impl Planner {
         };
         match &outcome {
             Ok(()) => {
-                device.done += u64::from(run.role != Role::Helper);
+                device.done += u64::from(!run.role.is_helper());
                 device.fault_count = 0;
             }
             Err(_) => device.failed += 1,
@@ -330,7 +330,7 @@ impl Planner {
             return true;
         }
         // A range that needs the helper tries all devices itself, as often as a task does.
-        if record.role == Role::Helper && self.ranges_in_need > 0 {
+        if record.role.is_helper() && self.ranges_in_need > 0 {
             return false;
         }
         record.refused_rounds += 1;

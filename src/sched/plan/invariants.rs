@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{DeadlineState, Planner, TaskState};
-use crate::sched::base::{Role, TaskId};
+use crate::sched::base::TaskId;
 
 /// With at most so many tasks a driver checks after every step; with more, so much more seldom.
 const TASKS: u64 = 256;
@@ -47,7 +47,7 @@ impl Planner {
             let name = format_args!("{id:?}, {state:?}");
             let live = live.get(&id).copied().unwrap_or(0);
             assert_eq!(record.live_attempts, live, "{name}: live attempts");
-            let (has_ended, counts) = (state == TaskState::Ended, record.role != Role::Helper);
+            let (has_ended, counts) = (state == TaskState::Ended, !record.role.is_helper());
             assert_eq!(record.job.is_some(), state.is_open(), "{name}: its job");
             assert_eq!(record.signal.outcome.get().is_some(), has_ended, "{name}: its outcome");
             assert_eq!(self.ready.contains(record, id), state.is_ready(), "{name}: in the ready queue");

@@ -153,7 +153,7 @@ impl Planner {
 
     pub fn may_begin(&self, now: Duration, record: &TaskRecord, id: TaskId, index: usize) -> bool {
         self.eligible(now, record).without(self.devices_in_use(record, id)).contains(index)
-            && (record.role != Role::Helper || !self.is_crowded())
+            && !(record.role.is_helper() && self.is_crowded())
     }
 
     /// Returns true if as many tasks wait inside their code as there are slots: one more helper of a range would

@@ -101,7 +101,7 @@ impl Planner {
             record.queued += now.saturating_sub(record.since);
         }
         record.since = now;
-        if record.role != Role::Helper {
+        if !record.role.is_helper() {
             let TaskCounts { queued, running, .. } = &mut self.counts;
             *queued = *queued + u64::from(new.is_queued()) - u64::from(old.is_queued());
             *running = *running + u64::from(new.is_running()) - u64::from(old.is_running());
@@ -204,7 +204,7 @@ impl Planner {
             }
             Err(error) => (TaskStatus::Failed, &mut counts.failed, Err(error)),
         };
-        *count += u64::from(record.role != Role::Helper);
+        *count += u64::from(!record.role.is_helper());
         self.exclusive_tasks -= usize::from(record.exclusive);
         if state == TaskStatus::Done {
             record.signal.report(1.0);
@@ -446,7 +446,7 @@ impl Planner {
         let signal = self.spare_completions.pop().unwrap_or_default();
         let id = self.tasks.insert(TaskRecord::new(task, rank, reach, now, signal))?;
         self.arrivals += 1;
-        if role != Role::Helper {
+        if !role.is_helper() {
             self.counts.submitted += 1;
             self.counts.queued += 1;
         }

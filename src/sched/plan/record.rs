@@ -211,8 +211,6 @@ pub struct TaskRecord {
     pub(super) exposures: u32,
     /// Devices that were lost while it ran there.
     pub(super) devices_lost: u32,
-    /// The range's own task, of a helper.
-    pub(super) owner: Option<TaskId>,
     /// An owner's or a helper's: elements of the range are the cause of its device faults.
     pub(super) is_cause: bool,
     /// Attempts whose result was wrong, and the devices where they ran.
@@ -277,7 +275,6 @@ impl TaskRecord {
             poisonings: 0,
             exposures: 0,
             devices_lost: 0,
-            owner: None,
             is_cause: false,
             wrong_results: 0,
             suspect_devices: DeviceMask::NONE,

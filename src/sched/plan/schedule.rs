@@ -342,7 +342,7 @@ impl FitCheck<'_> {
         }
         if self.roomy {
             // A helper task may be of the range that asks.
-            return (record.role != Role::Helper).then_some(id);
+            return (!record.role.is_helper()).then_some(id);
         }
         let bytes = record.bytes.on(device.info.backend);
         let fits = if record.exclusive {

@@ -203,8 +203,7 @@ impl Planner {
         let now = effects.now;
         let Some(run) = self.devices[index].attempts.get(position) else { return };
         let (id, attempt, ran) = (run.id, run.number, now.saturating_sub(run.started));
-        let record = self.tasks.get(id).ok();
-        let (deadline, owner) = record.map_or((None, None), |record| (record.deadline, record.owner));
+        let (role, deadline) = (run.role, self.tasks.get(id).ok().and_then(|record| record.deadline));
         let next = match run.deadline_state {
             DeadlineState::Lost => return,
             DeadlineState::Stopping(until) if now < until => return,
@@ -230,7 +229,7 @@ impl Planner {
             DeadlineState::Stopping(until) => return self.stop_helpers(id, until),
             DeadlineState::InTime(_) | DeadlineState::Late => return,
         }
-        if let Some(owner) = owner {
+        if let Role::Helper(owner) = role {
             self.prolong_owner(now, owner);
             effects.owners.push(owner);
         }
@@ -243,21 +242,17 @@ impl Planner {
         self.retire(index, &why, effects);
     }
 
-    fn is_helper_of(&self, run: &Attempt, owner: TaskId) -> bool {
-        run.role == Role::Helper && self.tasks.get(run.id).is_ok_and(|record| record.owner == Some(owner))
-    }
-
     /// The owner of a range must return before `until`; so must its helpers, which have no deadline of their own.
     fn stop_helpers(&mut self, owner: TaskId, until: Duration) {
-        self.update_deadlines(|planner, run| {
+        self.update_deadlines(|_, run| {
             let is_stopped = matches!(run.deadline_state, DeadlineState::Stopping(_) | DeadlineState::Lost);
-            (!is_stopped && planner.is_helper_of(run, owner)).then_some(DeadlineState::Stopping(until))
+            (!is_stopped && run.role == Role::Helper(owner)).then_some(DeadlineState::Stopping(until))
         });
     }
 
     fn has_stopping_helper(&self, owner: TaskId) -> bool {
         self.devices.iter().flat_map(|device| &device.attempts).any(|run| {
-            matches!(run.deadline_state, DeadlineState::Stopping(_)) && self.is_helper_of(run, owner)
+            matches!(run.deadline_state, DeadlineState::Stopping(_)) && run.role == Role::Helper(owner)
         })
     }
 
@@ -402,7 +397,7 @@ impl Planner {
             && record.state == (TaskState::Running { speculate: false })
             && !record.avoided_devices.contains(index)
             && self.eligible(now, record).contains(index)
-            && (is_alone(record, run) && !record.signal.is_decided() && record.role != Role::Helper
+            && (is_alone(record, run) && !record.signal.is_decided() && !record.role.is_helper()
                 || self.may_begin(now, record, run.id, index))
     }
 

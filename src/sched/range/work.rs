@@ -121,7 +121,7 @@ impl RangeRun {
     }
 
     /// Works on the range until there is a reason to leave. Does nothing while no owner is inside.
-    fn participate(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>, role: Role) -> StopReason {
+    fn participate(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>, is_helper: bool) -> StopReason {
         let mut state = self.state();
         let (Some(owner), Some(job)) = (state.owner.clone(), state.job.clone()) else {
             return StopReason::Stopped;
@@ -131,7 +131,7 @@ impl RangeRun {
         self.participants.fetch_add(1, Ordering::Relaxed);
         let own = Participant { run: self, runtime, task: owner.task, share };
         let exec = Exec { task: owner.task, attempt: owner.attempt, signal: &owner.signal, ..*exec };
-        let reason = runtime.as_part_of(owner.task, || self.run_chunks(&own, &exec, role, &*job));
+        let reason = runtime.as_part_of(owner.task, || self.run_chunks(&own, &exec, is_helper, &*job));
         // Before `own` leaves: the owner may then end the range, and the job is dropped with it.
         drop(job);
         reason
@@ -141,7 +141,7 @@ impl RangeRun {
         self: &Arc<Self>,
         own: &Participant<'_>,
         exec: &Exec<'_>,
-        role: Role,
+        is_helper: bool,
         job: &RangeJob,
     ) -> StopReason {
         let Participant { runtime, share, .. } = own;
@@ -154,7 +154,7 @@ impl RangeRun {
             if self.stopped.load(Ordering::Acquire) || exec.cancelled() {
                 return StopReason::Stopped;
             }
-            if role == Role::Helper
+            if is_helper
                 && joined.elapsed() > runtime.policy.helper_stay
                 && runtime.lock().planner.others_wait()
             {
@@ -325,7 +325,7 @@ impl RangeRun {
         let devices = self.template.devices.without(state.too_small).without(state.declined);
         drop(state);
         let job = Arc::new(HelperJob { run: self.clone(), begun: AtomicBool::new(false) });
-        let task = Task { job, devices, role: Role::Helper, detached: true, ..self.template.clone() };
+        let task = Task { job, devices, role: Role::Helper(owner), detached: true, ..self.template.clone() };
         // A range keeps its helpers while the scheduler drains. Without one, because the scheduler ends
         // or no other device may help, the participants go on alone.
         let mut task = Some(task);
@@ -334,7 +334,7 @@ impl RangeRun {
             if task.as_ref().is_none_or(is_refused) {
                 return None;
             }
-            planner.submit_helper(task.take()?, owner, effects).ok()
+            planner.submit(task.take()?, effects).ok()
         });
         let Some(id) = submitted else { return false };
         self.state().helper = Some(id);
@@ -377,7 +377,7 @@ impl Job for RangeOwner {
         let (keys, alone) = ([exec.task], || run.is_alone(&runtime, exec));
         let mut no_memory = None;
         let device_error = loop {
-            match run.participate(&runtime, exec, Role::Range) {
+            match run.participate(&runtime, exec, false) {
                 StopReason::Empty => {
                     runtime.wait_for_helpers(&keys, || alone() || run.state().partitioner.has_unassigned())
                 }
@@ -426,7 +426,7 @@ impl Job for HelperJob {
         let run = &self.run;
         self.leave_queue();
         let Some(runtime) = run.runtime.upgrade() else { return Ok(()) };
-        match run.participate(&runtime, exec, Role::Helper) {
+        match run.participate(&runtime, exec, true) {
             StopReason::DeviceFailed(error) => Err(error),
             _ => Ok(()),
         }

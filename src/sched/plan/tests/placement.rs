@@ -177,7 +177,7 @@ fn task_of_unknown_duration_begins_on_the_device_with_fewer_attempts() {
 fn helper_begins_beside_waiting_tasks_only_if_a_range_needs_it() {
     let mut driver = driver(1);
     let (_, run) = driver.begin(0, 0, task());
-    driver.submit(0, Task { role: Role::Helper, work: None, ..task() });
+    driver.submit(0, Task { role: Role::Helper(TaskId(0)), work: None, ..task() });
     driver.planner.open_slot(0, Some((run.id, run.attempt)));
     assert!(driver.take(0, 0).is_none());
     driver.planner.ranges_in_need += 1;
@@ -191,7 +191,7 @@ fn helpers_of_a_range_are_no_tasks_of_a_caller() {
         let TaskCounts { submitted, queued, running, done, .. } = driver.planner.counts;
         assert_eq!((submitted, queued, running, done, driver.planner.others_wait()), (0, 0, 0, 0, false));
     };
-    (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
+    (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper(TaskId(0)), work: None, ..task() }));
     assert_none(&driver);
     let runs = [0, 1].map(|device| driver.take(0, device).unwrap());
     assert_none(&driver);
