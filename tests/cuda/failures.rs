@@ -77,6 +77,9 @@ pub fn a_task_that_fits_only_without_the_context_is_refused_at_once() {
     assert_eq!(scheduler.stats().unwrap().counts.retried, 0);
     check(scheduler.submit(blocks(58)).unwrap_err());
     run(&scheduler, blocks(56)).unwrap();
+    let mut range = Range::new(0..2, |_: &Exec<'_>, _: std::ops::Range<u64>| Ok(()));
+    range.task.device_bytes = 58 << 20;
+    check(scheduler.submit_range(range).unwrap_err());
     // Another scheduler knows from the start.
     check(crate::fixtures::scheduler("cuda", 1).unwrap().submit(blocks(58)).unwrap_err());
 }

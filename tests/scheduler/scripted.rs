@@ -19,6 +19,8 @@ pub struct Fate {
     pub open: AtomicI64,
     /// Another process has the device.
     pub busy: AtomicBool,
+    /// Bytes of the context: each queue that is opened finds others. 0: always 0.
+    pub context: AtomicU64,
     pub enter: AtomicI64,
     /// After so many calls one fails with `fault`; later ones succeed.
     pub finish: AtomicI64,
@@ -30,7 +32,8 @@ const NEVER: i64 = i64::MAX / 2;
 impl Default for Fate {
     fn default() -> Self {
         let [open, enter, finish] = [(); 3].map(|()| AtomicI64::new(NEVER));
-        Fate { open, busy: AtomicBool::new(false), enter, finish, fault: DeviceFault::Lost }
+        let (busy, context) = Default::default();
+        Fate { open, busy, context, enter, finish, fault: DeviceFault::Lost }
     }
 }
 
@@ -129,6 +132,12 @@ impl Backend for Scripted {
     fn free_bytes(&self, ordinal: u32) -> Result<u64> {
         wait_at(&self.slow_free);
         Ok(self.free[ordinal as usize].load(Ordering::Relaxed))
+    }
+
+    fn context_bytes(&self, ordinal: u32) -> u64 {
+        let next = |bytes| (bytes > 0).then_some(bytes * 7 % 601);
+        let context = &self.fates[ordinal as usize].context;
+        context.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(0)
     }
 
     fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {

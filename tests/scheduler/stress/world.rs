@@ -60,7 +60,9 @@ fn fate(random: &mut Random) -> Arc<Fate> {
     let enter = moment(0.15, 80, usual.enter);
     let finish = moment(0.3, 80, usual.finish);
     let fault = if random.unit() < 0.3 { DeviceFault::Lost } else { DeviceFault::Poisoned };
-    Arc::new(Fate { open, enter, finish, fault, ..Fate::default() })
+    // 601 is a prime, so that it is never 0.
+    let context = AtomicU64::new(random.below(3) as u64 * 150);
+    Arc::new(Fate { open, context, enter, finish, fault, ..Fate::default() })
 }
 
 fn id(record: &Record) -> TaskId {
