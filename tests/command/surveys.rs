@@ -232,6 +232,18 @@ fn doubtful_surveys_cause_warnings_with_the_number() {
     }
 }
 
+#[test]
+fn a_survey_whose_axis_is_nearly_horizontal_warns_of_the_layers() {
+    for (theta, expected) in [("0.7854", false), ("-1.2", true), ("1.9", true), ("3.1", false)] {
+        let survey = SURVEY
+            .replace("rho = \"gardner\"", &format!("theta_rad = {theta}"))
+            .replace("[grid]", "equation = \"tti\"\n[grid]")
+            .replace("dt_s = 0.002", "dt_s = \"auto\"");
+        let warnings = summary(&survey)["warnings"].to_string();
+        assert_eq!(warnings.contains("rad from the vertical"), expected, "{theta}: {warnings}");
+    }
+}
+
 /// A force at the border along its axis: the first of four sources along x, and all of them along z.
 #[test]
 fn warnings_name_the_shots_that_they_are_about() {

@@ -1,5 +1,6 @@
 //! Warnings of a survey whose results may be of little use.
 
+use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::Plan;
 use gpusched::fd::survey::Shot;
 use gpusched::fd::warnings::warnings;
@@ -9,9 +10,11 @@ use crate::part::list;
 
 /// Longest list of shots that a warning names.
 const LIST: usize = 40;
+/// Radians of the symmetry axis from the vertical, beyond which layers reflect more than a few percent.
+const TILTED: f32 = 0.8;
 
 /// Returns each warning of the shots once, with the shots that it is about unless these are all.
-pub fn of(plan: &Plan, shots: &[Shot], wavelet: (Shape, f32), dt_sure: f64) -> Vec<String> {
+pub fn of(model: &Model, plan: &Plan, shots: &[Shot], wavelet: (Shape, f32), dt_sure: f64) -> Vec<String> {
     let mut found: Vec<(String, Vec<usize>)> = Vec::new();
     for (nth, shot) in shots.iter().enumerate() {
         for warning in warnings(plan, shot, Some(wavelet), dt_sure) {
@@ -29,7 +32,7 @@ pub fn of(plan: &Plan, shots: &[Shot], wavelet: (Shape, f32), dt_sure: f64) -> V
             _ => format!("{} of {} shots, first {}: {warning}", some.len(), shots.len(), some[0]),
         },
     };
-    found.into_iter().map(named).chain(of_mute(shots)).collect()
+    found.into_iter().map(named).chain(of_mute(shots)).chain(of_tilt(model)).collect()
 }
 
 /// Returns a warning if the mute zeroes all samples of some shots.
@@ -43,6 +46,18 @@ fn of_mute(shots: &[Shot]) -> Option<String> {
         let all = shots.len();
         format!(
             "mute.velocity_m_s, in m/s, zeroes all samples of {muted} of {all} shots: raise it, or lower mute.after_s"
+        )
+    })
+}
+
+/// Returns a warning if the layers reflect because of the tilt of the symmetry axis.
+fn of_tilt(model: &Model) -> Option<String> {
+    let tilts = model.get(Property::Theta)?.range().map(|theta| theta.sin().abs().asin());
+    let most = tilts[0].max(tilts[1]);
+    (most > TILTED).then(|| {
+        format!(
+            "the symmetry axis is up to {most:.2} rad from the vertical, and the absorbing layers reflect waves there: \
+             by tens of percent where it is horizontal; enlarge the grid until such waves arrive after the record"
         )
     })
 }

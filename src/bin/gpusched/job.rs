@@ -99,7 +99,7 @@ impl Job {
         }
 
         let cells_per_wavelength = verify::cells_per_wavelength(&plan.model, frequency);
-        let warnings = doubts::of(&plan, &shots, (shape, frequency), dt_sure);
+        let warnings = doubts::of(&model, &plan, &shots, (shape, frequency), dt_sure);
         let folder = file.resolve(&survey.output.folder);
         let stated = model::stated(&survey.model);
         let files = stated.iter().filter_map(|(_, from)| from.file());
