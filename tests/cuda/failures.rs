@@ -110,6 +110,16 @@ pub fn memory_that_others_took_beside_a_new_context_is_waited_for() {
     assert!(scheduler.submit(blocks(60)).is_ok(), "the limit is as before");
 }
 
+/// Processes that wait for each other's memory would wait for each other's contexts, too.
+pub fn a_process_that_waits_for_memory_has_no_context() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let id = scheduler.submit(blocks(58)).unwrap();
+    while told(0, "contexts_made") == 0 || told(0, "contexts") == 1 {
+        assert_eq!(scheduler.wait(id, Some(Duration::from_millis(5))), Ok(WaitResult::Pending));
+    }
+    wait(&scheduler, id).unwrap_err();
+}
+
 /// Between what the ledger knows and the allocation another process takes what is left; or resources are short.
 pub fn task_goes_on_where_nothing_is_short() {
     let scheduler = scheduler("cuda", 1).unwrap();

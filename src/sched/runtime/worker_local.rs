@@ -307,6 +307,12 @@ impl WorkerLocal {
         let outcome = with_device_fault(outcome, finished);
         if outcome.as_ref().is_err_and(Error::is_shortage) {
             ignore_panic(|| opened.queue.relieve());
+            let others_have_it =
+                matches!(outcome, Err(Error::NoMemory { needed, there, .. }) if needed > there);
+            if others_have_it && runtime.shares(self.device) {
+                // Its context would be in the way of processes that wait for memory as this one does.
+                self.drop_queue(self.idle_queue.take());
+            }
         }
         self.drop_queue(Some(opened));
         AttemptEnd::Ran(outcome)
