@@ -3,13 +3,42 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeadlineState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
+use super::{DeadlineState, DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::error::{Error, Result};
 use crate::node::SlotRequest;
 use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
+use crate::sched::estimate::Estimator;
 
 /// Devices.
 impl Planner {
+    pub fn devices(&self) -> &[DeviceState] {
+        &self.devices
+    }
+
+    pub fn device(&mut self, index: usize) -> &mut DeviceState {
+        &mut self.devices[index]
+    }
+
+    pub fn set_has_peers(&mut self, has_peers: bool) {
+        self.has_peers = has_peers;
+    }
+
+    /// Sets whether another process waits for the device.
+    pub fn set_wanted(&mut self, index: usize, is_wanted: bool) {
+        self.devices[index].peer_load.is_wanted = is_wanted;
+    }
+
+    pub fn set_runs_light(&mut self, index: usize, runs_light: bool) {
+        self.devices[index].runs_light = runs_light;
+    }
+
+    /// Light tasks have run on the device beside an attempt.
+    pub fn set_shared(&mut self, index: usize, attempt: (TaskId, u32)) {
+        if let Some(run) = self.devices[index].attempt(Some(attempt)) {
+            run.shared_device = true;
+        }
+    }
+
     /// Returns the number of slots of the devices that a task allows.
     pub fn slots_for(&self, task: &Task) -> usize {
         let devices = self.devices.iter().enumerate();
@@ -174,6 +203,32 @@ impl Planner {
 
 /// The whole.
 impl Planner {
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// Returns true if a task that has not ended must run alone.
+    pub fn has_exclusive_tasks(&self) -> bool {
+        self.exclusive_tasks > 0
+    }
+
+    /// The owner of a range can't go on without helpers.
+    pub fn add_range_in_need(&mut self) {
+        self.ranges_in_need += 1;
+    }
+
+    pub fn remove_range_in_need(&mut self) {
+        self.ranges_in_need -= 1;
+    }
+
+    pub fn needs_helpers(&self) -> bool {
+        self.ranges_in_need > 0
+    }
+
+    pub fn estimator(&mut self) -> &mut Estimator {
+        &mut self.estimator
+    }
+
     pub fn has_ready_tasks(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -56,9 +56,9 @@ pub struct DeviceState {
     pub(super) waiting_slots: u32,
     pub(super) own_slots: OwnSlots,
     pub attempts: Vec<Attempt>,
-    pub peer_load: PeerLoad,
+    pub(super) peer_load: PeerLoad,
     /// Light tasks may be running here.
-    pub runs_light: bool,
+    pub(super) runs_light: bool,
     /// Light tasks that wait inside their code, besides those inside planned ones.
     pub(super) waiting_light: usize,
     /// No other task begins here, so that this one gets its memory.
@@ -109,7 +109,7 @@ pub struct PeerLoad {
     /// Bytes that they have reserved and not allocated yet.
     pub(super) pending_bytes: u64,
     /// They wait for the device.
-    pub is_wanted: bool,
+    pub(super) is_wanted: bool,
 }
 
 pub struct Attempt {
@@ -127,7 +127,7 @@ pub struct Attempt {
     /// Released when the attempt is dropped.
     pub(super) lease: Lease,
     /// Another attempt or light task of this process has run on the device meanwhile.
-    pub shared_device: bool,
+    pub(super) shared_device: bool,
     /// Must run alone.
     pub(super) exclusive: bool,
     pub(super) deadline_state: DeadlineState,

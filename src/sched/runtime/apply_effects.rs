@@ -110,7 +110,7 @@ impl Runtime {
         self.ensure_timer(&mut guard, now);
         let log = std::mem::take(&mut guard.log);
         let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
-        let needy = guard.planner.ranges_in_need > 0;
+        let needy = guard.planner.needs_helpers();
         drop(guard);
         for (id, attempt, limit_s) in abandoned {
             self.end_nested(id, attempt, limit_s);
@@ -144,20 +144,20 @@ impl Runtime {
     /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded, now: Duration) -> bool {
         let (mut quiet, mut retired) = (0, 0);
-        for (index, device) in guard.planner.devices.iter().enumerate() {
+        for (index, device) in guard.planner.devices().iter().enumerate() {
             self.light.gate.set_context(index, device.context);
             self.pool.set_slots(index, device.slots);
             quiet |= u64::from(guard.planner.is_reserved(now, index)) << index;
             retired |= u64::from(device.retired.is_some()) << index;
         }
-        let opened = self.light.gate.publish(quiet, guard.planner.exclusive_tasks > 0);
+        let opened = self.light.gate.publish(quiet, guard.planner.has_exclusive_tasks());
         let freed = self.publish_free_slots(guard);
         if opened && self.pool.event_count.asleep() > 0 {
             self.pool.event_count.wake_all();
         }
         if self.pool.retired.load(Ordering::Relaxed) != retired {
             self.pool.retired.store(retired, Ordering::SeqCst);
-            if guard.planner.devices.iter().all(|device| device.retired.is_some()) {
+            if guard.planner.devices().iter().all(|device| device.retired.is_some()) {
                 self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
             }
             self.pool.event_count.wake_all();
@@ -211,7 +211,7 @@ impl Runtime {
 fn run_timer(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     // Until another thread is the timer.
-    while !guard.planner.stopping || shared.pool.has_worker() {
+    while !guard.planner.is_stopping() || shared.pool.has_worker() {
         let now = shared.now();
         let alarm = guard.planner.next_deadline(now).unwrap_or(Duration::MAX);
         guard.timer_until = Some(alarm);

@@ -327,7 +327,7 @@ impl Runtime {
         let (device, own) = (worker.device, &*worker.queue.shared);
         let mut guard = self.lock();
         let company =
-            self.ran_light_since(own, started_ns) || !guard.planner.devices[device].attempts.is_empty();
+            self.ran_light_since(own, started_ns) || !guard.planner.devices()[device].attempts.is_empty();
         let mut effects = Effects::at(Duration::from_nanos(started_ns));
         let place = (device, worker.slot, context);
         let promoted = guard.planner.promote((id, epoch), job.clone(), place, company, &mut effects);
@@ -343,7 +343,7 @@ impl Runtime {
         // The planner has another owner: it ends the job with the task.
         drop(job);
         effects.now = self.now();
-        if task.is_some_and(|task| task.promote(unpack(id).1, planned)) || guard.planner.stopping {
+        if task.is_some_and(|task| task.promote(unpack(id).1, planned)) || guard.planner.is_stopping() {
             let _ = guard.planner.cancel(planned, &mut effects);
         }
         let left = (!worker.is_in_task()).then_some(own);

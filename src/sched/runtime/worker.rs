@@ -158,7 +158,7 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     }
     let mut guard = runtime.lock();
     guard.worker_called[device] = false;
-    if !guard.planner.stopping {
+    if !guard.planner.is_stopping() {
         runtime.wake_workers(&mut guard, runtime.now());
     }
     runtime.timer_wakeup.notify_all();
@@ -237,14 +237,14 @@ fn begin_planned(
     let mut guard = runtime.lock();
     let now = runtime.now();
     if leased {
-        guard.planner.devices[worker.device].return_light_slot();
+        guard.planner.device(worker.device).return_light_slot();
     }
     let mut opened = false;
     if let Some((peers, table)) = &mut access {
         opened = runtime.update_peer_load(peers, table, &mut guard);
     }
-    let exclusive = guard.planner.exclusive_tasks > 0;
-    let known = guard.planner.devices[worker.device].known_free_bytes(now);
+    let exclusive = guard.planner.has_exclusive_tasks();
+    let known = guard.planner.devices()[worker.device].known_free_bytes(now);
     let mut taken = assign(runtime, worker, &mut guard, now, last, free);
     let mut queued = true;
     if let Some((peers, table)) = &mut access {
@@ -259,8 +259,8 @@ fn begin_planned(
         // Peers have taken the device or its memory: another one may be better now, or this one later.
         AssignResult::Nothing => {
             let short =
-                known.is_none() && guard.planner.devices[worker.device].known_free_bytes(now).is_some();
-            short || !queued || guard.planner.devices[worker.device].is_taken()
+                known.is_none() && guard.planner.devices()[worker.device].known_free_bytes(now).is_some();
+            short || !queued || guard.planner.devices()[worker.device].is_taken()
         }
         AssignResult::Unknown => false,
     };
@@ -293,15 +293,15 @@ fn assign(
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
         && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
         && runtime.light.queues.has_items(&worker.queue);
-    if stands_back || worker.slot >= guard.planner.devices[worker.device].slots {
+    if stands_back || worker.slot >= guard.planner.devices()[worker.device].slots {
         return AssignResult::Nothing;
     }
     let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
-    let runs_light = match guard.planner.exclusive_tasks > 0 {
+    let runs_light = match guard.planner.has_exclusive_tasks() {
         true => runtime.light.gate.close(worker.device, runs_light),
         false => runs_light(),
     };
-    guard.planner.devices[worker.device].runs_light = runs_light;
+    guard.planner.set_runs_light(worker.device, runs_light);
     let mut effects = Effects::at(now);
     let taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
     guard.log.append(&mut effects.log);
@@ -326,7 +326,7 @@ fn assign_next(
     if !guard.planner.has_ready_tasks() {
         return None;
     }
-    if !runtime.shares(worker.device) && guard.planner.exclusive_tasks == 0 {
+    if !runtime.shares(worker.device) && !guard.planner.has_exclusive_tasks() {
         match assign(runtime, worker, guard, now, false, None) {
             AssignResult::Unknown => {}
             taken => return taken.begun(),
@@ -367,8 +367,8 @@ fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignm
     let mut guard = runtime.lock();
     let now = runtime.now();
     let mut effects = Effects::at(now);
-    if company && let Some(run) = guard.planner.devices[worker.device].attempt(Some((id, attempt))) {
-        run.shared_device = true;
+    if company {
+        guard.planner.set_shared(worker.device, (id, attempt));
     }
     runtime.count_light(&mut guard.planner, worker.device, None, &end);
     if !guard.planner.on_attempt_end(worker.device, id, attempt, end, &mut effects) {
