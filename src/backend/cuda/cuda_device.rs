@@ -18,9 +18,6 @@ const INVALID_DEVICE: u32 = 101;
 /// From this CUDA version on, a GPU that another process has exclusively has a status code of its
 /// own.
 const UNAVAILABLE_SINCE: i32 = 11070;
-/// Most bytes that a context takes. If NVML does not report the process's own bytes, a larger change
-/// of the free memory is other processes'.
-const MOST_CONTEXT_BYTES: u64 = 1 << 30;
 
 pub struct CudaDevice {
     pub(super) driver: &'static Driver,
@@ -68,19 +65,15 @@ impl CudaDevice {
         result
     }
 
-    /// Calls `create`, which creates the process's context, and measures how much memory that takes. Other processes
-    /// change the free bytes meanwhile, too, so the increase of the process's own bytes counts if it is smaller.
+    /// Calls `create`, which creates the process's context, and measures how much memory that takes, if NVML reports
+    /// the process's own: other processes change the free memory meanwhile.
     pub(super) fn measure_context(&self, create: impl FnOnce() -> DriverResult) -> DriverResult {
-        let (uuid, used) = (self.info.id.as_str(), self.listed && !self.integrated);
-        let usage = || used.then(|| (nvml::memory(uuid).map(|memory| memory.free), nvml::own_bytes(uuid)));
-        let before = usage();
+        let listed = self.listed && !self.integrated;
+        let own = || listed.then(|| nvml::own_bytes(self.info.id.as_str())).flatten();
+        let before = own().unwrap_or(0);
         create()?;
-        if let (Some((Some(free), own)), Some((Some(left), now))) = (before, usage()) {
-            let own = now.map(|now| now.saturating_sub(own.unwrap_or(0)));
-            let bytes = free.saturating_sub(left).min(own.unwrap_or(u64::MAX));
-            if own.is_some() || bytes <= MOST_CONTEXT_BYTES.min(self.info.total_bytes / 4) {
-                self.context_bytes.store(bytes, Ordering::Relaxed);
-            }
+        if let Some(now) = own() {
+            self.context_bytes.store(now.saturating_sub(before), Ordering::Relaxed);
         }
         Ok(())
     }
