@@ -246,6 +246,18 @@ fn slot_of_a_peer_is_not_free() {
 }
 
 #[test]
+fn nothing_can_begin_beside_a_reservation_unless_a_task_waits_inside_its_code() {
+    let mut driver = with_slots(3);
+    let large = || Task { device_bytes: 600, ..task() };
+    driver.begin(0, 0, large());
+    driver.planner.devices[0].reserved_for = Some(driver.submit(0, large()));
+    driver.submit(0, task());
+    assert!(driver.planner.nothing_can_begin(S(0)));
+    driver.planner.open_slot(0, None);
+    assert!(!driver.planner.nothing_can_begin(S(0)));
+}
+
+#[test]
 fn task_begins_in_the_slot_of_a_waiting_task_before_waiters_of_peers() {
     let mut driver = with_slots(2);
     let (_, outer) = driver.begin(0, 0, task());
