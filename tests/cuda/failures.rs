@@ -100,7 +100,7 @@ pub fn a_task_that_does_not_fit_beside_a_context_goes_to_another_gpu() {
     assert_eq!([devices[0].done, devices[1].done, devices[0].failed], [1, 3, 0]);
 }
 
-/// What other processes take while the context is created is not the context's.
+/// Memory that other processes take while the context is created does not count as the context's.
 pub fn memory_that_others_took_beside_a_new_context_is_waited_for() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let error = run(&scheduler, blocks(58)).unwrap_err();
