@@ -31,7 +31,7 @@ TEXTS = {
     "field": ("field", 35, "6.0"),
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
     "acoustic2_one_pass": ("acoustic2_one_pass", 35, "6.0"),
-    "tti_two_stages": ("tti_two_stages", 35, "6.0"),
+    "tti_old": ("tti_old", 35, "6.0"),
     "vti_one_pass": ("vti_one_pass", 35, "6.0"),
 }
 OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
@@ -77,8 +77,8 @@ REGISTERS = {
     "acoustic2_one_pass_4x2": 128,
     "acoustic2_one_pass_4x2_16_bit": 128,
     "acoustic2_one_pass_layers": 72,
-    "tti_two_stages_fluxes_4x2": 200,
-    "tti_two_stages_4x2": 255,
+    "tti_old_fluxes_4x2": 200,
+    "tti_old_4x2": 255,
     "vti_one_pass_4x2": 192,
     "vti_one_pass_4x2_16_bit": 176,
 }

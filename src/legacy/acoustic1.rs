@@ -1,12 +1,14 @@
 //! `cuda_3dfd_1order` of `acoustic1order.so`: the acoustic equation of first order.
 
 use super::function::{Function, Snapshots, Sources, pulse};
+use crate::fd::equation::Absorber;
 use crate::fd::model::Property;
 use crate::fd::verify::direct_wave_mute;
 
 pub static ACOUSTIC1: Function = Function {
     name: "cuda_3dfd_1order",
     equation: "acoustic1",
+    absorber: Absorber::Pml,
     layer: 20,
     models: &[("vel", Property::Vp), ("rho", Property::Rho)],
     wavelet: pulse,

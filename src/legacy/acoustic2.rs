@@ -3,12 +3,14 @@
 use super::args::Args;
 use super::function::{Function, Snapshots, Sources};
 use crate::error::Result;
+use crate::fd::equation::Absorber;
 use crate::fd::model::Property;
 use crate::fd::wavelet::Wavelet;
 
 pub static ACOUSTIC2: Function = Function {
     name: "cuda_3dfd",
     equation: "acoustic2",
+    absorber: Absorber::Sponge,
     layer: 54,
     models: &[("vel", Property::Vp)],
     wavelet,

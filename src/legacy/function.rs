@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use crate::error::Result;
+use crate::fd::equation::Absorber;
 use crate::fd::model::{Outline, Property};
 use crate::fd::survey::Shot;
 use crate::fd::wavelet::{Shape, Wavelet};
@@ -12,6 +13,7 @@ pub struct Function {
     pub name: &'static str,
     /// Name of its equation.
     pub equation: &'static str,
+    pub absorber: Absorber,
     /// Cells of the absorbing layer.
     pub layer: usize,
     /// The arguments that name files of the medium, and the property in each.

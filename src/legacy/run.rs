@@ -10,7 +10,7 @@ use super::function::{Function, Snapshots};
 use super::step_source::StepSource;
 use super::{calls, device};
 use crate::error::{Error, Result};
-use crate::fd::equation::by_name;
+use crate::fd::equation::{by_name, with_absorber};
 use crate::fd::grid::Grid;
 use crate::fd::model::{DensityAt, Model, Outline, Property};
 use crate::fd::plan::{Options, Plan};
@@ -48,6 +48,7 @@ impl Function {
         let model = Arc::new(self.model(call.grid, &args.models)?);
         let equation = by_name(self.equation)
             .ok_or_else(|| Error::argument("equation", self.equation, "one of the library"))?;
+        let equation = with_absorber(equation, self.absorber)?;
         let options = Options {
             equation,
             pml: self.layer,

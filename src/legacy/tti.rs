@@ -2,12 +2,14 @@
 //! opened the file of its argument `rho`.
 
 use super::function::{Function, Snapshots, Sources, pulse};
+use crate::fd::equation::Absorber;
 use crate::fd::model::Property;
 use crate::fd::verify::direct_wave_mute;
 
 pub static TTI: Function = Function {
     name: "cuda_3dfd_tti",
     equation: "tti",
+    absorber: Absorber::Pml,
     layer: 40,
     models: &[
         ("vel", Property::Vp),

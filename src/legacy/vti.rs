@@ -1,12 +1,14 @@
 //! `cuda_3dfd_vti` of `acoustic1vti.so`: media with a vertical axis of symmetry.
 
 use super::function::{Function, Snapshots, Sources, pulse};
+use crate::fd::equation::Absorber;
 use crate::fd::model::Property;
 use crate::fd::verify::direct_wave_mute;
 
 pub static VTI: Function = Function {
     name: "cuda_3dfd_vti",
     equation: "vti",
+    absorber: Absorber::Pml,
     layer: 20,
     models: &[
         ("vel", Property::Vp),

@@ -45,7 +45,7 @@ fn the_ptx_is_of_the_source_beside_it() {
         ("acoustic1_one_pass.cu", &headers[..], &acoustic1),
         ("acoustic2_one_pass.cu", &headers[..3], &acoustic2),
         ("vti_one_pass.cu", &headers[..], &vti),
-        ("tti_two_stages.cu", &headers[..4], &tti),
+        ("tti_old.cu", &headers[..4], &tti),
     ] {
         let sum = sum(source, headers);
         let recorded = text.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));

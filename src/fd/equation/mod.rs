@@ -11,7 +11,7 @@ mod propagator;
 #[cfg(test)]
 mod sweep_tests;
 mod traits;
-pub mod tti;
+pub mod tti_old;
 pub mod vti;
 
 pub use propagator::TiledPropagator;
@@ -19,7 +19,7 @@ pub use traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Propa
 
 /// All equations. The first is the default.
 pub static EQUATIONS: [&dyn Equation; 4] =
-    [&acoustic1::Acoustic1, &acoustic2::Acoustic2(Absorber::Sponge), &vti::Vti, &tti::Tti];
+    [&acoustic1::Acoustic1, &acoustic2::Acoustic2(Absorber::Sponge), &vti::Vti, &tti_old::OldTti];
 
 /// Equations with another absorbing layer than that of [`EQUATIONS`].
 pub static WITH_OTHER_LAYER: [&dyn Equation; 1] = [&acoustic2::Acoustic2(Absorber::Pml)];

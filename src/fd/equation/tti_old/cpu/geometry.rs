@@ -1,9 +1,9 @@
 //! The factors of a sweep along z in whole vectors.
 
-use crate::fd::equation::tti::coefficients::TtiCoefficients;
+use crate::fd::equation::tti_old::coefficients::OldTtiCoefficients;
 use crate::fd::tiled::partition::Partition;
 
-pub struct TtiGeometry {
+pub struct OldTtiGeometry {
     /// (dt / h)² of x and y.
     pub squares: [f32; 2],
     /// The damping along z from the first updated cell on; 0 beyond the last.
@@ -13,15 +13,15 @@ pub struct TtiGeometry {
     pub loss: Vec<f32>,
 }
 
-impl TtiGeometry {
-    pub fn new(c: &TtiCoefficients, partition: &Partition) -> TtiGeometry {
+impl OldTtiGeometry {
+    pub fn new(c: &OldTtiCoefficients, partition: &Partition) -> OldTtiGeometry {
         let along_z = |values: &[f32]| {
             let mut values = values[c.layout.active(2)].to_vec();
             values.resize(partition.ends.len, 0.0);
             values
         };
         let z = &c.axes[2];
-        TtiGeometry {
+        OldTtiGeometry {
             squares: [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate),
             keep: along_z(&z.keep),
             velocity_rate: along_z(&z.velocity_rate),

@@ -3,8 +3,8 @@
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
-use super::TtiShot;
-use super::coefficients::{RotatedMedium, TtiCoefficients};
+use super::OldTtiShot;
+use super::coefficients::{OldTtiCoefficients, RotatedMedium};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
@@ -17,13 +17,13 @@ use crate::fd::one_pass::cuda::params::{AxisParams, CubeParams, Zone};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
 
-/// The kernels of `kernels/tti_two_stages.cu`.
+/// The kernels of `kernels/tti_old.cu`.
 pub static KERNELS: KernelSet = KernelSet {
-    source: "tti_two_stages_source",
-    step: "tti_two_stages_4x2",
+    source: "tti_old_source",
+    step: "tti_old_4x2",
     step_16_bit: None,
-    before: Some("tti_two_stages_fluxes_4x2"),
-    packed: include_bytes!(concat!(env!("OUT_DIR"), "/tti_two_stages.ptx.z")),
+    before: Some("tti_old_fluxes_4x2"),
+    packed: include_bytes!(concat!(env!("OUT_DIR"), "/tti_old.ptx.z")),
     split: OnceLock::new(),
 };
 
@@ -57,9 +57,9 @@ const _: () = {
     assert!(offset_of!(TiltedParams, steps) == 344 && offset_of!(TiltedParams, squares) == 464);
 };
 
-impl CudaEquation for TtiShot<'_> {
+impl CudaEquation for OldTtiShot<'_> {
     type Params = TiltedParams;
-    type Shared = TtiCoefficients;
+    type Shared = OldTtiCoefficients;
 
     const COEFFICIENTS: &'static [&'static str] = &[
         "theta of the model",
@@ -87,7 +87,7 @@ impl CudaEquation for TtiShot<'_> {
         [layout.field_len(); Self::FIELDS].into_iter().chain(damped).chain(layout.split_lens()).collect()
     }
 
-    fn shared(&self) -> &Arc<TtiCoefficients> {
+    fn shared(&self) -> &Arc<OldTtiCoefficients> {
         self.c
     }
 

@@ -1,10 +1,10 @@
 //! The words for a cell in the message of a shot that has become unstable.
 
-use super::coefficients::TtiCoefficients;
+use super::coefficients::OldTtiCoefficients;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::equation::describe::{describe_cell, readable};
 
-impl TtiCoefficients {
+impl OldTtiCoefficients {
     /// Returns the words for a padded cell: the user's cell and metres, its medium, and the CFL number there.
     pub fn describe_cell(&self, padded: [usize; 3]) -> String {
         describe_cell(&self.layout, self.spacing, padded, |inside| {

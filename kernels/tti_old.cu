@@ -1,9 +1,9 @@
-// The pseudo-acoustic equation of a tilted medium on a GPU: src/fd/equation/tti has the mathematics,
-// src/fd/equation/tti/cpu/sweep.rs the order of operations, which is the same here, so records agree bit for
+// The pseudo-acoustic equation of a tilted medium on a GPU: src/fd/equation/tti_old has the mathematics,
+// src/fd/equation/tti_old/cpu/sweep.rs the order of operations, which is the same here, so records agree bit for
 // bit. A step is two launches:
 //
-//   tti_two_stages_fluxes_...   reads P Q w, 4 angles                  writes u v w    40 bytes a cell
-//   tti_two_stages_...          reads u v w d P Q, 4 angles, vp² E S   writes d P Q    64 bytes a cell
+//   tti_old_fluxes_...   reads P Q w, 4 angles                  writes u v w    40 bytes a cell
+//   tti_old_...          reads u v w d P Q, 4 angles, vp² E S   writes d P Q    64 bytes a cell
 //   with the damped fluxes and split pressures of the layers, the next step's source, and samples
 //
 // Neither writes an array that it reads in other cells, so each field is there once. Where a flux of x is
@@ -511,17 +511,17 @@ __device__ __forceinline__ void second_stage(const Tilted &k, const Source &sour
 // The kernels of a shape, of which so many blocks are to be on a multiprocessor at once.
 #define STAGES(name, blocks_of_fluxes, blocks, ...)                                                                    \
     extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks_of_fluxes)                    \
-        tti_two_stages_fluxes_##name(const Tilted k)                                                                   \
+        tti_old_fluxes_##name(const Tilted k)                                                                   \
     {                                                                                                                  \
         __shared__ __align__(16) Planes<Shape<__VA_ARGS__>, 2> planes;                                                 \
         first_stage<Shape<__VA_ARGS__>>(k, planes);                                                                    \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
-        tti_two_stages_##name(const Tilted k, const Source source, const Receivers receivers)                         \
+        tti_old_##name(const Tilted k, const Source source, const Receivers receivers)                         \
     {                                                                                                                  \
         __shared__ __align__(16) Planes<Shape<__VA_ARGS__>, 4> planes;                                                 \
         second_stage<Shape<__VA_ARGS__>>(k, source, receivers, planes);                                                \
     }
 
 STAGES(4x2, 3, 2, 4, 2)
-SOURCE(tti_two_stages_source, Tti, Tilted)
+SOURCE(tti_old_source, Tti, Tilted)

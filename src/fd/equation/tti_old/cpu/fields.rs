@@ -6,7 +6,7 @@ use crate::fd::grid::zones::{Ends, Zones};
 
 /// The fields, as the members of a team share them. Pairs are of even and of odd steps.
 #[derive(Clone, Copy)]
-pub struct TtiFields<'a> {
+pub struct OldTtiFields<'a> {
     pub p: [Rows<'a>; 2],
     pub q: [Rows<'a>; 2],
     /// Flux along the symmetry axis.
@@ -22,11 +22,11 @@ pub struct TtiFields<'a> {
 /// The number of the increments.
 pub const INCREMENTS: usize = 6;
 
-impl<'a> TtiFields<'a> {
+impl<'a> OldTtiFields<'a> {
     /// `all`: those of [`lens`].
-    pub fn new(all: &[Rows<'a>]) -> TtiFields<'a> {
+    pub fn new(all: &[Rows<'a>]) -> OldTtiFields<'a> {
         let both = |first: usize| [all[first], all[first + 1]];
-        TtiFields {
+        OldTtiFields {
             p: both(0),
             q: both(2),
             w: both(4),

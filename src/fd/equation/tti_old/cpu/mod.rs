@@ -8,10 +8,10 @@ mod geometry;
 mod queue;
 mod sweep;
 
-use self::geometry::TtiGeometry;
+use self::geometry::OldTtiGeometry;
 use self::queue::FluxQueue;
-use self::sweep::TtiSweep;
-use super::TtiShot;
+use self::sweep::OldTtiSweep;
+use super::OldTtiShot;
 use crate::fd::grid::layout::Layout;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
@@ -19,8 +19,8 @@ use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
-impl TiledEquation for TtiShot<'_> {
-    type Geometry = TtiGeometry;
+impl TiledEquation for OldTtiShot<'_> {
+    type Geometry = OldTtiGeometry;
 
     const PRESSURES: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
@@ -51,8 +51,8 @@ impl TiledEquation for TtiShot<'_> {
         fields::lens(&self.c.layout)
     }
 
-    fn geometry(&self, partition: &Partition) -> TtiGeometry {
-        TtiGeometry::new(self.c, partition)
+    fn geometry(&self, partition: &Partition) -> OldTtiGeometry {
+        OldTtiGeometry::new(self.c, partition)
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {
@@ -61,6 +61,6 @@ impl TiledEquation for TtiShot<'_> {
 
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32) {
         // SAFETY: by the caller's promise.
-        unsafe { TtiSweep::new(step, tile, scratch).run_with(step.isa) }
+        unsafe { OldTtiSweep::new(step, tile, scratch).run_with(step.isa) }
     }
 }

@@ -15,7 +15,7 @@ use crate::fd::storage::Storage;
 
 /// The properties of a medium as a step multiplies with them.
 #[derive(Clone)]
-pub struct TtiMaterial {
+pub struct OldTtiMaterial {
     pub model: Outline,
     pub layout: Layout,
     /// Velocity in m/s of the cell that sets the damping.
@@ -35,7 +35,7 @@ pub struct RotatedMedium {
 }
 
 /// Shared by all shots of a plan.
-pub struct TtiCoefficients {
+pub struct OldTtiCoefficients {
     pub layout: Layout,
     pub columns: Arc<RotatedMedium>,
     /// Seconds a step.
@@ -52,7 +52,7 @@ pub struct TtiCoefficients {
     pub isotropic_source: bool,
 }
 
-impl TtiMaterial {
+impl OldTtiMaterial {
     /// # Errors
     /// Storage in 16 bits; no memory.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
@@ -89,12 +89,12 @@ impl TtiMaterial {
             ],
         };
         let reference = model.vp().at(model.grid.index(reference_cell(&model.grid, pml)));
-        Ok(TtiMaterial { model: model.outline, layout, reference, columns: Arc::new(columns) })
+        Ok(OldTtiMaterial { model: model.outline, layout, reference, columns: Arc::new(columns) })
     }
 
     /// Returns the coefficients of steps of `dt` seconds.
-    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TtiCoefficients {
-        let TtiMaterial { layout, model: Outline { grid, fastest, .. }, .. } = *self;
+    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> OldTtiCoefficients {
+        let OldTtiMaterial { layout, model: Outline { grid, fastest, .. }, .. } = *self;
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
         let reference = if scheme.old_rules { self.reference } else { fastest };
@@ -107,6 +107,6 @@ impl TtiMaterial {
         let axes = [axis(0), axis(1), axis(2)];
         let columns = self.columns.clone();
         let Scheme { isotropic_source, .. } = scheme;
-        TtiCoefficients { layout, columns, dt, stencil, stencils, axes, spacing: grid.h, isotropic_source }
+        OldTtiCoefficients { layout, columns, dt, stencil, stencils, axes, spacing: grid.h, isotropic_source }
     }
 }

@@ -22,14 +22,14 @@
 //! beside the tile are computed for one plane at a time. So tiles do not depend on each other.
 
 use super::divergence::{DivergenceRow, SplitEnd, SplitTerm, divergence};
-use super::fields::TtiFields;
+use super::fields::OldTtiFields;
 use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
-use super::geometry::TtiGeometry;
+use super::geometry::OldTtiGeometry;
 use super::queue::{AFTER, BEFORE, FluxQueue};
 use crate::backend::cpu::Rows;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
-use crate::fd::equation::tti::TtiShot;
-use crate::fd::equation::tti::coefficients::{RotatedMedium, TtiCoefficients};
+use crate::fd::equation::tti_old::OldTtiShot;
+use crate::fd::equation::tti_old::coefficients::{OldTtiCoefficients, RotatedMedium};
 use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::one_pass::rows::TAPS;
 use crate::fd::stencil::HALF_WIDTH;
@@ -48,12 +48,12 @@ use crate::fd::vector::lanes::Lanes;
 /// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
 /// the processor has the instructions.
 #[derive(Clone, Copy)]
-pub struct TtiSweep<'a> {
-    c: &'a TtiCoefficients,
+pub struct OldTtiSweep<'a> {
+    c: &'a OldTtiCoefficients,
     ball: Option<&'a IsotropicBall>,
-    geometry: &'a TtiGeometry,
+    geometry: &'a OldTtiGeometry,
     partition: &'a Partition,
-    fields: TtiFields<'a>,
+    fields: OldTtiFields<'a>,
     /// The parity of the pressures before the step.
     from: usize,
     injector: Option<&'a SourceInjector>,
@@ -67,7 +67,7 @@ pub struct TtiSweep<'a> {
 
 /// A whole sweep as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Its helpers are
 /// `#[inline]`: `Isa::run` is compiled in another unit of the crate, and calls to them take a tenth of the time.
-struct ZonedSweep<'a, const X_PML: bool, const Y_PML: bool>(TtiSweep<'a>);
+struct ZonedSweep<'a, const X_PML: bool, const Y_PML: bool>(OldTtiSweep<'a>);
 
 impl<const X_PML: bool, const Y_PML: bool> Kernel for ZonedSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
@@ -100,15 +100,19 @@ fn position(field: Rows<'_>, at: usize) -> *const f32 {
     field.as_ptr().wrapping_add(at)
 }
 
-impl<'a> TtiSweep<'a> {
-    pub fn new(step: &TileStep<'a, TtiShot<'_>>, part: &'a ActiveTile, scratch: *mut f32) -> TtiSweep<'a> {
-        let TileStep { equation: TtiShot { c, ball }, geometry, partition, fields, from, .. } = *step;
-        TtiSweep {
+impl<'a> OldTtiSweep<'a> {
+    pub fn new(
+        step: &TileStep<'a, OldTtiShot<'_>>,
+        part: &'a ActiveTile,
+        scratch: *mut f32,
+    ) -> OldTtiSweep<'a> {
+        let TileStep { equation: OldTtiShot { c, ball }, geometry, partition, fields, from, .. } = *step;
+        OldTtiSweep {
             c,
             ball: ball.as_ref(),
             geometry,
             partition,
-            fields: TtiFields::new(fields),
+            fields: OldTtiFields::new(fields),
             from,
             injector: step.injector,
             stream: step.stream,
@@ -122,7 +126,7 @@ impl<'a> TtiSweep<'a> {
     /// Runs the sweep.
     ///
     /// # Safety
-    /// See [`TtiSweep`]; so for all below.
+    /// See [`OldTtiSweep`]; so for all below.
     pub unsafe fn run_with(self, isa: Isa) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -155,7 +159,7 @@ impl<'a> TtiSweep<'a> {
     fn row(&self, columns: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
         match columns.onward(&self.c.layout, [x, y, self.first]) {
             EdgeRow::Values(values) => values.as_ptr(),
-            // Not made by `TtiMaterial::new`.
+            // Not made by `OldTtiMaterial::new`.
             EdgeRow::Numbers(..) => std::ptr::null(),
         }
     }
@@ -176,7 +180,7 @@ impl<'a> TtiSweep<'a> {
     /// Computes the fluxes of a row.
     #[inline(always)]
     unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2], to: *mut f32) {
-        let TtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
+        let OldTtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
         let layout = &c.layout;
         if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
             // SAFETY: by the caller's promise.
@@ -233,7 +237,7 @@ impl<'a> TtiSweep<'a> {
     /// Computes the pressures of a row, from fluxes that are all there.
     #[inline(always)]
     unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2]) {
-        let TtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
+        let OldTtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
         let layout = &c.layout;
         let at = layout.at([x, y, self.first]);
         let [mut rows_x, mut rows_y] = [[std::ptr::null(); TAPS]; 2];

@@ -28,9 +28,9 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use self::coefficients::TtiMaterial;
+pub use self::coefficients::OldTtiMaterial;
 
-use self::coefficients::{RotatedMedium, TtiCoefficients};
+use self::coefficients::{OldTtiCoefficients, RotatedMedium};
 use super::propagator::TiledPropagator;
 use super::traits::{AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
@@ -42,9 +42,9 @@ use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium.
-pub struct Tti;
+pub struct OldTti;
 
-impl Equation for Tti {
+impl Equation for OldTti {
     fn name(&self) -> &'static str {
         "tti"
     }
@@ -75,28 +75,28 @@ impl Equation for Tti {
     }
 
     fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
-        let material = TtiMaterial::new(model, pml, storage)?;
+        let material = OldTtiMaterial::new(model, pml, storage)?;
         Ok(Box::new(move |dt, scheme| Box::new(Arc::new(material.coefficients(dt, scheme)))))
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        march::bytes_of_cells::<TtiShot<'_>>(n, pml, storage)
+        march::bytes_of_cells::<OldTtiShot<'_>>(n, pml, storage)
     }
 }
 
 /// The equation in a medium, for one shot.
-pub struct TtiShot<'a> {
-    pub c: &'a Arc<TtiCoefficients>,
+pub struct OldTtiShot<'a> {
+    pub c: &'a Arc<OldTtiCoefficients>,
     pub ball: Option<IsotropicBall>,
 }
 
-impl TiledPropagator for Arc<TtiCoefficients> {
-    type Shot<'a> = TtiShot<'a>;
+impl TiledPropagator for Arc<OldTtiCoefficients> {
+    type Shot<'a> = OldTtiShot<'a>;
 
-    fn shot(&self, source: Option<[usize; 3]>) -> TtiShot<'_> {
+    fn shot(&self, source: Option<[usize; 3]>) -> OldTtiShot<'_> {
         let RotatedMedium { e, s, .. } = &*self.columns;
         let source = source.filter(|_| self.isotropic_source);
-        TtiShot { c: self, ball: source.map(|source| IsotropicBall::new(&self.layout, e, s, source)) }
+        OldTtiShot { c: self, ball: source.map(|source| IsotropicBall::new(&self.layout, e, s, source)) }
     }
 
     fn layout(&self) -> &Layout {

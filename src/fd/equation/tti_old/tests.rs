@@ -1,6 +1,6 @@
 //! Coefficients, and their bytes with those of fields.
 
-use super::coefficients::{RotatedMedium, TtiMaterial};
+use super::coefficients::{OldTtiMaterial, RotatedMedium};
 use super::cpu::fields;
 use crate::backend::cpu::Buffer;
 use crate::fd::equation::traits::Scheme;
@@ -15,7 +15,7 @@ use crate::fd::storage::Storage;
 fn schemes_are_equal_where_all_spacings_are() {
     let coefficients = |h, old_rules| {
         let model = Model::of(Grid { n: [3, 4, 5], h }, [(Property::Vp, 2000.0.into())]).unwrap();
-        let material = TtiMaterial::new(&model, 8, Storage::Float32).unwrap();
+        let material = OldTtiMaterial::new(&model, 8, Storage::Float32).unwrap();
         let c = material.coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
         // Factors of the derivative along each axis in the flux of each axis.
         [0, 1, 2].map(|flux| c.stencils.map(|stencil| (stencil[0] * c.axes[flux].rate).to_bits()))
@@ -35,7 +35,7 @@ fn s_squared_is_at_most_e_in_elliptical_media() {
         let properties = [(Property::Vp, 2000.0), (Property::Epsilon, value), (Property::Delta, value)];
         let properties = properties.map(|(property, value)| (property, value.into()));
         let model = Model::of(Grid { n: [40, 1, 1], h: [10.0; 3] }, properties).unwrap();
-        let material = TtiMaterial::new(&model, 8, Storage::Float32).unwrap();
+        let material = OldTtiMaterial::new(&model, 8, Storage::Float32).unwrap();
         let c = material.coefficients(8e-4, Scheme::default());
         let RotatedMedium { e, s, .. } = &*c.columns;
         let layout = Layout::new(&model.grid, 8);
