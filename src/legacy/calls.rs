@@ -27,8 +27,14 @@ static GENERATIONS: [Calls; 8] = [const { Calls::new() }; 8];
 
 /// Those of this process.
 pub fn here() -> Result<&'static Calls> {
-    let generation = usize::try_from(forks()).ok();
-    generation.and_then(|generation| GENERATIONS.get(generation)).ok_or(Error::Forked)
+    let generation = usize::try_from(forks()).unwrap_or(usize::MAX);
+    GENERATIONS.get(generation).ok_or_else(|| {
+        let accepted = format!(
+            "at most {}: create the pool before the first call, or start its processes by spawn",
+            GENERATIONS.len() - 1
+        );
+        Error::argument("the number of forks since the first call", generation, accepted)
+    })
 }
 
 /// Returns the scheduler for calls of a function: the process's, and in a child of a process that has one, one of the

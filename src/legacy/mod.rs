@@ -11,6 +11,7 @@ mod claims;
 mod device;
 mod files;
 mod function;
+mod messages;
 mod run;
 mod step_source;
 mod tti;

@@ -30,6 +30,10 @@ impl Function {
     /// A `dt` beyond the stable limit is taken, with a warning in the log, as the old library took it;
     /// but a result that is not finite is an error.
     pub fn call(&'static self, args: &Args) -> Result<()> {
+        self.run(args).map_err(|error| self.in_its_terms(args, error))
+    }
+
+    fn run(&'static self, args: &Args) -> Result<()> {
         let call = Call::new(self, args)?;
         for path in &args.models {
             raw::check(path, call.grid.cells())?;

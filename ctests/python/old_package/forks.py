@@ -16,6 +16,7 @@ import node
 import shots
 
 SENTENCE = "NVIDIA's driver does not survive that"
+TOO_DEEP = "forks since the first call is 8; accepted: at most 7: create the pool before the first call"
 LIMIT = 120
 
 
@@ -67,6 +68,13 @@ def family(gpus):
     expect(problems, "a child's child, after", in_child(deep), sentence)
     both = lambda: call(library, "above", 7) or in_child(lambda: call(library, "below", 8))
     expect(problems, "a child that calls and its child", in_child(both), sentence)
+
+
+    def descend(forks, name):
+        return in_child(lambda: descend(forks - 1, name)) if forks else call(library, name, 3)
+
+    expect(problems, "a child seven forks deep", descend(7, "seventh"), sentence)
+    expect(problems, "a child eight forks deep", descend(8, "eighth"), sentence or TOO_DEEP)
 
     # In the middle: a child must not wait for what a thread of its parent holds, wherever that thread is.
     over = threading.Event()

@@ -14,18 +14,22 @@ type Change = fn(&Folder, &mut Args);
 /// What is changed in a call that works, and what the error must say.
 #[rustfmt::skip]
 const TABLE: &[(Change, &[&str])] = &[
-    (|out, args| args.models[0] = out.at("none.bin"), &["none.bin", "No such file"]),
-    (|out, args| args.models[0] = out.at(""), &["not a plain file"]),
-    (|out, args| args.models[0] = out.at("short.bin"), &["short.bin", "expected 5280 bytes", "found 5276 bytes"]),
-    (|out, args| args.models[1] = out.at("long.bin"), &["long.bin", "expected 5280 bytes", "found 5284 bytes"]),
-    (|out, args| args.models[0] = out.at("nan.bin"), &["NaN"]),
-    (|out, args| args.models[0] = out.at("zero.bin"), &["0"]),
-    (|out, args| args.models[1] = out.at("negative.bin"), &["-1"]),
-    (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "its folder does not exist"]),
+    (|out, args| args.models[0] = out.at("none.bin"), &["none.bin", "No such file", "(argument vel)"]),
+    (|_, args| args.models[0] = "".into(), &["vel is ''; accepted: the name of a file"]),
+    (|_, args| args.models[1] = "".into(), &["rho is ''; accepted: the name of a file"]),
+    (|_, args| args.shot = "".into(), &["shot is ''; accepted: the name of a file"]),
+    (|out, args| args.models[0] = out.at(""), &["not a plain file (argument vel)"]),
+    (|out, args| args.models[0] = out.at("short.bin"), &["short.bin", "expected 5280 bytes", "found 5276 bytes (argument vel)"]),
+    (|out, args| args.models[1] = out.at("long.bin"), &["long.bin", "expected 5280 bytes", "found 5284 bytes (argument rho)"]),
+    (|out, args| args.models[0] = out.at("nan.bin"), &["vel of cell (11, 10, 9) is NaN; accepted: positive, finite m/s"]),
+    (|out, args| args.models[0] = out.at("zero.bin"), &["vel of cell (11, 10, 9) is 0; accepted: positive, finite m/s"]),
+    (|out, args| args.models[1] = out.at("negative.bin"), &["rho of cell (11, 10, 9) is -1; accepted: positive, finite kg/m³"]),
+    (|out, args| args.models[1] = out.at("huge.bin"), &["rho with vel of cell (11, 10, 9) is 1e38 kg/m³ with", "float32 can hold", "rho vel²"]),
+    (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "its folder does not exist (argument shot)"]),
     (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
     (|_, args| args.shot = args.models[0].clone(), &["shot is", "another file than vel, rho"]),
     (|_, args| args.shot = args.models[1].clone(), &["shot is", "another file than vel, rho"]),
-    (|out, args| { args.snap = out.at("none/"); (args.show_snapshot, args.snap_interval) = (true, 10); }, &["create", "none/ishot_0it_0.bin", "its folder does not exist"]),
+    (|out, args| { args.snap = out.at("none/"); (args.show_snapshot, args.snap_interval) = (true, 10); }, &["create", "none/ishot_0it_0.bin", "its folder does not exist (argument snap)"]),
     (|_, args| args.nx = 0, &["nx is 0; accepted: 1 to 100000 cells"]),
     (|_, args| args.ny = -11, &["ny is -11; accepted: 1 to 100000 cells"]),
     (|_, args| args.nz = i32::MIN, &["nz is -2147483648; accepted: 1 to 100000 cells"]),
@@ -41,8 +45,8 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| args.dgx = 9.0, &["dgx is 9; accepted: a finite number, at least dx, which is 10"]),
     (|_, args| args.dgy = -10.0, &["dgy is -10; accepted: a finite number, at least dy"]),
     (|_, args| args.dgt = 0.0005, &["dgt is 0.0005; accepted: a finite number, at least dt"]),
-    (|_, args| args.wtype = 9, &["number is 9; accepted: 1 Ricker"]),
-    (|_, args| args.fm = 0.0, &["frequency is 0 Hz"]),
+    (|_, args| args.wtype = 9, &["wtype is 9; accepted: 1 Ricker"]),
+    (|_, args| args.fm = 0.0, &["fm is 0 Hz; accepted: 1e-6 to 1e12 Hz"]),
     (|_, args| args.sxbeg = 0, &["sxbeg is 0; accepted: 1 to nx, which is 12"]),
     (|_, args| args.sybeg = 12, &["sybeg is 12; accepted: 1 to ny, which is 11"]),
     (|_, args| args.szbeg = -7, &["szbeg is -7; accepted: 1 to nz, which is 10"]),
@@ -57,7 +61,9 @@ fn each_bad_call_is_an_error_with_its_sentence_and_leaves_no_file() {
     let args = small_call(&out);
     let mut model = raw::read(&args.models[0], 1320).unwrap();
     raw::write(&out.at("short.bin"), &model[1..]).unwrap();
-    for (name, value) in [("nan.bin", f32::NAN), ("zero.bin", 0.0), ("negative.bin", -1.0)] {
+    for (name, value) in
+        [("nan.bin", f32::NAN), ("zero.bin", 0.0), ("negative.bin", -1.0), ("huge.bin", 1e38)]
+    {
         model[1319] = value;
         raw::write(&out.at(name), &model).unwrap();
     }
@@ -107,7 +113,7 @@ fn bad_calls_of_the_second_order_function_are_errors() {
             |_, args| (args.ns, args.is, args.jsz) = (4, 3, 3),
             "szbeg + is jsz is 12; accepted: 0 to nz - 1, which is 9",
         ),
-        (|_, args| args.fm = 0.0, "frequency is 0 Hz"),
+        (|_, args| args.fm = 0.0, "fm is 0 Hz"),
         (|_, args| args.shot = args.models[0].clone(), "another file than vel"),
     ];
     for (change, sentence) in table {
@@ -116,6 +122,23 @@ fn bad_calls_of_the_second_order_function_are_errors() {
         let error = ACOUSTIC2.call(&args).unwrap_err().to_string();
         assert!(error.contains(sentence), "{error:?} lacks {sentence:?}");
         assert_eq!(out.names(), ["rho.bin", "vel.bin"]);
+    }
+}
+
+/// Angles in degrees, in the files of `theta` and of `psi`.
+#[test]
+fn refused_angles_are_called_by_the_names_of_their_arguments() {
+    let out = Folder::new();
+    let args = small_call(&out);
+    for (name, value) in [("zero", 0.0), ("degrees", 45.0)] {
+        raw::write(&out.at(name), &[value; 1320]).unwrap();
+    }
+    for (position, argument) in [(3, "theta"), (4, "psi")] {
+        let mut models: Vec<_> = ["vel.bin", "zero", "zero", "zero", "zero"].map(|name| out.at(name)).into();
+        models[position] = out.at("degrees");
+        let error = TTI.call(&Args { models, ..args.clone() }).unwrap_err().to_string();
+        let sentence = format!("{argument} of cell (0, 0, 0) is 45; accepted: -2 pi to 2 pi radians");
+        assert!(error.contains(&sentence), "{error}");
     }
 }
 

@@ -1,0 +1,50 @@
+//! Errors in the terms of a caller of an old function, who knows its arguments only.
+
+use std::path::Path;
+
+use super::args::Args;
+use super::function::Function;
+use crate::error::Error;
+
+/// Terms of `crate::fd`, and the arguments that stand for them.
+const ARGUMENTS: &[(&str, &str)] = &[
+    ("the wavelet's number", "wtype"),
+    ("the wavelet's peak frequency", "fm"),
+    ("the medium of cell", "rho with vel of cell"),
+    ("rho vp²", "rho vel²"),
+];
+
+impl Function {
+    /// Returns the error with the names of this function's arguments.
+    pub fn in_its_terms(&self, args: &Args, error: Error) -> Error {
+        match error {
+            Error::Argument { what, value, accepted } => {
+                Error::Argument { what: self.renamed(&what), value, accepted: self.renamed(&accepted) }
+            }
+            Error::Io { action, path, why } => match self.argument_of(args, &path) {
+                Some(name) if path.as_os_str().is_empty() => {
+                    Error::argument(name, "''", "the name of a file")
+                }
+                Some(name) => Error::io(action, &path, format_args!("{why} (argument {name})")),
+                None => Error::Io { action, path, why },
+            },
+            other => other,
+        }
+    }
+
+    fn renamed(&self, text: &str) -> String {
+        let properties = self.models.iter().map(|(name, property)| (property.name(), *name));
+        let all = ARGUMENTS.iter().copied().chain(properties);
+        all.fold(text.to_owned(), |text, (term, argument)| text.replace(term, argument))
+    }
+
+    /// Returns the argument that names a file.
+    fn argument_of(&self, args: &Args, path: &Path) -> Option<&'static str> {
+        if let Some((_, (name, _))) = args.models.iter().zip(self.models).find(|(model, _)| *model == path) {
+            return Some(name);
+        }
+        let [path, shot, snap] =
+            [path, &args.shot, &args.snap].map(|path| path.as_os_str().as_encoded_bytes());
+        if path == shot { Some("shot") } else { path.starts_with(snap).then_some("snap") }
+    }
+}
