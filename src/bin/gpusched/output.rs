@@ -21,12 +21,9 @@ use crate::folder::{OutputFolder, remove};
 use crate::job::Job;
 use crate::names;
 use crate::picture::{Line, Picture, Section, section_step};
-use crate::resume;
+use crate::resume::{self, STALE};
 use crate::side::{self, About, Description, Sums, time};
 use crate::stopping::Stop;
-
-/// Reason why a saved state is not usable.
-const STALE: &str = "it has other parameters, or another model";
 
 /// The files of one shot, shared by the task that writes them and the command that reports them.
 #[derive(Clone)]
@@ -223,26 +220,16 @@ impl Files {
         if !self.inner.resume {
             return Ok(None);
         }
-        let (about, path) = (self.about(), self.paused_path());
-        let Some(checkpoint) = Checkpoint::open(&path)? else { return Ok(None) };
+        let Some(checkpoint) = resume::saved_state(&self.inner.folder, self.about())? else {
+            return Ok(None);
+        };
         let header = &checkpoint.header;
-        if header.key != about.key || header.done >= about.plan.steps(&about.shot) {
-            return Err(STALE.into());
-        }
         if header.kind != fields.kind() || header.values != fields.values() {
             return Err(format!(
                 "another kind of device saved it ({}; here: {})",
                 header.kind,
                 fields.kind()
             ));
-        }
-        for step in about.steps().take_while(|&step| step < header.done) {
-            let name = names::snapshot(about.number, step);
-            let size = 4 * about.plan.model.grid.cells() as u64;
-            let sum = resume::checksum(&self.inner.folder.join(&name), size);
-            if header.snapshots.get(&step) != sum.ok().flatten().as_ref() {
-                return Err(format!("{name} is missing or damaged"));
-            }
         }
         Ok(Some(checkpoint))
     }

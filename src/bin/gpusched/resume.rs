@@ -14,7 +14,7 @@ use gpusched::io::atomic;
 use gpusched::{Result, descriptor};
 use serde_json::json;
 
-use crate::checkpoint;
+use crate::checkpoint::{self, Checkpoint};
 use crate::folder::remove;
 use crate::job::Job;
 use crate::names;
@@ -23,6 +23,9 @@ use crate::side::{self, About, Description, Sums};
 
 /// Most threads that read files.
 const READERS: usize = 8;
+
+/// Reason why a result or a saved state is not usable.
+pub const STALE: &str = "it has other parameters, or another model";
 
 #[derive(Debug, PartialEq)]
 pub enum Found {
@@ -99,7 +102,7 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
         return Found::Unfit(format!("{side} is damaged, or another program wrote it"));
     };
     if found.key != about.key {
-        return Found::Unfit("it has other parameters, or another model".into());
+        return Found::Unfit(STALE.into());
     }
     match whole(folder, about, &sums) {
         Ok(()) => {
@@ -114,6 +117,25 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
         }
         Err(why) => Found::Unfit(why),
     }
+}
+
+/// Opens the saved state of a shot, if it exists, and checks it and its snapshots. `Err`: why it is not usable.
+pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<Checkpoint>, String> {
+    let Some(checkpoint) = Checkpoint::open(&folder.join(names::paused(about.number)))? else {
+        return Ok(None);
+    };
+    let header = &checkpoint.header;
+    if header.key != about.key || header.done >= about.plan.steps(&about.shot) {
+        return Err(STALE.into());
+    }
+    for step in about.steps().take_while(|&step| step < header.done) {
+        let name = names::snapshot(about.number, step);
+        let sum = checksum(&folder.join(&name), 4 * about.plan.model.grid.cells() as u64);
+        if header.snapshots.get(&step) != sum.ok().flatten().as_ref() {
+            return Err(format!("{name} is missing or damaged"));
+        }
+    }
+    Ok(Some(checkpoint))
 }
 
 /// Updates the fields of a description that the key does not cover, such as the version.
@@ -190,10 +212,10 @@ pub fn report(job: &Job, found: &BTreeMap<usize, Found>, as_json: bool) {
     }
     let redone = reasons.values().map(Vec::len).sum::<usize>();
     let missing = found.len() - kept - redone;
-    let is_paused =
-        |number: &usize| checkpoint::key(&job.folder.join(names::paused(*number))) == Some(job.key(*number));
-    let paused = found.iter().filter(|(_, found)| **found != Found::Whole).map(|(&number, _)| number);
-    let paused = paused.filter(is_paused).count();
+    let unfinished = found.iter().filter(|(_, found)| **found != Found::Whole);
+    let unfinished: Vec<usize> = unfinished.map(|(&number, _)| number).collect();
+    let is_saved = |number| matches!(saved_state(&job.folder, &About::new(job, number)), Ok(Some(_)));
+    let paused = read_all(&unfinished, is_saved).into_values().filter(|is_saved| *is_saved).count();
     if as_json {
         say!(
             "{}",
