@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
+use testkit::Folder;
+use testkit::c;
 use testkit::command::{Ended, Workspace, brief};
 use testkit::process::output;
 use testkit::virtual_gpus::attach;
@@ -40,6 +42,28 @@ fn run_that_starts_again_keeps_no_shot_of_an_earlier_run_without_resume() {
         let ended = run(&folder, faults, &[]);
         assert_eq!((ended.status, restarts(&ended) > 0), (0, !faults.is_empty()), "{ended:?}");
         assert_eq!(ended.shots("done"), [1, 2, 3, 4], "{ended:?}");
+    }
+}
+
+/// Shot 1 fails, because its description of the earlier run cannot be removed, before the run starts again.
+#[test]
+fn failed_shot_is_computed_by_the_next_process_or_the_run_ends() {
+    let refusals = Folder::new();
+    let preload = c::preload("no_unlink", refusals.path());
+    for (count, is_computed) in [("1", true), ("1000", false)] {
+        let folder = finished(&brief());
+        let mut command = folder.command(&["run", "--json", "--", "survey.toml"]);
+        attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
+        command.env("LD_PRELOAD", &preload).env("FAULT_PATH", "out/shot_0001.json").env("FAULT_COUNT", count);
+        let ended = Ended::from(output(&mut command).unwrap());
+        assert_eq!((ended.shots("failed")[0], restarts(&ended) > 0), (1, is_computed), "{ended:?}");
+        let is_kept = ended.shots("kept").contains(&1);
+        assert_eq!(
+            (ended.status == 0, ended.shots("done").contains(&1)),
+            (is_computed, is_computed),
+            "{ended:?}"
+        );
+        assert!(is_computed || !is_kept, "{ended:?}");
     }
 }
 

@@ -159,14 +159,12 @@ impl SurveyRun<'_> {
         let wanted = !self.stop.is_asked() && left != Some(Duration::ZERO) && restart::helps(&self.devices());
         let restart = self.restarts.filter(|_| wanted);
         let restart = restart.and_then(|before| Restart::after(before, self.numbers.len() > missing, left));
+        let restart = restart.filter(|_| self.remove_earlier(&homeless));
         if restart.is_none() {
             homeless.into_iter().for_each(|(number, why)| self.fail(number, &why, progress));
             return None;
         }
         self.open += homeless.len();
-        if !self.resume && !self.job.is_part && self.output.check().is_ok() {
-            homeless.iter().for_each(|&(number, _)| self.remove_earlier(number));
-        }
         progress.alert(
             &format!(
                 "warning: no device is left for {} shots; the run goes on in a new process",
@@ -177,11 +175,16 @@ impl SurveyRun<'_> {
         restart
     }
 
-    /// Removes the results of an earlier run, which the next process would keep, the description first.
-    fn remove_earlier(&self, number: usize) {
-        for name in [names::side(number), names::record(number), names::paused(number)] {
-            remove(&self.job.folder.join(name)).unwrap_or_else(|error| log::warn!("{error}"));
+    /// Removes the results of an earlier run, which the next process would keep, of failed shots and of those without a
+    /// device. The description is first. Returns false after a failure.
+    fn remove_earlier(&self, homeless: &[(usize, String)]) -> bool {
+        if self.resume || self.job.is_part || self.output.check().is_err() {
+            return true;
         }
+        let numbers = self.failed.iter().chain(homeless.iter().map(|(number, _)| number));
+        let mut all = numbers.flat_map(|&n| [names::side(n), names::record(n), names::paused(n)]);
+        let removed = all.try_for_each(|name| remove(&self.job.folder.join(name)));
+        removed.inspect_err(|error| log::warn!("the run does not start again: {error}")).is_ok()
     }
 
     /// Waits until a shot ends or the interval is over.
