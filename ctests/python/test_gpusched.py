@@ -192,13 +192,13 @@ class Loops(WithScheduler):
 
 class Orders(WithScheduler):
     def test_task_is_known_before_wait_next_returns_it(self) -> None:
-        submitted = self.scheduler._submitted
+        submit = _library.lib.sched_submit_many
 
         def late(*arguments: Any) -> Any:
+            status = submit(*arguments)
             time.sleep(0.05)
-            return submitted(*arguments)
+            return status
 
-        self.scheduler._submitted = late  # type: ignore[method-assign]
         found = []
 
         def take() -> None:
@@ -208,7 +208,8 @@ class Orders(WithScheduler):
 
         taker = threading.Thread(target=take, daemon=True)
         taker.start()
-        task = self.scheduler.submit(lambda exec: 1, ordered=True)
+        with mock.patch.object(_library.lib, "sched_submit_many", late):
+            task = self.scheduler.submit(lambda exec: 1, ordered=True)
         taker.join(20)
         self.assertEqual(found, [task])
         self.assertEqual(concurrent.futures.wait([task], 20).done, {task})
@@ -568,6 +569,23 @@ class Callables(WithScheduler):
         self.go.set()
         self.scheduler.close()
 
+    def test_ctrl_c_after_the_library_has_accepted_tasks_cancels_them(self) -> None:
+        with mock.patch.object(_scheduler, "check", side_effect=KeyboardInterrupt):
+            self.assertRaises(KeyboardInterrupt, self.scheduler.submit_many, [until_cancelled] * 3, ordered=True)
+            self.assertRaises(KeyboardInterrupt, self.scheduler.submit_range, 0, 2, until_cancelled, ordered=True)
+        after = self.scheduler.submit(nothing, ordered=True)
+        found = [self.scheduler.wait_next(20) for _ in range(5)]
+        self.assertEqual([task.state for task in found], ["cancelled"] * 4 + ["done"])
+        self.assertIs(found[-1], after)
+        self.assertEqual(concurrent.futures.wait(found, 20).not_done, set())
+        self.scheduler.close()
+        self.assertEqual((self.scheduler._ordered, self.scheduler._completer._tasks, _jobs.jobs), ({}, {}, {}))
+
+    def test_refused_tasks_are_not_in_order(self) -> None:
+        with self.assertRaises(gpusched.GpuschedError):
+            self.scheduler.submit(nothing, ordered=True, device_bytes=2**60)
+        self.assertEqual(self.scheduler._ordered, {})
+
     def test_close_goes_on_after_ctrl_c_at_its_end(self) -> None:
         end, task = _library.lib.sched_shutdown, self.scheduler.submit(self.hang)
 
@@ -709,7 +727,8 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
             places = (
                 (_loans, "lend", lend_and_stop),
                 (gpusched.Scheduler, "_submission", KeyboardInterrupt),
-                (gpusched.Scheduler, "_submitted", KeyboardInterrupt),
+                (gpusched.Scheduler, "_register", KeyboardInterrupt),
+                (_scheduler, "check", KeyboardInterrupt),
             )
             for call in calls:
                 for where, name, effect in places:

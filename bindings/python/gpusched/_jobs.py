@@ -197,8 +197,7 @@ class Job:
         self.extents: list[_loans.Extent] = []
         # The `user` of its description.
         self.number = next(_numbers)
-        # Id of the task, once it is submitted.
-        self.id = 0
+        self._id = c_uint64()
         self.value: Any = None
         # By status: the exception that the task raises if it fails with that status, and its traceback.
         self.failures: dict[int, tuple[BaseException, TracebackType | None]] = {}
@@ -214,8 +213,14 @@ class Job:
         assert self._code is not None
         return self._code
 
-    def lend(self) -> None:
-        """Registers the job for the library's calls, and lends its buffers."""
+    @property
+    def id(self) -> int:
+        """Id of the task; 0 before the library has accepted it."""
+        return self._id.value
+
+    def lend(self, id: c_uint64) -> None:
+        """Registers the job for the library's calls, and lends its buffers. The library writes the task's id to `id`."""
+        self._id = id
         jobs[self.number] = self
         _loans.lend(self.number, self.lent or {}, self.extents, may_write)
 

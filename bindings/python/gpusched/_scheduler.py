@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections import OrderedDict
 from concurrent.futures import TimeoutError
 from ctypes import byref, c_size_t, c_uint64, c_void_p, py_object, pythonapi, sizeof
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
@@ -127,7 +128,7 @@ class Scheduler(Handle):
         self._handle = handle
         self._listener: int | None = None
         # Until `wait_next` returns them.
-        self._ordered: dict[int, Task[Any]] = {}
+        self._ordered: OrderedDict[Task[Any], None] = OrderedDict()
         self._completer = Completer()
         _open.add(self)
 
@@ -141,8 +142,8 @@ class Scheduler(Handle):
         """Submits a task that runs `call(exec)` on a thread of the library, and returns at once.
 
         The callable runs in the floating-point mode (rounding, flushing of denormal numbers, traps)
-        that the submitting thread has now; its own changes of the mode end with it. Exceptions of
-        the callable:
+        that the submitting thread has now; its own changes of the mode end with it. Ctrl-C during
+        the submission cancels the task. Exceptions of the callable:
 
         - `Cancelled` ends the task as cancelled.
         - `MemoryError` means that the device was short of memory. The task is retried alone on the device, then
@@ -229,17 +230,24 @@ class Scheduler(Handle):
     def _submit(self, jobs: list[Job], options: Mapping[str, Any], call: Callable[[Any], int]) -> list[Task[Any]]:
         """Lends the jobs to the library and calls `call(ids)`, which submits them."""
         ids = (c_uint64 * len(jobs))()
+        tasks: list[Task[Any]] = []
         try:
-            for job in jobs:
-                job.lend()
+            for place, job in enumerate(jobs):
+                job.lend(c_uint64.from_buffer(ids, place * sizeof(c_uint64)))
             with self._submission():
+                for job in jobs:
+                    tasks.append(self._register(job, options))
                 check(call(ids))
-                return [self._submitted(number, job, options) for number, job in zip(ids, jobs)]
+            return tasks
         except BaseException:
-            # Ctrl-C may come before the library has the jobs. If it has refused them, it has dropped them.
-            for number, job in zip(ids, jobs):
-                if number == 0:
+            # Ctrl-C may come before or after the library has accepted the jobs. It has dropped those that it refused.
+            self._completer.cancel(tasks)
+            for job in jobs:
+                if job.id == 0:
                     job.withdraw()
+            for task in tasks:
+                if task.id == 0:
+                    self._ordered.pop(task, None)
             raise
 
     def _submission(self) -> contextlib.AbstractContextManager[Any]:
@@ -249,12 +257,12 @@ class Scheduler(Handle):
             return contextlib.nullcontext()
         return self._completer.submitting
 
-    def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
-        job.id = number
-        task: Task[Any] = Task(self, number, job)
+    def _register(self, job: Job, options: Mapping[str, Any]) -> Task[Any]:
+        """Returns the task of a job, which the library accepts next."""
+        task: Task[Any] = Task(self, job)
         self._completer.add(task)
         if options.get("ordered"):
-            self._ordered[number] = task
+            self._ordered[task] = None
         return task
 
     def submit_range(
@@ -419,8 +427,8 @@ class Scheduler(Handle):
     def wait_next(self, timeout: float | None = None) -> Task[Any]:
         """Waits for the next task with `ordered`, in the order of submission, and returns it once it has ended.
 
-        The task may have succeeded, failed or been cancelled. Each task is returned once, to one of
-        the waiting threads.
+        The task may have succeeded, failed or been cancelled, also by Ctrl-C during its submission.
+        Each task is returned once, to one of the waiting threads.
 
         Raises
         ------
@@ -432,7 +440,10 @@ class Scheduler(Handle):
         number = c_uint64()
         check(wait_for(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
         with self._completer.submitting:
-            return self._ordered.pop(number.value)
+            # In the same order as in the library.
+            task = next(task for task in self._ordered if task.id == number.value)
+            del self._ordered[task]
+            return task
 
     def wait_all(self, timeout: float | None = None) -> None:
         """Waits until every task that was submitted before has ended, successfully or not.

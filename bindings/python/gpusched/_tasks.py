@@ -7,6 +7,7 @@ import contextlib
 import enum
 import logging
 import math
+import operator
 import os
 import threading
 import time
@@ -125,14 +126,18 @@ class Task(Handle, Future[Result]):
     # Set once, in the object.
     _outcome: Outcome | None = None
 
-    def __init__(self, scheduler: Scheduler, number: int, job: Job) -> None:
+    def __init__(self, scheduler: Scheduler, job: Job) -> None:
         super().__init__()
-        self.id = number
         # Not `scheduler._handle`, which becomes None: for the library that is the shared scheduler.
         self._owner = scheduler._raw
         self._job = job
         # The last one: `__del__` releases a task that has it.
         self._scheduler = scheduler
+
+    @property
+    def id(self) -> int:
+        # The library writes it: the task is known here when the library accepts it, whatever Ctrl-C interrupts.
+        return self._job.id
 
     def result(self, timeout: float | None = None) -> Result:
         """Waits for the task and returns its result.
@@ -333,7 +338,9 @@ class Completer:
         # Jobs of completed tasks that the library has not dropped.
         self._abandoned: set[Job] = set()
         self._next_search = 0.0
-        self._jobs: SimpleQueue[Job | Message] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | Message | list[Task[Any]]] = SimpleQueue()
+        # Cancels tasks of a list, if the library has accepted them. Ctrl-C interrupts neither this nor the thread.
+        self.cancel: Callable[[list[Task[Any]]], None] = self._jobs.put
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -390,6 +397,9 @@ class Completer:
             return True
         if isinstance(message, Job):
             self._complete(message)
+        elif isinstance(message, list):
+            for task in filter(operator.attrgetter("id"), message):
+                lib.sched_cancel(task._owner, task.id)
         return message is not Message.STOP
 
     def _search(self) -> float | None:
@@ -400,7 +410,7 @@ class Completer:
             return None
         begun = time.monotonic()
         if begun >= self._next_search:
-            self._queue_ended([task for task in list(tasks.values()) if not task._job.is_dropped])
+            self._queue_ended([task for task in list(tasks.values()) if task.id and not task._job.is_dropped])
             self._next_search = begun + max(SEARCH_S, SEARCH_FACTOR * (time.monotonic() - begun))
         return max(0.0, self._next_search - time.monotonic())
 
@@ -418,10 +428,12 @@ class Completer:
     def _complete(self, job: Job) -> None:
         with self.submitting:
             task = self._tasks.get(job)
-        # None: the submission failed.
+        # None: the submission failed early.
         if task is not None:
             try:
-                task._complete()
+                # Without an id, the library has not accepted it.
+                if task.id:
+                    task._complete()
             except BaseException:  # noqa: BLE001: SystemExit in a callback
                 logging.getLogger("concurrent.futures").exception("exception completing %r", task)
             del self._tasks[job]
