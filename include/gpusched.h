@@ -884,7 +884,8 @@ typedef struct sched_fd_shot_desc_t {
   /**
    * Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
    * until `drop` of the task is called; written only if the task succeeds. No other shot may have the
-   * same memory meanwhile, which is not checked.
+   * same memory meanwhile. The library does not check that: both tasks succeed, and their
+   * results overwrite each other.
    */
   float *record;
   /** Length of `record` in floats; sched_fd_shot_size returns the necessary length. */

@@ -500,8 +500,8 @@ contains
 
   !> Submits a shot. `record` (samples, traces) and `snapshots` (nz, nx, ny, snapshots) are lent to
   !> the library until the task has ended, and valid if `wait` returns 0. Declare both `target` and
-  !> `asynchronous`, and do not use them until then. Both must be contiguous and have the shape that
-  !> `shot_size` reports; otherwise SCHED_E_ARGUMENT. Cells of the shot count from 1.
+  !> `asynchronous`, and do not use them until then, nor for another shot. Both must be contiguous and
+  !> have the shape that `shot_size` reports; otherwise SCHED_E_ARGUMENT. Cells of the shot count from 1.
   subroutine scheduler_submit_shot(self, model, shot, record, id, snapshots, options, stat, errmsg)
     class(sched_scheduler), intent(in) :: self
     type(sched_fd_model), intent(in) :: model

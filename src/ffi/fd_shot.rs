@@ -104,7 +104,8 @@ pub struct sched_fd_shot_desc_t {
     pub plane_every_y: u32,
     /// Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
     /// until `drop` of the task is called; written only if the task succeeds. No other shot may have the
-    /// same memory meanwhile, which is not checked.
+    /// same memory meanwhile. The library does not check that: both tasks succeed, and their
+    /// results overwrite each other.
     pub record: *mut f32,
     /// Length of `record` in floats; sched_fd_shot_size returns the necessary length.
     pub record_len: usize,
