@@ -45,6 +45,7 @@ impl Function {
         }
         let [path, shot, snap] =
             [path, &args.shot, &args.snap].map(|path| path.as_os_str().as_encoded_bytes());
-        if path == shot { Some("shot") } else { path.starts_with(snap).then_some("snap") }
+        let is_snapshot = || path.strip_prefix(snap).is_some_and(|name| name.starts_with(b"ishot_"));
+        if path == shot { Some("shot") } else { is_snapshot().then_some("snap") }
     }
 }
