@@ -1,5 +1,5 @@
-// The pseudo-acoustic equation of a tilted medium on a GPU: src/fd/equation/tti_old has the mathematics,
-// src/fd/equation/tti_old/cpu/sweep.rs the order of operations, which is the same here, so records agree bit for
+// The pseudo-acoustic equation of a tilted medium on a GPU: src/fd/equation/tti/old has the mathematics,
+// src/fd/equation/tti/old/cpu/sweep.rs the order of operations, which is the same here, so records agree bit for
 // bit. A step is two launches:
 //
 //   tti_old_fluxes_...   reads P Q w, 4 angles                  writes u v w    40 bytes a cell

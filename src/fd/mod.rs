@@ -37,6 +37,7 @@
 //! | `bench` | speed of a device |
 
 pub mod bench;
+pub mod centred;
 pub mod check;
 pub mod control;
 pub mod edge_field;

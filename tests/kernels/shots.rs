@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
 use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, by_name};
-use gpusched::fd::equation::{acoustic2, tti_old::OldTtiShot, vti::VtiShot};
+use gpusched::fd::equation::{acoustic2, tti::old::OldTtiShot, vti::VtiShot};
 use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::model::{Model, Property, Values};

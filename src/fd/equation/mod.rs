@@ -11,7 +11,7 @@ mod propagator;
 #[cfg(test)]
 mod sweep_tests;
 mod traits;
-pub mod tti_old;
+pub mod tti;
 pub mod vti;
 
 pub use propagator::TiledPropagator;
@@ -19,10 +19,11 @@ pub use traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Propa
 
 /// All equations. The first is the default.
 pub static EQUATIONS: [&dyn Equation; 4] =
-    [&acoustic1::Acoustic1, &acoustic2::Acoustic2(Absorber::Sponge), &vti::Vti, &tti_old::OldTti];
+    [&acoustic1::Acoustic1, &acoustic2::Acoustic2(Absorber::Sponge), &vti::Vti, &tti::Tti(Absorber::Sponge)];
 
 /// Equations with another absorbing layer than that of [`EQUATIONS`].
-pub static WITH_OTHER_LAYER: [&dyn Equation; 1] = [&acoustic2::Acoustic2(Absorber::Pml)];
+pub static WITH_OTHER_LAYER: [&dyn Equation; 2] =
+    [&acoustic2::Acoustic2(Absorber::Pml), &tti::Tti(Absorber::Pml)];
 
 /// Returns the equation of a name.
 pub fn by_name(name: &str) -> Option<&'static dyn Equation> {

@@ -9,7 +9,7 @@ use super::acoustic1::Acoustic1Propagator;
 use super::acoustic2::{Acoustic2Propagator, Medium};
 use super::propagator::TiledPropagator;
 use super::traits::{Absorber, Scheme};
-use super::tti_old::OldTtiMaterial;
+use super::tti::TtiMaterial;
 use super::vti::VtiMaterial;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::fd::grid::Grid;
@@ -99,7 +99,9 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
         let angles = [(Property::Theta, theta), (Property::Phi, phi)];
         let model = Model::of(grid, [vp].into_iter().chain(anisotropy).chain(angles)).unwrap();
         let scheme = Scheme { isotropic_source: !seed.is_multiple_of(5), ..Scheme::default() };
-        let c = Arc::new(OldTtiMaterial::new(&model, pml, storage).unwrap().coefficients(8e-4, scheme));
+        let c = Arc::new(TtiMaterial::new(&model, pml, storage).unwrap().coefficients(8e-4, scheme));
+        check.run(&c.shot(Some(source)), source);
+        let c = Arc::new(TtiMaterial::old(&model, pml, storage).unwrap().old_coefficients(8e-4, scheme));
         check.run(&c.shot(Some(source)), source);
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::layer::Layers;
-use super::{sponge, stencil};
+use super::sponge;
 use crate::error::Result;
+use crate::fd::centred::Weights;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::equation::traits::Absorber;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline};
-use crate::fd::stencil::{HALF_WIDTH, Stencil};
+use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
 /// The medium, for any time step.
@@ -36,15 +37,6 @@ pub struct Coefficients {
     pub storage: Storage,
 }
 
-/// The coefficients of the second derivatives times `(dt/h)²`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Weights {
-    /// `c_0`, summed over the axes.
-    pub centre: f32,
-    /// `c_1` to `c_4` of x, y, z.
-    pub axes: [[f32; HALF_WIDTH]; 3],
-}
-
 impl Medium {
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
@@ -58,14 +50,7 @@ impl Medium {
 
     pub fn coefficients(&self, dt: f32, stencil: Stencil) -> Coefficients {
         let Medium { layout, storage, model: Outline { grid, .. }, .. } = *self;
-        let c = stencil::coefficients(stencil);
-        let rates = grid.h.map(|h| (f64::from(dt) / f64::from(h)).powi(2));
-        let axes: [[f32; HALF_WIDTH]; 3] =
-            rates.map(|rate| std::array::from_fn(|m| (c[m + 1] * rate) as f32));
-        // The sum of the rounded weights, so that a constant pressure stays constant as exactly as
-        // float32 allows.
-        let centre = axes.iter().flatten().map(|weight| -2.0 * f64::from(*weight)).sum::<f64>() as f32;
-        let weights = Weights { centre, axes };
+        let weights = Weights::new(stencil, dt, grid.h);
         let is_pml = self.absorber == Absorber::Pml;
         let ones = |axis: usize| vec![1.0; layout.padded[axis]];
         let sponge = [0, 1, 2].map(|axis| if is_pml { ones(axis) } else { sponge::factors(&layout, axis) });

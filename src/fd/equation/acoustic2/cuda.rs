@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::coefficients::Coefficients;
 use super::layer::{self, Layers};
 use super::{Acoustic2Propagator, cpu};
+use crate::fd::centred::FIRST;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march::activity::ActivityParams;
@@ -160,7 +161,7 @@ impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
             scale: tables.scales[0],
             activity: ActivityParams::new(layout, shot.flags, from),
             layers: [0, 1, 2].map(|axis| layers(from, axis)),
-            first: layer::FIRST,
+            first: FIRST,
             halved: i32::from(c.storage == Storage::Bits16),
             unused: 0,
         })

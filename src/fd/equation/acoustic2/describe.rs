@@ -22,9 +22,9 @@ impl Coefficients {
 
 #[cfg(test)]
 mod tests {
+    use crate::fd::centred::dt_max;
     use crate::fd::equation::Absorber;
     use crate::fd::equation::acoustic2::coefficients::Medium;
-    use crate::fd::equation::acoustic2::stencil::dt_max;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
     use crate::fd::stencil::Stencil;

@@ -15,14 +15,13 @@
 
 use std::ops::Range;
 
+use crate::fd::centred::FIRST;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::Outline;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::WIDEST;
 
-/// The first derivative, `h D f at i = sum over m = 1..4 of c_m (f[i+m] - f[i-m])`.
-pub const FIRST: [f32; HALF_WIDTH] = [0.8, -0.2, 4.0 / 105.0, -1.0 / 280.0];
 /// Reflection in the continuum at normal incidence.
 const REFLECTION: f64 = 1e-5;
 /// `alpha` times the time in which the fastest wave crosses a layer.

@@ -6,7 +6,7 @@
 //!
 //! A step computes the next pressure `P+` from this one, `P`, and the one before, `P-`, whose place it takes.
 //! **Order of operations**, `fma(x, y, z) = x y + z` rounded once. `V = vp²`, `c` are the
-//! [weights](stencil) of an axis times `(dt/h)²`, `c0` is the sum of all three axes; `g` are the
+//! [weights](crate::fd::centred) of an axis times `(dt/h)²`, `c0` is the sum of all three axes; `g` are the
 //! [sponge](sponge)'s factors, 1 if the layer is a [PML](layer).
 //!
 //! ```text
@@ -37,7 +37,6 @@ mod cuda;
 mod describe;
 mod layer;
 mod sponge;
-mod stencil;
 mod sweep;
 
 use std::sync::Arc;
@@ -46,6 +45,7 @@ pub use self::coefficients::{Coefficients, Medium};
 use super::propagator::TiledPropagator;
 use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
+use crate::fd::centred;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
@@ -78,11 +78,11 @@ impl Equation for Acoustic2 {
     }
 
     fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
-        stencil::dt_max(model, stencil)
+        centred::dt_max(model, stencil)
     }
 
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
-        stencil::dt_max(model, stencil)
+        centred::dt_max(model, stencil)
     }
 
     fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {

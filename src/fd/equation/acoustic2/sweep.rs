@@ -3,9 +3,10 @@
 //! A row needs nine rows along y, which lie in the second-level cache while the tile is narrow, nine along x and its
 //! neighbours along z, which lie in the first. It reads and writes 16 bytes of memory a cell: P, P-, V, and P+ over P-.
 
-use super::coefficients::{Coefficients, Weights};
-use super::layer::{FIRST, Layers, PROFILES};
+use super::coefficients::Coefficients;
+use super::layer::{Layers, PROFILES};
 use crate::backend::cpu::Rows;
+use crate::fd::centred::{FIRST, Weights};
 use crate::fd::edge_field::EdgeRow;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::{Absorber, TiledPropagator, acoustic2, tti_old, vti::VtiMaterial};
+use gpusched::fd::equation::{Absorber, TiledPropagator, acoustic2, tti, vti::VtiMaterial};
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
@@ -47,8 +47,8 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
             fire_with(engine, &propagator.shot(Some(shot.source)), world, at_once)
         }
         "tti" => {
-            let material = tti_old::OldTtiMaterial::new(model, options.pml, options.storage).unwrap();
-            let c = Arc::new(material.coefficients(*dt, options.scheme()));
+            let material = tti::TtiMaterial::old(model, options.pml, options.storage).unwrap();
+            let c = Arc::new(material.old_coefficients(*dt, options.scheme()));
             fire_with(engine, &c.shot(Some(shot.source)), world, at_once)
         }
         other => panic!("{other} has no kernels"),

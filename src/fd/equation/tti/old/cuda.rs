@@ -4,8 +4,9 @@ use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
 use super::OldTtiShot;
-use super::coefficients::{OldTtiCoefficients, RotatedMedium};
+use super::coefficients::OldTtiCoefficients;
 use crate::fd::edge_field::EdgeField;
+use crate::fd::equation::tti::material::TiltedMedium;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
 use crate::fd::isotropic_ball::IsotropicBall;
@@ -92,8 +93,8 @@ impl CudaEquation for OldTtiShot<'_> {
     }
 
     fn fields(&self) -> Vec<&EdgeField> {
-        let RotatedMedium { modulus, e, s, angles } = &*self.c.columns;
-        angles.iter().chain([modulus, e, s]).collect()
+        let TiltedMedium { modulus, e, s, rotation } = &*self.c.columns;
+        rotation.iter().chain([modulus, e, s]).collect()
     }
 
     /// Keep, velocity rate, loss and pressure rate of an axis.

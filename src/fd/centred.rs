@@ -1,8 +1,33 @@
-//! The second derivative, `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m (f[i-m] + f[i+m])`, and the time steps
-//! that are stable with it.
+//! Derivatives at the cells of the values: the second, `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m (f[i-m] +
+//! f[i+m])`, the time steps that are stable with it, and the first.
 
 use crate::fd::model::Outline;
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
+
+/// The first derivative of eighth order, `h D f at i = sum over m = 1..4 of k_m (f[i+m] - f[i-m])`.
+pub const FIRST: [f32; HALF_WIDTH] = [0.8, -0.2, 4.0 / 105.0, -1.0 / 280.0];
+
+/// The coefficients of the second derivatives times `(dt/h)²`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// `c_0`, summed over the axes.
+    pub centre: f32,
+    /// `c_1` to `c_4` of x, y, z.
+    pub axes: [[f32; HALF_WIDTH]; 3],
+}
+
+impl Weights {
+    /// For steps of `dt` seconds in cells of `h` metres.
+    pub fn new(stencil: Stencil, dt: f32, h: [f32; 3]) -> Weights {
+        let c = coefficients(stencil);
+        let rates = h.map(|h| (f64::from(dt) / f64::from(h)).powi(2));
+        let axes: [[f32; HALF_WIDTH]; 3] =
+            rates.map(|rate| std::array::from_fn(|m| (c[m + 1] * rate) as f32));
+        // The sum of the rounded weights, so that a constant pressure stays constant as exactly as float32 allows.
+        let centre = axes.iter().flatten().map(|weight| -2.0 * f64::from(*weight)).sum::<f64>() as f32;
+        Weights { centre, axes }
+    }
+}
 
 /// Coefficients of a stencil, `c_0` first. `c_0 = -2 (c_1 + .. + c_4)`: the derivative of a constant is zero.
 pub fn coefficients(stencil: Stencil) -> [f64; HALF_WIDTH + 1] {
@@ -18,6 +43,12 @@ pub fn coefficients(stencil: Stencil) -> [f64; HALF_WIDTH + 1] {
 /// `c_1` to `c_4` of the least squares of the relative error over all waves of 3.5 cells and more.
 const OPTIMISED: [f64; HALF_WIDTH] = [1.711_074_15, -0.261_705_94, 0.046_488_81, -0.005_179_34];
 
+/// Returns the largest magnitude of `h² D` of a wave.
+pub fn largest(stencil: Stencil) -> f64 {
+    let [c0, others @ ..] = coefficients(stencil);
+    c0.abs() + 2.0 * others.iter().map(|c| c.abs()).sum::<f64>()
+}
+
 /// Returns the largest stable time step in seconds, `2 / (vmax sqrt(s (1/dx² + 1/dy² + 1/dz²)))`, with `s` the sum of
 /// the magnitudes of the coefficients; for the Taylor stencil `0.7844 / (vmax sqrt(1/dx² + 1/dy² + 1/dz²))`.
 // A wave of wavenumber k (radians a cell) has P+ - (2 - w) P + P- = 0, w = -(vp dt)² sum over the axes of D(k_a) / h_a²,
@@ -26,8 +57,7 @@ const OPTIMISED: [f64; HALF_WIDTH] = [1.711_074_15, -0.261_705_94, 0.046_488_81,
 // eigenvalue of which exceeds vmax² times that of L. A sponge of one factor g has P+ - g (2 - w) P + g² P- = 0, whose
 // roots are g times those without it.
 pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
-    let [c0, others @ ..] = coefficients(stencil);
-    let sum = c0.abs() + 2.0 * others.iter().map(|c| c.abs()).sum::<f64>();
+    let sum = largest(stencil);
     let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
     2.0 / (f64::from(model.vp_range[1]) * (sum * inverse).sqrt())
 }

@@ -28,8 +28,10 @@ use super::geometry::OldTtiGeometry;
 use super::queue::{AFTER, BEFORE, FluxQueue};
 use crate::backend::cpu::Rows;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
-use crate::fd::equation::tti_old::OldTtiShot;
-use crate::fd::equation::tti_old::coefficients::{OldTtiCoefficients, RotatedMedium};
+use crate::fd::equation::tti::copies::{in_ball, without_source};
+use crate::fd::equation::tti::material::TiltedMedium;
+use crate::fd::equation::tti::old::OldTtiShot;
+use crate::fd::equation::tti::old::coefficients::OldTtiCoefficients;
 use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::one_pass::rows::TAPS;
 use crate::fd::stencil::HALF_WIDTH;
@@ -167,7 +169,7 @@ impl<'a> OldTtiSweep<'a> {
     /// Returns cosine and sine of theta and phi in a row.
     #[inline(always)]
     fn angles(&self, row: [usize; 2]) -> [*const f32; 4] {
-        let [ct, st, cp, sp] = &self.c.columns.angles;
+        let [ct, st, cp, sp] = &self.c.columns.rotation;
         [self.row(ct, row), self.row(st, row), self.row(cp, row), self.row(sp, row)]
     }
 
@@ -258,9 +260,13 @@ impl<'a> OldTtiSweep<'a> {
             SplitTerm { rate: factors.pressure_rate[index], loss: factors.loss[index], part }
         };
         let (e, s) = (self.row(&c.columns.e, [x, y]), self.row(&c.columns.s, [x, y]));
-        // SAFETY: by the caller's promise.
-        let (e, s) = unsafe { self.in_ball([x, y], [e, s]) };
         let pressures = [position(fields.p[from], at), position(fields.q[from], at)];
+        let place = ([x, y], self.first, self.len);
+        // SAFETY: by the caller's promise.
+        let ([e, s], pressures) = unsafe {
+            let pressures = without_source(self.injector, place, layout, queue.clean, pressures);
+            (in_ball(self.ball, place, queue.ball, [e, s]), pressures)
+        };
         let row = DivergenceRow {
             len: self.len,
             taps: [rows_x, rows_y],
@@ -278,15 +284,14 @@ impl<'a> OldTtiSweep<'a> {
             rate: geometry.pressure_rate.as_ptr(),
             loss: geometry.loss.as_ptr(),
             ends: &self.ends([x, y]),
-            // SAFETY: by the caller's promise.
-            pressures: unsafe { self.without_source([x, y], pressures) },
+            pressures,
             new: [
                 Target { row: fields.p[1 - from].as_ptr().wrapping_add(at), stream },
                 Target { row: fields.q[1 - from].as_ptr().wrapping_add(at), stream },
             ],
             coming: {
                 let next = [x, y + 1];
-                let RotatedMedium { modulus, e, s, .. } = &*c.columns;
+                let TiltedMedium { modulus, e, s, .. } = &*c.columns;
                 let d = position(fields.d, at + layout.stride(1));
                 [d, self.row(modulus, next), self.row(e, next), self.row(s, next)]
             },
@@ -307,44 +312,4 @@ impl<'a> OldTtiSweep<'a> {
             SplitEnd { cells: ends.len - far..ends.len, part: part.wrapping_add(near) },
         ]
     }
-
-    /// Returns copies of a row's E and S in which the isotropic ball is, if the row has cells of it.
-    #[inline]
-    unsafe fn in_ball(&self, row: [usize; 2], [e, s]: [*const f32; 2]) -> (*const f32, *const f32) {
-        let near = |number| self.ball.and_then(|ball| ball.row(number, row));
-        let (Some(near_e), Some(near_s)) = (near(0), near(1)) else { return (e, s) };
-        // SAFETY: by the caller's promise.
-        let [to_e, to_s] = unsafe { copies(self.len, self.queue.ball, [e, s]) };
-        near_e.put(self.first, to_e);
-        near_s.put(self.first, to_s);
-        (to_e.as_ptr(), to_s.as_ptr())
-    }
-
-    /// Returns copies of a row's pressures without the source, if the row has its cell.
-    #[inline]
-    unsafe fn without_source(&self, row: [usize; 2], pressures: [*const f32; 2]) -> [*const f32; 2] {
-        let Some(source) = self.injector.filter(|source| source.is_in(row)) else { return pressures };
-        // SAFETY: by the caller's promise.
-        let [p, q] = unsafe { copies(self.len, self.queue.clean, pressures) };
-        let begin = self.c.layout.at([row[0], row[1], self.first]);
-        source.restore(0, begin, p);
-        source.restore(1, begin, q);
-        [p.as_ptr(), q.as_ptr()]
-    }
-}
-
-/// Copies two rows of `len` values.
-///
-/// # Safety
-/// The rows may be read and written for `'a`.
-unsafe fn copies<'a>(len: usize, to: [*mut f32; 2], from: [*const f32; 2]) -> [&'a mut [f32]; 2] {
-    let copy = |nth: usize| {
-        // SAFETY: by the caller's promise.
-        let (to, from) = unsafe {
-            (std::slice::from_raw_parts_mut(to[nth], len), std::slice::from_raw_parts(from[nth], len))
-        };
-        to.copy_from_slice(from);
-        to
-    };
-    [copy(0), copy(1)]
 }

@@ -21,68 +21,18 @@
 mod coefficients;
 mod cpu;
 mod cuda;
-mod describe;
-mod stability;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-pub use self::coefficients::OldTtiMaterial;
+pub use cuda::KERNELS;
 
-use self::coefficients::{OldTtiCoefficients, RotatedMedium};
-use super::propagator::TiledPropagator;
-use super::traits::{AbsorbingLayer, Equation, Propagators, Properties};
-use crate::error::Result;
+use self::coefficients::OldTtiCoefficients;
+use crate::fd::equation::propagator::TiledPropagator;
 use crate::fd::grid::layout::Layout;
 use crate::fd::isotropic_ball::IsotropicBall;
-use crate::fd::march;
-use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
-use crate::fd::stencil::Stencil;
-use crate::fd::storage::Storage;
-
-/// The pseudo-acoustic equation of a tilted transversely isotropic medium.
-pub struct OldTti;
-
-impl Equation for OldTti {
-    fn name(&self) -> &'static str {
-        "tti"
-    }
-
-    fn properties(&self) -> Properties {
-        use Property::*;
-        Properties { required: &[Vp], optional: &[(Epsilon, 0.0), (Delta, 0.0), (Theta, 0.0), (Phi, 0.0)] }
-    }
-
-    fn check(&self, model: &Model) -> Result<()> {
-        check_epsilon_not_below_delta(model)
-    }
-
-    fn absorbing_layer(&self) -> AbsorbingLayer {
-        AbsorbingLayer { default: 40, accepted: 8..=1000 }
-    }
-
-    fn class(&self) -> u32 {
-        0xfd00_0005
-    }
-
-    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
-        stability::dt_max(model, stencil)
-    }
-
-    fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
-        stability::dt_sure(model, stencil)
-    }
-
-    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
-        let material = OldTtiMaterial::new(model, pml, storage)?;
-        Ok(Box::new(move |dt, scheme| Box::new(Arc::new(material.coefficients(dt, scheme)))))
-    }
-
-    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        march::bytes_of_cells::<OldTtiShot<'_>>(n, pml, storage)
-    }
-}
+use crate::fd::model::WATER;
 
 /// The equation in a medium, for one shot.
 pub struct OldTtiShot<'a> {
@@ -94,9 +44,8 @@ impl TiledPropagator for Arc<OldTtiCoefficients> {
     type Shot<'a> = OldTtiShot<'a>;
 
     fn shot(&self, source: Option<[usize; 3]>) -> OldTtiShot<'_> {
-        let RotatedMedium { e, s, .. } = &*self.columns;
         let source = source.filter(|_| self.isotropic_source);
-        OldTtiShot { c: self, ball: source.map(|source| IsotropicBall::new(&self.layout, e, s, source)) }
+        OldTtiShot { c: self, ball: source.map(|source| self.columns.ball(&self.layout, source)) }
     }
 
     fn layout(&self) -> &Layout {

@@ -1,12 +1,11 @@
 //! Coefficients, and their bytes with those of fields.
 
-use super::coefficients::{OldTtiMaterial, RotatedMedium};
 use super::cpu::fields;
 use crate::backend::cpu::Buffer;
 use crate::fd::equation::traits::Scheme;
+use crate::fd::equation::tti::TtiMaterial;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
-use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::model::{Model, Property};
 use crate::fd::storage::Storage;
 
@@ -15,8 +14,8 @@ use crate::fd::storage::Storage;
 fn schemes_are_equal_where_all_spacings_are() {
     let coefficients = |h, old_rules| {
         let model = Model::of(Grid { n: [3, 4, 5], h }, [(Property::Vp, 2000.0.into())]).unwrap();
-        let material = OldTtiMaterial::new(&model, 8, Storage::Float32).unwrap();
-        let c = material.coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
+        let material = TtiMaterial::old(&model, 8, Storage::Float32).unwrap();
+        let c = material.old_coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
         // Factors of the derivative along each axis in the flux of each axis.
         [0, 1, 2].map(|flux| c.stencils.map(|stencil| (stencil[0] * c.axes[flux].rate).to_bits()))
     };
@@ -25,25 +24,6 @@ fn schemes_are_equal_where_all_spacings_are() {
     let first = f32::from_bits(found[0][0]);
     assert_eq!(found, [[first, 0.5 * first, 2.0 * first].map(f32::to_bits); 3]);
     assert_ne!(found, coefficients([10.0, 20.0, 5.0], true));
-}
-
-/// Else a mode of the cell grows.
-#[test]
-fn s_squared_is_at_most_e_in_elliptical_media() {
-    for hundredths in 1..60 {
-        let value = hundredths as f32 / 100.0;
-        let properties = [(Property::Vp, 2000.0), (Property::Epsilon, value), (Property::Delta, value)];
-        let properties = properties.map(|(property, value)| (property, value.into()));
-        let model = Model::of(Grid { n: [40, 1, 1], h: [10.0; 3] }, properties).unwrap();
-        let material = OldTtiMaterial::new(&model, 8, Storage::Float32).unwrap();
-        let c = material.coefficients(8e-4, Scheme::default());
-        let RotatedMedium { e, s, .. } = &*c.columns;
-        let layout = Layout::new(&model.grid, 8);
-        let ball = IsotropicBall::new(&layout, e, s, [20, 0, 0]);
-        let [of_e, of_s] = [e, s].map(|field| field.value(&layout, [10; 3]));
-        let cells = ball.cells_of_both().chain([(of_e, of_s)]);
-        assert!(cells.into_iter().all(|(e, s)| s * s <= e), "epsilon and delta {value}");
-    }
 }
 
 /// A grid of 300 cells a side with the default layers.

@@ -1,41 +1,49 @@
 //! Stable time steps.
 //!
 //! Without layers a step advances `(P, Q)'' = -M D (P, Q)`: `M` is `vp² [[E, S], [S, 1]]` of the cell, and `D` is
-//! `-(R_x- R_x+ + R_y- R_y+)` for `P` and `-R_z- R_z+` for `Q`. Steps are stable if all eigenvalues of `M D` are real, not
+//! `-(Lap - div n n·grad)` for `P` and `-div n n·grad` for `Q`. Steps are stable if all eigenvalues of `M D` are real, not
 //! negative and below `4 / dt²`.
 //!
-//! **In a homogeneous medium** a wavenumber has the derivatives `s_a exp(i k_a / 2)`, `|s_a| <= 2 c / h_a` with the
-//! stencil's `courant` as `c`. The rotation is orthogonal, so `D` is `diag(a², b²)` with `a² + b² = sum s_a²`. The
-//! determinant `(E - S²) a² b²` is not negative exactly if epsilon is not below delta. Then no eigenvalue is above the
-//! trace `vp² (E a² + b²)`, hence none above `vp² max(E, 1) sum (2 c / h_a)²`: [`dt_max`].
+//! `div n` is minus the transpose of `n·grad`, so both parts of `D` are symmetric and not negative: the second as it is a
+//! square, the first as the square is at most that of `grad`, which is at most `-Lap` for each wavenumber. `M` is symmetric,
+//! and not negative exactly if epsilon is not below delta. So all eigenvalues are real and not negative, whatever the angles.
 //!
-//! **If only the angles are constant**, `R-` is the negative transpose of `R+`, so `D` is symmetric and not negative, and
-//! all eigenvalues of `M D` are real. They are no larger with a constant matrix in the place of `M`, if it minus `M` has
-//! no negative eigenvalue in any cell. Among those with equal diagonals `t` [`dt_sure`] takes the least `t`. Its
-//! eigenvalues are at most `t sum (2 c / h_a)²`, by the trace again.
+//! The parts of `D` add up to `-Lap`, at most `L = sum (2 c / h_a)²` with `courant` as `c`. With a constant `M` of equal
+//! diagonals `t`, which is a mean of `t [[1, 1], [1, 1]]` and `t [[1, -1], [-1, 1]]`, no eigenvalue exceeds `t L`. In a
+//! homogeneous medium `t = vp² max(E, 1)` suffices: [`dt_max`]. Else [`dt_sure`] takes the least `t` for which some
+//! constant matrix minus `M` has no negative eigenvalue in any cell.
 //!
-//! **If the angles vary**, `R-` is no transpose of `R+`, because the angles stand before the derivatives. Eigenvalues may
-//! then be complex, and no time step is certainly stable: random angles within 0.2 rad grow without limit, layers that differ
-//! by 0.8 rad were sound for 3000 steps. [`dt_sure`] holds for the medium with constant angles.
+//! **The old operators** have the angles before the derivatives of fluxes, too. These are the transpose of those of pressures
+//! if the angles are constant, and all of the above holds. **If the angles vary**, eigenvalues may be complex, and no time step
+//! is certainly stable: random angles within 0.2 rad grow without limit, layers that differ by 0.8 rad were sound for 3000
+//! steps.
 
+use crate::fd::centred;
+use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Outline, Property, Values};
 use crate::fd::stencil::Stencil;
 
 /// Halvings of the interval in which the least diagonal is searched: to a thousandth.
 const HALVINGS: usize = 10;
 
-fn step(velocity: f64, model: &Outline, stencil: Stencil) -> f64 {
-    let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
-    1.0 / (stencil.courant() * velocity * inverse.sqrt())
+/// Returns `c`: with a step of a second, waves of a velocity are stable in cells that are `c` times as long.
+pub fn courant(stencil: Stencil) -> f64 {
+    0.5 * centred::largest(stencil).sqrt()
+}
+
+/// Returns the largest stable time step in seconds for a velocity in m/s.
+pub fn step(velocity: f64, grid: &Grid, courant: f64) -> f64 {
+    let inverse: f64 = grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
+    1.0 / (courant * velocity * inverse.sqrt())
 }
 
 /// Returns the largest stable time step in seconds in a homogeneous medium as fast as the fastest cell.
-pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
-    step(f64::from(model.fastest), model, stencil)
+pub fn dt_max(model: &Outline, courant: f64) -> f64 {
+    step(f64::from(model.fastest), &model.grid, courant)
 }
 
-/// Returns a time step in seconds that is certainly stable if the angles are constant.
-pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
+/// Returns a time step in seconds that is certainly stable; with the old operators, if the angles are constant.
+pub fn dt_sure(model: &Model, courant: f64) -> f64 {
     let zero = Values::Constant(0.0);
     let [epsilon, delta] =
         [Property::Epsilon, Property::Delta].map(|property| model.get(property).unwrap_or(&zero));
@@ -58,7 +66,7 @@ pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
     let least = f64::from(model.fastest).powi(2);
     // Rounded, so that equal values of all cells leave room.
     if fits(least * (1.0 + 1e-6)) {
-        return dt_max(model, stencil);
+        return dt_max(model, courant);
     }
     // Twice the largest diagonal fits any cells with zero off the diagonal.
     let (mut low, mut high) = (least, 2.0 * least);
@@ -66,21 +74,21 @@ pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
         let middle = 0.5 * (low + high);
         if fits(middle) { high = middle } else { low = middle }
     }
-    step(high.sqrt(), model, stencil)
+    step(high.sqrt(), &model.grid, courant)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::grid::Grid;
 
     /// Returns both steps as parts of that of a velocity of 2000 m/s.
     fn steps(vp: Values, epsilon: Values, delta: Values) -> [f64; 2] {
         let grid = Grid { n: [1, 1, 2], h: [10.0, 12.0, 8.0] };
         let properties = [(Property::Vp, vp), (Property::Epsilon, epsilon), (Property::Delta, delta)];
         let model = Model::of(grid, properties).unwrap();
-        let one = step(2000.0, &model, Stencil::Taylor);
-        [dt_max(&model, Stencil::Taylor) / one, dt_sure(&model, Stencil::Taylor) / one]
+        let courant = courant(Stencil::Taylor);
+        let one = step(2000.0, &grid, courant);
+        [dt_max(&model, courant) / one, dt_sure(&model, courant) / one]
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The factors of a sweep along z in whole vectors.
 
-use crate::fd::equation::tti_old::coefficients::OldTtiCoefficients;
+use crate::fd::equation::tti::old::coefficients::OldTtiCoefficients;
 use crate::fd::tiled::partition::Partition;
 
 pub struct OldTtiGeometry {

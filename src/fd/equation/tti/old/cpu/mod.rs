@@ -44,7 +44,9 @@ impl TiledEquation for OldTtiShot<'_> {
     }
 
     fn describe_cell(&self, padded: [usize; 3]) -> String {
-        self.c.describe_cell(padded)
+        let c = self.c;
+        let angles = |[ct, st, cp, sp]: [f64; 4]| [st.atan2(ct), sp.atan2(cp)];
+        c.columns.describe_cell(&c.layout, c.spacing, padded, c.cfl, angles)
     }
 
     fn field_lens(&self) -> Vec<usize> {

@@ -1,0 +1,72 @@
+//! The step on the CPU.
+
+use super::TtiShot;
+use super::sweep::{FluxQueue, TtiSweep};
+use crate::fd::grid::layout::Layout;
+use crate::fd::grid::zones::Zones;
+use crate::fd::storage::Storage;
+use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::equation::{TileStep, TiledEquation};
+use crate::fd::tiled::partition::Partition;
+use crate::fd::tiled::tuning::SIZES;
+
+/// The number of the increments of `h`, after the pressures of even and of odd steps.
+pub const INCREMENTS: usize = 4;
+
+impl TiledEquation for TtiShot<'_> {
+    /// The sponge's values along z from the first updated cell on, in whole vectors.
+    type Geometry = Vec<f32>;
+
+    const PRESSURES: usize = 2;
+    const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
+    /// The queue of fluxes of a tile should fit a core's own cache.
+    const ROWS: [usize; SIZES] = [16, 12, 24, 8];
+
+    /// All cells are updated alike.
+    fn zones(layout: &Layout) -> [Zones; 3] {
+        [0, 1, 2].map(|axis| Zones::uniform(layout, axis))
+    }
+
+    fn increment_field(_from: usize) -> usize {
+        INCREMENTS
+    }
+
+    fn kind(&self) -> String {
+        "tti".into()
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.c.layout
+    }
+
+    fn storage(&self) -> Storage {
+        Storage::Float32
+    }
+
+    fn describe_cell(&self, padded: [usize; 3]) -> String {
+        let c = self.c;
+        let angles = |[x, y, z]: [f64; 3]| [x.hypot(y).atan2(z), (-y).atan2(x)];
+        c.columns.describe_cell(&c.layout, c.spacing, padded, c.cfl, angles)
+    }
+
+    /// Both pressures of even and of odd steps, and both increments.
+    fn field_lens(&self) -> Vec<usize> {
+        vec![self.c.layout.field_len(); INCREMENTS + 2]
+    }
+
+    fn geometry(&self, partition: &Partition) -> Vec<f32> {
+        let mut damping = self.c.damping[2][self.c.layout.active(2)].to_vec();
+        damping.resize(partition.ends.len, 0.0);
+        damping
+    }
+
+    fn scratch_len(&self, partition: &Partition) -> usize {
+        FluxQueue::new(partition, std::ptr::null_mut()).1
+    }
+
+    unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32) {
+        let queue = FluxQueue::new(step.partition, scratch).0;
+        // SAFETY: by the caller's promise.
+        unsafe { step.isa.run(&TtiSweep { step, tile, queue }) }
+    }
+}

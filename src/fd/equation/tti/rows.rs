@@ -1,0 +1,286 @@
+//! The computation of a row along z. `mod.rs` of the equation has the order of operations.
+
+use std::ops::Range;
+
+use crate::fd::centred::Weights;
+use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::vector::lanes::Lanes;
+
+/// Rows of a plane that its divergence along x and z takes: `n_x g`, `n_x w`, `n_z g`, `n_z w`.
+pub const FLUXES: usize = 4;
+/// Rows that a cell stores until its divergence is complete: the parts along x and z of `B` and `C`, and the Laplacian.
+pub const PARTS: usize = 3;
+
+/// Coefficients in each lane.
+pub struct Splats<L: Lanes> {
+    centre: L::V,
+    second: [[L::V; HALF_WIDTH]; 3],
+    first: [[L::V; HALF_WIDTH]; 3],
+}
+
+impl<L: Lanes> Splats<L> {
+    /// # Safety
+    /// The processor has the instructions.
+    #[inline(always)]
+    pub unsafe fn new(weights: &Weights, first: &[[f32; HALF_WIDTH]; 3]) -> Splats<L> {
+        // SAFETY: by the caller's promise.
+        let splat = |value: f32| unsafe { L::splat(value) };
+        let all = |axes: &[[f32; HALF_WIDTH]; 3]| axes.map(|axis| axis.map(splat));
+        Splats { centre: splat(weights.centre), second: all(&weights.axes), first: all(first) }
+    }
+}
+
+/// The values at one to four cells before and after those of a vector.
+///
+/// # Safety
+/// Of its methods: the processor has the instructions, and the values may be read.
+struct Taps<L: Lanes> {
+    before: [L::V; HALF_WIDTH],
+    after: [L::V; HALF_WIDTH],
+}
+
+impl<L: Lanes> Taps<L> {
+    /// Loads those across rows. `tap`: returns the row that is 4 before, up to the one 4 after.
+    #[inline(always)]
+    unsafe fn across(tap: impl Fn(usize) -> *const f32) -> Self {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            Taps {
+                before: [L::load(tap(3)), L::load(tap(2)), L::load(tap(1)), L::load(tap(0))],
+                after: [L::load(tap(5)), L::load(tap(6)), L::load(tap(7)), L::load(tap(8))],
+            }
+        }
+    }
+
+    /// Takes those along the row from a vector and its neighbours.
+    #[inline(always)]
+    unsafe fn along(before: L::V, at: L::V, after: L::V) -> Self {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            Taps {
+                before: [
+                    L::earlier::<1>(before, at),
+                    L::earlier::<2>(before, at),
+                    L::earlier::<3>(before, at),
+                    L::earlier::<4>(before, at),
+                ],
+                after: [
+                    L::later::<1>(at, after),
+                    L::later::<2>(at, after),
+                    L::later::<3>(at, after),
+                    L::later::<4>(at, after),
+                ],
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn first(&self, k: &[L::V; HALF_WIDTH]) -> L::V {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let pair = |m: usize| L::sub(self.after[m], self.before[m]);
+            let sum = L::fma(k[1], pair(1), L::mul(k[0], pair(0)));
+            L::fma(k[3], pair(3), L::fma(k[2], pair(2), sum))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn second(&self, c: &[L::V; HALF_WIDTH]) -> L::V {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let pair = |m: usize| L::add(self.before[m], self.after[m]);
+            let sum = L::fma(c[1], pair(1), L::mul(c[0], pair(0)));
+            L::fma(c[3], pair(3), L::fma(c[2], pair(2), sum))
+        }
+    }
+}
+
+/// A row of fluxes. Pointers are to the row's first updated value.
+pub struct FluxRow {
+    pub len: usize,
+    /// Pressures P and Q.
+    pub pressures: [*const f32; 2],
+    /// Values from row to row along x and along y.
+    pub strides: [usize; 2],
+    pub axis: [*const f32; 3],
+    /// Values from one of the following rows to the next of its kind.
+    pub component: usize,
+    /// The first of [`FLUXES`] rows, the last two between zeros.
+    pub plane: *mut f32,
+    /// `n_y g`, then `n_y w`.
+    pub along_y: *mut f32,
+    pub laplacian: *mut f32,
+}
+
+/// Computes a row of fluxes. `X`, `Y`: whether a divergence takes those of x, or those of y. With both also those of z and
+/// the Laplacian.
+///
+/// # Safety
+/// The pressures may be read `HALF_WIDTH` rows and a vector around the row; the processor has the instructions.
+#[inline(always)]
+pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &FluxRow) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let [p, q] = row.pressures;
+        let first = |row: *const f32, stride: usize| row.wrapping_sub(HALF_WIDTH * stride);
+        let [p_taps, q_taps] = [p, q].map(|field| row.strides.map(|stride| first(field, stride)));
+        let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
+        let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
+        let [sx, sy] = row.strides;
+        for i in (0..row.len).step_by(L::N) {
+            let n = |axis: usize| L::load(row.axis[axis].wrapping_add(i));
+            let p_after = L::load(p.wrapping_add(i + L::N));
+            let x = Taps::<L>::across(|k| p_taps[0].wrapping_add(i + k * sx));
+            let mut g = L::mul(n(0), x.first(&c.first[0]));
+            let mut laplacian = if X && Y { L::fma(c.centre, p_at, x.second(&c.second[0])) } else { p_at };
+            let y = Taps::<L>::across(|k| p_taps[1].wrapping_add(i + k * sy));
+            g = L::fma(n(1), y.first(&c.first[1]), g);
+            let z = Taps::<L>::along(p_before, p_at, p_after);
+            g = L::fma(n(2), z.first(&c.first[2]), g);
+            if X && Y {
+                laplacian = L::add(laplacian, y.second(&c.second[1]));
+                laplacian = L::add(laplacian, z.second(&c.second[2]));
+                L::store(row.laplacian.wrapping_add(i), laplacian);
+            }
+            let q_after = L::load(q.wrapping_add(i + L::N));
+            let x = Taps::<L>::across(|k| q_taps[0].wrapping_add(i + k * sx));
+            let y = Taps::<L>::across(|k| q_taps[1].wrapping_add(i + k * sy));
+            let z = Taps::<L>::along(q_before, q_at, q_after);
+            let mut w = L::mul(n(0), x.first(&c.first[0]));
+            w = L::fma(n(1), y.first(&c.first[1]), w);
+            w = L::fma(n(2), z.first(&c.first[2]), w);
+            (p_before, p_at, q_before, q_at) = (p_at, p_after, q_at, q_after);
+            let put = |row: *mut f32, nth: usize, value| L::store(row.wrapping_add(nth + i), value);
+            if X {
+                put(row.plane, 0, L::mul(n(0), g));
+                put(row.plane, row.component, L::mul(n(0), w));
+            }
+            if X && Y {
+                put(row.plane, 2 * row.component, L::mul(n(2), g));
+                put(row.plane, 3 * row.component, L::mul(n(2), w));
+            }
+            if Y {
+                put(row.along_y, 0, L::mul(n(1), g));
+                put(row.along_y, row.component, L::mul(n(1), w));
+            }
+        }
+        if X && Y {
+            // A longer row may have been there before.
+            for nth in [2, 3] {
+                L::store(row.plane.wrapping_add(nth * row.component + row.len), L::splat(0.0));
+            }
+        }
+    }
+}
+
+/// Computes the parts of a row's divergences along x and z. `plane`: its fluxes; `column`: values from those of a row to those
+/// of the next along x; `to`: two rows.
+///
+/// # Safety
+/// As for reading the rows of four columns around; the processor has the instructions.
+#[inline(always)]
+pub unsafe fn divergence_xz<L: Lanes>(
+    c: &Splats<L>,
+    plane: *const f32,
+    [column, component, len]: [usize; 3],
+    to: *mut f32,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let of_z = |nth: usize| plane.wrapping_add((2 + nth) * component);
+        let mut before = [L::splat(0.0); 2];
+        let mut at = [L::load(of_z(0)), L::load(of_z(1))];
+        let first = plane.wrapping_sub(HALF_WIDTH * column);
+        for i in (0..len).step_by(L::N) {
+            let part = |nth: usize, before: L::V, at: L::V| {
+                let after = L::load(of_z(nth).wrapping_add(i + L::N));
+                let x = Taps::<L>::across(|k| first.wrapping_add(nth * component + i + k * column));
+                let sum =
+                    L::add(x.first(&c.first[0]), Taps::<L>::along(before, at, after).first(&c.first[2]));
+                L::store(to.wrapping_add(nth * component + i), sum);
+                after
+            };
+            let after = [part(0, before[0], at[0]), part(1, before[1], at[1])];
+            (before, at) = (at, after);
+        }
+    }
+}
+
+/// A row of pressures. Pointers are to the row's first updated value.
+pub struct PressureRow<'a> {
+    pub len: usize,
+    /// Rows of `n_y g` from 4 before to 4 after the row, along y; those of `n_y w` follow after `component` values.
+    pub taps: [*const f32; 2 * HALF_WIDTH + 1],
+    pub component: usize,
+    /// The first of [`PARTS`] rows.
+    pub parts: *const f32,
+    /// `vp²`, `1 + 2 epsilon`, `sqrt(1 + 2 delta)`.
+    pub medium: [*const f32; 3],
+    /// The sponge's value of x and y, those of z, and the cells where these are 0.
+    pub damping: f32,
+    pub damping_z: &'a [f32],
+    pub undamped: Range<usize>,
+    pub increments: [*mut f32; 2],
+    /// Pressures P and Q before and after the step.
+    pub pressures: [*const f32; 2],
+    pub new: [*mut f32; 2],
+    /// Whether the pressures go past the caches.
+    pub stream: bool,
+}
+
+/// Computes a row of increments and pressures.
+///
+/// # Safety
+/// All rows have `len` values; the processor has the instructions.
+#[inline(always)]
+pub unsafe fn pressure<L: Lanes>(c: &Splats<L>, row: &PressureRow<'_>) {
+    let end = row.undamped.end.min(row.len);
+    let begin = if row.damping == 0.0 { row.undamped.start.min(end) } else { end };
+    // SAFETY: by the caller's promise.
+    unsafe {
+        cells::<L, true>(c, row, 0..begin);
+        cells::<L, false>(c, row, begin..end);
+        cells::<L, true>(c, row, end..row.len);
+    }
+}
+
+/// Computes cells of a row. `DAMPED`: whether some of them are in a layer.
+#[inline(always)]
+unsafe fn cells<L: Lanes, const DAMPED: bool>(c: &Splats<L>, row: &PressureRow<'_>, cells: Range<usize>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let one = L::splat(1.0);
+        let damping = L::splat(row.damping);
+        for i in cells.step_by(L::N) {
+            let load = |row: *const f32| L::load(row.wrapping_add(i));
+            let along_y = |nth: usize| {
+                let at = nth * row.component + i;
+                Taps::<L>::across(|k| row.taps[k].wrapping_add(at)).first(&c.first[1])
+            };
+            let part = |nth: usize| load(row.parts.wrapping_add(nth * row.component));
+            let [modulus, e, s] = [load(row.medium[0]), load(row.medium[1]), load(row.medium[2])];
+            let [mut h, mut v] = [load(row.increments[0]), load(row.increments[1])];
+            let [mut p, mut q] = [load(row.pressures[0]), load(row.pressures[1])];
+            let (mut rate, mut a) = (modulus, one);
+            if DAMPED {
+                let r = L::add(damping, load(row.damping_z.as_ptr()));
+                a = L::reciprocal(L::add(one, r));
+                let b = L::mul(L::sub(one, r), a);
+                rate = L::mul(a, modulus);
+                (h, v, p, q) = (L::mul(b, h), L::mul(b, v), L::mul(b, p), L::mul(b, q));
+            }
+            h = L::fma(rate, part(2), h);
+            h = L::fnma(rate, L::add(part(0), along_y(0)), h);
+            v = L::fma(rate, L::add(part(1), along_y(1)), v);
+            L::store(row.increments[0].wrapping_add(i), h);
+            L::store(row.increments[1].wrapping_add(i), v);
+            for (nth, (old, change)) in
+                [(p, L::fma(e, h, L::mul(s, v))), (q, L::fma(s, h, v))].into_iter().enumerate()
+            {
+                let new = if DAMPED { L::fma(a, change, old) } else { L::add(old, change) };
+                let to = row.new[nth].wrapping_add(i);
+                if row.stream { L::stream(to, new) } else { L::store(to, new) }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Coefficients, and their bytes with those of fields.
+
+use std::f64::consts::PI;
+
+use super::coefficients::{first, towards_zero};
+use super::{TiledPropagator, TtiMaterial};
+use crate::backend::cpu::Buffer;
+use crate::fd::centred;
+use crate::fd::equation::traits::Scheme;
+use crate::fd::grid::Grid;
+use crate::fd::grid::layout::Layout;
+use crate::fd::model::{Model, Property};
+use crate::fd::stencil::Stencil;
+use crate::fd::storage::Storage;
+use crate::fd::tiled::equation::TiledEquation;
+
+/// Else a mode of the cell grows.
+#[test]
+fn s_squared_is_at_most_e_in_elliptical_media() {
+    for hundredths in 1..60 {
+        let value = hundredths as f32 / 100.0;
+        let properties = [(Property::Vp, 2000.0), (Property::Epsilon, value), (Property::Delta, value)];
+        let properties = properties.map(|(property, value)| (property, value.into()));
+        let model = Model::of(Grid { n: [40, 1, 1], h: [10.0; 3] }, properties).unwrap();
+        let columns = TtiMaterial::new(&model, 8, Storage::Float32).unwrap().columns;
+        let layout = Layout::new(&model.grid, 8);
+        let ball = columns.ball(&layout, [20, 0, 0]);
+        let [of_e, of_s] = [&columns.e, &columns.s].map(|field| field.value(&layout, [10; 3]));
+        let cells = ball.cells_of_both().chain([(of_e, of_s)]);
+        assert!(cells.into_iter().all(|(e, s)| s * s <= e), "epsilon and delta {value}");
+    }
+}
+
+/// Else the operator of P has the wrong sign for some waves, which grow.
+#[test]
+fn derivatives_along_the_axis_are_at_most_the_laplacian() {
+    for stencil in Stencil::ALL {
+        let [_, c @ ..] = centred::coefficients(stencil);
+        let k = first(stencil);
+        for part in 1..=1000 {
+            let wave = PI * f64::from(part) / 1000.0;
+            let sum =
+                |of: &dyn Fn(f64, usize) -> f64| (0..4).map(|m| of((m + 1) as f64 * wave, m)).sum::<f64>();
+            let derivative = sum(&|phase, m| 2.0 * k[m] * phase.sin());
+            let second = sum(&|phase, m| 2.0 * c[m] * (1.0 - phase.cos()));
+            assert!(
+                derivative.powi(2) <= second * (1.0 + 1e-7),
+                "{stencil:?}, {wave}: {}",
+                derivative.powi(2) / second
+            );
+        }
+    }
+    for part in 0..2000 {
+        let (theta, phi) = (0.003 * f64::from(part), 0.007 * f64::from(part));
+        let axis = [theta.sin() * phi.cos(), theta.sin() * phi.sin(), theta.cos()].map(towards_zero);
+        let square: f64 = axis.iter().map(|n| f64::from(*n).powi(2)).sum();
+        assert!((1.0 - 4e-7..=1.0).contains(&square), "{theta}, {phi}: {square}");
+    }
+}
+
+/// A grid of 300 cells a side with the default layers.
+#[test]
+fn a_cell_takes_at_most_44_bytes() {
+    let grid = Grid { n: [300; 3], h: [10.0; 3] };
+    let layout = Layout::new(&grid, 40);
+    let model = Model::of(grid, [(Property::Vp, 2000.0.into())]).unwrap();
+    let material = TtiMaterial::new(&model, 40, Storage::Float32).unwrap();
+    let c = std::sync::Arc::new(material.coefficients(8e-4, Scheme::default()));
+    let fields: u64 = c.shot(None).field_lens().into_iter().map(Buffer::bytes_of).sum();
+    let cell = (fields + 6 * 4 * 300 * 300 * layout.pitch as u64) as f64 / layout.cells() as f64;
+    assert!(cell < 44.0, "{cell} bytes a cell");
+}
