@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::fd::centred::Weights;
+use crate::fd::one_pass::rows::splats;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::Lanes;
 
@@ -24,9 +25,14 @@ impl<L: Lanes> Splats<L> {
     #[inline(always)]
     pub unsafe fn new(weights: &Weights, first: &[[f32; HALF_WIDTH]; 3]) -> Splats<L> {
         // SAFETY: by the caller's promise.
-        let splat = |value: f32| unsafe { L::splat(value) };
-        let all = |axes: &[[f32; HALF_WIDTH]; 3]| axes.map(|axis| axis.map(splat));
-        Splats { centre: splat(weights.centre), second: all(&weights.axes), first: all(first) }
+        unsafe {
+            let [x, y, z] = &weights.axes;
+            Splats {
+                centre: L::splat(weights.centre),
+                second: [splats::<L>(x), splats::<L>(y), splats::<L>(z)],
+                first: [splats::<L>(&first[0]), splats::<L>(&first[1]), splats::<L>(&first[2])],
+            }
+        }
     }
 }
 
@@ -128,15 +134,19 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
         let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
         let [sx, sy] = row.strides;
         for i in (0..row.len).step_by(L::N) {
-            let n = |axis: usize| L::load(row.axis[axis].wrapping_add(i));
+            let [n_x, n_y, n_z] = [
+                L::load(row.axis[0].wrapping_add(i)),
+                L::load(row.axis[1].wrapping_add(i)),
+                L::load(row.axis[2].wrapping_add(i)),
+            ];
             let p_after = L::load(p.wrapping_add(i + L::N));
             let x = Taps::<L>::across(|k| p_taps[0].wrapping_add(i + k * sx));
-            let mut g = L::mul(n(0), x.first(&c.first[0]));
+            let mut g = L::mul(n_x, x.first(&c.first[0]));
             let mut laplacian = if X && Y { L::fma(c.centre, p_at, x.second(&c.second[0])) } else { p_at };
             let y = Taps::<L>::across(|k| p_taps[1].wrapping_add(i + k * sy));
-            g = L::fma(n(1), y.first(&c.first[1]), g);
+            g = L::fma(n_y, y.first(&c.first[1]), g);
             let z = Taps::<L>::along(p_before, p_at, p_after);
-            g = L::fma(n(2), z.first(&c.first[2]), g);
+            g = L::fma(n_z, z.first(&c.first[2]), g);
             if X && Y {
                 laplacian = L::add(laplacian, y.second(&c.second[1]));
                 laplacian = L::add(laplacian, z.second(&c.second[2]));
@@ -146,22 +156,22 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
             let x = Taps::<L>::across(|k| q_taps[0].wrapping_add(i + k * sx));
             let y = Taps::<L>::across(|k| q_taps[1].wrapping_add(i + k * sy));
             let z = Taps::<L>::along(q_before, q_at, q_after);
-            let mut w = L::mul(n(0), x.first(&c.first[0]));
-            w = L::fma(n(1), y.first(&c.first[1]), w);
-            w = L::fma(n(2), z.first(&c.first[2]), w);
+            let mut w = L::mul(n_x, x.first(&c.first[0]));
+            w = L::fma(n_y, y.first(&c.first[1]), w);
+            w = L::fma(n_z, z.first(&c.first[2]), w);
             (p_before, p_at, q_before, q_at) = (p_at, p_after, q_at, q_after);
-            let put = |row: *mut f32, nth: usize, value| L::store(row.wrapping_add(nth + i), value);
+            let of_plane = |nth: usize| row.plane.wrapping_add(nth * row.component + i);
             if X {
-                put(row.plane, 0, L::mul(n(0), g));
-                put(row.plane, row.component, L::mul(n(0), w));
+                L::store(of_plane(0), L::mul(n_x, g));
+                L::store(of_plane(1), L::mul(n_x, w));
             }
             if X && Y {
-                put(row.plane, 2 * row.component, L::mul(n(2), g));
-                put(row.plane, 3 * row.component, L::mul(n(2), w));
+                L::store(of_plane(2), L::mul(n_z, g));
+                L::store(of_plane(3), L::mul(n_z, w));
             }
             if Y {
-                put(row.along_y, 0, L::mul(n(1), g));
-                put(row.along_y, row.component, L::mul(n(1), w));
+                L::store(row.along_y.wrapping_add(i), L::mul(n_y, g));
+                L::store(row.along_y.wrapping_add(row.component + i), L::mul(n_y, w));
             }
         }
         if X && Y {
@@ -185,23 +195,19 @@ pub unsafe fn divergence_xz<L: Lanes>(
     [column, component, len]: [usize; 3],
     to: *mut f32,
 ) {
+    let first = plane.wrapping_sub(HALF_WIDTH * column);
     // SAFETY: by the caller's promise.
     unsafe {
-        let of_z = |nth: usize| plane.wrapping_add((2 + nth) * component);
-        let mut before = [L::splat(0.0); 2];
-        let mut at = [L::load(of_z(0)), L::load(of_z(1))];
-        let first = plane.wrapping_sub(HALF_WIDTH * column);
-        for i in (0..len).step_by(L::N) {
-            let part = |nth: usize, before: L::V, at: L::V| {
-                let after = L::load(of_z(nth).wrapping_add(i + L::N));
-                let x = Taps::<L>::across(|k| first.wrapping_add(nth * component + i + k * column));
-                let sum =
-                    L::add(x.first(&c.first[0]), Taps::<L>::along(before, at, after).first(&c.first[2]));
-                L::store(to.wrapping_add(nth * component + i), sum);
-                after
-            };
-            let after = [part(0, before[0], at[0]), part(1, before[1], at[1])];
-            (before, at) = (at, after);
+        for nth in [0, component] {
+            let of_z = plane.wrapping_add(2 * component + nth);
+            let (mut before, mut at) = (L::splat(0.0), L::load(of_z));
+            for i in (0..len).step_by(L::N) {
+                let after = L::load(of_z.wrapping_add(i + L::N));
+                let x = Taps::<L>::across(|k| first.wrapping_add(nth + i + k * column)).first(&c.first[0]);
+                let z = Taps::<L>::along(before, at, after).first(&c.first[2]);
+                L::store(to.wrapping_add(nth + i), L::add(x, z));
+                (before, at) = (at, after);
+            }
         }
     }
 }
@@ -252,34 +258,41 @@ unsafe fn cells<L: Lanes, const DAMPED: bool>(c: &Splats<L>, row: &PressureRow<'
         let one = L::splat(1.0);
         let damping = L::splat(row.damping);
         for i in cells.step_by(L::N) {
-            let load = |row: *const f32| L::load(row.wrapping_add(i));
-            let along_y = |nth: usize| {
-                let at = nth * row.component + i;
-                Taps::<L>::across(|k| row.taps[k].wrapping_add(at)).first(&c.first[1])
-            };
-            let part = |nth: usize| load(row.parts.wrapping_add(nth * row.component));
-            let [modulus, e, s] = [load(row.medium[0]), load(row.medium[1]), load(row.medium[2])];
-            let [mut h, mut v] = [load(row.increments[0]), load(row.increments[1])];
-            let [mut p, mut q] = [load(row.pressures[0]), load(row.pressures[1])];
-            let (mut rate, mut a) = (modulus, one);
+            let along_y = |k: usize| row.taps[k].wrapping_add(i);
+            let b_y = Taps::<L>::across(along_y).first(&c.first[1]);
+            let c_y = Taps::<L>::across(|k| along_y(k).wrapping_add(row.component)).first(&c.first[1]);
+            let part = |nth: usize| row.parts.wrapping_add(nth * row.component + i);
+            let at = |row: *const f32| row.wrapping_add(i);
+            let [row_h, row_v] = row.increments;
+            let (mut h, mut v) = (L::load(at(row_h)), L::load(at(row_v)));
+            let (mut p, mut q) = (L::load(at(row.pressures[0])), L::load(at(row.pressures[1])));
+            let (mut rate, mut a) = (L::load(at(row.medium[0])), one);
             if DAMPED {
-                let r = L::add(damping, load(row.damping_z.as_ptr()));
+                let r = L::add(damping, L::load(at(row.damping_z.as_ptr())));
                 a = L::reciprocal(L::add(one, r));
                 let b = L::mul(L::sub(one, r), a);
-                rate = L::mul(a, modulus);
+                rate = L::mul(a, rate);
                 (h, v, p, q) = (L::mul(b, h), L::mul(b, v), L::mul(b, p), L::mul(b, q));
             }
-            h = L::fma(rate, part(2), h);
-            h = L::fnma(rate, L::add(part(0), along_y(0)), h);
-            v = L::fma(rate, L::add(part(1), along_y(1)), v);
-            L::store(row.increments[0].wrapping_add(i), h);
-            L::store(row.increments[1].wrapping_add(i), v);
-            for (nth, (old, change)) in
-                [(p, L::fma(e, h, L::mul(s, v))), (q, L::fma(s, h, v))].into_iter().enumerate()
-            {
-                let new = if DAMPED { L::fma(a, change, old) } else { L::add(old, change) };
-                let to = row.new[nth].wrapping_add(i);
-                if row.stream { L::stream(to, new) } else { L::store(to, new) }
+            h = L::fma(rate, L::load(part(2)), h);
+            h = L::fnma(rate, L::add(L::load(part(0)), b_y), h);
+            v = L::fma(rate, L::add(L::load(part(1)), c_y), v);
+            L::store(row_h.wrapping_add(i), h);
+            L::store(row_v.wrapping_add(i), v);
+            let (e, s) = (L::load(at(row.medium[1])), L::load(at(row.medium[2])));
+            let (of_p, of_q) = (L::fma(e, h, L::mul(s, v)), L::fma(s, h, v));
+            if DAMPED {
+                (p, q) = (L::fma(a, of_p, p), L::fma(a, of_q, q));
+            } else {
+                (p, q) = (L::add(p, of_p), L::add(q, of_q));
+            }
+            let [to_p, to_q] = row.new.map(|new| new.wrapping_add(i));
+            if row.stream {
+                L::stream(to_p, p);
+                L::stream(to_q, q);
+            } else {
+                L::store(to_p, p);
+                L::store(to_q, q);
             }
         }
     }
