@@ -116,6 +116,8 @@ pub struct FluxRow {
     /// `n_y g`, then `n_y w`.
     pub along_y: *mut f32,
     pub laplacian: *mut f32,
+    /// Rows that the same row of the next plane reads first, to prefetch.
+    pub coming: [*const f32; 5],
 }
 
 /// Computes a row of fluxes. `X`, `Y`: whether a divergence takes those of x, or those of y. With both also those of z and
@@ -139,6 +141,11 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
                 L::load(row.axis[1].wrapping_add(i)),
                 L::load(row.axis[2].wrapping_add(i)),
             ];
+            if X && Y {
+                for coming in row.coming {
+                    L::prefetch_far(coming.wrapping_add(i));
+                }
+            }
             let p_after = L::load(p.wrapping_add(i + L::N));
             let x = Taps::<L>::across(|k| p_taps[0].wrapping_add(i + k * sx));
             let mut g = L::mul(n_x, x.first(&c.first[0]));
@@ -232,6 +239,8 @@ pub struct PressureRow<'a> {
     pub new: [*mut f32; 2],
     /// Whether the pressures go past the caches.
     pub stream: bool,
+    /// Rows that the same row of the next plane reads first, to prefetch.
+    pub coming: [*const f32; 5],
 }
 
 /// Computes a row of increments and pressures.
@@ -258,6 +267,9 @@ unsafe fn cells<L: Lanes, const DAMPED: bool>(c: &Splats<L>, row: &PressureRow<'
         let one = L::splat(1.0);
         let damping = L::splat(row.damping);
         for i in cells.step_by(L::N) {
+            for coming in row.coming {
+                L::prefetch_far(coming.wrapping_add(i));
+            }
             let along_y = |k: usize| row.taps[k].wrapping_add(i);
             let b_y = Taps::<L>::across(along_y).first(&c.first[1]);
             let c_y = Taps::<L>::across(|k| along_y(k).wrapping_add(row.component)).first(&c.first[1]);

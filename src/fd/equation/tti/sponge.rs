@@ -10,7 +10,7 @@ use crate::fd::grid::layout::Layout;
 /// The power of the depth with which the damping rises.
 const POWER: i32 = 2;
 /// The amplitude of a wave that returns from the outer edge, at normal incidence.
-const RETURNS: f64 = 1e-3;
+const RETURNS: f64 = 3e-3;
 
 /// Returns half the damping times `dt` of each padded index of an axis. `velocity`: of the fastest wave, in cells per second.
 pub fn damping(layout: &Layout, axis: usize, dt: f32, velocity: f32) -> Vec<f32> {

@@ -170,6 +170,12 @@ impl TtiSweep<'_, '_> {
             plane,
             along_y,
             laplacian: if X && Y { self.parts([x, y]).wrapping_add(2 * component) } else { null },
+            coming: {
+                let [n_x, n_y, n_z] =
+                    c.columns.rotation.each_ref().map(|columns| self.row(columns, [x, y + 1]));
+                let leading = (HALF_WIDTH + 1) * layout.stride(1);
+                [field(0).wrapping_add(leading), field(2).wrapping_add(leading), n_x, n_y, n_z]
+            },
         };
         // SAFETY: by the caller's promise. Updated cells have `HALF_WIDTH` neighbours on each side.
         unsafe { flux::<L, X, Y>(splats, &row) }
@@ -209,6 +215,13 @@ impl TtiSweep<'_, '_> {
             pressures,
             new: [field(1 - from), field(3 - from)],
             stream: self.step.stream,
+            coming: {
+                let ([x, y], next) = ([x, y + 1], layout.stride(1));
+                let [modulus, e, s] =
+                    [&c.columns.modulus, &c.columns.e, &c.columns.s].map(|columns| self.row(columns, [x, y]));
+                let [h, v] = [field(INCREMENTS), field(INCREMENTS + 1)].map(|row| row.wrapping_add(next));
+                [h, v, modulus, e, s]
+            },
         };
         // SAFETY: by the caller's promise.
         unsafe { pressure::<L>(splats, &row) }
