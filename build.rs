@@ -20,7 +20,9 @@ fn main() {
     for equation in ["acoustic1", "acoustic2", "vti"] {
         pack(&format!("{equation}_one_pass.ptx"));
     }
-    pack("tti_old.ptx");
+    for equation in ["tti", "tti_old"] {
+        pack(&format!("{equation}.ptx"));
+    }
 }
 
 /// Packs a file of `kernels/ptx`, to a fifth of its size, into the folder for what is built.

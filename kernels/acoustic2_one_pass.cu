@@ -13,9 +13,8 @@
 // `fmaf` is fused.
 
 #include "activity.cuh"
+#include "centred.cuh"
 #include "tile.cuh"
-
-enum { QUEUE = 2 * HALF_WIDTH + 1 };
 
 // The properties of an axis.
 struct SpongeAxis {
@@ -62,15 +61,6 @@ static_assert(sizeof(SpongeAxis) == 32 && sizeof(Layers) == 48 && sizeof(SecondO
 template <class Shape, class Pair> struct __align__(16) Planes {
     float p[2][Shape::X + 2 * HALF_WIDTH][Z + 2 * HALF_WIDTH];
 };
-
-// Returns the weighted sum of the pairs around the middle of nine values.
-__device__ __forceinline__ float pairs(const float (&weights)[HALF_WIDTH], const float (&f)[QUEUE])
-{
-    float sum = weights[0] * (f[3] + f[5]);
-    sum = fmaf(weights[1], f[2] + f[6], sum);
-    sum = fmaf(weights[2], f[1] + f[7], sum);
-    return fmaf(weights[3], f[0] + f[8], sum);
-}
 
 // Returns the next pressure. `x`, `y`, `z`: the pressures around the cell; `g`: the sponge's factor.
 __device__ __forceinline__ float advance(const SecondOrder &k, const float (&x)[QUEUE], const float (&y)[QUEUE],
@@ -221,15 +211,6 @@ __device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile 
         if (cell == 0 || cell == 1)
             put_source<Dipole>(k, source, point);
     }
-}
-
-// Returns the weighted sum of the differences around the middle of nine values.
-__device__ __forceinline__ float differences(const float (&weights)[HALF_WIDTH], const float (&f)[QUEUE])
-{
-    float sum = weights[0] * (f[5] - f[3]);
-    sum = fmaf(weights[1], f[6] - f[2], sum);
-    sum = fmaf(weights[2], f[7] - f[1], sum);
-    return fmaf(weights[3], f[8] - f[0], sum);
 }
 
 // Loads the values around a position. `apart`: values from cell to cell.

@@ -6,7 +6,7 @@
 
 // Cells of a part along x, y and z, the first of which is the first that is updated.
 enum { PART_X = 16, PART_Y = 16, PART_Z = 32 };
-// Cells around a pressure that a step may change, and one more.
+// Cells around a pressure that a step may change, at most.
 enum { ACTIVE_MARGIN = 2 * HALF_WIDTH };
 
 // Each part has 1 if one of its pressures has been other than zero, or 0: [iy][ix][iz].

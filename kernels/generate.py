@@ -31,15 +31,18 @@ TEXTS = {
     "field": ("field", 35, "6.0"),
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
     "acoustic2_one_pass": ("acoustic2_one_pass", 35, "6.0"),
+    "tti": ("tti", 35, "6.0"),
     "tti_old": ("tti_old", 35, "6.0"),
     "vti_one_pass": ("vti_one_pass", 35, "6.0"),
 }
 OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
 HEADERS = [
     "grid.cuh",
+    "centred.cuh",
     "tile.cuh",
     "activity.cuh",
     "layer.cuh",
+    "tilted.cuh",
     "one_pass.cuh",
     "one_pass_cells.cuh",
     "one_pass_march.cuh",
@@ -77,6 +80,8 @@ REGISTERS = {
     "acoustic2_one_pass_4x2": 128,
     "acoustic2_one_pass_4x2_16_bit": 128,
     "acoustic2_one_pass_layers": 72,
+    "tti_fluxes_4x2": 200,
+    "tti_4x2": 255,
     "tti_old_fluxes_4x2": 200,
     "tti_old_4x2": 255,
     "vti_one_pass_4x2": 192,

@@ -39,3 +39,16 @@ template <class K> __device__ __forceinline__ float derivative(const K &k, const
 {
     return derivative_by(k.stencil, f);
 }
+
+// Returns 1/x rounded once, if both are normal numbers.
+__device__ __forceinline__ float reciprocal(float x)
+{
+#ifdef __CUDA_ARCH__
+    // Off by at most a unit in the last place, which a step of Newton's corrects: tests/kernels/reciprocal.rs tries all x.
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return fmaf(fmaf(-x, y, 1.0f), y, y);
+#else
+    return 1.0f / x;
+#endif
+}

@@ -11,19 +11,6 @@ template <int N> __device__ __forceinline__ float derivative_from(const OnePass 
     return derivative(k, f);
 }
 
-// Returns 1/x rounded once, if both are normal numbers.
-__device__ __forceinline__ float reciprocal(float x)
-{
-#ifdef __CUDA_ARCH__
-    // Off by at most a unit in the last place, which a step of Newton's corrects: tests/kernels/reciprocal.rs tries all x.
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return fmaf(fmaf(-x, y, 1.0f), y, y);
-#else
-    return 1.0f / x;
-#endif
-}
-
 // Returns 1/rho of two half points, from rho/2 of the cells on both sides.
 __device__ __forceinline__ float2 halfway(float2 before, float2 after)
 {

@@ -178,11 +178,22 @@ kernels: acoustic2 loses a source beside the first row; kernels/acoustic2_one_pa
 kernels: acoustic2 has one plane in shared memory; kernels/acoustic2_one_pass.cu; s/s.p\[y \& 1\]/s.p[0]/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 writes beyond the updated cells; kernels/acoustic2_one_pass.cu; s/if (z + 1 < nz - HALF_WIDTH)/if (true)/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 takes phi of the far layer one cell aside; kernels/acoustic2_one_pass.cu; s/: own.begin - own.end/: own.begin - own.end + 1/; --test kernels shots_of_odd_sizes
-kernels: tti turns a rotated term over; kernels/tti_old.cu; s/fmaf(-(r\[ST\] \* r\[SP\])/fmaf((r[ST] * r[SP])/; --test kernels shots_of_odd_sizes
-kernels: tti loses an undamped flux beside the middle; kernels/tti_old.cu; s/index >= zone.middle - HALF_WIDTH \&\&/index >= zone.middle - HALF_WIDTH + 1 \&\&/; --test kernels shots_of_odd_sizes
-kernels: tti takes damped fluxes in the middle; kernels/tti_old.cu; s/put(damped ? U : DAMPED_U, row, other/put(damped ? DAMPED_U : U, row, other/; --test kernels shots_of_odd_sizes
+kernels: tti adds the divergence along the axis; kernels/tti.cu; s/fmaf(-rate, divergence\[0\]/fmaf(rate, divergence[0]/; --test kernels shots_of_odd_sizes
+kernels: tti divides by the sponge once; kernels/tti.cu; s/return {a, (1.0f - r) \* a}/return {a, 1.0f - r}/; --test kernels shots_of_odd_sizes
+kernels: tti has no damping along y in plain tiles; kernels/tti.cu; s/factors(PLAIN ? r_y :/factors(PLAIN ? 0.0f :/; --test kernels shots_of_odd_sizes
+kernels: tti takes four rows of a layer to be undamped; kernels/tti.cu; s/begin + cells <= k.pml/begin + cells - HALF_WIDTH <= k.pml/; --test kernels shots_of_odd_sizes
+kernels: tti has one plane of pressures; kernels/tti.cu; s/s.f\[y \& 1\]/s.f[0]/; --test kernels shots_of_odd_sizes
+kernels: tti takes the fluxes of the next plane; kernels/tti.cu; s/= s.own\[y % HALF_WIDTH\]/= s.own[(y + 1) % HALF_WIDTH]/; --test kernels shots_of_odd_sizes
+kernels: tti has the vector of its own row beside a tile; kernels/tti.cu; s/coefficient<false>(k, NX, place.side_x/coefficient<false>(k, NX, x/; --test kernels shots_of_odd_sizes
+kernels: tti has n_x at the ends of rows; kernels/tti.cu; s/coefficient<PLAIN>(k, NZ, place.end_x/coefficient<PLAIN>(k, NX, place.end_x/; --test kernels shots_of_odd_sizes
+kernels: tti has the medium of the model around its source; kernels/tti.cu; s/ \&\& !has_cube<Shape>(k.cube, tile)//; --test kernels shots_of_odd_sizes
+kernels: tti updates a pressure with its source; kernels/tti.cu; s/if (has_source \&\& source.there)/if (false)/; --test kernels shots_of_odd_sizes
+kernels: tti skips fluxes that move; kernels/tti.cu; s/^    if (is_at_rest<Shape::X>(k.activity, tile))$/    if (!is_reached(k.activity, parts_of<Shape::X>(k.activity, tile, 0)))/; --test kernels tiles_at_rest
+kernels: tti_old turns a rotated term over; kernels/tti_old.cu; s/fmaf(-(r\[ST\] \* r\[SP\])/fmaf((r[ST] * r[SP])/; --test kernels shots_of_odd_sizes
+kernels: tti_old loses an undamped flux beside the middle; kernels/tti_old.cu; s/index >= zone.middle - HALF_WIDTH \&\&/index >= zone.middle - HALF_WIDTH + 1 \&\&/; --test kernels shots_of_odd_sizes
+kernels: tti_old takes damped fluxes in the middle; kernels/tti_old.cu; s/put(damped ? U : DAMPED_U, row, other/put(damped ? DAMPED_U : U, row, other/; --test kernels shots_of_odd_sizes
 tti: poles are forgotten where all fluxes are damped; src/fd/equation/tti/old/cpu/divergence.rs; s/horizontal = L::load(d)/horizontal = if X_PML \&\& Y_PML { L::splat(0.0) } else { L::load(d) }/; --test cuda shots_have
-kernels: tti skips fluxes that move; kernels/tti_old.cu; s/^    if (is_at_rest<Shape::X>(k.activity, tile))$/    if (!is_reached(k.activity, parts_of<Shape::X>(k.activity, tile, 0)))/; --test kernels tiles_at_rest
+kernels: tti_old skips fluxes that move; kernels/tti_old.cu; s/^    if (is_at_rest<Shape::X>(k.activity, tile))$/    if (!is_reached(k.activity, parts_of<Shape::X>(k.activity, tile, 0)))/; --test kernels tiles_at_rest
 kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/load_around(y + 1)/load_around(y)/; --test kernels shots_of_odd_sizes
 kernels: a source is recorded a step early; kernels/tile.cuh; s/= hidden ?/= hidden \&\& !point ?/; --test kernels shots_of_odd_sizes
 kernels: a thread fetches one pair beside the rows; kernels/one_pass_march.cuh; s/(lane >> 3) + i \*/(lane >> 3) + 0 * i */; --test kernels shots_of_odd_sizes

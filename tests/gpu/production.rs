@@ -34,6 +34,8 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
         let [acoustic1, acoustic2, vti, tti] = &worlds;
         let equation = with_absorber(acoustic2.options.equation, Absorber::Pml).unwrap();
         let with_pml = &World { options: Options { equation, ..acoustic2.options }, ..acoustic2.clone() };
+        let equation = with_absorber(tti.options.equation, Absorber::Pml).unwrap();
+        let old_tti = &World { options: Options { equation, ..tti.options }, ..tti.clone() };
         for (world, storage, stencil) in [
             (acoustic1, Storage::Float32, Stencil::Taylor),
             (acoustic1, Storage::Float32, Stencil::Optimised),
@@ -45,6 +47,8 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
             (vti, Storage::Float32, Stencil::Taylor),
             (vti, Storage::Bits16, Stencil::Taylor),
             (tti, Storage::Float32, Stencil::Taylor),
+            (tti, Storage::Float32, Stencil::Optimised),
+            (old_tti, Storage::Float32, Stencil::Taylor),
         ] {
             let options = Options { storage, stencil, ..world.options };
             let dt = (STABLE * options.dt_max(&world.model)) as f32;
@@ -54,8 +58,10 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
                 results.push(on_gpu(gpu, text, &world, &expected));
             }
         }
-        let cases =
-            worlds.iter().chain([with_pml]).flat_map(|world| gpus.iter().map(move |gpu| (gpu, world)));
+        let cases = worlds
+            .iter()
+            .chain([with_pml, old_tti])
+            .flat_map(|world| gpus.iter().map(move |gpu| (gpu, world)));
         results.extend(cases.map(|(gpu, world)| exact_time(gpu, text, world)));
     }
     results

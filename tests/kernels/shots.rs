@@ -4,8 +4,8 @@
 use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, by_name};
-use gpusched::fd::equation::{acoustic2, tti::old::OldTtiShot, vti::VtiShot};
+use gpusched::fd::equation::tti::{TtiShot, old::OldTtiShot};
+use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, acoustic2, by_name, vti::VtiShot};
 use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::model::{Model, Property, Values};
@@ -32,14 +32,16 @@ static ACOUSTIC2: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/acoustic2_one_pass.cu", &["-DASKED=\"acoustic2_one_pass.h\""]));
 static VTI: LazyLock<Host> =
     LazyLock::new(|| compiled("kernels/vti_one_pass.cu", &["-DASKED=\"vti_one_pass.h\""]));
-static TTI: LazyLock<Host> = LazyLock::new(|| compiled("kernels/tti_old.cu", &["-DASKED=\"tti_old.h\""]));
-static HOSTS: [&LazyLock<Host>; 5] = [&FIELD, &ACOUSTIC1, &ACOUSTIC2, &VTI, &TTI];
+static TTI: LazyLock<Host> = LazyLock::new(|| compiled("kernels/tti.cu", &["-DASKED=\"tti.h\""]));
+static OLD_TTI: LazyLock<Host> = LazyLock::new(|| compiled("kernels/tti_old.cu", &["-DASKED=\"tti_old.h\""]));
+static HOSTS: [&LazyLock<Host>; 6] = [&FIELD, &ACOUSTIC1, &ACOUSTIC2, &VTI, &TTI, &OLD_TTI];
 static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to_owned));
 
 /// Returns the kernels of all equations.
-pub fn kernel_sets() -> [&'static KernelSet; 4] {
+pub fn kernel_sets() -> [&'static KernelSet; 5] {
     let acoustic2 = acoustic2::Acoustic2Propagator::<true>::kernels();
-    [Acoustic1Propagator::kernels(), acoustic2, VtiShot::kernels(), OldTtiShot::kernels()]
+    let (tti, old_tti) = (TtiShot::kernels(), OldTtiShot::kernels());
+    [Acoustic1Propagator::kernels(), acoustic2, VtiShot::kernels(), tti, old_tti]
 }
 
 /// All kernels, of texts that are changed in some way.

@@ -1,7 +1,7 @@
 //! The parts of the grid that the wave has reached, so that blocks skip tiles at rest (`kernels/activity.cuh`).
 //!
 //! Ahead of the wave all fields are exactly zero, as denormal numbers are flushed. A pressure changes in a step only if
-//! a pressure less than eight cells away is not zero. So each part of the grid has a flag, which is set once one of its
+//! a pressure at most eight cells away is not zero. So each part of the grid has a flag, which is set once one of its
 //! pressures is other than zero. A block computes its tile if the flag of a part within eight cells of the tile is set.
 //! It sets the flags of its tile's parts for the next step. Flags are never cleared.
 //!

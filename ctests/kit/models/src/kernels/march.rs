@@ -47,9 +47,19 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
             fire_with(engine, &propagator.shot(Some(shot.source)), world, at_once)
         }
         "tti" => {
-            let material = tti::TtiMaterial::old(model, options.pml, options.storage).unwrap();
-            let c = Arc::new(material.old_coefficients(*dt, options.scheme()));
-            fire_with(engine, &c.shot(Some(shot.source)), world, at_once)
+            let (pml, storage, source) = (options.pml, options.storage, Some(shot.source));
+            match options.equation.absorber() {
+                Absorber::Pml => {
+                    let material = tti::TtiMaterial::old(model, pml, storage).unwrap();
+                    let c = Arc::new(material.old_coefficients(*dt, options.scheme()));
+                    fire_with(engine, &c.shot(source), world, at_once)
+                }
+                Absorber::Sponge => {
+                    let material = tti::TtiMaterial::new(model, pml, storage).unwrap();
+                    let c = Arc::new(material.coefficients(*dt, options.scheme()));
+                    fire_with(engine, &c.shot(source), world, at_once)
+                }
+            }
         }
         other => panic!("{other} has no kernels"),
     }

@@ -26,8 +26,6 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use cuda::KERNELS;
-
 use self::coefficients::OldTtiCoefficients;
 use crate::fd::equation::propagator::TiledPropagator;
 use crate::fd::grid::layout::Layout;
