@@ -244,9 +244,10 @@
 #define SCHED_FD_MODEL_DENSITY_AT_CELLS 4
 
 /**
- * Flag of a model: the absorbing layer is a PML of 20 cells on each side with
- * SCHED_FD_EQUATION_ACOUSTIC2, too, which otherwise has a sponge of 54 cells. Other equations always
- * have a PML.
+ * Flag of a model: the absorbing layer is a PML with SCHED_FD_EQUATION_ACOUSTIC2 and
+ * SCHED_FD_EQUATION_TTI, too: of 20 cells on each side in place of a sponge of 54, and of 40 in place
+ * of a sponge of 40. TTI then has the derivatives of the old kernels. Other equations always have a
+ * PML.
  */
 #define SCHED_FD_MODEL_PML 8
 

@@ -767,8 +767,8 @@ contains
   !> z; `rho_kg_m3` in kg/m3, of the same shape (absent: 1000). All are copied. `storage_16_bit`
   !> stores coefficients in 16 bits (SCHED_FD_MODEL_STORAGE_16_BIT); `any_values` accepts values that
   !> look like km/s or g/cm3 (SCHED_FD_MODEL_ANY_VALUES); `density_at_cells` does not average the
-  !> density (SCHED_FD_MODEL_DENSITY_AT_CELLS); `pml` makes the absorbing layer a PML with acoustic2,
-  !> too (SCHED_FD_MODEL_PML). `equation` is SCHED_FD_EQUATION_* (absent:
+  !> density (SCHED_FD_MODEL_DENSITY_AT_CELLS); `pml` makes the absorbing layer a PML with acoustic2
+  !> and tti, too (SCHED_FD_MODEL_PML); tti then has the derivatives of the old kernels. `equation` is SCHED_FD_EQUATION_* (absent:
   !> acoustic1); `epsilon`, `delta`, `theta_rad` and `phi_rad` are its properties. Beside the
   !> velocity, an array of shape (1,1,1) is one value for all cells.
   subroutine model_create(self, vp_m_s, spacing_m, rho_kg_m3, storage_16_bit, any_values, stat, &

@@ -68,4 +68,4 @@ pub mod wavelet;
 
 /// Raised with every change after which some shot's record or snapshots differ by a bit from what they were.
 /// Who keeps results compares it, to know whether they are still what would be computed.
-pub const NUMERICS: u32 = 8;
+pub const NUMERICS: u32 = 9;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpusched::Error;
 use gpusched::device::BackendKind;
 use gpusched::error::human;
-use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, by_name};
+use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER, by_name, with_absorber};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
@@ -197,14 +197,18 @@ pub fn a_shot_goes_on_after_a_pause() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(29);
     let cases = [("acoustic1", Some(9)), ("acoustic1", None), ("acoustic2", Some(9))];
-    let anisotropic = [("vti", Some(9)), ("tti", Some(9))];
+    let anisotropic = [("vti", Some(9)), ("tti", Some(9)), ("old tti", Some(9))];
     for (number, (equation, snapshot_every)) in cases.into_iter().chain(anisotropic).enumerate() {
-        let (equation, receivers) = (by_name(equation).unwrap(), Receivers::Plane { iz: 2, every: [1, 2] });
+        let equation = match equation {
+            "old tti" => with_absorber(by_name("tti").unwrap(), Absorber::Pml).unwrap(),
+            name => by_name(name).unwrap(),
+        };
+        let receivers = Receivers::Plane { iz: 2, every: [1, 2] };
         // In a long model, tiles at the far end are at rest at the first pause.
         let n = if number == 1 { [50, 4, 5] } else { [5, 4, 17] };
         let mut world = World::rough_for(equation, n, 90, receivers, &mut random);
         world.shot.source = if number == 1 { [0; 3] } else { world.shot.source };
-        let kind = SourceKind::NAMED[number].1.clone();
+        let kind = SourceKind::NAMED[number % SourceKind::NAMED.len()].1.clone();
         world.shot = Shot { record_every: 3, snapshot_every, kind, ..world.shot };
         let (plan, shot) = (world.plan(), world.shot.clone());
         let parts = on_device(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));

@@ -174,8 +174,9 @@ class Model(Handle):
         Density between two cells: the mean of both, or that of the cell with the lower index, as in
         the old kernels. With "cells" interfaces of density lie up to half a cell too deep.
     absorbing_layer : {"default", "pml"}
-        Kind of the absorbing layer. By default "acoustic2" has a sponge of 54 cells on each side and
-        the other equations a PML; with "pml" "acoustic2" has a PML of 20 cells, too.
+        Kind of the absorbing layer. By default "acoustic2" has a sponge of 54 cells on each side,
+        "tti" one of 40, and the other equations a PML. With "pml" "acoustic2" has a PML of 20 cells,
+        and "tti" one of 40 with the derivatives of the old kernels.
 
     Attributes
     ----------

@@ -146,7 +146,7 @@ pub enum Bench {
         /// Threads on the CPU [default: number of cores]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
-        /// Kind of the absorbing layer [default: sponge for acoustic2, else pml]
+        /// Kind of the absorbing layer [default: sponge for acoustic2 and tti, else pml]
         #[arg(long, value_parser = absorber())]
         absorbing_layer: Option<Absorber>,
         /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]

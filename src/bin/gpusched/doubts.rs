@@ -1,5 +1,6 @@
 //! Warnings of a survey whose results may be of little use.
 
+use gpusched::fd::equation::Absorber;
 use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::Plan;
 use gpusched::fd::survey::Shot;
@@ -32,7 +33,7 @@ pub fn of(model: &Model, plan: &Plan, shots: &[Shot], wavelet: (Shape, f32), dt_
             _ => format!("{} of {} shots, first {}: {warning}", some.len(), shots.len(), some[0]),
         },
     };
-    found.into_iter().map(named).chain(of_mute(shots)).chain(of_tilt(model)).collect()
+    found.into_iter().map(named).chain(of_mute(shots)).chain(of_tilt(model, plan)).collect()
 }
 
 /// Returns a warning if the mute zeroes all samples of some shots.
@@ -50,14 +51,17 @@ fn of_mute(shots: &[Shot]) -> Option<String> {
     })
 }
 
-/// Returns a warning if the layers reflect because of the tilt of the symmetry axis.
-fn of_tilt(model: &Model) -> Option<String> {
+/// Returns a warning if the layers of the old operators reflect because of the tilt of the symmetry axis.
+fn of_tilt(model: &Model, plan: &Plan) -> Option<String> {
+    if plan.options.equation.absorber() != Absorber::Pml {
+        return None;
+    }
     let tilts = model.get(Property::Theta)?.range().map(|theta| theta.sin().abs().asin());
     let most = tilts[0].max(tilts[1]);
     (most > TILTED).then(|| {
         format!(
             "the symmetry axis is up to {most:.2} rad from the vertical, and the absorbing layers reflect waves there: \
-             by tens of percent where it is horizontal; enlarge the grid until such waves arrive after the record"
+             by tens of percent where it is horizontal; set accuracy.absorbing_layer to \"sponge\""
         )
     })
 }

@@ -52,7 +52,7 @@ impl Case {
     }
 
     pub fn options(&self) -> Options {
-        let equation = self.equation.in_library().expect("an equation of the library");
+        let equation = self.equation.of_old_kernel().expect("an equation of the library");
         Options { equation, old_rules: true, ..Options::default() }
     }
 

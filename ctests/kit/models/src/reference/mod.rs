@@ -7,7 +7,9 @@ mod anisotropic;
 mod grid;
 mod pml;
 mod thomsen;
+mod tilted;
 
+use gpusched::fd::equation::{Absorber, with_absorber};
 use gpusched::fd::model::{DensityAt, Model, Property, Values};
 use gpusched::fd::survey::Shot;
 
@@ -72,6 +74,12 @@ impl Equation {
         };
         gpusched::fd::equation::by_name(name)
     }
+
+    /// Returns that of the library with the absorbing layer and the operators of the old kernel.
+    pub fn of_old_kernel(self) -> Option<&'static dyn gpusched::fd::equation::Equation> {
+        let absorber = if self == Equation::Acoustic2 { Absorber::Sponge } else { Absorber::Pml };
+        with_absorber(self.in_library()?, absorber).ok()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +96,7 @@ pub struct Reference<'a> {
     /// s.
     pub dt: f32,
     pub layer: usize,
-    /// Whether the layer of `Acoustic2` is a PML.
+    /// Whether the layer of `Acoustic2` is a PML, and `Tti` has the operators of the old kernel.
     pub pml: bool,
     pub density_at: DensityAt,
     /// Damp layers as if all spacings were the mean one, and all velocities that of one cell.
@@ -111,7 +119,7 @@ impl<'a> Reference<'a> {
             medium,
             dt,
             layer,
-            pml: false,
+            pml: equation == Equation::Tti,
             density_at: DensityAt::Cells,
             old_rules: true,
             taper: true,
@@ -125,6 +133,7 @@ impl<'a> Reference<'a> {
         let mut scheme: Box<dyn Scheme> = match self.equation {
             Equation::Acoustic1 => Box::new(acoustic1::Acoustic1::new(self, grid)),
             Equation::Acoustic2 => Box::new(acoustic2::Acoustic2::new(self, grid)),
+            Equation::Tti if !self.pml => Box::new(tilted::Tilted::new(self, grid, shot.source)),
             Equation::Vti | Equation::Tti => Box::new(anisotropic::Anisotropic::new(self, grid, shot.source)),
         };
         let [sx, sy, sz] = shot.source;

@@ -19,7 +19,7 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
 
 /// The kernels of `kernels/tti_old.cu`.
-pub static KERNELS: KernelSet = KernelSet {
+static KERNELS: KernelSet = KernelSet {
     source: "tti_old_source",
     step: "tti_old_4x2",
     step_16_bit: None,
