@@ -1,7 +1,7 @@
 //! The step on the CPU.
 
 use super::TtiShot;
-use super::sweep::{FluxQueue, TtiSweep};
+use super::sweep::{FluxQueue, INCREMENTS, TtiSweep};
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
 use crate::fd::storage::Storage;
@@ -9,9 +9,6 @@ use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
-
-/// The number of the increments of `h`, after the pressures of even and of odd steps.
-pub const INCREMENTS: usize = 4;
 
 impl TiledEquation for TtiShot<'_> {
     /// The sponge's values along z from the first updated cell on, in whole vectors.

@@ -3,7 +3,6 @@
 
 use super::TtiShot;
 use super::copies::{Room, in_ball, without_source};
-use super::cpu::INCREMENTS;
 use super::rows::{FLUXES, FluxRow, PARTS, PressureRow, Splats, divergence_xz, flux, pressure};
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::stencil::HALF_WIDTH;
@@ -13,6 +12,8 @@ use crate::fd::tiled::partition::Partition;
 use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::{Lanes, WIDEST};
 
+/// The number of the increments of `h`, after the pressures of even and of odd steps.
+pub const INCREMENTS: usize = 4;
 /// Planes whose fluxes along y are stored, and planes whose parts of divergences are.
 const PLANES: usize = 2 * HALF_WIDTH + 1;
 const WAITING: usize = HALF_WIDTH + 1;
