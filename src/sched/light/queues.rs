@@ -197,12 +197,8 @@ impl LightQueues {
 
     /// Takes a task from any queue, for a thread that ends it without running it.
     pub fn drain_one(&self) -> Option<LightItem> {
-        let attempt = || {
-            self.injector
-                .steal()
-                .or_else(|| self.workers().iter().map(|other| other.stealer.steal()).collect())
-        };
-        until_settled(attempt)
+        let steal = || self.workers().iter().map(|other| other.stealer.steal()).collect();
+        until_settled(|| self.injector.steal().or_else(steal))
     }
 
     fn pop_injected(&self, queue: &LocalQueue) -> Option<LightItem> {

@@ -28,6 +28,13 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
             WorkFound::Planned(assignment) => run_planned(runtime, &worker, assignment),
             WorkFound::Light(item) => {
                 run_light(runtime, &worker, item);
+                // The copies of a `WorkFound` wait for the writes to its parts.
+                while !is_superfluous(runtime, &worker)
+                    && !has_planned_hint(runtime, &worker)
+                    && let Some(item) = take_light(runtime, &worker)
+                {
+                    run_light(runtime, &worker, item);
+                }
                 None
             }
         };
@@ -195,11 +202,8 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
         }
         return Some(WorkFound::Light(item));
     }
-    if planned && has_planned_hint(runtime, worker) {
-        take_planned(runtime, worker, true).map(WorkFound::Planned)
-    } else {
-        None
-    }
+    let asks = planned && has_planned_hint(runtime, worker);
+    asks.then(|| take_planned(runtime, worker, true)).flatten().map(WorkFound::Planned)
 }
 
 /// Wakes another worker for the planner: this one may have been woken for a planned task, and runs a light
