@@ -232,15 +232,21 @@ fn doubtful_surveys_cause_warnings_with_the_number() {
     }
 }
 
+/// Only the layers of the old operators reflect where the axis is tilted.
 #[test]
 fn a_survey_whose_axis_is_nearly_horizontal_warns_of_the_layers() {
-    for (theta, expected) in [("0.7854", false), ("-1.2", true), ("1.9", true), ("3.1", false)] {
+    let cases = [("0.7854", false), ("-1.2", true), ("1.9", true), ("3.1", false)];
+    let sponge = cases.map(|(theta, _)| (theta, "sponge", false));
+    for (theta, layer, expected) in
+        cases.map(|(theta, expected)| (theta, "pml", expected)).into_iter().chain(sponge)
+    {
         let survey = SURVEY
             .replace("rho = \"gardner\"", &format!("theta_rad = {theta}"))
             .replace("[grid]", "equation = \"tti\"\n[grid]")
-            .replace("dt_s = 0.002", "dt_s = \"auto\"");
+            .replace("dt_s = 0.002", "dt_s = \"auto\"")
+            .replace("[output]", &format!("[accuracy]\nabsorbing_layer = \"{layer}\"\n[output]"));
         let warnings = summary(&survey)["warnings"].to_string();
-        assert_eq!(warnings.contains("rad from the vertical"), expected, "{theta}: {warnings}");
+        assert_eq!(warnings.contains("rad from the vertical"), expected, "{layer}, {theta}: {warnings}");
     }
 }
 
