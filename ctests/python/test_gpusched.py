@@ -829,6 +829,12 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
                 if expected:
                     self.assertEqual(len(logged.output), 1)
 
+    def test_pml_where_the_axis_is_nearly_horizontal_causes_a_warning(self) -> None:
+        for theta, layer, expected in ((1.2, "pml", 1), (0.7, "pml", 0), (1.2, "default", 0)):
+            with small_model(equation="tti", theta_rad=theta, absorbing_layer=layer) as model:
+                warned = "\n".join(model.shot_warnings(small_shot()))
+            self.assertEqual(warned.count(f"up to {theta:.2f} rad from the vertical"), expected, (theta, layer))
+
     def test_buffers_outlive_a_forgotten_task(self) -> None:
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
             for _ in range(20):

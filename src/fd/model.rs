@@ -140,6 +140,8 @@ pub struct Outline {
     /// Horizontal P velocity of cell (0, 0, 0) in m/s, `vp sqrt(1 + 2 epsilon)`, by which the old
     /// kernels mute the direct wave.
     pub direct_velocity: f32,
+    /// Largest angle in radians between the symmetry axis and the vertical.
+    pub tilt: f32,
     pub density_at: DensityAt,
 }
 
@@ -179,11 +181,13 @@ impl Model {
         let Some(vp) = all[Property::Vp as usize].take() else {
             return Err(missing(Property::Vp, "every equation"));
         };
-        let [_, rho, epsilon, ..] = &all;
+        let [_, rho, epsilon, _, theta, _] = &all;
         check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
         let vp_range = vp.range();
         let (fastest, direct_velocity, density_at) = (vp_range[1], vp.at(0), DensityAt::default());
-        let mut outline = Outline { grid, vp_range, fastest, direct_velocity, density_at };
+        let sines = theta.iter().flat_map(|theta| theta.distinct()).map(|theta| theta.sin().abs());
+        let tilt = sines.fold(0.0, f32::max).asin();
+        let mut outline = Outline { grid, vp_range, fastest, direct_velocity, tilt, density_at };
         if let Some(epsilon) = epsilon {
             let horizontal = |cell: usize| {
                 (f64::from(vp.at(cell)) * f64::from(1.0 + 2.0 * epsilon.at(cell)).sqrt()) as f32

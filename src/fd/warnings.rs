@@ -17,6 +17,8 @@ const ENOUGH_CELLS: f64 = 3.0;
 
 /// Share of its peak at which a wavelet has ended.
 const ENDED: f32 = 1e-3;
+/// Radians of the symmetry axis from the vertical, beyond which a PML reflects more than a few percent.
+const TILTED: f32 = 0.8;
 /// Cells from the border along its axis from which on a force is damped as a velocity is, nearly.
 const BESIDE_BORDER: usize = 2;
 
@@ -116,6 +118,21 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
             plan.dt
         ));
     }
+    let tilt = plan.model.tilt;
+    if tilt > TILTED && plan.options.equation.absorber() == Absorber::Pml {
+        warnings.push(format!(
+            "the symmetry axis is up to {tilt:.2} rad from the vertical, and the PML reflects waves there: by tens of \
+             percent where it is horizontal; use the default absorbing layer, a sponge"
+        ));
+    }
+    if let Some(ends) = &shot.mute {
+        let last = (shot.samples() - 1) * shot.record_every;
+        if ends.iter().all(|&end| end as usize > last) {
+            warnings.push(
+                "the mute zeroes all samples: end it earlier (its velocity is in m/s, its time in s) or raise nt".into(),
+            );
+        }
+    }
     for (name, &n) in ["nx", "ny", "nz"].iter().zip(&plan.model.grid.n) {
         if n == 1 {
             let pml = plan.options.pml;
@@ -183,11 +200,12 @@ mod tests {
         };
         assert_eq!(found([2, 2, 2], plain), [""; 0]);
         assert_eq!(found([2, 2, 9], |shot, _, _, _| shot.source = [0, 0, 7]), [""; 0]);
+        assert_eq!(found([2, 2, 2], |shot, _, _, _| shot.mute = Some(vec![200, 200, 199, 200])), [""; 0]);
         let second_order: Mistake = |shot, _, _, options| {
             options.equation = with_absorber(by_name("acoustic2").unwrap(), Absorber::Pml).unwrap();
             shot.source = [0, 0, 7];
         };
-        let mistakes: [([usize; 3], Mistake, &str); 11] = [
+        let mistakes: [([usize; 3], Mistake, &str); 12] = [
             ([2, 2, 2], |_, frequency, _, _| *frequency = 20.1, "2.99 cells"),
             ([2, 2, 2], |_, frequency, _, _| *frequency = 4.9, "centre of the wavelet, at 0.2041 s"),
             (
@@ -207,6 +225,7 @@ mod tests {
             ([2, 2, 9], |shot, _, _, _| shot.source = [0, 0, 8], "below cell 8 of 9"),
             ([2, 2, 9], second_order, "below cell 7 of 9"),
             ([2, 2, 2], |shot, _, _, _| shot.snapshot_every = Some(200), "before the wave"),
+            ([2, 2, 2], |shot, _, _, _| shot.mute = Some(vec![200; 4]), "zeroes all samples"),
         ];
         for (n, mistake, named) in mistakes {
             let found = found(n, mistake);

@@ -204,7 +204,7 @@ fn summary(survey: &str) -> Value {
 /// The table of the survey that exact time refuses.
 const SNAPSHOTS: &str = "[snapshots]\nevery = 30\n";
 
-const MUTED: &str = "mute.velocity_m_s, in m/s, zeroes all samples of 4 of 4 shots";
+const MUTED: &str = "the mute zeroes all samples";
 const LATE: &str = "after the end of the record, at 0.1200 s: raise frequency_hz";
 
 /// A change of the survey at the limit of a warning, words of it, and whether a dry run gives it. `fd::warnings` tests

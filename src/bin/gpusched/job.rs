@@ -85,8 +85,7 @@ impl Job {
             file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
         })?;
         // The plan can refuse only the storage; all else is checked above.
-        let plan =
-            Plan::new(model.clone(), dt, options).map_err(|error| file.blame("accuracy.storage", error))?;
+        let plan = Plan::new(model, dt, options).map_err(|error| file.blame("accuracy.storage", error))?;
         let plan = Arc::new(plan);
 
         check_shots_memory(&grid, sources.len(), wavelet.samples.len(), &receivers, survey.mute.is_some())?;
@@ -99,7 +98,7 @@ impl Job {
         }
 
         let cells_per_wavelength = verify::cells_per_wavelength(&plan.model, frequency);
-        let warnings = doubts::of(&model, &plan, &shots, (shape, frequency), dt_sure);
+        let warnings = doubts::of(&plan, &shots, (shape, frequency), dt_sure);
         let folder = file.resolve(&survey.output.folder);
         let stated = model::stated(&survey.model);
         let files = stated.iter().filter_map(|(_, from)| from.file());
