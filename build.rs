@@ -1,4 +1,4 @@
-//! What only the linker can be told of the shared library; and kernels whose text is large are packed.
+//! Passes the linker the name and options of the shared library, and packs large kernels.
 
 use std::path::PathBuf;
 

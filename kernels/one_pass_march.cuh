@@ -355,7 +355,7 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
                 undamped[0][c] = fmaf(kappa, a, undamped[0][c]);
                 if (N == 2 && middle_z)
                     undamped[LAST][c] = fmaf(kappa, square_z * derivative_from(k, z_taps, c), undamped[LAST][c]);
-                // Of all axes; or of x and y, and of z.
+                // The sum over all axes; or that over x and y, and that over z.
                 float increments[N];
 #pragma unroll
                 for (int number = 0; number < N; number++)

@@ -46,7 +46,7 @@ pub struct Planner {
     pub(super) period_began: Duration,
     /// Tasks that come after a light one which has not ended, by its id.
     pub(super) light_successors: HashMap<TaskId, Vec<TaskId>>,
-    /// Of all tasks but helpers of ranges.
+    /// Counts of all tasks except helpers of ranges.
     pub(super) counts: TaskCounts,
     /// When the last task so far has ended; 0 before.
     pub(super) last_end: Duration,
