@@ -1,13 +1,13 @@
-//! Derivatives at the cells of the values: the second, `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m (f[i-m] +
-//! f[i+m])`, the time steps that are stable with it, and the first.
+//! Derivatives on a collocated grid: the second, `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m
+//! (f[i-m] + f[i+m])`, the time steps that are stable with it, and the first.
 
 use crate::fd::model::Outline;
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 
-/// The first derivative of eighth order, `h D f at i = sum over m = 1..4 of k_m (f[i+m] - f[i-m])`.
+/// First derivative of eighth order, `h D f at i = sum over m = 1..4 of k_m (f[i+m] - f[i-m])`.
 pub const FIRST: [f32; HALF_WIDTH] = [0.8, -0.2, 4.0 / 105.0, -1.0 / 280.0];
 
-/// The coefficients of the second derivatives times `(dt/h)²`.
+/// Coefficients of the second derivatives times `(dt/h)²`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
     /// `c_0`, summed over the axes.
@@ -17,7 +17,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// For steps of `dt` seconds in cells of `h` metres.
+    /// Computes the weights for time steps of `dt` seconds and cells of `h` metres.
     pub fn new(stencil: Stencil, dt: f32, h: [f32; 3]) -> Weights {
         let c = coefficients(stencil);
         let rates = h.map(|h| (f64::from(dt) / f64::from(h)).powi(2));
@@ -29,7 +29,8 @@ impl Weights {
     }
 }
 
-/// Coefficients of a stencil, `c_0` first. `c_0 = -2 (c_1 + .. + c_4)`: the derivative of a constant is zero.
+/// Returns the coefficients of a stencil, `c_0` first. `c_0 = -2 (c_1 + .. + c_4)`: the derivative
+/// of a constant is zero.
 pub fn coefficients(stencil: Stencil) -> [f64; HALF_WIDTH + 1] {
     match stencil {
         Stencil::Taylor => [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 315.0, -1.0 / 560.0],
@@ -40,10 +41,12 @@ pub fn coefficients(stencil: Stencil) -> [f64; HALF_WIDTH + 1] {
     }
 }
 
-/// `c_1` to `c_4` of the least squares of the relative error over all waves of 3.5 cells and more.
+/// `c_1` to `c_4` of the least squares of the relative error over all wavelengths of 3.5 cells and
+/// more.
 const OPTIMISED: [f64; HALF_WIDTH] = [1.711_074_15, -0.261_705_94, 0.046_488_81, -0.005_179_34];
 
-/// Returns the largest magnitude of `h² D` of a wave.
+/// Returns the largest magnitude of `h² D` over all wavelengths: the sum of the coefficients'
+/// magnitudes.
 pub fn largest(stencil: Stencil) -> f64 {
     let [c0, others @ ..] = coefficients(stencil);
     c0.abs() + 2.0 * others.iter().map(|c| c.abs()).sum::<f64>()
@@ -71,7 +74,7 @@ mod tests {
     use crate::fd::model::Model;
     use crate::fd::stencil::SHORTEST;
 
-    /// Returns the relative error of the derivative of a wave of so many cells.
+    /// Returns the relative error of the derivative for a wavelength of `cells` cells.
     fn error(stencil: Stencil, cells: f64) -> f64 {
         let [_, others @ ..] = coefficients(stencil);
         let k = 2.0 * PI / cells;
@@ -79,7 +82,7 @@ mod tests {
         others.iter().enumerate().map(term).sum::<f64>() / (k * k) - 1.0
     }
 
-    /// Returns the integral of the squared error over waves of [`SHORTEST`] cells and more.
+    /// Returns the mean squared error over wavelengths of [`SHORTEST`] cells and more.
     fn squares([c1, c2, c3, c4]: [f64; HALF_WIDTH]) -> f64 {
         let points = 2000;
         let one = |i: i32| {

@@ -1,19 +1,22 @@
-//! How a running shot reports to its caller, and how the caller stops and resumes it.
+//! Callbacks by which a running shot reports to its caller, and by which the caller stops and
+//! resumes it.
 //!
-//! A shot that stops between two steps leaves its [`State`], to go on later with the same bits: its fields and what it has
-//! recorded, as float32 values in an order that depends on the kind of device and the sizes. Threads and tiles may be others.
+//! A shot that stops between two steps writes its [`State`]: its fields and its record so far, as
+//! float32 values. A shot that resumes from it computes the same bits. The order of the values
+//! depends on the kind of device and the sizes, not on the numbers of threads and tiles.
 
 use crate::error::Result;
 
-/// The state of a shot between two steps. It is of use to a shot of the same plan, with the same kind and number of values.
+/// State of a shot between two steps. Only a shot of the same plan, with the same kind and number
+/// of values, can resume from it.
 pub trait State {
     /// Returns the kind of device on which the values were computed.
     fn kind(&self) -> String;
-    /// Returns how many values there are.
+    /// Returns the number of values.
     fn values(&self) -> u64;
-    /// Gives all values in their order, in pieces.
+    /// Passes all values in their order, in pieces, to `to`.
     fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()>;
-    /// Asks for all values in the same order.
+    /// Loads all values in the same order, in pieces that `from` fills.
     fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()>;
 }
 
@@ -24,24 +27,26 @@ pub trait Control {
     fn step(&self, _step: usize, _nt: usize) -> Result<()> {
         Ok(())
     }
-    /// Takes the pressure over the model's grid after `step + 1` steps.
+    /// Called with the pressure over the model's grid after `step + 1` steps.
     fn snapshot(&self, _step: usize, _field: &[f32]) -> Result<()> {
         Ok(())
     }
-    /// Called before the first step. Returns how many steps are done already, after it has loaded the fields of then
-    /// into `state`. A kept state of another kind or size must not be loaded.
+    /// Called before the first step. To resume, loads the fields of an earlier state into `state`,
+    /// and returns the number of steps done until then. It must not load a state of another kind or
+    /// size.
     fn resume(&self, _state: &mut dyn State) -> Result<usize> {
         Ok(0)
     }
-    /// Returns whether the shot is to stop. Called after each step, on a GPU after every few.
+    /// Returns true if the shot is to stop. Called after each step, on a GPU after every few.
     fn pauses(&self) -> bool {
         false
     }
-    /// Returns what earlier shots found out about a subject on devices like this one. It may be any text.
+    /// Returns the finding of earlier shots about a subject on devices like this one. It may be any
+    /// text.
     fn finding(&self, _subject: &str) -> Option<String> {
         None
     }
-    /// Keeps what this shot found out, for later shots.
+    /// Stores a finding of this shot for later shots.
     fn found(&self, _subject: &str, _finding: &str) {}
     /// Called when the shot has stopped after `done` steps; it ends with
     /// [`Error::Cancelled`](crate::Error::Cancelled).

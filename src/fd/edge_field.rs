@@ -1,4 +1,4 @@
-//! A property of the medium over the user's grid, continued beyond its edges.
+//! A coefficient of the medium over the user's grid, continued beyond its edges.
 
 use super::grid::layout::Layout;
 use super::host_memory::host_zeros;
@@ -8,25 +8,26 @@ use super::vector::lanes::WIDEST;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 
-/// A field that continues beyond the user's grid as it is at its edge: one row for each of the
-/// user's columns, or for all of them, padded along z only. Cells that are never updated have 0.
+/// Coefficient field that continues beyond the user's grid with its value at the edge. It has one
+/// row for each of the user's columns, or one for all of them, padded along z only. Cells that are
+/// never updated are 0.
 pub struct EdgeField {
     values: Buffer,
-    /// What the values stand for, if they are numbers of 16 bits, two in the place of one. Beyond the updated cells they may stand
-    /// for anything.
+    /// Scale of 16-bit numbers, of which two lie in the place of one float32. Beyond the updated
+    /// cells numbers are arbitrary.
     scale: Option<Scale>,
-    /// Rows from column to column along x and y; 0 where all are the same.
+    /// Row steps from column to column along x and y; 0 where all rows are the same.
     step: [usize; 2],
 }
 
-/// Some values of a row, as they are kept.
+/// Part of a row, in the format in which it is stored.
 #[derive(Clone, Copy)]
 pub enum EdgeRow<'a> {
     Values(&'a [f32]),
     Numbers(&'a [u16], Scale),
 }
 
-/// Returns the number of float32 values in whose place so many rows are stored, with a vector after the last.
+/// Returns the number of float32 values that `rows` rows take, with a vector after the last.
 fn floats(layout: &Layout, rows: usize, storage: Storage) -> usize {
     ((layout.rows(rows) + WIDEST) * storage.bytes()).div_ceil(size_of::<f32>())
 }
@@ -43,10 +44,11 @@ fn continue_rows<T: Copy>(values: &mut [T], layout: &Layout, rows: usize) {
 }
 
 impl EdgeField {
-    /// Makes a field. `value` returns that of a user's cell by its position in the model.
+    /// Makes a field. `value` returns the coefficient of a user's cell by its position in the
+    /// model; `what` names the field in messages.
     ///
     /// # Errors
-    /// Values that 16 bits are not enough for; no memory.
+    /// Values that 16 bits cannot represent to [`WORST`](super::storage::WORST); no memory.
     pub fn new(layout: &Layout, storage: Storage, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
         let [nx, ny, nz] = layout.inner;
         let mut values = Buffer::zeroed(floats(layout, nx * ny, storage), what)?;
@@ -74,11 +76,11 @@ impl EdgeField {
         Ok(EdgeField { values, scale: Some(scale), step })
     }
 
-    /// Makes a field of values that `value` computes from properties at a position in the model: of one
-    /// value if all of them are constant.
+    /// Makes a field whose coefficients `value` computes from `properties` at a position in the
+    /// model. The field is uniform if all of these are constant.
     ///
     /// # Errors
-    /// As of [`EdgeField::new`].
+    /// See [`EdgeField::new`].
     pub fn from_properties(
         layout: &Layout,
         storage: Storage,
@@ -92,7 +94,7 @@ impl EdgeField {
         }
     }
 
-    /// Makes a field of one value.
+    /// Makes a uniform field.
     pub fn uniform(layout: &Layout, storage: Storage, value: f32) -> Result<Self> {
         let mut values = Buffer::zeroed(floats(layout, 1, storage), "a row of coefficients")?;
         let scale = match storage {
@@ -100,13 +102,14 @@ impl EdgeField {
                 values[layout.row(0)..][layout.active(2)].fill(value);
                 None
             }
-            // The number of the smallest value is 0.
+            // The smallest value has the number 0, and the buffer is zero.
             Storage::Bits16 => Some(Scale::new(value, value)),
         };
         Ok(EdgeField { values, scale, step: [0, 0] })
     }
 
-    /// Returns the same with values in the cells that are never updated, too: those at the ends of their rows.
+    /// Returns the field with the cells that are never updated set to the values at the ends of
+    /// their rows.
     pub fn continued_along_z(mut self, layout: &Layout) -> EdgeField {
         let rows = self.rows(layout);
         match self.scale {
@@ -126,22 +129,22 @@ impl EdgeField {
         if self.is_uniform() { 1 } else { layout.inner[0] * layout.inner[1] }
     }
 
-    /// Values from column to column along x and y, where rows are `pitch` values apart.
+    /// Returns the values from column to column along x and y, where rows are `pitch` values apart.
     pub fn steps(&self, pitch: usize) -> [usize; 2] {
         self.step.map(|step| step * pitch)
     }
 
-    /// Returns the bytes allocated for it.
+    /// Returns the allocated bytes.
     pub fn bytes(&self) -> u64 {
         self.values.bytes()
     }
 
-    /// Returns the bytes of a field of so many rows.
+    /// Returns the bytes of a field of `rows` rows.
     pub fn bytes_of(layout: &Layout, storage: Storage, rows: usize) -> u64 {
         Buffer::bytes_of(floats(layout, rows, storage))
     }
 
-    /// Returns the same with float32 values in the place of the numbers that stand for them.
+    /// Returns the field in float32.
     #[cfg(test)]
     pub fn expanded(&self, layout: &Layout) -> EdgeField {
         let mut values =
@@ -151,12 +154,15 @@ impl EdgeField {
         EdgeField { values, scale: None, step: self.step }
     }
 
-    /// How many values they are in another layout of the same grid.
+    /// Returns the number of values of the field in another layout of the same grid.
     pub fn len_in(&self, to: &Layout) -> usize {
         to.rows(self.rows(to))
     }
 
-    /// Their rows as they lie in another layout of the same grid.
+    /// Returns the rows as float32 in another layout of the same grid.
+    ///
+    /// # Errors
+    /// [`Error::NoHostMemory`](crate::error::Error::NoHostMemory).
     pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
         let mut values = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
         let mut room = Vec::new();
@@ -168,7 +174,11 @@ impl EdgeField {
         Ok(values)
     }
 
-    /// The same as numbers of 16 bits, if they are kept as such.
+    /// Returns the rows as 16-bit numbers in another layout of the same grid; zeros if the field is
+    /// float32.
+    ///
+    /// # Errors
+    /// [`Error::NoHostMemory`](crate::error::Error::NoHostMemory).
     pub fn numbers(&self, from: &Layout, to: &Layout) -> Result<Vec<u16>> {
         let mut all = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
         for row in 0..self.rows(from) {
@@ -180,12 +190,12 @@ impl EdgeField {
         Ok(all)
     }
 
-    /// What these stand for.
+    /// Returns the scale of the 16-bit numbers; `None` for float32.
     pub fn scale(&self) -> Option<Scale> {
         self.scale
     }
 
-    /// The values at the padded indices (x, y) from index `z` on, `len` of them.
+    /// Returns `len` values at the padded indices (x, y), from index `z` on.
     #[inline(always)]
     pub fn row(&self, layout: &Layout, cell: [usize; 3], len: usize) -> EdgeRow<'_> {
         self.at(self.place(layout, cell), len)
@@ -196,7 +206,8 @@ impl EdgeField {
         self.row(layout, cell, 1).values(&mut Vec::new())[0].into()
     }
 
-    /// The same, and all that lie after them in memory: other rows too.
+    /// Returns the values at the padded indices (x, y) from index `z` on, and all that follow them
+    /// in memory, those of other rows too.
     #[inline(always)]
     pub fn onward(&self, layout: &Layout, cell: [usize; 3]) -> EdgeRow<'_> {
         let at = self.place(layout, cell);
@@ -220,7 +231,7 @@ impl EdgeField {
 }
 
 impl<'a> EdgeRow<'a> {
-    /// What they stand for, in `room` if that has to be computed.
+    /// Returns the values as float32. `room` holds them if they have to be computed.
     #[inline(always)]
     pub fn values(self, room: &'a mut Vec<f32>) -> &'a [f32] {
         match self {

@@ -1,4 +1,4 @@
-//! Takes the error of steps in time out of a record.
+//! Corrects the error of time steps in records.
 //!
 //! Where the wave equation has a frequency `w`, leapfrog steps have `W` with
 //!
@@ -6,9 +6,10 @@
 //! w dt = 2 sin(W dt / 2)
 //! ```
 //!
-//! and nothing else differs: at its `W` a shot is exactly what steps without error would give at `w`, in any medium, but for
-//! the damping in absorbing layers. So the wavelet is given to the steps with each `w` moved to its `W`, and in
-//! the record each `W` is moved back (Stork 2013; Koene, Robertsson, Broggini and Andersson 2018). The steps are those of any other shot.
+//! and nothing else differs. At its `W` a shot equals what steps without error would give at `w`,
+//! in any medium, except for the damping in absorbing layers. So the wavelet is injected with each
+//! `w` moved to its `W`, and in the record each `W` is moved back (Stork 2013; Koene, Robertsson,
+//! Broggini and Andersson 2018). The steps are those of any other shot.
 
 use std::f64::consts::PI;
 use std::iter::repeat;
@@ -24,21 +25,24 @@ use crate::backend::Lane;
 use crate::backend::cpu::{Team, TeamMember};
 use crate::error::{Error, Result};
 
-/// What a shot computes beyond its end, at least.
+/// Least steps, and least samples, that a shot computes beyond the end of its record.
 const MORE_STEPS: usize = 24;
 const MORE_SAMPLES: usize = 8;
 
-/// Samples after a series' end that it is faded out over.
+/// Samples after the end of a series over which it fades out.
 const FADE: usize = 64;
 
-/// Threads that correct the record of a GPU's shot, at most, and that a shot's memory is counted for.
+/// Most threads that correct the record of a GPU's shot. The memory estimate of every shot counts
+/// as many.
 const THREADS: usize = 8;
 
-/// `W dt` beyond this is dropped. What has fewer than three steps a period would be moved to twice its time, and no grid carries it.
+/// Highest `W dt` in radians; higher ones are dropped. A frequency with fewer than three steps a
+/// period would move to twice its time, and no grid carries it.
 const HIGHEST: f64 = 2.0 * PI / 3.0;
 
-/// The wavelet as the steps of a shot have to be given it. One that lasts to the end of the record and does not end with
-/// zero goes on smoothly after its last sample: that changes nothing in the record, and a sudden end would ring back into it.
+/// Returns the wavelet to inject in the steps of a shot. A wavelet that lasts to the end of the
+/// record and does not end with zero is continued smoothly. The record does not depend on the
+/// continuation, but a sudden end would ring back into it.
 pub fn foreseen(shot: &Shot) -> Wavelet {
     let source = |stepped: f64| Some(2.0 * (stepped / 2.0).sin()).filter(|_| stepped <= HIGHEST);
     let samples = &shot.wavelet.samples;
@@ -53,13 +57,14 @@ pub fn foreseen(shot: &Shot) -> Wavelet {
     Wavelet { samples: series.iter().take(nt).map(|value| value.re as f32).collect() }
 }
 
-/// How many steps a shot takes: the last samples need to know how the record goes on.
+/// Returns the number of steps to compute. The correction of the last samples needs those after
+/// them.
 pub fn steps(shot: &Shot) -> usize {
     shot.nt + MORE_STEPS.max(MORE_SAMPLES * shot.record_every)
 }
 
-/// Refuses a shot with so few samples that the steps after its end would be more than its own; and one with snapshots,
-/// whose correction would need the whole field of all steps.
+/// Refuses a shot with so few samples that the steps after its end would be more than its own.
+/// Refuses snapshots: their correction would need the whole field of all steps.
 pub fn check(shot: &Shot) -> Result<()> {
     let most = shot.nt.max(MORE_STEPS) / MORE_SAMPLES;
     if shot.record_every > most {
@@ -74,7 +79,8 @@ pub fn check(shot: &Shot) -> Result<()> {
     Err(Error::argument("snapshot_every", every, accepted))
 }
 
-/// Bytes of the host, about, that a shot's wavelet or record takes while it is moved, whichever takes more.
+/// Returns the approximate bytes of the host that warping a shot's wavelet or its record takes,
+/// whichever takes more.
 pub fn bytes(shot: &Shot) -> u64 {
     let of = |samples: usize, threads: usize| {
         let [all, each] = Warp::bytes(samples + FADE);
@@ -85,7 +91,8 @@ pub fn bytes(shot: &Shot) -> u64 {
     of(steps, 1).max(of(samples, THREADS))
 }
 
-/// Corrects the record of a shot that was given [`foreseen`] and [`steps`], before its mute.
+/// Corrects the record of a shot that ran [`steps`] steps with the wavelet of [`foreseen`], and
+/// cuts it to the shot's samples. The mute comes afterwards.
 pub fn corrected(mut gather: Gather, shot: &Shot, lane: Lane<'_>) -> Result<Gather> {
     correct(&mut gather, shot.record_every, lane)?;
     let (taken, samples) = (gather.samples, shot.samples());
@@ -96,7 +103,7 @@ pub fn corrected(mut gather: Gather, shot: &Shot, lane: Lane<'_>) -> Result<Gath
     Ok(Gather { samples, ..gather })
 }
 
-/// The traces are shared out over a lane's threads, two at a time and always the same two.
+/// Corrects all traces on the threads of a lane, two at a time.
 fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
     let samples = gather.samples;
     if samples == 0 || gather.traces == 0 {
@@ -104,7 +111,8 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
     }
     let highest = HIGHEST.min(PI / every as f64);
     let source = |true_one: f64| Some(2.0 * (true_one / 2.0).asin()).filter(|stepped| *stepped <= highest);
-    // The pressure after the first step is one step later than the first value of the wavelet.
+    // Sample 0 of the record is taken after the first step, so at time 1; value 0 of the wavelet is
+    // at time 0.
     let warp = Warp::new(samples + FADE, Times { first: 1, every }, source);
     let pairs = Mutex::new(gather.data.chunks_mut(2 * samples));
     let work = |_: &TeamMember<'_>, _: Option<&()>| {
@@ -113,7 +121,7 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
         loop {
             let next = pairs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((one, other)) = next.map(|pair| pair.split_at_mut(samples)) else { return Ok(()) };
-            // The last of an odd number of traces has none beside it.
+            // The last of an odd number of traces has no partner: `other` is empty.
             let [all, others] = [&*one, &*other]
                 .map(|trace| trace.iter().map(|v| f64::from(*v)).chain(fade(trace)).chain(repeat(0.0)));
             series.iter_mut().zip(all.zip(others)).for_each(|(to, (re, im))| *to = Complex::new(re, im));
@@ -131,7 +139,8 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
     }
 }
 
-/// What follows a trace that is cut off: its image in its last sample, turned over and fading, so that it ends without a kink.
+/// Returns samples that continue a trace after its end without a kink: the trace reflected about
+/// its last sample, in time and in value, and faded out.
 fn fade(trace: &[f32]) -> [f64; FADE] {
     let Some((&last, before)) = trace.split_last() else { return [0.0; FADE] };
     let mut image = before.iter().rev().map(|&v| f64::from(v));
@@ -150,7 +159,8 @@ mod tests {
         Shot { nt: samples.len(), wavelet: Wavelet { samples }, ..Shot::default() }
     }
 
-    /// What is foreseen and corrected is what it was, one step later; the steps being none, its frequencies must fit.
+    /// Without steps between them, the warp of the wavelet and the correction cancel: the record is
+    /// the wavelet, one step later.
     #[test]
     fn one_undoes_the_other() {
         for (nt, every) in [(150, 1), (400, 1), (401, 3)] {
@@ -178,7 +188,8 @@ mod tests {
             .zip(&early.samples)
             .fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
         assert!(apart > 0.0 && apart < 2e-3, "{apart:e}");
-        // 5 steps a period: W dt is 1.36 instead of 1.26, and the pulse is there at 0.81 of its time.
+        // 5 steps a period: W dt is 1.36 instead of 1.26, and the pulse arrives at 0.81 of its
+        // time.
         let burst = |i: usize| {
             let t = i as f64 - 1000.0;
             ((t / 100.0).powi(2) * -0.5).exp() * (t * 2.0 * PI / 5.0).cos()

@@ -3,17 +3,18 @@
 use crate::backend::cpu::{Zero, free_bytes, reserve, zeros};
 use crate::error::{Error, Result};
 
-/// Returns an empty vector with room for `len` values.
+/// Returns an empty vector with a capacity of at least `len` values.
 pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
     reserve(len).ok_or_else(|| no_memory(what, (len as u64).saturating_mul(size_of::<T>() as u64)))
 }
 
-/// Returns the error for an allocation that the host refuses at present.
+/// Returns the error for an allocation of `needed` bytes that the host refuses at present.
 pub fn no_memory(what: &str, needed: u64) -> Error {
     Error::NoMemory { what: what.into(), needed, place: "the host".into(), there: free_bytes() }
 }
 
-/// Allocates memory of the host for a task on a GPU. The error does not blame the memory of the GPU.
+/// Allocates zeros on the host for a task on a GPU. The error is about the host's memory, not the
+/// GPU's.
 pub fn host_zeros<T: Zero>(len: usize, what: &str) -> Result<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     zeros(len).ok_or_else(|| Error::NoHostMemory { what: what.into(), bytes })

@@ -3,11 +3,10 @@
 use super::survey::Shot;
 use crate::backend::float_mode::FloatMode;
 
-/// The poles of a source: cells below the source's own, and sign.
+/// Poles of the dipole source of the old kernels: cells below the source's own, and sign.
 pub const DIPOLE: [(usize, f32); 2] = [(0, -1.0), (2, 1.0)];
 
-/// Returns the amplitude times the wavelet for the steps of a shot that have a source. Denormal numbers
-/// are flushed, as in a step on the CPU, which multiplies the two itself.
+/// Returns the amplitude times the wavelet, for the steps of a shot that have a source.
 pub fn source_pressures(shot: &Shot) -> Vec<f32> {
     let _mode = FloatMode::flushing();
     let samples = shot.wavelet.samples.iter().take(shot.nt);

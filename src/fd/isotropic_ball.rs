@@ -1,8 +1,9 @@
 //! Reduces epsilon and delta around the source, as the old kernels do.
 //!
-//! A source in an anisotropic medium radiates a slow wave that the pseudo-acoustic equation has and a medium has not. In
-//! an isotropic one it does not: so both parameters are 0 within 4 cells of the source, and rise to the model's at 15
-//! cells by half a period of a cosine. Distances are in cells, whatever the spacing.
+//! In an anisotropic medium a source also radiates a slow wave. It belongs to the pseudo-acoustic
+//! equation, not to real media; in an isotropic medium it is absent. So both parameters are 0
+//! within 4 cells of the source, and rise to the model's at 15 cells by half a period of a cosine.
+//! Distances are in cells, whatever the spacing.
 
 use std::ops::Range;
 
@@ -10,14 +11,15 @@ use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::one_pass::cuda::params::MixingCube;
 
-/// Cells from the source within which the medium is isotropic, and from which on it is that of the model.
+/// Distances from the source in cells: within the first the medium is isotropic, from the second on
+/// it is that of the model.
 const ISOTROPIC: f32 = 4.0;
 const RADIUS: usize = 15;
-/// Pi as the old kernels have it.
+/// Pi to the digits of the old kernels.
 #[expect(clippy::approx_constant)]
 const PI: f64 = 3.141592653;
 
-/// E and S in the cube of cells around a source.
+/// E and S in the cube of cells around a source: `E = 1 + 2 epsilon`, `S = sqrt(1 + 2 delta)`.
 pub struct IsotropicBall {
     /// Padded indices along x, y and z.
     cells: [Range<usize>; 3],
@@ -25,7 +27,7 @@ pub struct IsotropicBall {
     values: [Vec<f32>; 2],
 }
 
-/// A row of the cube.
+/// Row of the cube along z.
 pub struct BallRow<'a> {
     begin: usize,
     values: &'a [f32],
@@ -43,13 +45,14 @@ fn factor(squared: usize) -> f64 {
     }
 }
 
-/// Returns S, rounded so that its square is at most E: waves grow without limit where it is larger.
+/// Returns `s`, reduced by one rounding if its square exceeds `e`: waves grow without limit where
+/// S² is larger than E.
 pub fn at_most_root(s: f32, e: f32) -> f32 {
     if f64::from(s) * f64::from(s) > f64::from(e) { s.next_down() } else { s }
 }
 
 impl IsotropicBall {
-    /// Bytes of the largest cube.
+    /// Bytes of E and S in the largest cube.
     pub const BYTES: u64 = 2 * 4 * (2 * RADIUS as u64 + 1).pow(3);
 
     /// `source`: the user's cell.
@@ -72,7 +75,7 @@ impl IsotropicBall {
             }
             all
         };
-        // The factor on the parameter, which is a half of what E or S² exceed 1 by.
+        // The reduced parameter; `excess`, E - 1 or S² - 1, is twice the parameter.
         let parameter = |excess: f32, factor: f64| (factor * f64::from(0.5 * excess)) as f32;
         let e = values(e, &|e, factor| 1.0 + 2.0 * parameter(e - 1.0, factor));
         let mut s = values(s, &|s, factor| {
@@ -107,7 +110,7 @@ impl IsotropicBall {
 }
 
 impl BallRow<'_> {
-    /// Puts the values in their places in a row that begins at index `first`.
+    /// Copies the values to their places in a row that begins at padded index `first`.
     pub fn put(&self, first: usize, row: &mut [f32]) {
         let begin = self.begin - first;
         if let Some(to) = row.get_mut(begin..) {
@@ -124,7 +127,7 @@ mod tests {
     #[test]
     fn parameters_rise_from_4_to_15_cells() {
         assert_eq!([0, 16, 225, 226].map(factor).map(|f| (f * 1e6).round()), [0.0, 0.0, 1e6, 1e6]);
-        // Half of the way is at 9.5 cells.
+        // The factor is 0.5 at 9.5 cells.
         assert!(factor(90) < 0.5 && factor(91) > 0.5);
     }
 }

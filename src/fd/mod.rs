@@ -1,7 +1,7 @@
-//! Finite differences: from a model and a shot to a gather.
+//! Finite differences: compute the gather of a shot in a model.
 //!
-//! Axes are named x, y, z and given in this order; fields lie in memory as
-//! `[iy][ix][iz]`, z fastest, which is Fortran's `(nz,nx,ny)`.
+//! Axes are named x, y, z and given in this order; fields lie in memory as `[iy][ix][iz]`, z
+//! fastest, which is Fortran's `(nz,nx,ny)`.
 //!
 //! A file imports from its own row and from rows above it:
 //!
@@ -13,7 +13,7 @@
 //! | `vector` | vectors of the CPU, for each instruction set |
 //! | `grid` | grid, its layout with absorbing layers, PML zones of an axis, tile table of a GPU |
 //! | `model` | the medium |
-//! | `centred` | derivatives at the cells of the values, and the steps that are stable with the second |
+//! | `centred` | derivatives on the collocated grid, and the time steps that are stable with the second |
 //! | `survey` | shots and gathers |
 //! | `pml` | profiles of the absorbing layer |
 //! | `control` | callbacks of a running shot, its state between two steps |
@@ -30,9 +30,9 @@
 //! | `source` | sources with a unit |
 //! | `verify` | sampling, mute of the direct wave |
 //! | `warp` | the spectrum between the frequencies of a Fourier transform |
-//! | `exact_time` | records without the error of steps in time |
+//! | `exact_time` | correction of the error of time steps in records |
 //! | `plan` | an equation in a model with a time step; names no equation |
-//! | `warnings` | doubts about a shot |
+//! | `warnings` | likely mistakes in models and shots |
 //! | `shot` | a shot as a task |
 //! | `check` | check shots of devices |
 //! | `bench` | speed of a device |
@@ -67,6 +67,6 @@ pub mod warnings;
 mod warp;
 pub mod wavelet;
 
-/// Raised with every change after which some shot's record or snapshots differ by a bit from what they were.
-/// Who keeps results compares it, to know whether they are still what would be computed.
+/// Version of the results. It is raised with every change that alters a bit of any shot's record or
+/// snapshots. A caller that keeps results compares it to detect stale ones.
 pub const NUMERICS: u32 = 9;

@@ -40,7 +40,7 @@ impl Property {
         }
     }
 
-    /// Returns the accepted values in words, for a value that is not accepted.
+    /// Returns the accepted values in words, for the message about a rejected `value`.
     fn accepted(self, value: f32) -> String {
         match self {
             Property::Vp => "positive, finite m/s".into(),
@@ -73,7 +73,7 @@ impl Values {
         }
     }
 
-    /// Returns the different values, as far as the form shows it: one of a constant.
+    /// Returns the stored values: one if the property is constant.
     fn distinct(&self) -> &[f32] {
         match self {
             Values::Constant(value) => std::slice::from_ref(value),
@@ -109,13 +109,14 @@ impl From<Vec<f32>> for Values {
     }
 }
 
-/// Where `1/rho` between two cells is taken from, for the particle velocities half a cell after their cell.
+/// Point whose density a particle velocity uses; the velocity is half a cell after its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DensityAt {
-    /// The half point: its density is the mean of both cells beside it.
+    /// The half point: its density is the mean of the two cells beside it.
     #[default]
     HalfPoints,
-    /// The cell before the half point, as in the old kernels. Interfaces lie up to half a cell too deep.
+    /// The cell before the half point, as in the old kernels. Interfaces lie up to half a cell too
+    /// deep.
     Cells,
 }
 
@@ -124,11 +125,11 @@ pub enum DensityAt {
 pub struct Model {
     pub outline: Outline,
     vp: Values,
-    /// By the number of the property, without the velocity.
+    /// Other properties, by their number; the entry of the velocity is `None`.
     others: [Option<Values>; Property::ALL.len()],
 }
 
-/// Facts of a model that remain when its fields have become coefficients.
+/// Facts of a model that a plan keeps after the fields have become coefficients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outline {
     pub grid: Grid,
@@ -157,20 +158,23 @@ impl Deref for Model {
 pub const WATER: f32 = 1000.0;
 
 impl Model {
-    /// Makes a model of a velocity and a density, both over the grid. `None`: [`WATER`].
+    /// Makes a model of a velocity and a density, both over the grid. Without a density it is
+    /// [`WATER`].
     ///
     /// # Errors
-    /// As of [`Model::of`].
+    /// See [`Model::of`].
     pub fn new(grid: Grid, vp: Vec<f32>, rho: Option<Vec<f32>>) -> Result<Self> {
         let rho = rho.map(|rho| (Property::Rho, rho.into()));
         Model::of(grid, [(Property::Vp, vp.into())].into_iter().chain(rho))
     }
 
-    /// Makes a model of any properties. The last of a property's values counts.
+    /// Makes a model of any properties. If a property is given more than once, the last values
+    /// count.
     ///
     /// # Errors
-    /// No velocity; a volume of another number of values; a value outside the range of its property,
-    /// or so extreme that 1/rho or rho vp² is zero or infinite in float32. The first such cell is named.
+    /// No velocity; a volume with another number of values than the grid has cells; a value outside
+    /// the range of its property, or so extreme that 1/rho or rho vp² is zero or infinite in
+    /// float32. The message names the first such cell.
     pub fn of(grid: Grid, properties: impl IntoIterator<Item = (Property, Values)>) -> Result<Self> {
         let grid = Grid::new(grid.n, grid.h)?;
         let mut all = [const { None }; Property::ALL.len()];
@@ -222,8 +226,8 @@ pub fn missing(property: Property, equation: &str) -> Error {
     Error::argument(property.name(), "missing", accepted)
 }
 
-/// Refuses a model in which epsilon is smaller than delta anywhere: pseudo-acoustic anisotropic equations
-/// are unstable there, whatever the time step. A missing one is 0.
+/// Refuses a model in which epsilon is smaller than delta anywhere: pseudo-acoustic anisotropic
+/// equations are unstable there, whatever the time step. A missing property counts as 0.
 pub fn check_epsilon_not_below_delta(model: &Model) -> Result<()> {
     let zero = Values::Constant(0.0);
     let [epsilon, delta] =
@@ -236,7 +240,7 @@ pub fn check_epsilon_not_below_delta(model: &Model) -> Result<()> {
     Err(Error::argument(format!("epsilon{place}"), epsilon.at(bad), accepted))
 }
 
-/// The cell at a position in a field, in words.
+/// Returns the cell at a position in a field, in words.
 fn cell(grid: &Grid, at: usize) -> String {
     let [nx, _, nz] = grid.n;
     format!("({}, {}, {})", at / nz % nx, at / nz / nx, at % nz)

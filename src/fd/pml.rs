@@ -1,12 +1,12 @@
 //! The absorbing layer: a split perfectly matched layer with a quadratic profile.
 //!
-//! Each part of the pressure and each velocity is damped along its own axis only. With `d` the
-//! damping at a cell, a step is `f' = b f - a dt (…)`, `a = 1/(1 + d dt/2)`, `b = a (1 - d dt/2)`.
-//! What is float32 and what is double here follows the old kernels to the last bit.
+//! Each split pressure and each velocity is damped along its own axis only. With `d` the damping at
+//! a cell, a step is `f' = b f - a dt (…)`, `a = 1/(1 + d dt/2)`, `b = a (1 - d dt/2)`. The choice
+//! of float32 and double follows the old kernels to the last bit.
 
 use super::grid::Grid;
 
-/// `a` and `b` for every index of a padded axis; 1 and 1 where nothing is damped.
+/// `a` and `b` for every index of a padded axis; both are 1 where nothing is damped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     pub a: Vec<f32>,
@@ -23,7 +23,8 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// For an axis of `n` cells with `pml` more on each side, and a damping of `d0` per second at the outer edge.
+    /// Computes the profiles of an axis of `n` cells with `pml` more on each side, and a damping of
+    /// `d0` per second at the outer edge.
     pub fn new(n: usize, pml: usize, dt: f32, d0: f32) -> Self {
         let edge = f64::from(dt * d0);
         let width = pml as f64;
@@ -49,21 +50,24 @@ impl Profiles {
     }
 }
 
-/// Cells of a layer count as at most so many times their spacing. With 1, layers that are thin beside the wavelength
-/// reflect more: their damping rises too steeply.
+/// Largest ratio of the spacing in the formula of [`d0`] to that of the axis. With 1, layers that
+/// are thin compared with the wavelength reflect more: their damping rises too steeply.
 const WIDEST: f64 = 3.0;
 
-/// Damping at the outer edge per second, `10 v ln(10⁵) / (2 L)`, for the reference velocity `vp` and a layer of `pml`
-/// cells along an axis. Their spacing is the mean of the three, in the old kernels whatever that of the axis is.
+/// Returns the damping at the outer edge per second, `10 v ln(10⁵) / (2 L)`, for the reference
+/// velocity `vp` in m/s and a layer of `pml` cells along an axis. `L` is `pml` times the mean
+/// spacing of the three axes. That is limited to three times the axis's own spacing, except by the
+/// old rules.
 pub fn d0(vp: f32, pml: usize, h: [f32; 3], axis: usize, old_rules: bool) -> f32 {
     let mean = f64::from(h[0] + h[1] + h[2]) / 3.0;
     let spacing = if old_rules { mean } else { mean.min(WIDEST * f64::from(h[axis])) };
     (10.0 * f64::from(vp) * 100_000f64.ln() / (2.0 * pml as f64 * spacing)) as f32
 }
 
-/// The user's cell whose velocity sets the damping by the old rules, instead of the fastest: the middle of the padded
-/// grid *as a list of cells*. Which one that is depends on the parities of the sizes: with an even `ny` it is a corner of
-/// the middle plane. What is much faster is damped too little.
+/// Returns the user's cell whose velocity sets the damping by the old rules, instead of the
+/// fastest: the middle of the padded grid *as a list of cells*. It depends on the parities of the
+/// sizes: with an even `ny` it is a corner of the middle plane. Waves that are much faster are
+/// damped too little.
 pub fn reference_cell(grid: &Grid, pml: usize) -> [usize; 3] {
     let [nx, ny, nz] = grid.n.map(|n| n + 2 * pml);
     let middle = ny * nx * nz / 2;

@@ -1,4 +1,4 @@
-//! What a shot leaves behind: samples at the receivers, and the field for a snapshot.
+//! Results of a shot: samples at the receivers, and the field for a snapshot.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::survey::{Gather, Shot};
 use crate::backend::cpu::{Buffer, Rows};
 use crate::error::Result;
 
-/// Samples that are gathered before they go to their traces, so that a step writes
+/// Samples of each trace that are collected before they are copied to the traces. So a step writes
 /// neighbouring traces side by side and not each into a page of its own.
 const BATCH: usize = 16;
 
@@ -21,7 +21,7 @@ pub struct Record {
     batch: Buffer,
 }
 
-/// The record as the members of a team share it, each its own traces.
+/// The record, shared by the members of a team; each member writes its own traces.
 #[derive(Clone, Copy)]
 pub struct SharedRecord<'a> {
     receivers: &'a [usize],
@@ -44,7 +44,8 @@ impl Record {
         Ok(Record { gather: Gather { traces, samples, data }, receivers, every, batch })
     }
 
-    /// The gather is that of so many steps: samples of the batch that is under way come back from it.
+    /// Restores the current batch after the gather of a resumed shot has been loaded, which holds
+    /// the samples of `steps` steps.
     pub fn refill(&mut self, steps: usize) {
         let taken = steps.div_ceil(self.every);
         let traces = self.receivers.len();
@@ -56,14 +57,14 @@ impl Record {
         }
     }
 
-    /// Bytes that [`Record::new`] allocates.
+    /// Returns the bytes that [`Record::new`] allocates.
     pub fn bytes(layout: &Layout, shot: &Shot) -> u64 {
         let traces = shot.receivers.count(layout.inner) as u64;
         let batch = traces.saturating_mul(4 * BATCH as u64 + size_of::<usize>() as u64);
         Record::gather_bytes(layout, shot).saturating_add(batch)
     }
 
-    /// Bytes of the gather among them.
+    /// Returns the bytes of the gather, a part of [`Record::bytes`].
     pub fn gather_bytes(layout: &Layout, shot: &Shot) -> u64 {
         let traces = shot.receivers.count(layout.inner) as u64;
         traces.saturating_mul(4).saturating_mul(shot.samples() as u64)
@@ -85,10 +86,11 @@ impl SharedRecord<'_> {
         self.receivers.len()
     }
 
-    /// Takes the samples of a step, the last one or not, for some of the traces.
+    /// Records the samples of a step for some of the traces. `last`: it is the last step of the
+    /// shot, after which a batch that is not full is copied to the traces, too.
     ///
     /// # Safety
-    /// Nobody writes `p`, which has the record's layout, nor uses these traces meanwhile.
+    /// `p` has the record's layout. No other thread writes `p` or uses these traces meanwhile.
     pub unsafe fn take(&self, p: Rows<'_>, traces: Range<usize>, step: usize, last: bool) {
         let sample = step / self.every;
         let slot = sample % BATCH;
@@ -117,10 +119,10 @@ impl SharedRecord<'_> {
     }
 }
 
-/// The user's cells of a field over the padded grid.
+/// Copies the user's cells of a field over the padded grid to `to`, `[iy][ix][iz]`.
 ///
 /// # Safety
-/// Nobody writes `field`, which has this layout, meanwhile.
+/// `field` has this layout, and no other thread writes it meanwhile.
 pub unsafe fn snapshot(layout: &Layout, field: Rows<'_>, to: &mut [f32]) {
     let [nx, _, nz] = layout.inner;
     for (column, to) in to.chunks_exact_mut(nz).enumerate() {

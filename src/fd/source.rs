@@ -7,15 +7,16 @@
 //! force       -dt² kappa D-(b f)    f = F / V at one half cell
 //! ```
 //!
-//! with the cell's volume `V` and the step's derivative `D-`. Both are poles: factors of cells times a series.
+//! with the cell's volume `V` and the step's derivative `D-`. Both become poles: a factor for each
+//! cell times one time series.
 
 use super::equation::Propagator;
 use super::stencil::HALF_WIDTH;
 use super::survey::{Poles, Shot, SourceKind};
 use super::wavelet::Wavelet;
 
-/// Returns a shot whose source has a unit with that source in poles, `None` for other shots. `stencil`: the coefficients
-/// of the derivative; `h`: metres from cell to cell.
+/// Returns the shot with its source as poles, or `None` if its source has no unit or is poles
+/// already. `stencil`: coefficients of the derivative; `h`: cell spacing in m.
 pub fn in_poles(
     shot: &Shot,
     dt: f32,
@@ -46,7 +47,8 @@ pub fn in_poles(
             stencil.iter().enumerate().flat_map(pair).collect()
         }
     };
-    // The square of the CFL number: values of the series then are about as large as the pressure beside the source.
+    // The square of the CFL number: with it the values of the series are about as large as the
+    // pressure beside the source.
     let courant =
         dt.powi(2) * propagator.modulus(cell) * buoyancy * h.map(|h| h.powi(-2)).iter().sum::<f64>();
     let largest = factors.iter().fold(0.0, |most: f64, (_, factor)| most.max(factor.abs()));
@@ -57,13 +59,14 @@ pub fn in_poles(
     Some(Shot { kind: SourceKind::Poles(Poles(poles)), wavelet: Wavelet { samples }, ..shot.clone() })
 }
 
-/// `dt² F`.
+/// Returns `dt² F` at each step.
 fn forces(wavelet: &Wavelet, dt: f64) -> Box<dyn Iterator<Item = f64> + '_> {
     Box::new(wavelet.samples.iter().map(move |&sample| dt * dt * f64::from(sample)))
 }
 
-/// `dt² q'`: differences of the rate half a step before and after, which is interpolated to fourth order. The injection
-/// begins with step 0. If it lasts `nt` steps and does not end with zero, a cubic continues it.
+/// Returns `dt² q'` at each step: the difference of the rate half a step after and half a step
+/// before, both interpolated to fourth order. The injection begins with step 0. If it lasts `nt`
+/// steps and does not end with zero, a cubic extrapolates it.
 fn rates(wavelet: &Wavelet, nt: usize, dt: f64) -> Box<dyn Iterator<Item = f64>> {
     let mut samples: Vec<f64> = wavelet.samples.iter().map(|&sample| sample.into()).collect();
     let steps = samples.len() + 2;

@@ -1,24 +1,26 @@
 //! The staggered first derivative: four values on each side,
 //! `D f at i + 1/2 = 1/h sum over m = 0..3 of c_m (f[i+1+m] - f[i-m])`.
 
-/// Values that the derivative needs on each side; this many outermost layers of a padded grid are never updated.
+/// Values on each side that the derivative reads. As many outermost layers of a padded grid are
+/// never updated.
 pub const HALF_WIDTH: usize = 4;
 
-/// Which coefficients the derivative has.
+/// Coefficients of the derivative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stencil {
-    /// Eighth order: best for waves of many cells.
+    /// Eighth order: more accurate for wavelengths of many cells.
     Taylor,
-    /// Least squares of the relative error over all waves of [`SHORTEST`] cells and more (Liu 2013): best where
-    /// the shortest waves have fewer than five.
+    /// Least squares of the relative error over all wavelengths of [`SHORTEST`] cells and more (Liu
+    /// 2013): more accurate where the shortest wavelength has fewer than five cells.
     Optimised,
 }
 
-/// Cells of the shortest wave that [`Stencil::Optimised`] is made for: 4/7 of the grid's Nyquist wavenumber.
+/// Shortest wavelength in cells that [`Stencil::Optimised`] is made for: 4/7 of the grid's Nyquist
+/// wavenumber.
 pub const SHORTEST: f64 = 3.5;
 
-/// 1225/1024, -245/3072, 49/5120, -5/7168, to the seven digits that the old kernels have. The difference from the exact ones is
-/// 2e-6 of a record.
+/// 1225/1024, -245/3072, 49/5120, -5/7168, to the seven digits of the old kernels. Compared with
+/// the exact values they change a record by 2e-6 of it.
 const TAYLOR: [f32; HALF_WIDTH] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
 const OPTIMISED: [f32; HALF_WIDTH] = [1.221005, -0.0959772, 0.016103972, -0.0019540945];
@@ -40,10 +42,11 @@ impl Stencil {
         }
     }
 
-    /// Time steps up to `1 / (courant vmax sqrt(1/dx² + 1/dy² + 1/dz²))` are stable: the sum of the coefficients' magnitudes, rounded up.
+    /// Returns the sum of the coefficients' magnitudes, rounded up. Time steps up to `1 / (courant
+    /// vmax sqrt(1/dx² + 1/dy² + 1/dz²))` are stable.
     pub fn courant(self) -> f64 {
         match self {
-            // That of the exact ones, and what was always taken.
+            // The sum of the exact coefficients, rounded up.
             Stencil::Taylor => 1.28631,
             Stencil::Optimised => 1.33505,
         }
@@ -91,7 +94,7 @@ mod tests {
         }
     }
 
-    /// What `docs/numerics.md` says of both.
+    /// Compares the errors of both stencils with those that `docs/numerics.md` states.
     #[test]
     fn errors_are_as_told() {
         let error = |stencil: Stencil, cells: f64| {

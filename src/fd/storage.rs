@@ -1,9 +1,9 @@
-//! How the coefficients of a step are kept: as float32, or as numbers of 16 bits that stand for values between the smallest
-//! and the largest of their field.
+//! Number format of a step's coefficients: float32, or 16-bit numbers that stand for values between
+//! the smallest and the largest of their field.
 
 use crate::error::{Error, Result};
 
-/// Number format of the stored rho and rho vp².
+/// Number format of the coefficients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
     #[default]
@@ -12,7 +12,7 @@ pub enum Storage {
     Bits16,
 }
 
-/// Values are off by at most this part of themselves, or 16 bits are refused.
+/// Largest relative error of a coefficient. A field with a larger error is refused in 16 bits.
 pub const WORST: f64 = 1e-3;
 
 impl Storage {
@@ -25,7 +25,7 @@ impl Storage {
         }
     }
 
-    /// Bytes of a value.
+    /// Returns the bytes of a value.
     pub fn bytes(self) -> usize {
         match self {
             Storage::Float32 => size_of::<f32>(),
@@ -33,8 +33,9 @@ impl Storage {
         }
     }
 
-    /// Returns the share of a time step, stable with exact coefficients, that is stable with these.
-    /// The square of a speed is a product of `factors` coefficients, each at most [`WORST`] too large.
+    /// Returns the factor on the largest stable time step: 1 for exact coefficients, less for 16
+    /// bits. The square of a speed is a product of `factors` coefficients, each at most [`WORST`]
+    /// too large.
     pub fn stable(self, factors: i32) -> f64 {
         match self {
             Storage::Float32 => 1.0,
@@ -43,7 +44,7 @@ impl Storage {
     }
 }
 
-/// What the numbers of a field stand for: `q` for `low + step q`, rounded once.
+/// Map from the 16-bit numbers of a field to values: `q` stands for `low + step q`, rounded once.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C)]
 pub struct Scale {
@@ -52,12 +53,13 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Of values from `low` to `high`. Both are among what the numbers stand for; `high` to a rounding of float32.
+    /// Returns the scale for values from `low` to `high`. Numbers stand for `low` exactly, and for
+    /// `high` to a rounding of float32.
     pub fn new(low: f32, high: f32) -> Scale {
         Scale { low, step: ((f64::from(high) - f64::from(low)) / f64::from(u16::MAX)) as f32 }
     }
 
-    /// The number nearest to a value, which is within half a step.
+    /// Returns the number nearest to a value, which differs from it by at most half a step.
     pub fn number(self, value: f32) -> u16 {
         // In a field of one value this is 0 / 0, which becomes 0.
         ((f64::from(value) - f64::from(self.low)) / f64::from(self.step) + 0.5) as u16
@@ -68,7 +70,7 @@ impl Scale {
     }
 }
 
-/// Refuses a field whose values are off by up to `off` of themselves, if that is too much.
+/// Refuses a field whose largest relative error `off` exceeds [`WORST`].
 pub fn check(what: &str, off: f64) -> Result<()> {
     if off <= WORST {
         return Ok(());
@@ -96,7 +98,7 @@ mod tests {
             for part in 0..=10_000 {
                 let value = low + (high - low) * (part as f32 / 10_000.0);
                 let off = (f64::from(scale.value(scale.number(value))) - f64::from(value)).abs();
-                // And a rounding.
+                // Half a step and a rounding.
                 let most = 0.5 * f64::from(scale.step) + 6e-8 * f64::from(value);
                 assert!(off <= most, "{value} of {low} to {high} is off by {off}");
             }

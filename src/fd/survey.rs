@@ -1,10 +1,10 @@
-//! What is to be shot: source, receivers, time axis, snapshots.
+//! Source, receivers, time axis and snapshots of a shot; its gather.
 
 use std::time::Duration;
 
 use super::wavelet::Wavelet;
 
-/// Where the pressure is recorded.
+/// Cells in which the pressure is recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Receivers {
     /// Every `every[0]`-th cell in x and `every[1]`-th in y of the plane at depth index `iz`,
@@ -17,25 +17,26 @@ pub enum Receivers {
 /// Kind of a source. The order is that of the numbers in C.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceKind {
-    /// The source of the old kernels, without a unit: it is added to the pressure of its cell; in `acoustic1` and `acoustic2`
-    /// with a negative sign, and to that two cells below with a positive one.
+    /// Source of the old kernels, without a unit: its samples are added to the pressure of its
+    /// cell. In `acoustic1` and `acoustic2` it is a dipole: with a negative sign in its cell, and
+    /// with a positive one two cells below.
     Pressure,
-    /// Injection of a volume, in m³/s.
+    /// Injection rate of volume, in m³/s.
     Monopole,
     /// Force along an axis, in N, half a cell after the cell of the source.
     ForceX,
     ForceY,
     ForceZ,
-    /// A source with a unit as the steps take it: [`source`](super::source).
+    /// Poles of a source with a unit, as the time steps inject it: see [`source`](super::source).
     Poles(Poles),
 }
 
-/// Padded cells to whose increments a source is added, and factors.
+/// Padded cells whose increments a source is added to, each with its factor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Poles(pub(super) Vec<([usize; 3], f32)>);
 
 impl SourceKind {
-    /// The kinds that a caller may choose, by name.
+    /// Kinds that a caller may choose, by name.
     pub const NAMED: [(&str, SourceKind); 5] = [
         ("pressure", SourceKind::Pressure),
         ("monopole", SourceKind::Monopole),
@@ -58,14 +59,15 @@ pub struct Shot {
     pub wavelet: Wavelet,
     /// Factor on the wavelet; 10000 in the old kernel. The product has the unit of the source.
     pub amplitude: f32,
-    /// Steps to compute.
+    /// Number of steps.
     pub nt: usize,
     pub receivers: Receivers,
-    /// Every how many steps a sample is kept, from step 0.
+    /// Steps between two samples; the first is that of step 0.
     pub record_every: usize,
-    /// Every how many steps the field over the grid is handed out, from step 0.
+    /// Steps between two snapshots of the pressure over the model's grid; the first is that of step
+    /// 0.
     pub snapshot_every: Option<usize>,
-    /// Samples of steps before this are set to zero: one step a trace of [`Shot::receivers`].
+    /// For each trace of [`Shot::receivers`], the step before which all samples are set to zero.
     pub mute: Option<Vec<u32>>,
 }
 
@@ -77,17 +79,18 @@ pub struct Gather {
     pub data: Vec<f32>,
 }
 
-/// What the steps of a shot took, since it began or was resumed.
+/// Cost of the steps of a shot, since it began or was resumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// From when the fields were allocated to the last step.
+    /// Time from the allocation of the fields to the last step.
     pub time: Duration,
-    /// The share of the grid's cells that was computed, averaged over the steps. The others were at rest.
+    /// Share of the grid's cells that was computed, averaged over the steps. The others were at
+    /// rest.
     pub computed: f64,
 }
 
 impl Receivers {
-    /// The receivers' cells in a grid of `n` cells, in the order of the traces.
+    /// Returns the receivers' cells in a grid of `n` cells, in the order of the traces.
     pub fn cells(&self, n: [usize; 3]) -> Box<dyn Iterator<Item = [usize; 3]> + '_> {
         match self {
             Receivers::Plane { iz, every } => {
@@ -99,7 +102,7 @@ impl Receivers {
         }
     }
 
-    /// How many traces they give in a grid of `n` cells.
+    /// Returns the number of traces in a grid of `n` cells.
     pub fn count(&self, n: [usize; 3]) -> usize {
         match self {
             Receivers::Plane { every, .. } => n[0].div_ceil(every[0].max(1)) * n[1].div_ceil(every[1].max(1)),
@@ -109,7 +112,7 @@ impl Receivers {
 }
 
 impl Default for Shot {
-    /// A step without source and receivers.
+    /// Returns a shot of one step, without samples of a source and without receivers.
     fn default() -> Shot {
         Shot {
             source: [0; 3],
@@ -126,7 +129,7 @@ impl Default for Shot {
 }
 
 impl Shot {
-    /// Samples of each trace.
+    /// Returns the number of samples of each trace.
     pub fn samples(&self) -> usize {
         self.nt.div_ceil(self.record_every.max(1))
     }

@@ -1,24 +1,27 @@
-//! What can be known before a shot runs: sampling, and when the direct wave has passed.
+//! Checks of a shot before it runs: spatial sampling, and the arrival of the direct wave.
 
 use super::model::Outline;
 use super::survey::Shot;
 use crate::backend::cpu::reserve;
 use crate::error::{Error, Result};
 
-/// Cells per shortest wavelength: `vmin / (fmax max(dx, dy, dz))` with `fmax` = 2.5 peak frequencies.
+/// Returns the cells per shortest wavelength, `vmin / (fmax max(dx, dy, dz))` with `fmax` = 2.5
+/// peak frequencies.
 pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
     let widest = model.grid.h.iter().copied().fold(0.0, f32::max);
     f64::from(model.vp_range[0]) / (2.5 * f64::from(peak_frequency_hz) * f64::from(widest))
 }
 
-/// Steps to mute on each trace so that the direct wave is gone, as the old kernels count them:
-/// its travel time at the horizontal velocity of cell (0, 0, 0), two periods, and 60 steps.
+/// Returns the number of steps to mute on each trace so that the direct wave is gone. As in the old
+/// kernels this is its travel time at the horizontal velocity of cell (0, 0, 0), two periods, and
+/// 60 steps.
 ///
-/// The old kernels count the source's cells from 1 and the receivers' from 0 and take the
-/// difference as it is: a receiver's distance is one cell too far to one side in x and y, and
-/// is never less than one cell in depth. Their records are muted so, hence ours.
+/// The old kernels count the source's cells from 1 and the receivers' from 0, and subtract them as
+/// they are. So a receiver's distance is one cell too large on one side in x and y, and is never
+/// less than one cell in depth. This function does the same, so that both mute alike.
 ///
-/// Errors: [`Error::NoHostMemory`].
+/// # Errors
+/// [`Error::NoHostMemory`].
 pub fn direct_wave_mute(model: &Outline, shot: &Shot, dt: f32, frequency_hz: f32) -> Result<Vec<u32>> {
     let [dx, dy, dz] = model.grid.h;
     let [sx, sy, sz] = shot.source.map(|at| at + 1);

@@ -1,4 +1,5 @@
-//! Checks for likely mistakes: refuses models in other units, and warns of shots whose results are of little use.
+//! Checks for likely mistakes: refuses models that seem to be in other units, and warns of shots
+//! whose results are probably useless.
 
 use super::equation::Absorber;
 use super::model::{Model, Property};
@@ -8,22 +9,23 @@ use super::verify::cells_per_wavelength;
 use super::wavelet::Shape;
 use crate::error::{Error, Result};
 
-/// m/s. The fastest part of a real medium is faster; one in km/s is slower.
+/// Speed in m/s below the fastest of every real medium, and above the fastest of one in km/s.
 const SLOWEST: f32 = 100.0;
-/// kg/m³. The densest part of a real medium is denser; one in g/cm³ is lighter.
+/// Density in kg/m³ below the largest of every real medium, and above the largest of one in g/cm³.
 const LIGHTEST: f32 = 30.0;
-/// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
+/// Least cells per shortest wavelength. Fewer show as dispersion after some tens of wavelengths.
 const ENOUGH_CELLS: f64 = 3.0;
 
-/// Share of its peak at which a wavelet has ended.
+/// Share of its peak below which a wavelet counts as ended.
 const ENDED: f32 = 1e-3;
-/// Radians of the symmetry axis from the vertical, beyond which a PML reflects more than a few percent.
+/// Angle of the symmetry axis from the vertical, in radians, beyond which a PML reflects more than
+/// a few percent.
 const TILTED: f32 = 0.8;
-/// Cells from the border along its axis from which on a force is damped as a velocity is, nearly.
+/// Least cells between a force and the border along its axis. Nearer forces are partly in the PML.
 const BESIDE_BORDER: usize = 2;
 
-/// Refuses a model whose values are in km/s or g/cm³, as far as one can tell. The error is about `vp_m_s` or
-/// `rho_kg_m3`. `permit`: how the caller permits such values.
+/// Refuses a model whose values seem to be in km/s or g/cm³. The error is about `vp_m_s` or
+/// `rho_kg_m3`. `permit`: how the caller permits such values, for the message.
 pub fn check_units(model: &Model, permit: &str) -> Result<()> {
     let densest = model.get(Property::Rho).map(|rho| rho.range()[1]);
     let properties = [
@@ -41,8 +43,9 @@ pub fn check_units(model: &Model, permit: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a sentence for each property of a shot that is more often a mistake. `wavelet`: shape and peak frequency in Hz of
-/// its wavelet, if known. `dt_sure`: the [step that is certainly stable](super::plan::Options::dt_sure).
+/// Returns a sentence for each property of a shot that is probably a mistake. `wavelet`: shape and
+/// peak frequency in Hz of its wavelet, if known. `dt_sure`: the [step that is certainly
+/// stable](super::plan::Options::dt_sure) in seconds.
 pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure: f64) -> Vec<String> {
     let mut warnings = Vec::new();
     let dt = f64::from(plan.dt);
@@ -96,7 +99,8 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
             ));
         }
     }
-    // Isotropic equations have a dipole. Its error begins one plane higher in that without density.
+    // The pressure source of isotropic equations is a dipole. In the equation without density its
+    // error begins one plane higher.
     let has = |property| plan.options.equation.properties().all().any(|one| one == property);
     let planes = if has(Property::Rho) { 1 } else { 2 };
     let (iz, nz) = (shot.source[2], plan.model.grid.n[2]);
@@ -176,7 +180,7 @@ mod tests {
             let why = refused(vp, rho).unwrap_err();
             assert!(why.contains(named) && why.contains("any with a flag"), "{why}");
         }
-        // The slowest soils, and a gas at pressure.
+        // The slowest soils have 100 m/s; a gas at pressure has 30 kg/m³.
         assert_eq!(refused(100.0, Some(30.0)), Ok(()));
         assert_eq!(refused(1500.0, None), Ok(()));
     }

@@ -1,8 +1,9 @@
 //! Moves each frequency of a series of samples to another.
 //!
-//! The spectrum is needed at frequencies between those of a discrete Fourier transform. It is interpolated from the transform of
-//! the series with as many zeros behind it, by the Kaiser-Bessel window, after the series was divided by the window's transform
-//! (Fessler and Sutton 2003): what is off is 1e-9 of the largest sample, all in double precision.
+//! The spectrum is needed at frequencies between those of a discrete Fourier transform. The series
+//! is divided by the transform of the Kaiser-Bessel window and padded with as many zeros. Its
+//! transform is then interpolated with that window (Fessler and Sutton 2003). The error is 1e-9 of
+//! the largest sample, all in double precision.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -10,39 +11,39 @@ use std::sync::Arc;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-/// Neighbours that a value is interpolated from.
+/// Neighbours that a value of the spectrum is interpolated from.
 const TAPS: usize = 10;
-/// Shape of the window: the first zero of its transform is where the images of the series begin.
+/// Shape of the window: its transform has its first zero where the images of the series begin.
 const SHAPE: f64 = 0.75 * PI * TAPS as f64;
 
 const ZERO: Complex<f64> = Complex::new(0.0, 0.0);
 
-/// For series of one length.
+/// Warp for series of one length.
 pub struct Warp {
     len: usize,
     forward: Arc<dyn Fft<f64>>,
     inverse: Arc<dyn Fft<f64>>,
-    /// One over the window's transform, a value a sample.
+    /// Reciprocal of the window's transform, for each sample.
     weights: Vec<f64>,
-    /// From frequency 0 on; what is beyond them is dropped.
+    /// Frequencies of the new series from 0 on; higher ones are dropped.
     bins: Vec<Bin>,
 }
 
-/// Where a frequency of the new series comes from.
+/// Source of a frequency of the new series: the first tap, weights of the taps, and a phase factor.
 struct Bin {
     first: usize,
     taps: [f64; TAPS],
     turn: Complex<f64>,
 }
 
-/// When the samples of a series are taken, in steps.
+/// Times of the samples of a series, in steps.
 #[derive(Clone, Copy)]
 pub struct Times {
     pub first: usize,
     pub every: usize,
 }
 
-/// What a thread needs to warp one series after the other.
+/// Memory of a thread that warps series.
 pub struct WarpScratch {
     from: Vec<Complex<f64>>,
     to: Vec<Complex<f64>>,
@@ -50,10 +51,11 @@ pub struct WarpScratch {
 }
 
 impl Warp {
-    /// The frequency `y` of the new series, in radians a step, comes from `source(y)` of the old; from the first `y` on
-    /// that has none, all are dropped. Both begin at frequency 0.
+    /// Prepares warps of series of `len` samples. `source(y)` returns the frequency of the old
+    /// series that moves to frequency `y` of the new one, both in radians a step, from frequency 0
+    /// on. From the first `y` without a source on, all frequencies are dropped.
     ///
-    /// There must be no more than half a period of `every` steps a sample in any source.
+    /// No source may exceed half a period in `every` steps, the time between two samples.
     pub fn new(len: usize, times: Times, source: impl Fn(f64) -> Option<f64>) -> Warp {
         let period = comfortable(2 * len.max(TAPS));
         let mut planner = FftPlanner::new();
@@ -80,11 +82,13 @@ impl Warp {
         }
     }
 
-    /// Bytes, about, of a warp for series of `len` samples, and of what a thread needs with it.
+    /// Returns the approximate bytes of a warp for series of `len` samples, and those that each of
+    /// its threads needs.
     pub fn bytes(len: usize) -> [u64; 2] {
         let period = comfortable(2 * len.max(TAPS));
         let complex = size_of::<Complex<f64>>();
-        // Factors of two transforms; two spectra, what a transform needs, and a series.
+        // All threads: the bins, the weights and the factors of two transforms. Each thread: two
+        // spectra, the scratch of a transform, and a series.
         let whole = period / 2 * size_of::<Bin>() + len * size_of::<f64>() + 2 * period * complex;
         [whole, (3 * period + len) * complex].map(|bytes| bytes as u64)
     }
@@ -96,7 +100,7 @@ impl Warp {
         WarpScratch { from: zeros(period), to: zeros(period), fft: zeros(room) }
     }
 
-    /// Warps a series in place: two real ones, as real and imaginary part.
+    /// Warps two real series in place, one as real and one as imaginary part.
     pub fn apply(&self, series: &mut [Complex<f64>], scratch: &mut WarpScratch) {
         let period = self.forward.len();
         let WarpScratch { from, to, fft } = scratch;
@@ -127,7 +131,8 @@ impl Warp {
     }
 }
 
-/// A length from `least` on that is even and quick to transform.
+/// Returns a length of at least `least` that is even and quick to transform: 1, 3 or 9 times a
+/// power of two.
 fn comfortable(least: usize) -> usize {
     let least = least.max(2);
     [1, 3, 9]
@@ -136,7 +141,7 @@ fn comfortable(least: usize) -> usize {
         .fold(usize::MAX, usize::min)
 }
 
-/// `I0(SHAPE sqrt(1 - (2 z / TAPS)²))`, of unit height.
+/// Kaiser-Bessel window `I0(SHAPE sqrt(1 - (2 z / TAPS)²))`, scaled to a height of 1.
 struct Window {
     height: f64,
 }
@@ -151,14 +156,14 @@ impl Window {
         if inside < 0.0 { 0.0 } else { bessel(SHAPE * inside.sqrt()) / self.height }
     }
 
-    /// At `cycles` a grid point.
+    /// Returns the window's transform at a frequency in cycles a grid point.
     fn transform(&self, cycles: f64) -> f64 {
         let root = (SHAPE.powi(2) - (PI * TAPS as f64 * cycles).powi(2)).sqrt();
         TAPS as f64 * root.sinh() / root / self.height
     }
 }
 
-/// The modified Bessel function of order 0, by its series.
+/// Returns the modified Bessel function of order 0, by its series.
 fn bessel(x: f64) -> f64 {
     let square = (x / 2.0).powi(2);
     let terms = (1..).scan(1.0, |term, k| {
@@ -172,13 +177,13 @@ fn bessel(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Two rough series, as real and imaginary part.
+    /// Returns two series that are not smooth, as real and imaginary part.
     fn rough(len: usize) -> Vec<Complex<f64>> {
         let at = |i: usize| ((i * i * 37 + 11 * i) % 101) as f64 / 50.0 - 1.0;
         (0..len).map(|i| Complex::new(at(i), 2.0 * at(i + 7))).collect()
     }
 
-    /// The definition, frequency by frequency.
+    /// Computes the warp by its definition, frequency by frequency.
     fn slowly(
         series: &[Complex<f64>],
         times: Times,

@@ -1,10 +1,10 @@
-//! Source time functions: the six of the old kernels, three that are not cut, or a caller's own samples.
+//! Source time functions: six shapes of the old kernels, three that are not cut off, or the
+//! caller's samples.
 //!
-//! The old kernels mix float32 and double in a fixed way and keep time by adding
-//! `dt` in float32, so the number of active steps follows from rounding: a peak
-//! frequency of 20 Hz and a step of 1 ms give 99 steps, not 100. One step more or
-//! less changes a record by up to a fifth where the pulse is cut at a value far
-//! from zero, hence every rounding here is kept.
+//! The old kernels mix float32 and double in a fixed way and keep time by adding `dt` in float32.
+//! So the number of active steps follows from rounding: a peak frequency of 20 Hz and a step of 1
+//! ms give 99 steps, not 100. Where the pulse is cut at a value far from zero, one step more or
+//! less changes a record by up to a fifth. So every rounding here is the same as theirs.
 
 use crate::error::{Error, Result};
 
@@ -14,17 +14,18 @@ const PI: f64 = 3.141592653;
 /// Peak frequencies at which no product below leaves the range of float32.
 const FREQUENCIES: std::ops::RangeInclusive<f32> = 1e-6..=1e12;
 
-/// Float32 time stands still once it is this many steps long.
+/// Number of steps, 2^24, from which on adding `dt` to a float32 time no longer changes it.
 const MAX_ACTIVE: f32 = 16_777_216.0;
 
-/// Periods from the begin of a long shape to its centre, and from there to its end. At both it is below 1e-5.
+/// Periods from the beginning of a long shape to its centre, and from there to its end. At both
+/// ends the shape is below 1e-5 of its peak.
 const LONG: f64 = 1.25;
 
 /// Shape of a source time function; the numbers up to 6 are the old argument `wtype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Ricker = 1,
-    /// The width is that of a Gaussian of twice the frequency.
+    /// Has the width of a Gaussian of twice the frequency.
     GaussianDerivative = 2,
     Gaussian = 3,
     RickerIntegral = 4,
@@ -32,14 +33,14 @@ pub enum Shape {
     RickerTripleIntegral = 6,
     LongRicker = 7,
     LongGaussianDerivative = 8,
-    /// The frequency is that of the Ricker wavelet that is its second derivative.
+    /// The frequency is that of its second derivative, a Ricker wavelet.
     LongGaussian = 9,
 }
 
 impl TryFrom<i32> for Shape {
     type Error = Error;
 
-    /// The shape with this number in the old argument list.
+    /// Returns the shape with this number in the old argument list.
     fn try_from(number: i32) -> Result<Self> {
         Ok(match number {
             1 => Shape::Ricker,
@@ -61,7 +62,8 @@ impl TryFrom<i32> for Shape {
 }
 
 impl Shape {
-    /// Returns the value of a long shape so many periods after its centre, with a peak of 1. `None`: another shape.
+    /// Returns the value of a long shape `periods` after its centre, with a peak of 1; `None` for
+    /// other shapes.
     fn long(self, periods: f64) -> Option<f64> {
         let x = std::f64::consts::PI * periods;
         match self {
@@ -72,17 +74,18 @@ impl Shape {
         }
     }
 
-    /// Returns the time of the centre in seconds: after the first sample of a long shape, else after one step before it.
+    /// Returns the time of the centre in seconds. A long shape counts it from its first sample, the
+    /// others from one step before it.
     pub fn centre(self, frequency_hz: f64) -> f64 {
         self.long(0.0).map_or(1.0, |_| LONG) / frequency_hz
     }
 
-    /// Returns true if the shape has its first sample at time 0, not after a step.
+    /// Returns true if the first sample is at time 0 instead of at time `dt`.
     pub fn is_long(self) -> bool {
         self.long(0.0).is_some()
     }
 
-    /// Value at `t` seconds after the pulse's centre, for a peak frequency of `f` Hz.
+    /// Returns the value at `t` seconds after the pulse's centre, for a peak frequency of `f` Hz.
     /// Which products are float32 and which are double is part of the definition.
     fn at(self, f: f32, t: f32) -> f32 {
         let wide = f64::from;
@@ -118,24 +121,29 @@ impl Shape {
     }
 }
 
-/// One sample a time step, from step 0; nothing is injected after the last. Samples that last as long as the record and do
-/// not end with zero are taken to go on after it.
+/// Source time function: one sample for each time step, from step 0; nothing is injected after the
+/// last. Samples that last as long as the record and do not end with zero are taken to continue
+/// after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wavelet {
     pub samples: Vec<f32>,
 }
 
 impl Wavelet {
-    /// As the old kernels compute it, with unit amplitude. The pulse is centred at
-    /// `1 / frequency_hz` and lasts twice that; sample `i` is taken at the time `(i + 1) dt`,
-    /// summed in float32. There are as many samples as the pulse has steps, and a zero after a pulse that lasts `nt` steps;
-    /// those that no step of a shot of `nt` looks at may be left out.
+    /// Computes a shape of unit amplitude.
     ///
-    /// A long shape is centred at `1.25 / frequency_hz` and lasts twice that; sample `i` is taken at `i dt`.
+    /// A pulse of the old kernels is centred at `1 / frequency_hz` and lasts twice that. Sample `i`
+    /// is taken at the time `(i + 1) dt`, summed in float32. The pulse has as many samples as
+    /// steps, and a zero follows a pulse that lasts `nt` steps. Samples that no step of a shot of
+    /// `nt` uses may be left out.
     ///
-    /// Refused: a frequency outside 1e-6 to 1e12 Hz, `dt` (seconds) not positive and
-    /// finite or below `2 / frequency_hz / 2^24`, where float32 time would stand still, and
-    /// `nt` of 0.
+    /// A long shape is centred at `1.25 / frequency_hz` and lasts twice that. Sample `i` is taken
+    /// at `i dt`.
+    ///
+    /// # Errors
+    /// A frequency outside 1e-6 to 1e12 Hz; a `dt` (seconds) that is not positive and finite, or
+    /// below `2 / frequency_hz / 2^24` (of a long shape `2.5 / frequency_hz / 2^24`), where float32
+    /// time would stop; `nt` of 0.
     pub fn new(shape: Shape, frequency_hz: f32, dt: f32, nt: usize) -> Result<Self> {
         if !FREQUENCIES.contains(&frequency_hz) {
             return Err(Error::argument(
@@ -173,14 +181,16 @@ impl Wavelet {
             .map(|t| shape.at(frequency_hz, t - delay))
             .collect();
         if (nt..most).contains(&samples.len()) {
-            // It does not go on after the record.
+            // The zero says that the pulse does not continue after the record.
             samples.push(0.0);
         }
         Ok(Wavelet { samples })
     }
 
-    /// A source time function of the caller's own, one sample a time step from step 0.
-    /// Refused when empty or when a sample is not finite.
+    /// Makes a source time function of the caller's samples, one for each time step from step 0.
+    ///
+    /// # Errors
+    /// No sample, or one that is not finite.
     pub fn from_samples(samples: Vec<f32>) -> Result<Self> {
         if samples.is_empty() {
             return Err(Error::argument("the wavelet's number of samples", 0, "at least 1"));
@@ -203,7 +213,7 @@ mod tests {
     #[test]
     fn shapes_are_integrals_of_each_other() {
         let (f, step) = (7.0, 1e-3_f32);
-        // The third integral is as it should be, the first two are turned over.
+        // The third integral has the right sign, the first two the opposite one.
         for (shape, sign, derivative) in [
             (RickerTripleIntegral, 1.0, RickerDoubleIntegral),
             (RickerDoubleIntegral, -1.0, RickerIntegral),
