@@ -14,7 +14,7 @@ pub static ACOUSTIC2: Function = Function {
     layer: 54,
     models: &[("vel", Property::Vp)],
     wavelet,
-    // The pole in the source's cell is the positive one.
+    // The upper pole of the dipole, in the source's cell, is the positive one here.
     amplitude: -1.0,
     first_cell: 0,
     sources: Sources::One,
@@ -28,10 +28,11 @@ pub static ACOUSTIC2: Function = Function {
 #[expect(clippy::approx_constant, reason = "the ten digits of the old kernels")]
 const PI: f64 = 3.141592653;
 
-/// Returns a Ricker wavelet over the whole time axis, one step late: the old function records the field before the
-/// update of a step, which is the field after the update of the step before. The roundings are those of the old function.
+/// Returns a Ricker wavelet over the whole time axis, one step late. The old function records the
+/// field before the update of a step, which is the field after the update of the step before.
+/// Rounds as the old function does.
 fn wavelet(args: &Args, nt: usize) -> Result<Wavelet> {
-    // Checks `fm` and `dt`.
+    // Checks `fm` and `dt`; the result is not used.
     Wavelet::new(crate::fd::wavelet::Shape::Ricker, args.fm, args.dt, 1)?;
     let sample = |it: usize| {
         let t = (f64::from(it as f32 * args.dt) - 1.0 / f64::from(args.fm)).abs() as f32;

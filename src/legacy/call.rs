@@ -1,4 +1,4 @@
-//! The arguments of a call in the terms of [`crate::fd`].
+//! Converts the arguments of a call to the types of [`crate::fd`].
 
 use std::ops::Range;
 
@@ -10,28 +10,28 @@ use crate::fd::model::Outline;
 use crate::fd::survey::{Receivers, Shot};
 use crate::fd::wavelet::Wavelet;
 
-/// Shots of one call.
+/// Maximum number of shots of one call.
 const MOST_SHOTS: i32 = 100_000;
-/// Steps of a shot, as a plan takes them.
+/// Maximum number of time steps of a shot, the same as in a plan.
 const MOST_STEPS: i32 = 10_000_000;
 
-/// The checked arguments of a call.
+/// Checked arguments of a call.
 pub struct Call {
     function: &'static Function,
     pub grid: Grid,
-    /// Numbers of the shots.
+    /// Numbers of the shots that the call computes.
     pub shots: Range<usize>,
     nt: usize,
-    /// Cell of shot 0, from 0, and cells from one source to the next.
+    /// Cell of shot 0, counted from 0, and the number of cells from one source to the next.
     source: [i64; 3],
     source_step: [i64; 3],
     pub wavelet: Wavelet,
     receivers_every: [usize; 2],
     record_every: usize,
     pub snapshot_every: Option<usize>,
-    /// The peak frequency in Hz, and dt, that the mute is made with.
+    /// Peak frequency in Hz and time step in s for the mute; `None`: no mute.
     mute: Option<(f32, f32)>,
-    /// Bytes from one shot to the next in the record.
+    /// Bytes from one shot to the next in the record file.
     pub record_stride: u64,
 }
 
@@ -85,7 +85,7 @@ impl Call {
         Ok(call)
     }
 
-    /// Refuses sources outside the grid.
+    /// Returns an error if a source is outside the grid.
     fn check_sources(&self) -> Result<()> {
         let first = i64::from(self.function.first_cell);
         let ends: &[(&str, usize)] = match self.function.sources {
@@ -113,11 +113,11 @@ impl Call {
     }
 
     fn source_of(&self, shot: usize) -> [usize; 3] {
-        // Within the grid, as `check_sources` found of both ends of the line.
+        // Within the grid: `check_sources` has checked both ends of the line.
         std::array::from_fn(|axis| (self.source[axis] + shot as i64 * self.source_step[axis]) as usize)
     }
 
-    /// Returns the shot of a number.
+    /// Returns the shot with this number.
     pub fn shot(&self, number: usize, model: &Outline) -> Result<Shot> {
         let mut shot = Shot {
             source: self.source_of(number),
@@ -144,8 +144,8 @@ fn count(name: &str, value: i32, accepted: std::ops::RangeInclusive<i32>, unit: 
     Ok(value as usize)
 }
 
-/// Every how many of the `n` fine steps a coarse one falls: float32 quotients, cut off as the
-/// old library cut them, so that 0.005 over 0.001 gives 4.
+/// Returns the ratio of a coarse to a fine interval, at most `n`. The float32 quotient is truncated
+/// as in the old library: 0.005 over 0.001 gives 4.
 fn every(coarse_name: &str, coarse: f32, fine_name: &str, fine: f32, n: usize) -> Result<usize> {
     let quotient = coarse / fine;
     if !(quotient >= 1.0 && quotient.is_finite()) {
@@ -155,10 +155,11 @@ fn every(coarse_name: &str, coarse: f32, fine_name: &str, fine: f32, n: usize) -
     Ok((quotient as usize).min(n))
 }
 
-/// Bytes from one shot to the next in the record: as if it were not decimated.
+/// Returns the bytes from one shot to the next in the record file. Decimated shots are as far apart
+/// as whole ones.
 fn record_stride(shots: usize, [nt, nx, ny]: [usize; 3]) -> Result<u64> {
     let size = nt as u128 * nx as u128 * ny as u128 * 4;
-    // Files end at 2^63 - 1 bytes.
+    // A file has at most 2^63 - 1 bytes.
     if size * shots as u128 > i64::MAX as u128 {
         return Err(Error::argument(
             "the size of the record file, 4 ns nt nx ny,",

@@ -1,5 +1,5 @@
-//! What the calls of one process share. A child that was forked begins anew: of what it has inherited nothing is
-//! touched, since threads of its parent may have held the locks and are not here to open them.
+//! State that the calls of one process share. A forked child gets its own: threads of the parent
+//! may have held the locks of the inherited state, and do not exist in the child.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::sched::Scheduler;
 /// The calls of one process.
 pub struct Calls {
     pub names: Mutex<Names>,
-    /// Where the process's own is that of a parent.
+    /// Scheduler of a forked child whose parent has created the process's default scheduler.
     scheduler: OnceLock<Scheduler>,
 }
 
@@ -22,10 +22,10 @@ impl Calls {
     }
 }
 
-/// A process, its child, the child's child and so on.
+/// State by generation: a process, its child, the child's child and so on.
 static GENERATIONS: [Calls; 8] = [const { Calls::new() }; 8];
 
-/// Those of this process.
+/// Returns the state of this process. Returns an error after more than seven forks.
 pub fn here() -> Result<&'static Calls> {
     let generation = usize::try_from(forks()).unwrap_or(usize::MAX);
     GENERATIONS.get(generation).ok_or_else(|| {
@@ -37,8 +37,11 @@ pub fn here() -> Result<&'static Calls> {
     })
 }
 
-/// Returns the scheduler for calls of a function: the process's, and in a child of a process that has one, one of the
-/// child's own.
+/// Returns the scheduler for the calls of a function: the process's default one. A forked child of
+/// a process that has created it gets a scheduler of its own.
+///
+/// Returns an error in a forked child whose parent has used GPUs, unless `GPUSCHED_DEVICES` is
+/// `cpu`.
 pub fn scheduler(function: &str) -> Result<&'static Scheduler> {
     if cuda::parent_found_gpus()
         && std::env::var_os("GPUSCHED_DEVICES").is_none_or(|devices| devices != "cpu")
@@ -57,7 +60,7 @@ pub fn scheduler(function: &str) -> Result<&'static Scheduler> {
     let own = &here()?.scheduler;
     match own.get() {
         Some(own) => Ok(own),
-        // Of two that come at once, one is dropped.
+        // If two threads build one at the same time, one of the two is dropped.
         None => Scheduler::builder().build().map(|made| own.get_or_init(|| made)),
     }
 }

@@ -1,5 +1,6 @@
-//! Names that several calls of this process write. The names of the old packages do not tell sources apart
-//! that differ in depth only, nor the snapshots of shots, so two calls may well be given the same.
+//! Reserves file names for one call at a time. The names of the old packages do not contain the
+//! depth of the source, nor all that distinguishes the snapshots of shots. So two calls of a
+//! process may have the same names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,24 +9,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 use crate::io::atomic::folder_of;
 
-/// Names of calls that are over, remembered at most.
+/// Maximum number of file names of ended calls that are remembered.
 const MOST: usize = 10_000;
 
-/// Of a name that some call of this process has begun.
+/// State of a name that a call of this process has reserved.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Writing { before: Option<Past> },
     Past(Past),
 }
 
-/// Of a name under which there is a file of this process.
+/// A file that an earlier call of this process has written.
 #[derive(Clone, Copy, PartialEq)]
 struct Past {
-    /// Somebody was told that a later call replaced it.
+    /// The replacement of such a file has been reported.
     told: bool,
 }
 
-/// Those of a process.
+/// The reserved names of a process, and those of its ended calls.
 pub struct Names(BTreeMap<PathBuf, State>);
 
 impl Names {
@@ -34,14 +35,14 @@ impl Names {
     }
 }
 
-/// One call's right to its names, until it is dropped.
+/// A call's exclusive right to its file names, until it is dropped.
 pub struct Claim {
     all: &'static Mutex<Names>,
     files: Vec<PathBuf>,
 }
 
 impl Claim {
-    /// Refused: a name that another call has claimed and not let go.
+    /// Reserves the names. Returns an error if another call has reserved one of them.
     pub fn new(
         all: &'static Mutex<Names>,
         files: impl IntoIterator<Item = impl AsRef<Path>>,
@@ -53,7 +54,7 @@ impl Claim {
             let place = place(file);
             let before = match names.0.get(&place) {
                 Some(State::Writing { .. }) => {
-                    // The claim's drop wants the names.
+                    // Dropping the claim locks the names.
                     drop(names);
                     let why = "another call of this process is writing this file; use different names";
                     return Err(Error::io("create", file, why));
@@ -68,8 +69,8 @@ impl Claim {
         Ok(claim)
     }
 
-    /// The files are there. Gives the names under which earlier calls of this process had some, each only
-    /// the first time.
+    /// Ends the claim of a call whose files are complete. Returns the names under which earlier
+    /// calls of this process had files, each name only the first time.
     pub fn written(mut self) -> Vec<PathBuf> {
         let mut names = lock(self.all);
         let mut replaced = Vec::new();
@@ -87,7 +88,7 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// Without files: what stood there stays.
+    /// Releases the names of a call that wrote no files; existing files stay.
     fn drop(&mut self) {
         if self.files.is_empty() {
             return;
@@ -105,7 +106,7 @@ fn lock(names: &Mutex<Names>) -> MutexGuard<'_, Names> {
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same for all ways to write the path of a file, which need not be there yet.
+/// Returns the same path for every spelling of a file's path. The file need not exist.
 fn place(file: &Path) -> PathBuf {
     match (folder_of(file).canonicalize(), file.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
@@ -129,7 +130,7 @@ mod tests {
         let first = claim(&[&file]).unwrap();
         let again = folder.join(".").join("gpusched-claims-a");
         let other = folder.join("gpusched-claims-b");
-        // The other name is let go with the refused call.
+        // The refused call releases the other name, too.
         for _ in 0..2 {
             let refused = claim(&[&other, &again]).err().unwrap().to_string();
             assert!(refused.contains("gpusched-claims-a: another call of this process"), "{refused}");

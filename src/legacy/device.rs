@@ -6,8 +6,9 @@ use crate::sched::DeviceMask;
 
 const VARIABLE: &str = "GPUSCHED_LEGACY_DEVICE";
 
-/// Returns the devices that a call of a function with this GPU number may use: all of them, or with
-/// `GPUSCHED_LEGACY_DEVICE=strict` only the GPU of that number, or the CPU device if there are no GPUs.
+/// Returns the devices that a call may use. By default these are all devices. With
+/// `GPUSCHED_LEGACY_DEVICE=strict` it is the GPU with this number, or the CPU device if the machine
+/// has no GPU.
 pub fn allowed(function: &str, number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     let mode = std::env::var_os(VARIABLE).unwrap_or_default();
     match mode.to_str() {
@@ -55,7 +56,7 @@ mod tests {
     #[test]
     fn strict_number_names_a_gpu_where_there_are_gpus_and_the_cpu_elsewhere() {
         use BackendKind::{Cpu, Cuda};
-        // In the order in which a selection names them.
+        // The order is that of the selection.
         let mixed = devices(&[(Cpu, 0), (Cuda, 1), (Cuda, 0)]);
         assert_eq!(only("f", 0, &mixed), Ok(DeviceMask(0b100)));
         assert_eq!(only("f", 1, &mixed), Ok(DeviceMask(0b010)));

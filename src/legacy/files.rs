@@ -1,5 +1,5 @@
-//! The files of one call: a record of all its shots, and snapshots. They get their names
-//! together, once every shot has succeeded; else none is left.
+//! The files of one call: one record of all shots, and snapshots. All get their names together
+//! after every shot has succeeded; otherwise none of them is left.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -22,21 +22,21 @@ pub struct Files {
     /// Bytes from one shot to the next in the record file.
     stride: u64,
     snapshots: Option<SnapshotNames>,
-    /// `None` once the call is over.
+    /// `None` after the end of the call.
     written: Mutex<Option<Written>>,
 }
 
 struct Written {
-    /// To the record and the first snapshot, whose replacement is logged.
+    /// Reserves the names of the record and the first snapshot, whose replacement is logged.
     claim: Claim,
-    /// To all snapshots of each shot.
+    /// Reserves the names of all snapshots of each shot.
     _shots: Option<Claim>,
     record: atomic::Output,
-    /// By shot and step: a shot that runs again replaces its own.
+    /// Snapshots by shot and step. A retried shot replaces its own.
     snapshots: BTreeMap<(usize, usize), Sealed>,
 }
 
-/// The names of snapshots: `<prefix>ishot_<shot><between>it_<step>.bin`.
+/// Names of snapshots: `<prefix>ishot_<shot><between>it_<step>.bin`.
 pub struct SnapshotNames {
     pub prefix: PathBuf,
     pub between: &'static str,
@@ -52,15 +52,16 @@ impl SnapshotNames {
         name.into()
     }
 
-    /// Claims one name for all snapshots of each shot: calls may write different steps.
+    /// Reserves one name for all snapshots of each shot, because two calls may write different
+    /// steps.
     fn claim(&self, all: &'static Mutex<Names>) -> Result<Claim> {
         Claim::new(all, self.shots.clone().map(|shot| self.path(shot, "*")))
     }
 }
 
 impl Files {
-    /// Makes sure that the outputs can be written, and by no other call of this process at the same time, before
-    /// anything is computed.
+    /// Checks that the outputs can be written, before anything is computed. Returns an error if
+    /// another call of this process writes one of them.
     pub fn begin(record: &Path, stride: u64, snapshots: Option<SnapshotNames>) -> Result<Files> {
         let all = &calls::here()?.names;
         let snapshot = snapshots.as_ref().map(|names| names.path(names.shots.start, names.first_step));
@@ -77,7 +78,8 @@ impl Files {
         })
     }
 
-    /// Gives all files their names, the record last: where it is, the rest is too.
+    /// Gives all files their names, the record last: a complete record means that the snapshots are
+    /// complete, too.
     pub fn commit(&self) -> Result<()> {
         let Some(written) = self.take() else { return Err(over()) };
         let record = written.record.seal()?;
@@ -92,7 +94,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes all that was written. A shot that still runs can add no more.
+    /// Removes all files. Attempts that still run can add no more.
     pub fn discard(&self) {
         drop(self.take());
     }
@@ -115,7 +117,7 @@ fn over() -> Error {
 pub struct ShotFiles {
     pub files: Arc<Files>,
     pub shot: usize,
-    /// Added to what is written.
+    /// Source that is added to the snapshots and the record.
     pub source: Option<StepSource>,
 }
 
@@ -179,7 +181,7 @@ mod tests {
         first.discard();
     }
 
-    /// Programs take the record for the sign that the call is complete.
+    /// Programs take the record as the sign that the call is complete.
     #[test]
     fn record_is_not_named_before_every_snapshot_is() {
         let folder = testkit::Folder::new();
@@ -191,7 +193,7 @@ mod tests {
             let sealed = output.seal().unwrap();
             files.written.lock().unwrap().as_mut().unwrap().snapshots.insert((0, step), sealed);
         }
-        // A folder takes the name of the second snapshot.
+        // A folder has the name of the second snapshot.
         std::fs::create_dir(names().path(0, 60)).unwrap();
         assert!(matches!(files.commit(), Err(Error::Io { .. })));
         assert!(names().path(0, 0).is_file());

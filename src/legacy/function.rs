@@ -1,4 +1,4 @@
-//! The rules by which the old functions differ.
+//! The rules in which the old functions differ.
 
 use super::args::Args;
 use crate::error::Result;
@@ -7,61 +7,63 @@ use crate::fd::model::{Outline, Property};
 use crate::fd::survey::Shot;
 use crate::fd::wavelet::{Shape, Wavelet};
 
-/// The rules of an old function. `docs/legacy.md` lists them.
+/// Rules of an old function. `docs/legacy.md` lists them.
 pub struct Function {
-    /// The exported name.
+    /// Exported name.
     pub name: &'static str,
-    /// Name of its equation.
+    /// Name of the equation that it solves.
     pub equation: &'static str,
     pub absorber: Absorber,
-    /// Cells of the absorbing layer.
+    /// Thickness of the absorbing layer in cells.
     pub layer: usize,
-    /// The arguments that name files of the medium, and the property in each.
+    /// Names of the arguments with files of the medium, and the property in each file.
     pub models: &'static [(&'static str, Property)],
-    /// Makes the wavelet of a shot of so many steps.
+    /// Returns the wavelet of a shot with this number of time steps.
     pub wavelet: fn(&Args, usize) -> Result<Wavelet>,
-    /// The factor on the wavelet.
+    /// Factor on the wavelet.
     pub amplitude: f32,
-    /// The number of the first cell in a source's position.
+    /// Number of the first cell in a source's position: 0 or 1.
     pub first_cell: i32,
     pub sources: Sources,
     /// Depth index of the receivers.
     pub receivers_z: usize,
-    /// Returns the muted steps of each trace for a `dt` in s and a peak frequency in Hz. `None`: no mute.
+    /// Returns the number of muted time steps of each trace. `None`: the function has no mute.
     pub mute: Option<Mute>,
     pub snapshots: Snapshots,
-    /// Text between the numbers of shot and step in the name of a snapshot: `ishot_<shot><between>it_<step>.bin`.
+    /// Text between the numbers of shot and step in the name of a snapshot, which is
+    /// `ishot_<shot><between>it_<step>.bin`.
     pub between: &'static str,
-    /// Whether records and snapshots of a step hold the field before its update, with its source just added.
+    /// Records and snapshots of a step hold the field before the update of that step, with its
+    /// source added.
     pub before_update: bool,
 }
 
-/// The rule of a mute: model, shot, `dt`, peak frequency.
+/// Rule of a mute. Arguments: model, shot, time step in s, peak frequency in Hz.
 pub type Mute = fn(&Outline, &Shot, f32, f32) -> Result<Vec<u32>>;
 
-/// The shots of a call.
+/// The shots that a call computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sources {
-    /// All `ns`. From one to the next only x moves.
+    /// All `ns` shots; only the x of the source changes.
     AlongX,
-    /// The first, whatever `ns` and `is` are.
+    /// The first shot, whatever `ns` and `is` are.
     First,
-    /// The one with the number `is`. All coordinates move.
+    /// The shot with the number `is`; all coordinates of the source change.
     One,
 }
 
-/// The steps of snapshots.
+/// The time steps of snapshots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Snapshots {
-    /// If a call asks for them, every `snap_interval`-th from step 0 on.
+    /// If the call requests snapshots: every `snap_interval`-th step from step 0.
     Interval,
-    /// If a call asks for them, every so many from step 0 on.
+    /// If the call requests snapshots: one per this number of steps, from step 0.
     Every(usize),
-    /// In any call, every so many, without step 0.
+    /// In every call, one per this number of steps, without step 0.
     Always(usize),
 }
 
-/// Returns the wavelet of the functions of first order: a pulse that ends.
+/// Returns the wavelet of the first-order functions: a pulse of finite length.
 pub fn pulse(args: &Args, nt: usize) -> Result<Wavelet> {
     Wavelet::new(Shape::try_from(args.wtype)?, args.fm, args.dt, nt)
 }

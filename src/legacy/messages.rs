@@ -1,4 +1,4 @@
-//! Errors in the terms of a caller of an old function, who knows its arguments only.
+//! Rewrites errors with the argument names of an old function.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::args::Args;
 use super::function::Function;
 use crate::error::Error;
 
-/// Terms of `crate::fd`, and the arguments that stand for them.
+/// Terms of `crate::fd`, and the arguments that have these values.
 const ARGUMENTS: &[(&str, &str)] = &[
     ("the wavelet's number", "wtype"),
     ("the wavelet's peak frequency", "fm"),
@@ -38,7 +38,7 @@ impl Function {
         all.fold(text.to_owned(), |text, (term, argument)| text.replace(term, argument))
     }
 
-    /// Returns the argument that names a file.
+    /// Returns the name of the argument with the path of this file.
     fn argument_of(&self, args: &Args, path: &Path) -> Option<&'static str> {
         if let Some((_, (name, _))) = args.models.iter().zip(self.models).find(|(model, _)| *model == path) {
             return Some(name);

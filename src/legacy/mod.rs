@@ -1,6 +1,7 @@
-//! The old packages' entry points, with the oddities that their callers rely on.
+//! Entry points of the old packages, with the peculiarities that their callers rely on.
 //!
-//! `docs/legacy.md` tells what is kept, what is mended and how an old package is switched.
+//! `docs/legacy.md` lists the differences from the old functions, and describes how to switch an
+//! old package to this library.
 
 mod acoustic1;
 mod acoustic2;

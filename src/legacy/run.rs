@@ -1,4 +1,4 @@
-//! A call of an old function, from its checks to its files.
+//! Runs a call of an old function, from the checks to the files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,16 +19,19 @@ use crate::io::raw;
 use crate::sched::{Scheduler, TaskId, WaitResult};
 
 impl Function {
-    /// Does what the old function did, on the devices of [`Scheduler::process_default`]: computes
-    /// the shots and writes their record, and snapshots if asked for, once all have succeeded. In a child that was
-    /// forked after that one had been made, on those of a scheduler of the child's own; GPUs are an error there.
+    /// Computes the shots of a call and writes their record, and snapshots if requested, as the old
+    /// function did. The files get their names after all shots have succeeded; after an error none
+    /// of them exists. Blocks until the shots have ended.
     ///
-    /// Everything is checked before anything is computed, the outputs for being writable included.
-    /// After an error none of the call's files exists. May be called from any number of threads; a call is refused
-    /// while another one writes the same files.
+    /// The shots run on the devices of [`Scheduler::process_default`]. A child that was forked
+    /// after the creation of that scheduler has a scheduler of its own, without GPUs.
     ///
-    /// A `dt` beyond the stable limit is taken, with a warning in the log, as the old library took it;
-    /// but a result that is not finite is an error.
+    /// All arguments, and whether the outputs can be written, are checked before anything is
+    /// computed. Any number of threads may call this. A call fails if another one writes the same
+    /// files.
+    ///
+    /// A `dt` above the stable limit is accepted with a warning in the log, as in the old library.
+    /// A result that is not finite is an error.
     pub fn call(&'static self, args: &Args) -> Result<()> {
         self.run(args).map_err(|error| self.in_its_terms(args, error))
     }
@@ -63,7 +66,7 @@ impl Function {
         warn_if_unstable(&options, &model, args.dt);
         let plan = Arc::new(Plan::new(model, args.dt, options)?);
 
-        // The plan is dropped with the last of its shots, and so is its memory on GPUs.
+        // The plan, and its memory on GPUs, is dropped with the last of its shots.
         let (shots, written) = (call.shots.clone(), files.clone());
         let submit = move |number: usize| -> Result<TaskId> {
             let shot = call.shot(number, &plan.model)?;
@@ -84,7 +87,7 @@ impl Function {
         }
     }
 
-    /// Reads the files of the medium.
+    /// Reads the properties of the medium from their files.
     fn model(&self, grid: Grid, files: &[PathBuf]) -> Result<Model> {
         let read = |(file, (_, property)): (&PathBuf, &(_, Property))| {
             raw::read(file, grid.cells()).map(|values| (*property, values.into()))
@@ -94,12 +97,12 @@ impl Function {
         Ok(model.with_density_at(DensityAt::Cells))
     }
 
-    /// Returns the step of the first snapshot of a call that writes any.
+    /// Returns the step of the first snapshot.
     fn first_snapshot(&self) -> usize {
         if let Snapshots::Always(steps) = self.snapshots { steps } else { 0 }
     }
 
-    /// Refuses a record that would replace a file of the medium.
+    /// Returns an error if the record would replace a file of the medium.
     fn keep_apart(&self, args: &Args) -> Result<()> {
         let Ok(record) = args.shot.canonicalize() else { return Ok(()) };
         let taken = args.models.iter().any(|model| model.canonicalize().is_ok_and(|m| m == record));
@@ -119,7 +122,8 @@ fn warn_if_unstable(options: &Options, model: &Outline, dt: f32) {
     }
 }
 
-/// Waits for tasks, which are submitted one after the other. The first failure cancels the rest.
+/// Submits the tasks one after the other and waits for all. The first failure cancels the rest and
+/// is returned.
 fn run(scheduler: &Scheduler, submitted: impl Iterator<Item = Result<TaskId>>) -> Result<()> {
     let mut ids = Vec::new();
     let mut failure = None;

@@ -1,24 +1,24 @@
-//! Adds the source of a step to the field that the step before has left. The old function of second order records the
-//! sum.
+//! Adds the source of a step to the field before that step's update. The old second-order function
+//! records this sum.
 
 use crate::fd::grid::Grid;
 use crate::fd::inject::DIPOLE;
 use crate::fd::survey::{Gather, Shot};
 
-/// The source of each step of a shot whose wavelet begins one step late.
+/// Source by time step, for a shot whose wavelet begins one step late.
 pub struct StepSource {
     poles: Vec<Pole>,
-    /// By step.
+    /// Amplitude of the source by step.
     values: Vec<f32>,
     record_every: usize,
 }
 
-/// A pole inside the grid.
+/// A pole of the dipole that is inside the grid.
 struct Pole {
     sign: f32,
-    /// Position in a snapshot.
+    /// Index of its cell in a snapshot.
     at: usize,
-    /// Receivers in its cell.
+    /// Traces of the receivers in its cell.
     traces: Vec<usize>,
 }
 
@@ -40,14 +40,14 @@ impl StepSource {
         }
     }
 
-    /// Adds the source of a step to a snapshot.
+    /// Adds the source of this step to a snapshot.
     pub fn add_to_snapshot(&self, step: usize, field: &mut [f32]) {
         for pole in &self.poles {
             field[pole.at] += pole.sign * self.value(step);
         }
     }
 
-    /// Adds the source of each step to its sample.
+    /// Adds the source to each recorded sample.
     pub fn add_to_gather(&self, gather: &mut Gather) {
         for pole in &self.poles {
             for trace in &pole.traces {

@@ -1,5 +1,5 @@
-//! `cuda_3dfd_tti` of `acoustic1tti.so`: media with a tilted axis of symmetry. It has no density: the old function never
-//! opened the file of its argument `rho`.
+//! `cuda_3dfd_tti` of `acoustic1tti.so`: media with a tilted axis of symmetry, without density. The
+//! old function does not open the file of its argument `rho`.
 
 use super::function::{Function, Snapshots, Sources, pulse};
 use crate::fd::equation::Absorber;
