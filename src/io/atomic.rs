@@ -1,9 +1,9 @@
-//! Output files that are whole or absent, whatever happens on the way.
+//! Output files that are either complete or absent.
 //!
-//! An [`Output`] is written under another name in the folder of its target, so that
-//! a killed process, a full disk or an error never leaves half a file under the
-//! name that others look for. [`Output::commit`] forces the content to disk and gives
-//! it its name in one step; an `Output` that is dropped before takes its file with it.
+//! An [`Output`] is written under a temporary name in the folder of its target. So a killed
+//! process, a full disk or an error never leaves a partial file under the name of the target.
+//! [`Output::commit`] forces the content to disk and renames the file in one step. Dropping an
+//! uncommitted `Output` removes the file.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -13,27 +13,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::descriptor;
 use crate::error::{Error, Result};
 
-/// A file on its way, not yet under its own name. Written and positioned like a file;
-/// a gap left by a seek reads as zeros and takes no room on disk.
+/// An output file under its temporary name. It supports `Write` and `Seek`; a gap left by a seek
+/// reads as zeros and takes no room on disk.
 #[derive(Debug)]
 pub struct Output {
     file: File,
     name: Sealed,
 }
 
-/// A file that is complete and on disk, and only lacks its name. It is closed, or open for its lock.
+/// A file that is complete and on disk, still under its temporary name. It is closed, or open to
+/// hold its lock.
 #[derive(Debug)]
 pub struct Sealed {
     target: PathBuf,
     lock: Option<File>,
-    /// Where the content is now; empty once it has its name.
+    /// Temporary path; empty after the rename.
     temporary: PathBuf,
 }
 
 impl Output {
-    /// Begins the file `target`. What stands there stays as it is until the commit, which
-    /// replaces it. Refused: a folder that is missing or may not be written to, and a
-    /// target that exists and is not a plain file (a folder, a link, a device).
+    /// Creates the temporary file for `target`. An existing target stays until the commit replaces
+    /// it.
+    ///
+    /// Returns an error if the folder is missing or not writable, or if the target exists and is
+    /// not a plain file (a folder, a link, a device).
     pub fn create(target: &Path) -> Result<Output> {
         check_target(target)?;
         let folder = folder_of(target);
@@ -41,20 +44,21 @@ impl Output {
             let temporary = folder.join(temporary_name());
             match descriptor::create_new(&temporary) {
                 Ok(file) => {
-                    // Tells others that it is being written, until the process ends, however it ends.
-                    // Without locks the file stays where it is if that is a kill.
+                    // The lock shows other processes that the file is being written; it ends with
+                    // this process. On file systems without locks the file of a killed process is
+                    // never removed.
                     let _ = file.try_lock();
                     let name = Sealed { target: target.to_owned(), lock: None, temporary };
                     return Ok(Output { file, name });
                 }
-                // Left by a process that was killed and had the number that this one has now.
+                // A killed process with the same process id has left this file.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed("create", target, &error)),
             }
         }
     }
 
-    /// The name that the file gets.
+    /// Returns the path that the file gets.
     pub fn target(&self) -> &Path {
         &self.name.target
     }
@@ -66,15 +70,16 @@ impl Output {
         Ok(sealed)
     }
 
-    /// Does what `seal` does, and keeps the lock until the file has its name. It protects all unnamed files of this
-    /// process from a run on another node, which cannot know whether the process lives.
+    /// As [`seal`](Output::seal), but keeps the lock until the commit. The lock protects all
+    /// temporary files of this process from a run on another node, which cannot know whether the
+    /// process lives.
     pub fn seal_locked(mut self) -> Result<Sealed> {
         self.file.sync_all().map_err(|error| Error::io("write", &self.name.target, error))?;
         self.name.lock = Some(self.file);
         Ok(self.name)
     }
 
-    /// Forces the content to disk and gives the file its name.
+    /// Forces the content to disk and renames the file to its target.
     pub fn commit(self) -> Result<()> {
         self.seal()?.commit()
     }
@@ -97,8 +102,8 @@ impl Seek for Output {
 }
 
 impl Sealed {
-    /// Gives the file its name, in place of what may stand there. If only the last step fails, to force the
-    /// folder to disk, the whole file has its name all the same.
+    /// Renames the file to its target and replaces an existing plain file. The last step forces the
+    /// folder to disk; if only that fails, the complete file has its name.
     pub fn commit(mut self) -> Result<()> {
         check_target(&self.target)?;
         fs::rename(&self.temporary, &self.target).map_err(|error| failed("write", &self.target, &error))?;
@@ -119,14 +124,14 @@ impl Drop for Sealed {
     }
 }
 
-/// Writes a whole file of what `content` puts into it, or none.
+/// Writes a file with the output of `content`: a complete file, or none.
 pub fn write_with(target: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(Output::create(target)?);
     let written = content(&mut out).and_then(|()| out.into_inner().map_err(io::IntoInnerError::into_error));
     written.map_err(|error| Error::io("write", target, error))?.commit()
 }
 
-/// Writes a whole file of these bytes, or none.
+/// Writes a file with these bytes: a complete file, or none.
 pub fn write(target: &Path, bytes: &[u8]) -> Result<()> {
     let mut output = Output::create(target)?;
     output.write_all(bytes).map_err(|error| Error::io("write", target, error))?;
@@ -134,7 +139,7 @@ pub fn write(target: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn check_target(target: &Path) -> Result<()> {
-    // `name/` is a folder's name, though its last component looks like a file's.
+    // `name/` names a folder, although its last component is like that of a file.
     let ends = target.as_os_str().as_encoded_bytes().last();
     if target.file_name().is_none() || ends.is_some_and(|&byte| std::path::is_separator(byte.into())) {
         return Err(Error::io("create", target, "the path names no file"));
@@ -158,7 +163,7 @@ fn check_target(target: &Path) -> Result<()> {
     }
 }
 
-/// The folder that holds `target`, in a form that can be opened.
+/// Returns the folder of `target`, in a form that can be opened.
 pub(crate) fn folder_of(target: &Path) -> &Path {
     match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -166,7 +171,8 @@ pub(crate) fn folder_of(target: &Path) -> &Path {
     }
 }
 
-/// Returns the error of a call that creates or renames a file: if something was not found, it was the folder.
+/// Returns the error of a call that creates or renames a file. "Not found" is reported as a missing
+/// folder.
 fn failed(action: &'static str, target: &Path, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -176,8 +182,9 @@ fn failed(action: &'static str, target: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// So that the names in it outlast a loss of power. Not every system can do that with a folder, and a folder
-/// may be closed to readers: that changes nothing of the files, which are whole and in place.
+/// Forces a folder to disk, so that the names in it survive a loss of power. Some systems cannot do
+/// that with a folder, or the folder is not readable. Neither is an error, because the files are
+/// complete and have their names.
 fn force_to_disk(folder: io::Result<File>) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     let opened = match folder {
@@ -191,13 +198,14 @@ fn force_to_disk(folder: io::Result<File>) -> io::Result<()> {
     }
 }
 
-/// Unlike any that a living process uses: its number, and a count.
+/// Returns a name that no living process of this machine uses: it contains the process id and a
+/// count.
 fn temporary_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(".gpusched-{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The process that a file of such a name is of, if the name is such a one.
+/// Returns the process id in a temporary name; `None` for other names.
 pub(super) fn writer_of(name: &str) -> Option<u32> {
     let number =
         |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?;

@@ -1,4 +1,4 @@
-//! Float32 between memory and a stream, a block at a time.
+//! Copies float32 values between memory and a stream in blocks.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 /// Bytes of a block; a multiple of every element size.
 const BLOCK: usize = 1 << 16;
 
-/// Opens a plain file to read, and its size in bytes. Anything else could keep the reader waiting.
+/// Opens a plain file for reading and returns its size in bytes. Other files are refused, because a
+/// pipe could block the reader.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     let fail = |error: io::Error| Error::io("read", path, error);
     let found = fs::metadata(path).map_err(fail)?;
@@ -23,7 +24,7 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, size))
 }
 
-/// Appends `count` elements of `N` bytes each. The memory must have been reserved.
+/// Reads `count` elements of `N` bytes and appends them. The caller has reserved the memory.
 pub(super) fn read<const N: usize>(
     from: &mut impl Read,
     into: &mut Vec<f32>,
@@ -51,7 +52,8 @@ pub(super) fn write(into: &mut impl Write, data: &[f32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Room for the `count` values of a file.
+/// Returns an empty list with room for the `count` values of a file. Returns an error if the host
+/// has too little memory.
 pub(super) fn reserve(path: &Path, count: usize) -> Result<Vec<f32>> {
     cpu::reserve(count).ok_or_else(|| Error::NoHostMemory {
         what: format!("the content of {}", path.display()),

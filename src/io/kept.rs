@@ -1,4 +1,4 @@
-//! A small file that several processes read and renew now and then, such as the remembered rates.
+//! A small file that several processes read and update, such as the stored device rates.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read};
@@ -11,13 +11,14 @@ use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::sched::{STORE_MAX_BYTES, Store};
 
-/// How long a lock is waited for. Another process holds it while it forces a small file to disk, which takes a busy
-/// disk tenths of a second; several may do so at once. A process that is stopped meanwhile costs no more than this.
+/// Maximum time to wait for a lock. The holder forces a small file to disk, which takes some tenths
+/// of a second on a busy disk; several processes may do so one after the other. A stopped holder
+/// delays other processes by no more than this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The file of that name. It is whole or absent, and read only if it is a plain file of no more than
-/// [`STORE_MAX_BYTES`] bytes. Folders that are missing are made when it is first written.
+/// The file with this path. It is complete or absent. Only a plain file is read, and at most
+/// [`STORE_MAX_BYTES`] + 1 bytes of it. The first write creates missing folders.
 #[derive(Debug)]
 pub struct Kept {
     path: PathBuf,
@@ -28,8 +29,9 @@ impl Kept {
         Kept { path: path.into() }
     }
 
-    /// So that no other process renews it meanwhile. Without it, as on file systems that have no locks,
-    /// what another wrote in the same moment may be lost, and no more.
+    /// Locks the folder, so that no other process updates the file. Returns `None` if the lock is
+    /// not available, as on file systems without locks. A simultaneous update by another process
+    /// may then be lost.
     fn lock(&self, patience: Duration) -> Option<File> {
         let folder = descriptor::open_read(atomic::folder_of(&self.path)).ok()?;
         let end = Instant::now() + patience;
@@ -46,7 +48,7 @@ impl Kept {
         let folder = atomic::folder_of(&self.path);
         fs::create_dir_all(folder).map_err(|error| Error::io("make the folder", folder, error))?;
         let _lock = self.lock(patience);
-        // A file that can't be read is replaced, if that is possible.
+        // A file that can't be read is replaced if possible.
         let there = self.load().unwrap_or_default();
         atomic::write(&self.path, renew(there.as_deref()).as_bytes())
     }
@@ -55,7 +57,7 @@ impl Kept {
 impl Store for Kept {
     fn load(&self) -> Result<Option<Vec<u8>>> {
         let fail = |why: &dyn std::fmt::Display| Error::io("read", &self.path, why);
-        // Looked at first: to open a pipe could last for ever.
+        // Checked before opening, because opening a pipe may block forever.
         match fs::metadata(&self.path) {
             Ok(found) if found.is_file() => {}
             Ok(_) => return Err(fail(&"it is not a plain file")),
@@ -85,7 +87,7 @@ mod tests {
         folder
     }
 
-    /// Longer than any disk takes.
+    /// More than any disk needs.
     const LONG: Duration = Duration::from_secs(600);
 
     fn append(kept: &Kept, text: &str) -> Result<()> {
@@ -143,7 +145,7 @@ mod tests {
         fs::create_dir(folder.join("rates")).unwrap();
         let mut odd = vec![folder.join("rates"), folder.join("rates/"), PathBuf::new()];
         if cfg!(target_os = "linux") {
-            // The last lets nobody make a folder, the one before it has no end.
+            // `/dev/zero` has no end, and in `/dev/null` no folder can be created.
             odd.extend(["/dev/zero", "/dev/null/rates"].map(PathBuf::from));
         }
         for path in odd {

@@ -1,4 +1,4 @@
-//! Files on their way that their process never finished, because it was killed.
+//! Removes temporary files that a killed process has left.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use super::atomic::writer_of;
 use crate::descriptor;
 
-/// Removes from a folder the files that [`super::atomic`] began in processes that are no more, and returns their number.
-/// Files stay whose name has the number of a living process of this machine, other than this one, or of a process that
-/// holds one of its files locked: on a network file system it may be one of another machine. Other names stay, and
-/// what is no plain file. On file systems without locks nothing is removed. Call it while this process writes nothing
-/// there.
+/// Removes the temporary files of [`super::atomic`] in a folder whose process has ended. Returns
+/// the number of removed files. The calling process must not write files there meanwhile.
+///
+/// A file stays if the process id in its name is that of another living process of this machine. It
+/// also stays if that process holds one of its files locked: on a network file system the process
+/// may be on another machine. Files that are not plain, or have other names, stay. On file systems
+/// without locks nothing is removed.
 pub fn remove(folder: &Path) -> io::Result<usize> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -36,17 +38,19 @@ pub fn remove(folder: &Path) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// Another process of this machine. Its files may wait for their name, closed and not locked any more.
+/// Returns true if the process is a living one of this machine, and not the calling one. Its sealed
+/// files are closed and not locked, so the lock alone does not show them.
 fn lives(process: u32) -> bool {
     process != std::process::id() && Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Where nobody can tell, it is.
+/// Returns true if another process may hold the file locked. A file that can't be opened counts as
+/// locked.
 fn is_written(path: &Path) -> bool {
     !open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// To lock it, which on some file systems needs the right to write; nothing is written.
+/// Opens a file to lock it. Some file systems require write access for that; nothing is written.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -66,7 +70,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("gpusched-leftovers-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let at = |name: &str| folder.join(name);
-        // No processes have such numbers.
+        // No process has such an id.
         let (orphan, locked) = (at(".gpusched-4294967293-0.part"), at(".gpusched-4294967294-1.part"));
         let beside = at(".gpusched-4294967294-5.part");
         let same_number = at(&format!(".gpusched-{}-4711.part", std::process::id()));

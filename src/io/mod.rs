@@ -1,6 +1,6 @@
-//! Files: raw float32, NPY, and writing that leaves a file whole or absent.
+//! Files: raw float32, NPY, and outputs that are either complete or absent.
 //!
-//! Paths are used as given. Every error names the file and what was wrong with it.
+//! Paths are used as given. Every error names the file and its cause.
 
 pub mod atomic;
 pub mod kept;

@@ -10,19 +10,19 @@ use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// No header of a plain array comes near.
+/// Maximum length of a header in bytes. Headers of plain arrays are much shorter.
 const LONGEST_HEADER: usize = 1 << 16;
 
-/// An array in C order: the last index runs fastest.
+/// An array in C order: the last index is the fastest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
     pub shape: Vec<usize>,
     pub data: Vec<f32>,
 }
 
-/// Reads an array of `<f4`, `>f4`, `<f8` or `>f8` in C or Fortran order; float64 is rounded
-/// to float32. Element `[i, j, k]` of the array that was saved is `[i, j, k]` of the result,
-/// whatever the order in the file. The file must have exactly the size that its header says.
+/// Reads an array of `<f4`, `>f4`, `<f8` or `>f8` in C or Fortran order. float64 values are rounded
+/// to float32. Element `[i, j, k]` of the saved array is element `[i, j, k]` of the result, in both
+/// orders. Returns an error if the size of the file differs from that in its header.
 pub fn read(path: &Path) -> Result<Array> {
     let fail = |why: &dyn std::fmt::Display| Error::io("read", path, why);
     let (mut file, size) = floats::open(path)?;
@@ -77,8 +77,8 @@ pub fn read(path: &Path) -> Result<Array> {
     Ok(Array { shape: header.shape, data })
 }
 
-/// Writes `data` as an array of `<f4` in C order, whole or not at all. Refused if the
-/// shape does not hold as many values as there are.
+/// Writes `data` as an array of `<f4` in C order: a complete file, or none. Returns an error if the
+/// number of values does not match the shape.
 pub fn write(path: &Path, shape: &[usize], data: &[f32]) -> Result<()> {
     let count = shape.iter().try_fold(1usize, |count, &n| count.checked_mul(n));
     if count != Some(data.len()) {
@@ -137,7 +137,7 @@ struct Header {
 }
 
 impl Header {
-    /// The header is the text of a Python dict with three keys, in any order.
+    /// Parses the header: the text of a Python dict with three keys in any order.
     fn parse(text: &[u8]) -> std::result::Result<Header, String> {
         let odd = || "its header is not that of a plain array".to_owned();
         let text = str::from_utf8(text).map_err(|_| odd())?;
@@ -196,13 +196,14 @@ impl Header {
     }
 }
 
-/// A Python string without escapes at the start of `text`, and what follows it.
+/// Parses a Python string without escapes at the start of `text`. Returns the string and the rest.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     text[1..].split_once(quote)
 }
 
-/// `3, 4`, `3,`, nothing; with the `L` that Python 2 put behind large numbers.
+/// Parses a list of integers such as `3, 4`, `3,` or nothing. Python 2 appends `L` to large
+/// numbers.
 fn numbers(text: &str) -> Option<Vec<usize>> {
     let text = text.trim();
     let text = text.strip_suffix(',').unwrap_or(text);
@@ -212,7 +213,7 @@ fn numbers(text: &str) -> Option<Vec<usize>> {
     text.split(',').map(|n| n.trim().trim_end_matches('L').parse().ok()).collect()
 }
 
-/// Brings an array whose first index runs fastest into C order.
+/// Converts an array whose first index is the fastest to C order.
 fn fill_from_fortran(shape: &[usize], from: &[f32], into: &mut Vec<f32>) {
     let mut strides = Vec::with_capacity(shape.len());
     let mut stride = 1;

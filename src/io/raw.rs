@@ -1,4 +1,4 @@
-//! Raw files: little-endian float32 and nothing else.
+//! Raw files of little-endian float32 values without a header.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ pub fn read(path: &Path, count: usize) -> Result<Vec<f32>> {
     Ok(data)
 }
 
-/// Whether the file can be read and holds exactly `count` values; the values are not looked at.
+/// Checks that the file can be read and has the size of `count` values. Does not read the values.
 pub fn check(path: &Path, count: usize) -> Result<()> {
     open(path, count).map(|_| ())
 }
@@ -34,19 +34,19 @@ fn open(path: &Path, count: usize) -> Result<File> {
     Ok(file)
 }
 
-/// Writes a file of these values, whole or not at all.
+/// Writes a file with these values: a complete file, or none.
 pub fn write(path: &Path, data: &[f32]) -> Result<()> {
     begin(path, data)?.commit()
 }
 
-/// The same, but for its name.
+/// As [`write`], but returns the complete file under its temporary name.
 pub fn begin(path: &Path, data: &[f32]) -> Result<atomic::Output> {
     let mut output = atomic::Output::create(path)?;
     write_to(&mut output, data).map_err(|error| Error::io("write", path, error))?;
     Ok(output)
 }
 
-/// Writes these values where `into` stands.
+/// Writes these values to a stream.
 pub fn write_to(into: &mut impl Write, data: &[f32]) -> std::io::Result<()> {
     floats::write(into, data)
 }

@@ -1,4 +1,4 @@
-//! Raw and NPY files, and outputs that are whole or absent.
+//! Tests of raw and NPY files, and of outputs that are complete or absent.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn says(error: Error, parts: &[&str]) {
 fn raw_files_come_back_as_they_were() {
     let folder = Folder::new();
     let path = folder.at("model.bin");
-    // Longer than one block, and with values that only bits tell apart.
+    // Longer than one block, with values that differ only in their bits.
     let data: Vec<f32> = (0..40_000u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761))).collect();
     raw::write(&path, &data).unwrap();
     let back = raw::read(&path, data.len()).unwrap();
@@ -42,7 +42,7 @@ fn raw_files_are_checked_without_reading_them() {
 
 #[test]
 fn memory_that_is_not_there_is_an_error() {
-    // Ext4 has no file of 64 TiB, a file system in memory has sparse ones.
+    // ext4 supports no file of 64 TiB; a file system in memory supports a sparse one.
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { Folder::below(memory) } else { Folder::new() };
     let path = folder.at("huge.bin");
@@ -116,7 +116,7 @@ fn only_plain_files_are_replaced() {
     says(Output::create(&folder.at("n".repeat(256))).unwrap_err(), &["too long"]);
     assert_eq!(folder.names(), ["link", "real", "sub"]);
 
-    // What appears while the file is being written is not overwritten either.
+    // A link that appears while the file is being written is not replaced either.
     let late = folder.at("late");
     let output = Output::create(&late).unwrap();
     std::os::unix::fs::symlink("real", &late).unwrap();
@@ -125,7 +125,7 @@ fn only_plain_files_are_replaced() {
     assert_eq!(folder.names(), ["late", "link", "real", "sub"]);
 }
 
-/// The bytes of an NPY file as NumPy writes them.
+/// Returns the bytes of an NPY file as NumPy writes them.
 fn npy_bytes(version: u8, header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY".to_vec();
     bytes.extend([version, 0]);

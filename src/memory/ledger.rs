@@ -1,5 +1,4 @@
-//! Account of one device's memory: a limit, and leases that return their bytes when they are
-//! dropped.
+//! Account of one device's memory: a limit, and leases that return their bytes when dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +42,7 @@ impl Ledger {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Leases bytes. Returns `None` if the limit does not allow them beside the leased ones.
+    /// Leases bytes. Returns `None` if they exceed the limit together with the leased ones.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         if bytes == 0 {
             return Some(Lease { ledger: None, bytes });

@@ -16,8 +16,8 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Returns the bytes that the task needs on a device of that kind. The CPU's memory is the
-    /// host's.
+    /// Returns the bytes that the task needs on a device of this kind. On the CPU, device memory is
+    /// host memory.
     pub fn on(self, backend: BackendKind) -> u64 {
         match backend {
             BackendKind::Cpu => self.device.saturating_add(self.host),
@@ -25,7 +25,7 @@ impl Bytes {
         }
     }
 
-    /// Returns the larger of each.
+    /// Returns the larger value of each field.
     pub fn max(self, other: Bytes) -> Bytes {
         Bytes { device: self.device.max(other.device), host: self.host.max(other.host) }
     }

@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 
 use crate::device::DeviceInfo;
 
-/// Most characters of a device's name, of a subject and of a finding.
+/// Maximum number of characters of a device's name, a subject and a finding.
 const MAX_NAME: usize = 200;
 pub const MAX_SUBJECT: usize = 160;
 pub const MAX_FINDING: usize = 40;
-/// Rates beyond these come from no device and no unit of work.
+/// Range of valid rates. No device and no unit of work has a rate outside of it.
 pub const VALID_RATES: RangeInclusive<f64> = 1e-30..=1e30;
 
-/// The rate of a kind of device for a class of tasks.
+/// Rate of a kind of device for a class of tasks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StoredRate {
     /// Work per second of one slot.
@@ -30,7 +30,7 @@ pub struct Finding {
     pub when: u64,
 }
 
-/// An entry that ages.
+/// An entry with a date, which becomes stale.
 pub trait Dated {
     /// Seconds since 1970.
     fn when(&self) -> u64;

@@ -1,4 +1,4 @@
-//! Findings of tasks about devices, for later tasks of this process and of later ones.
+//! Findings of tasks about devices, for later tasks of this process and of later processes.
 //!
 //! To the scheduler a subject and its finding are text. They are stored beside the rates, by the
 //! same rules; see [`store`](super).

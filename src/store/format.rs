@@ -1,4 +1,4 @@
-//! The text that holds the entries. It is trusted only as a whole.
+//! The text format of the entries. A text with any error is rejected as a whole.
 //!
 //! ```text
 //! gpusched rates 2 0.1.0
@@ -8,11 +8,10 @@
 //! ```
 //! The columns are separated by tabs. A rate has backend, task class, work per second, samples,
 //! date (seconds since 1970) and the device's name, which may contain blanks. A finding has
-//! backend, date, subject, text and the device's name. The first line names the format and the
-//! version of the library, as new kernels have other rates. The last line counts the entries, so
-//! that a truncated text is recognised. A text with an error in it is rejected as a whole. Entries
-//! older than 90 days are ignored. Rates are no more than a first guess of the estimator; a finding
-//! may be any text.
+//! backend, date, subject, text and the device's name. The first line has the format's version and
+//! the library's version, because new kernels have other rates. The last line has the number of
+//! entries, which reveals a truncated text. Entries older than 90 days are ignored. Rates serve
+//! only as a first estimate; a finding may be any text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,17 +22,18 @@ use super::entries::{
 
 const FORMAT: &str = concat!("gpusched rates 2 ", env!("CARGO_PKG_VERSION"));
 const DAY: u64 = 86_400;
-/// Age in seconds beyond which drivers and clocks may have changed.
+/// Maximum age of an entry in seconds. Older ones are ignored, because drivers and clocks may have
+/// changed.
 const MAX_AGE: u64 = 90 * DAY;
 /// Seconds by which the clock of another machine with the same home may be ahead.
 const CLOCK_SKEW: u64 = DAY;
-/// Entries of a text; the newest are kept.
+/// Maximum number of entries of a text. The newest entries are written.
 const MAX_ENTRIES: usize = 1000;
-/// Bytes of a text, more than [`MAX_ENTRIES`] of the longest entries have.
+/// Maximum bytes of a text. [`MAX_ENTRIES`] of the longest entries have fewer.
 pub const MAX_BYTES: usize = 1 << 20;
 
 impl Entries {
-    /// Reads a text. `now`: seconds since 1970. `Err`: what is wrong with the text.
+    /// Parses a text. `now`: seconds since 1970. The error says what is wrong with the text.
     pub fn parse(text: &[u8], now: u64) -> Result<Entries, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("it has more than {} MiB", MAX_BYTES >> 20));
@@ -250,12 +250,12 @@ mod tests {
         assert!(Entries::parse(b"\xff\xfe", NOW).unwrap_err().contains("not UTF-8"));
     }
 
-    /// Parsing mutated bytes fails or returns valid entries.
+    /// Parsing mutated bytes either fails or returns valid entries.
     #[test]
     fn no_mutation_of_a_text_gives_invalid_entries() {
         let (entries, _) = sample();
         let text = entries.print().into_bytes();
-        // Every truncation is noticed.
+        // Every truncation is detected.
         for end in 0..text.len() {
             assert!(Entries::parse(&text[..end], NOW).is_err(), "{end} bytes");
         }
@@ -292,7 +292,7 @@ mod tests {
                 }));
             }
         }
-        // A digit of a rate or a letter of a name can change unnoticed.
+        // A changed digit of a rate or letter of a name is not detectable.
         assert!(accepted > 0, "the mutations are too rough to test anything");
     }
 

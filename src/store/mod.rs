@@ -1,4 +1,4 @@
-//! The rate store: measured rates and findings of tasks, kept between runs for each kind of device.
+//! The rate store: measured rates and findings of tasks, stored between runs by kind of device.
 //!
 //! | file | contents |
 //! |---|---|

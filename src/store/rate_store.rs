@@ -1,4 +1,4 @@
-//! Loading and saving of rates and findings.
+//! Loads and saves rates and findings.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::error::Result;
 /// Time between two saves.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A place that keeps a text.
+/// A storage place for one text.
 pub trait Store: Debug + Send + Sync {
     /// Returns the text, or `None` if there is none. More than
     /// [`MAX_BYTES`](super::format::MAX_BYTES) bytes need not be read.
     fn load(&self) -> Result<Option<Vec<u8>>>;
 
-    /// Replaces the text by the result of `renew`, which is called with the current one. No other
+    /// Replaces the text by the result of `renew`, which is called with the current text. No other
     /// process changes the text meanwhile.
     fn replace(&self, renew: &dyn Fn(Option<&[u8]>) -> String) -> Result<()>;
 }
@@ -26,7 +26,7 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A store, and when it was last written.
+/// A store, and the time of the last write.
 #[derive(Debug)]
 pub struct RateStore {
     store: Arc<dyn Store>,
@@ -38,7 +38,8 @@ impl RateStore {
         RateStore { store, saved: Duration::ZERO }
     }
 
-    /// Returns the stored entries. If they can't be read or are invalid, logs why and returns none.
+    /// Returns the stored entries. If they can't be read or are invalid, logs the reason and
+    /// returns none.
     pub fn load(&self) -> Entries {
         let parsed = match self.store.load() {
             Ok(None) => return Entries::default(),
@@ -65,7 +66,7 @@ impl RateStore {
     }
 }
 
-/// Saves what this process has learned beside what others have saved. If it can't, logs why.
+/// Merges the entries of this process into the stored ones. A failure is logged.
 pub fn save(store: &dyn Store, learned: &Entries) {
     if learned.is_empty() {
         return;
