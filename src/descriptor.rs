@@ -1,8 +1,8 @@
 //! Opens files on descriptors above 2.
 //!
 //! A daemon may run with its standard streams closed. The system gives the lowest free descriptor
-//! to the next file that is opened, and the program still writes to descriptors 1 and 2. So the
-//! library opens all its files here, as `tests/it/layers.rs` checks. A listed folder may have any
+//! to the next opened file, and the program still writes to descriptors 1 and 2. So the library
+//! opens all its files here, as `tests/it/layers.rs` checks. A listed folder may have any
 //! descriptor, because nothing can write to it.
 
 use std::fs::{self, File, OpenOptions};
@@ -37,8 +37,8 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Moves a new file, and removes what another thread has written to the standard stream in its
-/// place.
+/// Moves a new file to a descriptor above 2, and removes what another thread wrote to it as a
+/// standard stream meanwhile.
 fn emptied_above_standard(created: File) -> io::Result<File> {
     if !is_standard(&created) {
         return Ok(created);
@@ -53,8 +53,8 @@ fn is_standard(opened: &impl AsFd) -> bool {
     opened.as_fd().as_raw_fd() <= 2
 }
 
-/// Moves an open file, an event or the like to a descriptor above 2, unless it has one. Position
-/// and locks stay as they are.
+/// Moves an open file, event or the like to a descriptor above 2, unless it has one. The position
+/// and locks stay.
 pub fn above_standard<T: AsFd + From<OwnedFd>>(opened: T) -> io::Result<T> {
     match is_standard(&opened) {
         // The standard library requests a duplicate from 3 on (F_DUPFD_CLOEXEC).

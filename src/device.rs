@@ -85,8 +85,8 @@ pub struct DeviceInfo {
     pub health: Health,
 }
 
-/// Bytes reserved for the context of a GPU. It takes 60 to 700 MB for code, thread stacks and the
-/// driver itself; how much is known only after its creation.
+/// Bytes reserved for the context of a GPU. A context takes 60 to 700 MB for code, thread stacks
+/// and the driver itself. The exact number is known only after its creation.
 const CONTEXT_BYTES: u64 = 512 << 20;
 
 impl DeviceInfo {
@@ -130,7 +130,7 @@ pub enum Selection {
     List(Vec<DeviceSelector>),
 }
 
-/// An item of a list.
+/// Item of a device list.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeviceSelector {
     Kind(BackendKind),
@@ -142,7 +142,7 @@ pub enum DeviceSelector {
 const ACCEPTED: &str = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID";
 
 impl Selection {
-    /// Parses a selection, `named` so in errors. Empty text means `all`.
+    /// Parses a selection. Errors call it `named`. An empty text means `all`.
     pub fn parse(named: &str, text: &str) -> Result<Self> {
         match text.trim() {
             "" | "all" => return Ok(Selection::All),
@@ -165,8 +165,8 @@ impl Selection {
         })
     }
 
-    /// Returns the indices in `available` of the selected usable devices, each once. An item that
-    /// matches none is an error. `cpu_fallback`: `all` may mean the CPU if there is no GPU.
+    /// Returns the indices in `available` of the selected usable devices, each once. Returns an
+    /// error if an item matches none. `cpu_fallback`: `all` means the CPU if no GPU exists.
     pub fn choose(&self, available: &[&DeviceInfo], cpu_fallback: bool) -> Result<Vec<usize>> {
         let of = |selector: &dyn Fn(&DeviceInfo) -> bool| -> Vec<usize> {
             let fit = |device: &DeviceInfo| device.health == Health::Good && selector(device);

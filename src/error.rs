@@ -1,5 +1,5 @@
-//! The errors of the library. Each message says what is wrong with which thing, and what is
-//! accepted or what to do.
+//! Errors of the library. Each message says what is wrong with which thing, and what is accepted or
+//! what to do.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub enum Error {
     #[error("{} is {}; accepted: {}", plain(what), plain(value), plain(accepted))]
     Argument { what: String, value: String, accepted: String },
 
-    /// A struct of the C API from a newer header than this library knows.
+    /// The caller's struct is from a newer header than this library.
     #[error(
         "{what} has size {size} and sets fields after byte {known}, the end of the struct in this library; \
          use the header of this library, or a newer library"
@@ -97,12 +97,12 @@ pub enum Error {
     )]
     Forked,
 
-    /// A numerical scheme that is, or has become, unstable. `suspect`: it became so although it
-    /// should be stable, so that the device may be the cause.
+    /// A numerical scheme is unstable, or has become so. `suspect`: it became unstable although it
+    /// should be stable, so the device may be the cause.
     #[error("{what} is {value}: {why}")]
     Unstable { what: String, value: String, why: String, suspect: bool },
 
-    /// A job has found that its device computes wrong results.
+    /// A job found a wrong result of its device.
     #[error("device {device} computed a wrong result: {what}")]
     WrongResult { device: String, what: String },
 
@@ -114,7 +114,7 @@ pub enum Error {
     #[error("device {device} has too few resources to launch: {what}")]
     Resources { device: String, what: String },
 
-    /// A driver call failed for a reason that is not the device's.
+    /// A driver call failed for a reason that does not concern the device.
     #[error("device {device}: {what}")]
     Driver { device: String, what: String },
 
@@ -134,11 +134,11 @@ pub enum Error {
     Internal(String),
 }
 
-/// Returns a text from outside in a form that is safe for terminals and logs: control characters
-/// are escaped, and a long text is cut.
+/// Returns a text from outside the library in a form that is safe for terminals and logs: control
+/// characters are escaped, and a long text is truncated.
 fn plain(text: &str) -> String {
     const MAX_LENGTH: usize = 800;
-    // Marks of the writing direction make a text look like another.
+    // Marks of the writing direction can make a text look like another.
     let unsafe_character = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -156,7 +156,8 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// Writes a number with more digits than any integer has as a power of ten. A unit stays behind it.
+/// Shortens a number that has more digits than any integer type, to a power of ten. Keeps a unit
+/// behind it.
 fn shortened(value: String) -> String {
     let number = value.split(' ').next().unwrap_or_default();
     match number.parse::<f64>() {
@@ -177,7 +178,7 @@ fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     let (size, free) = (human(needed), human(there));
     match needed {
         0 => format!("{what}: not enough memory on {place}, where {free} are free"),
-        // A limit of the process, or fragmented memory.
+        // The limit is that of the process, or the memory is fragmented.
         _ if needed <= there => {
             format!("{what} needs {size}, which {place} can't provide, though {free} are free")
         }
@@ -185,7 +186,8 @@ fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     }
 }
 
-/// What to do about a device that only a new process can use. The reason of its retirement ends with it.
+/// Advice for a device that only a new process can use. The retirement reason of such a device ends
+/// with it.
 pub const RESTART: &str = "restart the process";
 
 /// The state of a device after a failure.
@@ -193,7 +195,7 @@ pub const RESTART: &str = "restart the process";
 pub enum DeviceFault {
     /// Its context is unusable; a new one may work.
     Poisoned,
-    /// The device is gone.
+    /// The device is not usable by this process any more.
     Lost,
 }
 
@@ -210,18 +212,19 @@ impl Error {
         self.is_shortage() || matches!(self, Error::Device { .. } | Error::Busy { .. })
     }
 
-    /// Returns true if a resource was short that other tasks release.
+    /// Returns true if the error is a shortage of a resource that other tasks release.
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. })
     }
 
-    /// Returns true if the task or a file is the cause, so that a retry on any device would fail in the same way.
+    /// Returns true if the task or a file is the cause, so a retry fails in the same way on any
+    /// device.
     pub fn is_final(&self) -> bool {
         matches!(self, Error::Argument { .. } | Error::Io { .. } | Error::Unstable { suspect: false, .. })
     }
 
-    /// Returns true if a result is wrong and the device may be the cause: a retry on another would
-    /// tell.
+    /// Returns true if a result is wrong and the device may be the cause. A retry on another device
+    /// shows which.
     pub fn is_suspect(&self) -> bool {
         matches!(self, Error::WrongResult { .. } | Error::Unstable { suspect: true, .. })
     }
@@ -259,7 +262,8 @@ impl Error {
 
     pub fn io(action: &'static str, path: &Path, why: impl std::fmt::Display) -> Self {
         let mut why = why.to_string();
-        // The system's text does not say whose limit it is, nor where it is set.
+        // The system's text does not say that the limit is that of the process, nor how to change
+        // it.
         if cfg!(unix) && why.ends_with("Too many open files (os error 24)") {
             why += ": the limit on open files (ulimit -n) is reached";
         }

@@ -1,5 +1,5 @@
-//! Fork detection. Threads do not survive a fork, and locks stay as other threads held them, so an
-//! object that needs either notes its process and refuses to work in a child.
+//! Fork detection. Threads do not survive a fork, and locks stay as other threads held them. So an
+//! object that needs either stores its process and refuses to work in a child.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,8 +12,8 @@ static REGISTER: ForkOnce = ForkOnce::new();
 /// The state of a [`ForkOnce`] whose code has run.
 const DONE: u32 = u32::MAX;
 
-/// Runs code once. Unlike [`std::sync::Once`], it does not block the child of a process that forked
-/// while another thread ran the code: the child runs it again.
+/// Runs code once. Unlike [`std::sync::Once`], it does not block a child that was forked while
+/// another thread ran the code: the child runs it again.
 pub(crate) struct ForkOnce {
     /// 0, the id of the process that runs the code, or [`DONE`].
     state: AtomicU32,
@@ -24,7 +24,8 @@ impl ForkOnce {
         ForkOnce { state: AtomicU32::new(0) }
     }
 
-    /// Runs `code`, unless a call has run it. Waits for a thread of this process that runs it.
+    /// Runs `code`, unless an earlier call has run it. Waits while another thread of this process
+    /// runs it.
     #[inline]
     pub fn call_once(&self, code: impl FnOnce()) {
         if self.state.load(Ordering::Acquire) != DONE {
@@ -49,21 +50,21 @@ impl ForkOnce {
         }
     }
 
-    /// Makes later calls return at once. Code that registers a fork handler lets that handler call
-    /// this: a child in which the handler runs does not register it again.
+    /// Makes later calls return at once. Code that registers a fork handler lets the handler call
+    /// this, so that a child in which the handler runs does not register it again.
     pub fn set_done(&self) {
         self.state.store(DONE, Ordering::Release);
     }
 }
 
-/// Returns the number of forks between the process that called this first and the calling process.
+/// Returns the number of forks between the first caller's process and the calling process.
 ///
 /// A child made by the bare system call `clone` is not counted.
 pub fn forks() -> u64 {
     REGISTER.call_once(|| {
         #[cfg(unix)]
-        // SAFETY: the function is never unloaded, only changes atomics and does not unwind. If
-        // the system has no memory to register it, a child takes itself for its parent.
+        // SAFETY: the function is never unloaded, only changes atomics and does not unwind. If the
+        // system has no memory to register it, forks are not counted.
         unsafe {
             libc::pthread_atfork(None, None, Some(count_fork));
         }
@@ -104,8 +105,8 @@ pub mod tests {
 
     use super::*;
 
-    /// Forks while another thread is in the middle of `hold`. The child runs `code`, at most 20 s.
-    /// Returns its exit status.
+    /// Forks while another thread is inside `hold`. The child runs `code` for at most 20 s. Returns
+    /// the child's exit status.
     pub fn fork_during(hold: impl FnOnce(&dyn Fn()) + Send, code: impl FnOnce()) -> i32 {
         let (tell, told) = channel();
         std::thread::scope(|scope| {
