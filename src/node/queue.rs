@@ -105,7 +105,7 @@ fn elapsed_s(held: &HeldSlot, now: u64) -> f64 {
 struct BusySlot {
     /// Seconds from now.
     until: f64,
-    /// The asking member holds it.
+    /// The member whose view is computed holds it.
     own: bool,
 }
 

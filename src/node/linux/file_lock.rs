@@ -10,11 +10,11 @@ use super::layout::{self, MAX_MEMBERS};
 use super::sys::Descriptor;
 
 const TABLE_LOCK: u64 = 1 << 20;
-/// Attempts that are followed by a yield only, before the first pause.
+/// Number of attempts that are followed by a yield only, before the first pause.
 const YIELDS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
-/// A holder that keeps the table locked for longer is taken for stopped.
+/// Time after which the holder of the table lock counts as stopped.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bit set of the living members, by record.

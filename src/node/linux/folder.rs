@@ -53,8 +53,8 @@ fn default_folders() -> Vec<PathBuf> {
     session.map(|path| path.join("gpusched")).into_iter().chain([temporary]).collect()
 }
 
-/// Returns the first folder that passes the checks and whose open table file `join` accepts, and the
-/// result of `join`.
+/// Returns the first folder that passes the checks and whose open table file `join` accepts, and
+/// the result of `join`.
 pub(super) fn first_usable<T>(
     candidates: &[PathBuf],
     mut join: impl FnMut(&Path, Descriptor) -> Result<T>,

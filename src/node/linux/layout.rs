@@ -2,9 +2,12 @@
 //!
 //! | bytes | contents |
 //! |---|---|
-//! | 0 to 127 | header: magic (8), boot id (16), count of changes (8), next ticket (8), seconds per unit of cost (8; 0: not measured), number of devices (4) |
+//! | 0 to 127 | header |
 //! | from 128 | 64 UUIDs: length (1), then up to 95 characters |
 //! | from 8192 | 256 records of 8192 bytes |
+//!
+//! The header: magic (8), boot id (16), count of changes (8), next ticket (8), seconds per unit of
+//! cost (8; 0: not measured), number of devices (4).
 //!
 //! A record: magic (4), process (4), ticket (8), priority (4), resumptions (4), number of devices
 //! (2), number of held slots (2), zeros (4). Then the devices: index (2), slots (2), cost (4; NaN:
@@ -15,7 +18,7 @@ use crate::node::queue::{DeviceEntry, HeldSlot, MemberRecord};
 
 pub(super) const MAX_MEMBERS: usize = 256;
 pub(super) const MAX_DEVICES: usize = 64;
-/// Most slots of a device.
+/// Maximum number of slots of a device.
 pub(super) const MAX_SLOTS: u32 = u16::MAX as u32;
 pub(super) const HEADER_BYTES: usize = 128;
 pub(super) const RECORD_BYTES: usize = 8192;

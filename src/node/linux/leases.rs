@@ -79,8 +79,8 @@ impl Membership {
         self.listener.wake();
     }
 
-    /// Returns true if a change of this member's record, such as a returned lease, is not written yet: another member
-    /// kept the table locked for too long.
+    /// Returns true if a change of this member's record, such as a returned lease, is not written
+    /// yet because another member kept the table locked for too long.
     pub fn is_behind(&self) -> bool {
         self.member.is_here() && self.member.own_record().dirty
     }
@@ -118,8 +118,8 @@ pub struct LockedTable<'a> {
 }
 
 impl LockedTable<'_> {
-    /// Returns what the others leave of each device, by the scheduler's device index. The entry of
-    /// a device that is not shared is empty.
+    /// Returns what other members leave free on each device, by the scheduler's device index. The
+    /// entry of a device that is not shared is empty.
     pub fn availability(&mut self) -> Vec<DeviceAvailability> {
         let now = sys::now();
         let seconds = self.seconds_per_cost();
@@ -206,7 +206,7 @@ impl LockedTable<'_> {
         if record.ticket == 0 {
             record.ticket = state.header.next_ticket;
             state.header.next_ticket += 1;
-            // The wait begins now, so the member has not missed a look.
+            // The wait begins now, so the member has not missed a read of the queue.
             state.last_look = sys::now();
         }
         own.dirty |= own.record != record;

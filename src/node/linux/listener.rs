@@ -1,10 +1,10 @@
-//! Sleeping until the table changes. inotify reports writes to the file, and that the kernel has
-//! closed it for a process that ended; an event ends the sleep on request.
+//! Sleeps until the table changes. inotify reports writes to the file, and closes of the file by
+//! the kernel for an ended process. An event ends the sleep on request.
 //!
-//! inotify reports a member's own writes, too. The count of changes in the table tells them from
-//! those of others. The kernel closes a file a moment before it drops the locks, so a member
-//! checks the locks again soon after a close. A check each second finds what inotify
-//! misses; without inotify the table is checked four times a second.
+//! inotify also reports a member's own writes; the count of changes in the table distinguishes them
+//! from those of others. The kernel closes a file a moment before it drops the locks, so a member
+//! checks the locks again soon after a close. A check each second finds changes that inotify
+//! misses. Without inotify the table is checked four times a second.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -142,7 +142,8 @@ impl ChangeListenerState {
             self.start(member);
             return Some(WaitEnd::Changed);
         }
-        // Another thread of this process has seen a change, and may not have acted for this one.
+        // Another thread of this process has seen a change, but may not have handled it for this
+        // one.
         let peer_changes = member.peer_changes.load(Ordering::Relaxed);
         if peer_changes != self.peer_changes {
             self.peer_changes = peer_changes;

@@ -60,8 +60,8 @@ impl Session {
         file_lock::unlock_table(&self.file, self.id)
     }
 
-    /// Returns true if the file has lost its name, because it was deleted, renamed or hidden by a mount: members that
-    /// join later use another file.
+    /// Returns true if the file has lost its name, because it was deleted, renamed or hidden by a
+    /// mount. Members that join later use another file.
     pub fn has_lost_name(&self) -> io::Result<bool> {
         let named = match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -78,8 +78,8 @@ impl Session {
         if header.boot_id == *boot_id { Ok(header) } else { Err(self.error(FOREIGN)) }
     }
 
-    /// Reads the count of changes without the lock. A torn read costs one needless look, or delays
-    /// one by a second.
+    /// Reads the count of changes without the lock. A torn read causes one needless read of the
+    /// table, or delays one by a second.
     pub fn change_count(&self) -> Option<u64> {
         let mut bytes = [0; HEADER_BYTES];
         self.file.read_at(&mut bytes, 0).ok()?;

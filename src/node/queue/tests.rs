@@ -132,7 +132,7 @@ fn twelve_tasks_on_four_gpus_reach_the_shortest_makespan() {
             let begin = node.now;
             loop {
                 node.begin_all(&mut random);
-                // And a moment later: without a measurement the estimate grows with the time.
+                // A millisecond later: without a measurement the estimate grows with the time.
                 node.now += 1_000_000;
                 node.begin_all(&mut random);
                 if !node.advance() {
@@ -240,7 +240,7 @@ fn precedes(other: &MemberRecord, me: &MemberRecord) -> bool {
     other.priority > me.priority || other.priority == me.priority && other.ticket < me.ticket
 }
 
-/// One member allows a single task on the device, the others allow three and never pause.
+/// One member allows a single task on the device; the others allow three and never pause.
 #[test]
 fn member_with_fewer_slots_is_not_starved() {
     for seed in 0..30 {
@@ -273,7 +273,7 @@ fn all_members_compute_the_same_queue() {
     let mut seen = 0;
     for seed in 0..300 {
         let (mut node, mut random, _) = random_node(seed, true);
-        // A random state that members reach by the rules.
+        // The members reach a random state by the rules.
         for _ in 0..random.below(6) {
             node.begin_all(&mut random);
             node.advance();
@@ -324,7 +324,7 @@ fn stalled_waiter_is_skipped_until_it_resumes() {
     assert_eq!(busy(&first, 5 + STALL_LIMIT_NS), (1, Some(6 + STALL_LIMIT_NS)));
     assert_eq!(busy(&first, 6 + STALL_LIMIT_NS), (0, None));
     assert_eq!(busy(&first, 7 + STALL_LIMIT_NS), (0, None));
-    // After it has resumed, it is waited for again.
+    // After the member has resumed, the others wait for it again.
     let resumed = MemberRecord { resumptions: 1, ..first.clone() };
     assert_eq!(busy(&resumed, 8 + STALL_LIMIT_NS).0, 1);
     assert_eq!(busy(&resumed, 9 + 2 * STALL_LIMIT_NS).0, 0);
@@ -362,8 +362,8 @@ fn availability_counts_holders_waiters_and_reserved_bytes() {
     let waiter = one(2, 4);
     let view = queue_view(&[other, waiter], &mine, 2, 2.0, 13 * second, |_| false);
     let device = &view.devices[0];
-    // A task of 8 s has 5 s left. A task of 2 s has overrun by 1 s. One without a cost has run for 1 s.
-    // The waiter runs for 2 s after the last of these ends.
+    // A task of 8 s has 5 s left. A task of 2 s has overrun by 1 s. A task without a cost has run
+    // for 1 s. The waiter runs for 2 s after the last of these ends.
     assert_eq!(device.busy_slots, [1.0, 1.0, 7.0]);
     assert_eq!((device.pending_bytes, device.waiters), (u64::MAX, 1));
     assert_eq!(view.devices[1], DeviceAvailability::default());
