@@ -1,4 +1,4 @@
-//! The command line.
+//! Options and subcommands of the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Writes a survey file with all keys and comments, which runs unchanged. Does not overwrite a file.
+    /// Writes a survey file with all keys and comments, which runs unchanged. Does not overwrite a
+    /// file.
     #[command(after_help = AFTER_INIT)]
     Init {
         /// File to create.
@@ -37,33 +38,38 @@ pub enum Command {
     Run {
         /// Survey file in TOML; `gpusched init` writes one with all keys.
         survey: PathBuf,
-        /// Keep the complete shots in the output folder that have the same parameters and model, continue stopped
-        /// ones, and compute the rest. Without it all shots are computed.
+        /// Keep the complete shots in the output folder that have the same parameters and model,
+        /// continue stopped ones, and compute the rest. Without it all shots are computed.
         #[arg(long, overrides_with = "resume")]
         resume: bool,
-        /// Compute only these shots, such as 5,8-20. Other runs may compute others into the same folder at the same
-        /// time, also on other nodes; `gpusched collect` merges their reports.
+        /// Compute only these shots, such as 5,8-20. Other runs may compute others into the same
+        /// folder at the same time, also on other nodes; `gpusched collect` merges their reports.
         #[arg(long, value_name = "LIST")]
         shots: Option<String>,
-        /// Read the list of --shots from a file. Numbers are separated by commas, blanks or lines. -: read lists from
-        /// standard input, one per line, and begin their shots as they arrive, until it is closed.
+        /// Read the list of --shots from a file. Numbers are separated by commas, blanks or
+        /// lines. -: read lists from standard input, one per line, and begin their shots as they
+        /// arrive, until it is closed.
         #[arg(long, value_name = "FILE", conflicts_with = "shots")]
         shots_from: Option<PathBuf>,
-        /// Compute the Nth of M parts of about the same number of shots, such as 3/10: for arrays of jobs.
+        /// Compute the Nth of M parts of about the same number of shots, such as 3/10: for arrays
+        /// of jobs.
         #[arg(long, value_name = "N/M", conflicts_with_all = ["shots", "shots_from"])]
         array_index: Option<String>,
-        /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as after SIGTERM.
+        /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as
+        /// after SIGTERM.
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         #[arg(value_parser = crate::stopping::duration, overrides_with = "stop_after")]
         stop_after: Option<Duration>,
-        /// Devices to use: all, none, cpu, or a list such as cpu,cuda:0. Default: run.devices of the survey, else
-        /// GPUSCHED_DEVICES, else all.
+        /// Devices to use: all, none, cpu, or a list such as cpu,cuda:0. Default: run.devices of
+        /// the survey, else GPUSCHED_DEVICES, else all.
         #[arg(long, value_name = "LIST")]
         devices: Option<String>,
-        /// Run a shot with a known result on each device first, and exclude the devices that fail it.
+        /// Run a shot with a known result on each device first, and exclude the devices that fail
+        /// it.
         #[arg(long)]
         check_devices: bool,
-        /// Check the survey, the memory, the output folder and the file of --trace, print the numbers, and stop.
+        /// Check the survey, the memory, the output folder and the file of --trace, print the
+        /// numbers, and stop.
         #[arg(long)]
         dry_run: bool,
         /// Print only warnings and errors, to standard error.
@@ -82,7 +88,8 @@ pub enum Command {
         #[arg(long, value_name = "N", hide = true, overrides_with = "restart")]
         restart: Option<usize>,
     },
-    /// Prints which shots of an output folder are done, failed, stopped or missing. Reads no record.
+    /// Prints which shots of an output folder are done, failed, stopped or missing. Reads no
+    /// record.
     #[command(after_help = AFTER_STATUS)]
     Status {
         /// Output folder of one run, or of several runs with --shots.
@@ -91,7 +98,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Checks the files of all shots of an output folder, and merges the reports of several runs into survey.json.
+    /// Checks the files of all shots of an output folder, and merges the reports of several runs
+    /// into survey.json.
     #[command(after_help = AFTER_STATUS)]
     Collect {
         /// Output folder of several runs with --shots.
@@ -109,7 +117,8 @@ pub enum Command {
         /// Print one line of JSON.
         #[arg(long)]
         json: bool,
-        /// Write where and when each attempt ran, in virtual microseconds, for chrome://tracing or ui.perfetto.dev.
+        /// Write where and when each attempt ran, in virtual microseconds, for chrome://tracing or
+        /// ui.perfetto.dev.
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
     },
@@ -152,7 +161,8 @@ pub enum Bench {
         /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]
         #[arg(long)]
         pml: Option<usize>,
-        /// Repetitions, each a shot, a shot without a source and a copy; the fastest of each counts.
+        /// Repetitions, each a shot, a shot without a source and a copy; the fastest of each
+        /// counts.
         #[arg(long, default_value_t = 3)]
         repeats: usize,
         /// Print one line of JSON.

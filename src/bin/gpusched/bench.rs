@@ -32,7 +32,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     builder.devices = Some(device.into());
     builder.slots = Some(1);
     builder.cpu_threads = threads;
-    // Waiting for other processes is not worth an hour here.
+    // A benchmark should not wait an hour for other processes.
     builder.policy.rounds_beside_others = builder.policy.backoff.len();
     let scheduler = builder.build()?;
     let [info] = scheduler.devices() else {

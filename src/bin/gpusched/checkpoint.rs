@@ -1,7 +1,7 @@
 //! `shot_0001.paused`: the saved state of a stopped shot.
 //!
-//! The file has a header, one line of JSON; the values, as float32; and the CRC-32 of both, as in zlib. All numbers are
-//! little-endian.
+//! The file consists of a header (one line of JSON), the values as float32, and the CRC-32 of both,
+//! as in zlib. All numbers are little-endian.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use gpusched::io::atomic;
 use gpusched::{Error, Result, descriptor};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the longest header.
+/// Maximum bytes of a header.
 const LINE: u64 = 64 << 20;
 const SUM: u64 = 4;
-/// Values that are converted at a time.
+/// Number of values that are converted at a time.
 const PIECE: usize = 1 << 14;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,13 +28,13 @@ pub struct Header {
     /// Number of computed steps.
     pub done: usize,
     pub values: u64,
-    /// CRC-32 of the snapshots until then, by step.
+    /// CRC-32 of the snapshots up to that step, by step.
     pub snapshots: BTreeMap<usize, u32>,
 }
 
 /// Writes a complete file, or none.
 pub fn write(path: &Path, header: &Header, state: &mut dyn State) -> Result<()> {
-    // An error of the state, as opposed to one of the file.
+    // Distinguishes an error of the state from one of the file.
     let mut refused = None;
     let written = atomic::write_with(path, |out| {
         let mut out = Summed { out, sum: crc32fast::Hasher::new() };
@@ -81,21 +81,22 @@ pub fn key(path: &Path) -> Option<String> {
     header(path).map(|header| header.key)
 }
 
-/// Returns the header of a file, whose other parts may be damaged.
+/// Returns the header of a file. The rest of the file may be damaged.
 pub fn header(path: &Path) -> Option<Header> {
     let mut line = Vec::new();
     BufReader::new(descriptor::open_read(path).ok()?).take(LINE).read_until(b'\n', &mut line).ok()?;
     serde_json::from_slice(&line).ok()
 }
 
-/// A complete state, open at its first value.
+/// A complete saved state, open at its first value.
 pub struct Checkpoint {
     pub header: Header,
     file: BufReader<File>,
 }
 
 impl Checkpoint {
-    /// Opens a saved state and checks it. Returns `None` if the file does not exist, or the reason why it is not usable.
+    /// Opens a saved state and checks it. Returns `None` if the file does not exist. The error is
+    /// the reason why the state is not usable.
     pub fn open(path: &Path) -> std::result::Result<Option<Checkpoint>, String> {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

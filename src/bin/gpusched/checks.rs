@@ -1,4 +1,4 @@
-//! Output before anything runs: the survey in numbers, and whether it fits the devices.
+//! Checks before a run: prints the survey in numbers, and whether it fits the devices.
 
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::human;
@@ -13,7 +13,7 @@ use crate::part;
 use crate::say::{self, say};
 use crate::survey::{Absorber, Accuracy, DensityAt, Stencil, Storage};
 
-/// Refuses a survey if no device has the memory for a shot.
+/// Returns an error if no device has the memory for a shot.
 pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     if devices.is_empty() {
         let why = "the machine has none, or none is selected".into();
@@ -32,8 +32,8 @@ pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
 }
 
-/// Returns a warning if the file system of the output folder is too small. `present`: bytes of results that the run keeps
-/// or replaces. Space may become free during a run, so this is no error.
+/// Returns a warning if the file system of the output folder is too small. `present`: bytes of
+/// results that the run keeps or replaces. Space may become free during a run, so this is no error.
 pub fn space(job: &Job, present: u64, free: Option<u64>) -> Option<String> {
     let needed = output_bytes(job).saturating_sub(present);
     let free = free.filter(|&free| free < needed)?;

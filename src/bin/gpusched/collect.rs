@@ -1,5 +1,5 @@
-//! `gpusched status` and `gpusched collect`: the state of each shot of an output folder, from the reports of one run or of
-//! several, and from the descriptions beside the records.
+//! `gpusched status` and `gpusched collect`: the state of each shot of an output folder. The
+//! sources are the reports of one or several runs, and the descriptions beside the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
@@ -14,7 +14,7 @@ use crate::say::{self, say};
 use crate::side::{self, Description};
 use crate::{checkpoint, names, part, process, resume};
 
-/// Most failed shots whose errors are printed.
+/// Maximum number of failed shots whose errors are printed.
 const NAMED: usize = 20;
 
 /// The report of a run: its `survey.json`, or that of a part.
@@ -47,7 +47,7 @@ impl Report {
         self.content.get("number_of_shots").and_then(Value::as_u64).unwrap_or_default() as usize
     }
 
-    /// Returns what a merged report keeps of the run.
+    /// Returns the part of the report that a merged report contains.
     fn run(&self) -> Value {
         let kept = ["node", "part", "state", "seconds", "devices"];
         let kept = kept.into_iter().filter_map(|key| Some((key.to_owned(), self.content.get(key)?.clone())));
@@ -77,15 +77,15 @@ pub struct Merged {
     shots: Vec<Value>,
 }
 
-/// Reads the reports and which descriptions are there.
+/// Reads the reports, and checks which descriptions exist.
 pub fn status(folder: &Path) -> Result<Merged> {
     merge(folder, None, false)
 }
 
-/// Checks the files of all shots, writes `survey.json` unless that is of a run that still writes, and removes the reports
-/// of parts unless some still run.
+/// Checks the files of all shots and writes `survey.json`, unless a running run owns it. Removes
+/// the reports of parts if none of them still runs.
 pub fn collect(folder: &Path) -> Result<Merged> {
-    // Without a lock: parts may begin meanwhile.
+    // Without a lock, because parts may begin meanwhile.
     let mut merged = merge(folder, Some(&BTreeSet::new()), false)?;
     let good: BTreeSet<usize> = merged.numbers("done").into_iter().collect();
     // Each part that runs shares the lock; a run of all shots holds it alone.
@@ -139,8 +139,9 @@ fn is_empty(report: &Path) -> bool {
     fs::metadata(report).is_ok_and(|about| about.len() == 0)
 }
 
-/// `good`: shots whose checksums are right; those of the others are compared. `None`: none are compared. `all_ended`: no
-/// run writes to the folder.
+/// Merges the reports of a folder. `good`: shots whose checksums are known to be right; the
+/// checksums of the other shots are compared. `None`: no checksum is compared. `all_ended`: no run
+/// writes to the folder.
 fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Result<Merged> {
     let node = names::node();
     let mut reports = Vec::new();
@@ -175,8 +176,8 @@ fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Resu
     Ok(Merged { folder: folder.to_owned(), shots: shots.into_values().collect(), reports })
 }
 
-/// Returns the entry of a shot, of those that reports have. `is_good`: whether its checksums are known to be right; if not,
-/// they are compared. `None`: they are not compared.
+/// Returns the merged entry of a shot, made of its entries in the reports. `is_good`: whether its
+/// checksums are known to be right; if not, they are compared. `None`: they are not compared.
 fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Option<bool>) -> Value {
     let entry = |(report, shot): &(&Report, &Value)| {
         let mut shot = (*shot).clone();
@@ -203,7 +204,7 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
             {
                 return without_files("missing", Some(why));
             }
-            // `collect` has found a damaged file.
+            // An earlier `collect` found a damaged file.
             let is_damaged = |shot: &Value| shot["state"] == "missing" && shot.get("error").is_some();
             if let Some(last) = listed.last().filter(|(_, shot)| is_good.is_none() && is_damaged(shot)) {
                 return entry(last);

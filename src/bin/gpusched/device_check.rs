@@ -13,12 +13,13 @@ pub struct Unfit {
     pub why: Error,
 }
 
-/// Checks the selected devices, in a scheduler of their own: check shots do not count as shots of the survey.
+/// Checks the selected devices in a separate scheduler, so that check shots do not count as shots
+/// of the survey. Returns the devices that failed.
 pub fn check_devices(devices: Option<&str>, as_json: bool) -> Result<Vec<Unfit>> {
     let mut builder = Scheduler::builder();
     builder.devices = devices.map(str::to_owned);
     builder.slots = Some(1);
-    // Waiting for other processes is not worth an hour here.
+    // A check should not wait an hour for other processes.
     builder.policy.rounds_beside_others = builder.policy.backoff.len();
     let scheduler = builder.build()?;
     if !as_json {

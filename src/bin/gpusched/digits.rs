@@ -1,6 +1,6 @@
-//! Numbers with the digits that a user would write.
+//! Rounds numbers to the digits that a user would write.
 
-/// Returns the shortest decimal that is this float32, as float64: 0.001 stays 0.001 in a JSON file.
+/// Returns the shortest decimal of this float32, as float64: 0.001 stays 0.001 in a JSON file.
 pub fn decimal(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }

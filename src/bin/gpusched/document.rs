@@ -1,4 +1,4 @@
-//! The survey file as text. Errors name the line, the key, its value and what is accepted.
+//! Reads the survey file as text. Errors name the line, the key, its value and the accepted values.
 
 use std::io::Read;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use gpusched::{Error, Result, descriptor};
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
-/// Bytes. A list of a million positions has half as many.
+/// Maximum bytes of a file. A list of a million positions has half as many.
 const LARGEST: u64 = 64 << 20;
 
-/// Reads a text of at most so many bytes.
+/// Reads a text of at most `largest` bytes.
 pub fn read_text(path: &Path, largest: u64, too_large: &str) -> Result<String> {
     let mut bytes = Vec::new();
     let read = descriptor::open_read(path).and_then(|file| file.take(largest + 1).read_to_end(&mut bytes));
@@ -38,7 +38,7 @@ pub struct Document {
     text: String,
 }
 
-/// A key in the text, or the deepest table on the way to it.
+/// A key in the text, or the deepest existing table of its path.
 struct Found {
     span: Range<usize>,
     value: Option<Range<usize>>,
@@ -62,8 +62,8 @@ impl Document {
         toml::from_str(&self.text).map_err(|error| self.explain(&error))
     }
 
-    /// Returns the error for a value that has the right type and is not accepted. `key` has the form
-    /// `sources.positions_m.3`.
+    /// Returns the error for a value that has the right type and is not accepted. `key` has the
+    /// form `sources.positions_m.3`.
     pub fn refuse(&self, key: &str, accepted: impl Into<String>) -> Error {
         match self.find(key) {
             Some(Found { span, value }) => {
@@ -74,7 +74,8 @@ impl Document {
         }
     }
 
-    /// Returns the error for a table of which exactly one of two sets of keys is to be set, and both are or none is.
+    /// Returns the error for a table in which both or none of two sets of keys are set. Exactly one
+    /// must be set.
     pub fn refuse_choice(&self, table: &str, are_both: bool, keys: [&str; 2]) -> Error {
         let start = self.find(table).map_or(0, |found| found.span.start);
         let value = if are_both { "ambiguous" } else { "incomplete" };
@@ -82,7 +83,7 @@ impl Document {
         Error::argument(self.place(start, table), value, accepted)
     }
 
-    /// Adds the place of a key to an error of the library about its value.
+    /// Adds the key and its place to an error of the library about its value.
     pub fn blame(&self, key: &str, error: Error) -> Error {
         let start = self.find(key).map_or(0, |found| found.span.start);
         match error {
@@ -124,7 +125,7 @@ impl Document {
         Some(found)
     }
 
-    /// Returns the key at this place of the text, or whose value holds it.
+    /// Returns the key at this place of the text, or the key whose value contains it.
     fn key_at(&self, span: &Range<usize>) -> String {
         fn walk(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) {
             for (key, value) in table {
@@ -136,7 +137,7 @@ impl Document {
                     }
                     return;
                 }
-                // A [table]'s span is that of its header only.
+                // The span of a [table] is that of its header only.
                 if let DeValue::Table(table) = value.get_ref() {
                     let depth = path.len();
                     path.push(key.get_ref().to_string());
@@ -189,7 +190,7 @@ impl Document {
             return Error::argument(self.place(span.start, &format!("key {key}")), "unknown", accepted);
         }
         if accepted.is_empty() {
-            // A sentence from `survey.rs`, or about an enum.
+            // The message is a sentence of `survey.rs`, or of an enum.
             let accepted = match message.as_str() {
                 "wanted string or table" => example(key.rsplit('.').next().unwrap_or_default()),
                 message => in_plain_words(message),
@@ -247,11 +248,12 @@ fn example(key: &str) -> String {
     text.into()
 }
 
-/// Keys by which users may call an accepted one.
+/// Words that users may write for an accepted key.
 const SYNONYMS: &[(&str, &str)] =
     &[("velocity", "vp"), ("density", "rho"), ("peak_hz", "frequency_hz"), ("sample_every", "record_every")];
 
-/// Returns the accepted key, one of a list like "`nt`, `dt_s`", that an unknown key stands for or resembles.
+/// Returns the accepted key that an unknown key stands for or resembles. `accepted` is a list like
+/// "`nt`, `dt_s`".
 fn meant<'a>(unknown: &str, accepted: &'a str) -> Option<&'a str> {
     let names = || accepted.split('`').skip(1).step_by(2);
     let synonym = SYNONYMS.iter().find(|(other, _)| *other == unknown).map(|(_, name)| *name);

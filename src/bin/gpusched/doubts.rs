@@ -1,4 +1,4 @@
-//! Warnings of a survey whose results may be of little use.
+//! Warnings about surveys whose results may be useless.
 
 use gpusched::fd::plan::Plan;
 use gpusched::fd::survey::Shot;
@@ -7,10 +7,11 @@ use gpusched::fd::wavelet::Shape;
 
 use crate::part::list;
 
-/// Longest list of shots that a warning names.
+/// Maximum length of a list of shots in a warning.
 const LIST: usize = 40;
 
-/// Returns each warning of the shots once, with the shots that it is about unless these are all.
+/// Returns each warning once, with a list of the shots that have it. A warning of all shots has no
+/// list.
 pub fn of(plan: &Plan, shots: &[Shot], wavelet: (Shape, f32), dt_sure: f64) -> Vec<String> {
     let mut found: Vec<(String, Vec<usize>)> = Vec::new();
     for (nth, shot) in shots.iter().enumerate() {

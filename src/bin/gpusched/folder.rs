@@ -1,4 +1,5 @@
-//! The output folder: locked for one run, and checked to stay the same folder, so that all files go there.
+//! The output folder. A run locks it, and checks that its path still leads to the same folder, so
+//! that all files are written there.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -11,22 +12,24 @@ use gpusched::{Error, Result, descriptor};
 use crate::job::Job;
 use crate::names;
 
-/// Bytes that a run writes to find out whether it can write.
+/// Bytes that a run writes to check that it can write.
 const BLOCK: usize = 4096;
 
 pub struct OutputFolder {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
-    /// Locked until it is closed. `None`: the file system has no locks, or the folder cannot be opened.
+    /// Locked until it is closed. `None`: the file system has no locks, or the folder can't be
+    /// opened.
     claim: Option<File>,
-    /// Other parts of the survey may hold the lock, too.
+    /// Other parts of the survey may hold the lock at the same time.
     is_part: bool,
 }
 
 impl OutputFolder {
-    /// Creates the folder if it is missing, locks it, and writes a block to a file in it. Two runs of different surveys
-    /// at once would leave records of one beside descriptions of the other. Parts of one survey share the lock.
+    /// Creates the folder if it is missing, locks it, and writes a block to a file in it. The lock
+    /// excludes two simultaneous runs of different surveys, which would mix their records and
+    /// descriptions. Parts of one survey share it.
     pub fn claim(path: &Path, is_part: bool) -> Result<OutputFolder> {
         let fail = |why: String| Error::io("write to the output folder", path, why);
         if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
@@ -52,7 +55,8 @@ impl OutputFolder {
             Some(Err(TryLockError::Error(_))) | None => None,
             Some(Ok(())) => claim,
         };
-        // Dropped without a commit, the file is removed. A full disk refuses bytes, not names.
+        // The file is removed, because it is dropped without a commit. A full disk refuses bytes,
+        // not names, so a block is written.
         let manifest = path.join(names::MANIFEST);
         let mut tried = atomic::Output::create(&manifest)
             .map_err(|error| fail(format!("{error}; name another by output.folder")))?;
@@ -66,7 +70,8 @@ impl OutputFolder {
         Ok(OutputFolder { path: path.to_owned(), identity, claim, is_part })
     }
 
-    /// Does what [`claim`](OutputFolder::claim) does, and undoes it. Returns the [free bytes](OutputFolder::free_bytes).
+    /// Does the same as [`claim`](OutputFolder::claim), and undoes it. Returns the [free
+    /// bytes](OutputFolder::free_bytes).
     pub fn probe(path: &Path, is_part: bool) -> Result<Option<u64>> {
         let is_missing = |folder: &&Path| fs::symlink_metadata(folder).is_err();
         let missing: Vec<_> = path.ancestors().take_while(is_missing).collect();
@@ -75,17 +80,18 @@ impl OutputFolder {
         claimed
     }
 
-    /// Returns the free bytes of its file system, if that states them.
+    /// Returns the free bytes of the folder's file system; `None` if that does not report them.
     pub fn free_bytes(&self) -> Option<u64> {
         space::free_bytes(&self.path).ok().flatten()
     }
 
-    /// Returns true if no other run can write to the folder, so that unfinished files in it are of ended runs.
+    /// Returns true if no other run can write to the folder. Unfinished files in it are then of
+    /// ended runs.
     pub fn is_exclusive(&self) -> bool {
         self.claim.is_some() && !self.is_part
     }
 
-    /// Returns an error if the path leads to another folder than when the run began, or to none.
+    /// Returns an error if the path no longer leads to the folder that the run has locked.
     pub fn check(&self) -> Result<()> {
         if fs::metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity) {
             return Ok(());
@@ -99,10 +105,10 @@ fn identity(folder: &Metadata) -> (u64, u64) {
     (folder.dev(), folder.ino())
 }
 
-/// Returns the bytes of earlier results that a run keeps or replaces. Refuses a folder that has the name of a result: no
-/// file replaces it.
+/// Returns the bytes of earlier results that a run keeps or replaces. Returns an error if a folder
+/// has the name of a result, because no file replaces a folder.
 pub fn check_results(job: &Job) -> Result<u64> {
-    // A folder that can be written and not listed has no known results.
+    // A folder that is writable and not readable has no known results.
     let Ok(entries) = fs::read_dir(&job.folder) else { return Ok(0) };
     let mut bytes = 0;
     for entry in entries.flatten() {
@@ -111,7 +117,8 @@ pub fn check_results(job: &Job) -> Result<u64> {
             continue;
         }
         match entry.metadata() {
-            // A saved state is kept until its shot is complete, and only that shot fails where it cannot be saved.
+            // A saved state is kept until its shot is complete. A shot whose state can't be saved
+            // fails alone.
             _ if entry.path().extension().is_some_and(|end| end == "paused") => {}
             Ok(found) if found.is_dir() => {
                 let why = "it is a folder, and the run would write a file of this name; move it, or change output.folder";
@@ -123,7 +130,8 @@ pub fn check_results(job: &Job) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Refuses a run that would overwrite the survey file, a file of the model, or, by its trace, one of its own results.
+/// Returns an error if the run would overwrite the survey file or a file of the model, or if its
+/// trace would overwrite one of its own results.
 pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
     let folder = resolved(&job.folder);
     let is_output = |file: &Path| {
@@ -135,7 +143,7 @@ pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
         let why = "the run reads this file and would write a result of the same name; change output.folder";
         return Err(Error::io("overwrite", input, why));
     }
-    // The last name is not followed: a trace replaces no link.
+    // The last component is not resolved: a trace replaces no link.
     let absolute = |trace| {
         let trace = path::absolute(trace).ok()?;
         Some(resolved(trace.parent()?)?.join(trace.file_name()?))

@@ -1,4 +1,4 @@
-//! Files about the command line that packages install: man pages and shell completions.
+//! Writes man pages and shell completions for packages.
 
 use std::path::Path;
 

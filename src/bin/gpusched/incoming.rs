@@ -1,4 +1,4 @@
-//! Lists of shots that arrive on standard input while a survey runs.
+//! Reads lists of shots from standard input while a survey runs.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead};
@@ -16,7 +16,7 @@ pub struct Incoming {
     shots: usize,
 }
 
-/// The next arrival on the input.
+/// Result of a wait for the next list.
 pub enum Arrival {
     Shots(BTreeSet<usize>),
     Refused(Error),
@@ -26,7 +26,7 @@ pub enum Arrival {
 }
 
 impl Incoming {
-    /// Reads the lines of standard input from now on.
+    /// Starts reading the lines of standard input.
     pub fn open(shots: usize) -> Result<Incoming> {
         let (sender, lines) = mpsc::channel();
         let read = move || {
@@ -42,7 +42,7 @@ impl Incoming {
         Ok(Incoming { lines, shots })
     }
 
-    /// Returns the next list, for which it waits at most so long. That of a blank line is empty.
+    /// Returns the next list; waits for it at most `wait`. A blank line is an empty list.
     pub fn next(&self, wait: Duration) -> Arrival {
         let line = match self.lines.recv_timeout(wait) {
             Ok(Ok(line)) => String::from_utf8_lossy(&line).into_owned(),

@@ -13,7 +13,7 @@ const SURVEY: &str = include_str!("../../../examples/quickstart/survey.toml");
 /// Writes the example with all keys. An existing file is not overwritten.
 pub fn write(path: &Path) -> Result<bool> {
     let written = descriptor::create_new(path).and_then(|mut file| {
-        // The file is whole or absent.
+        // A failed write removes the file, so it is complete or absent.
         file.write_all(SURVEY.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
     });
     written.map_err(|why| match why.kind() {
@@ -21,7 +21,7 @@ pub fn write(path: &Path) -> Result<bool> {
         ErrorKind::NotFound => Error::io("create", path, "its folder does not exist; create it first"),
         _ => Error::io("create", path, why),
     })?;
-    // A name that begins with a dash would be an option.
+    // A name with a leading dash would be parsed as an option.
     let folder = if path.as_os_str().as_encoded_bytes().starts_with(b"-") { "./" } else { "" };
     say!("{} written; edit it, then: gpusched run {folder}{0}", path.display());
     Ok(true)

@@ -1,4 +1,4 @@
-//! Reads and checks a survey. Every mistake that can be found before anything runs is refused here.
+//! Reads and checks a survey. Every mistake that can be found before the run is an error here.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -25,7 +25,7 @@ use crate::key::Keys;
 use crate::survey::{Absorber, Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{doubts, model, positions, survey};
 
-/// Share of the largest stable step that `dt_s = "auto"` takes at most.
+/// Fraction of the largest stable step that `dt_s = "auto"` uses at most.
 const AUTO: f64 = 0.9;
 /// Accepted time limits of a shot, in seconds.
 const DEADLINE: RangeInclusive<f64> = 1e-3..=1e9;
@@ -58,7 +58,7 @@ impl Job {
         check_host_memory(&grid, &survey.model, options.storage)?;
 
         let properties = model::properties(&file, &grid, &survey.model)?;
-        // After the model, whose file shows axes of `grid.n` in a wrong order.
+        // After the model: the file of the model shows a wrong order of the axes in `grid.n`.
         let sources = positions::sources(&file, &grid, &survey.sources)?;
         let receivers = positions::receivers(&file, &grid, &survey.receivers)?;
         let about_property = |error: Error| match Property::ALL.into_iter().find(|one| concerns(&error, *one))
@@ -84,7 +84,7 @@ impl Job {
         let wavelet = Wavelet::new(shape, frequency, dt, nt).map_err(|error| {
             file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
         })?;
-        // The plan can refuse only the storage; all else is checked above.
+        // The only cause left is the storage; everything else is checked above.
         let plan = Plan::new(model, dt, options).map_err(|error| file.blame("accuracy.storage", error))?;
         let plan = Arc::new(plan);
 
@@ -119,7 +119,7 @@ impl Job {
         })
     }
 
-    /// Returns the largest memory of a shot, with so many threads on the CPU.
+    /// Returns the largest memory of a shot on this number of CPU threads.
     pub fn shot_bytes(&self, threads: u32) -> Bytes {
         let each = self.shots.iter().map(|shot| self.plan.shot_bytes(shot, threads));
         each.fold(Bytes::default(), Bytes::max)
@@ -130,7 +130,8 @@ impl Job {
         self.keys.of(self.plan.dt, &self.plan.options, &self.shots[number - 1])
     }
 
-    /// Returns a hash of everything that determines the results of all shots. Shots differ in their sources only.
+    /// Returns a hash of everything that determines the results of all shots. Shots differ only in
+    /// their sources.
     pub fn survey_key(&self) -> String {
         self.keys.of_survey(self.plan.dt, &self.plan.options, &self.shots)
     }
@@ -140,18 +141,18 @@ impl Job {
     }
 }
 
-/// Returns true if an error of the library is about the value that it calls by this name.
+/// Returns true if an error of the library is about the value with this name.
 fn is_about(error: &Error, name: &str) -> bool {
     matches!(error, Error::Argument { what, .. } if what == name)
 }
 
-/// Returns true if an error of the library is about a property, or a cell of it.
+/// Returns true if an error of the library is about this property, or about a cell of it.
 fn concerns(error: &Error, property: Property) -> bool {
     let Error::Argument { what, .. } = error else { return false };
     what.strip_prefix(property.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(" of cell"))
 }
 
-/// Returns the equation of a survey. Refuses options that would have no effect with it.
+/// Returns the equation of a survey. Returns an error for options that have no effect with it.
 fn equation(file: &Document, survey: &Survey) -> Result<&'static dyn Equation> {
     let named = match &survey.equation {
         None => EQUATIONS[0],
@@ -171,7 +172,8 @@ fn equation(file: &Document, survey: &Survey) -> Result<&'static dyn Equation> {
     with_absorber(named, accuracy).map_err(|error| file.blame("accuracy.absorbing_layer", error))
 }
 
-/// Adds the number of the refused shot to an error, or the key if all shots have the value.
+/// Adds the number of the refused shot to an error. If all shots have the value, adds its key
+/// instead.
 fn name_shot(file: &Document, number: usize, error: Error) -> Error {
     for (name, key) in [
         ("record_every", "time.record_every"),
@@ -244,11 +246,11 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a model that the host has no memory for, before any of it is allocated.
+/// Returns an error if the host has no memory for the model, before any of it is allocated.
 fn check_host_memory(grid: &Grid, from: &survey::Model, storage: plan::Storage) -> Result<()> {
     let host = CpuBackend::new(None).devices()?;
     let there = host.iter().map(|host| host.free_bytes).max().unwrap_or(u64::MAX);
-    // The properties, and about as many coefficients: two at least.
+    // The properties, and about as many coefficients, at least two.
     let properties = model::stated(from).len().max(2);
     let needed = (properties * (4 + storage.bytes())) as u64 * grid.cells() as u64;
     if needed <= there {
@@ -258,8 +260,8 @@ fn check_host_memory(grid: &Grid, from: &survey::Model, storage: plan::Storage) 
     Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
 }
 
-/// Refuses a list of shots that the host has no memory for. A short survey file may ask for a million shots, and each has
-/// a copy of the wavelet, the receivers and the mute.
+/// Returns an error if the host has no memory for the list of shots. A short survey file may
+/// request a million shots. Each has a copy of the wavelet, the receivers and the mute.
 fn check_shots_memory(
     grid: &Grid,
     shots: usize,
@@ -267,7 +269,7 @@ fn check_shots_memory(
     receivers: &Receivers,
     muted: bool,
 ) -> Result<()> {
-    // In the list, in the task, and in the writer of the files.
+    // One copy each in the list, in the task, and in the writer of the files.
     const COPIES: u64 = 3;
     const FIXED: u64 = 512;
     let traces = receivers.count(grid.n) as u64;
@@ -303,12 +305,12 @@ fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f
     Ok(dt)
 }
 
-/// Rounds down to so many digits: to two, 0.00168 becomes 0.0016.
+/// Rounds down to this number of digits. With two digits, 0.00168 becomes 0.0016.
 fn rounded_down(seconds: f64, digits: i32) -> f64 {
     let power = seconds.log10().floor() as i32 + 1 - digits;
     let unit = 10f64.powi(power);
     let digits = (seconds / unit).floor();
-    // Through text: 16 times 1e-4 is not the number nearest to 0.0016.
+    // Converted through text, because 16 times 1e-4 is not the float64 nearest to 0.0016.
     format!("{digits}e{power}").parse().unwrap_or(digits * unit)
 }
 
@@ -329,10 +331,10 @@ fn steps(file: &Document, survey: &Survey, dt: f32) -> Result<usize> {
     }
 }
 
-/// Returns the muted steps of each trace: those whose sample, taken after the step, is before the travel time from the
-/// source and some seconds more.
+/// Returns the number of muted steps of each trace. A sample is taken after its step. It is muted
+/// if that time is before the travel time from the source plus `mute.after_s`.
 fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<u32> {
-    // In steps; hides the error of float64.
+    // Tolerance in steps for the rounding error of float64.
     const ROUNDING: f64 = 1e-6;
     let (h, dt) = (grid.h.map(decimal), decimal(dt));
     let count = |cell: [usize; 3]| {
@@ -344,7 +346,7 @@ fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<u32> {
     shot.receivers.cells(grid.n).map(count).collect()
 }
 
-/// Returns the shot at a source.
+/// Returns the shot with this source.
 fn shot(
     survey: &Survey,
     source: [usize; 3],
@@ -440,7 +442,8 @@ mod tests {
         }
     }
 
-    /// A sample at the time of the mute is kept, also where `dt` as a float32 is below or above its decimal.
+    /// A sample at the time of the mute is kept, also if `dt` as a float32 is below or above its
+    /// decimal.
     #[test]
     fn samples_whose_stated_time_is_before_the_mute_are_muted() {
         let grid = Grid { n: [8; 3], h: [10.0, 20.0, 5.0] };

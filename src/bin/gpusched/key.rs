@@ -1,8 +1,8 @@
-//! The key of a shot, a hash of everything that determines its result: shots with the same key have the same record
-//! and snapshots, bit for bit, on every device.
+//! The key of a shot: a hash of everything that determines its result. Shots with the same key have
+//! the same record and snapshots, bit for bit, on every device.
 //!
-//! The hash is that of the input of the propagator, not of the survey's text. A comment or the name of a model file
-//! does not change it; a single value of the model changes the key of every shot.
+//! The hash covers the propagator's input, not the survey's text. A comment or the name of a model
+//! file does not change it. A single value of the model changes the key of every shot.
 
 use blake3::Hasher;
 use gpusched::fd::NUMERICS;
@@ -13,10 +13,10 @@ use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::wavelet::Wavelet;
 
-/// Values that are hashed at a time.
+/// Number of values that are hashed at a time.
 const BLOCK: usize = 1 << 14;
 
-/// Makes the keys of all shots of one model.
+/// Computes the keys of all shots of one model.
 #[derive(Clone)]
 pub struct Keys(Hasher);
 
@@ -44,7 +44,7 @@ impl Keys {
         keys
     }
 
-    /// Returns the key of a survey, whose shots differ in their sources only.
+    /// Returns the key of a survey, whose shots differ only in their sources.
     pub fn of_survey(&self, dt: f32, options: &Options, shots: &[Shot]) -> String {
         let mut keys = Keys(Hasher::new());
         keys.text(&shots.first().map_or_else(String::new, |first| self.of(dt, options, first)));
@@ -52,7 +52,8 @@ impl Keys {
         keys.0.finalize().to_hex().to_string()
     }
 
-    /// Returns the key of a shot. It names every field, so that the compiler reports one that is added later.
+    /// Returns the key of a shot. Every field is named, so the compiler reports a field that is
+    /// added later.
     pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
         // `allow_unstable` only decides whether a plan is refused.
         let Options {
@@ -115,7 +116,8 @@ impl Keys {
         self.0.update(&(value as u64).to_le_bytes());
     }
 
-    /// Adds a list after its length, so that two lists differ from others with the same values in all.
+    /// Adds the length of a list before its values, so that two lists never hash like two others
+    /// with the same values in total.
     fn numbers(&mut self, values: &[usize]) {
         self.number(values.len());
         values.iter().for_each(|&value| self.number(value));

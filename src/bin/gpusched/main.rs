@@ -1,6 +1,7 @@
-//! The `gpusched` command: a client of the library like any other.
+//! The `gpusched` command. It uses only the public interface of the library.
 //!
-//! Exit status: 0 success, 1 if something failed after the start, 2 if the call was refused before anything ran.
+//! Exit status: 0 for success, 1 if something failed after the start, 2 if the call was refused
+//! before the start.
 
 mod args;
 mod bench;
@@ -51,19 +52,19 @@ use gpusched::fd::equation::with_absorber;
 use gpusched::{Error, Result};
 use restart::End;
 
-/// Bytes of stack of the command, whatever the limit of the shell is.
+/// Stack size of the command in bytes, independent of the shell's limit.
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
     match Builder::new().stack_size(STACK).spawn(run_command).map(JoinHandle::join) {
         Ok(Ok(status)) => status,
-        // It panicked, and has reported that.
+        // The thread has panicked and has printed a message.
         Ok(Err(_)) => ExitCode::from(101),
         Err(_) => run_command(),
     }
 }
 
-/// Logs a warning for each variable whose name resembles that of one that the library reads.
+/// Logs a warning for each variable with a name that resembles a variable of the library.
 fn warn_of_misspelt_variables() {
     const NAMES: [&str; 7] =
         ["DEVICES", "SLOTS", "CPU_FALLBACK", "LEASE_DIR", "LOG", "LEGACY_DEVICE", "LIBRARY"];
@@ -103,7 +104,7 @@ fn run_command() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Adds an object to the message of a refusal, with `--json`.
+/// With `--json`, prints the message of a refusal as an object, too.
 fn refusals_as_json<T>(as_json: bool, outcome: Result<T>) -> Result<T> {
     outcome.inspect_err(|error| {
         if as_json {
@@ -112,7 +113,7 @@ fn refusals_as_json<T>(as_json: bool, outcome: Result<T>) -> Result<T> {
     })
 }
 
-/// Returns false if something failed after the start.
+/// Runs the command. Returns false if something failed after the start.
 fn command(command: Command) -> Result<bool> {
     match command {
         Command::Devices { json } => devices::list(json),
@@ -151,7 +152,7 @@ fn command(command: Command) -> Result<bool> {
                 restarts: restart.unwrap_or(0),
             });
             let done = refusals_as_json(json, done).or_else(|error| match restart {
-                // Shots have run before.
+                // An earlier process of this run has computed shots.
                 Some(_) => Ok(End::Failed(error.to_string())),
                 None => Err(error),
             });

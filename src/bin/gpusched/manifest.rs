@@ -1,5 +1,6 @@
-//! `survey.json`: the parameters, and the state of each shot. It is written at the start and updated as shots end, so
-//! that it is also true of a run that was killed. A part of a survey has a file of its own, of its own shots.
+//! `survey.json`: the parameters, and the state of each shot. It is written at the start and
+//! updated as shots end, so it is also right after a run was killed. A part of a survey has a file
+//! of its own with only its shots.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,13 +14,13 @@ use crate::job::Job;
 use crate::output::Report;
 use crate::{names, positions, process};
 
-/// The reciprocal of the largest share of the time that writing takes while shots end.
+/// Reciprocal of the largest fraction of the time that writing the manifest takes while shots end.
 const PART: u32 = 20;
 
 pub struct Manifest {
     path: PathBuf,
     content: Value,
-    /// Numbers of its shots.
+    /// Numbers of the shots of the run.
     numbers: Vec<usize>,
     begun: Instant,
     /// Time of the last write, and its duration.
@@ -27,7 +28,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Prepares the manifest. That of a part is created under a new name, empty until it is written.
+    /// Prepares the manifest. The file of a part is created under a new name and is empty until the
+    /// first write.
     pub fn new(job: &Job, mut summary: Value) -> Result<Manifest> {
         let numbers: Vec<usize> = job.numbers.iter().copied().collect();
         let shots: Vec<_> = numbers.iter().map(|&number| queued(job, number)).collect();
@@ -52,7 +54,7 @@ impl Manifest {
         Ok(Manifest { path, content: summary, numbers, begun: Instant::now(), written: None })
     }
 
-    /// Adds a shot, or sets its state back.
+    /// Adds a shot, or resets its state.
     pub fn add(&mut self, job: &Job, number: usize) {
         let Some(shots) = self.content["shots"].as_array_mut() else { return };
         match self.numbers.binary_search(&number) {
@@ -97,7 +99,7 @@ impl Manifest {
         shot["error"] = why.into();
     }
 
-    /// Records a shot that was stopped after so many steps.
+    /// Records a shot that was stopped after `done` steps.
     pub fn paused(&mut self, number: usize, done: usize) {
         let shot = self.shot(number);
         shot["state"] = "paused".into();
@@ -121,7 +123,8 @@ impl Manifest {
         self.write()
     }
 
-    /// Writes the end of the run. `open`: number of shots that were not started, or stopped.
+    /// Writes the final state of the run. `open`: number of shots that were not started, or
+    /// stopped.
     pub fn finish(&mut self, failed: usize, open: usize) -> Result<()> {
         self.content["state"] = match (failed, open) {
             (0, 0) => "done",
@@ -134,8 +137,8 @@ impl Manifest {
     }
 }
 
-/// Creates an empty file under a name that no other part has: containers may share a host name, and
-/// the numbers of their processes.
+/// Creates an empty file with a name that no other part has. The host name and the process id are
+/// not unique: containers may share both.
 fn claim_name(folder: &Path) -> Result<PathBuf> {
     let mut count = 1;
     loop {

@@ -1,4 +1,4 @@
-//! From the `[model]` table to properties on the grid.
+//! Converts the `[model]` table to properties on the grid.
 
 use std::cmp::Reverse;
 use std::f64::consts::TAU;
@@ -14,10 +14,10 @@ use crate::document::Document;
 use crate::positions;
 use crate::survey::{Layer, Model, Property, PropertyTable};
 
-/// Extensions of formats that are not read, and that would be taken for raw files.
+/// Extensions of formats that are not supported and would be read as raw files.
 const FOREIGN: &[&str] =
     &["segy", "sgy", "su", "rsf", "npz", "h5", "hdf5", "nc", "mat", "csv", "txt", "zarr"];
-/// Rule for the density.
+/// Name of the rule for the density.
 const GARDNER: &str = "gardner";
 /// Returns the properties of a `[model]` table with the keys that state them.
 pub fn stated(from: &Model) -> Vec<(fd::Property, &Property)> {
@@ -70,7 +70,8 @@ fn meant_gardner(name: &str, error: Error) -> Error {
     }
 }
 
-/// Gardner, Gardner and Gregory (1974): 310 vp^0.25 in kg/m³, with vp in m/s.
+/// Returns the density by Gardner, Gardner and Gregory (1974): 310 vp^0.25 in kg/m³, with vp in
+/// m/s.
 fn gardner(velocity: &Values) -> Values {
     let density = |vp: f32| 310.0 * vp.sqrt().sqrt();
     match velocity {
@@ -161,7 +162,7 @@ impl Filler<'_> {
                     layer.top_m + along_x * ix as f64 * h[0] + along_y * iy as f64 * h[1]
                 };
                 for (iz, &z) in depths.iter().enumerate() {
-                    // What lies above the first top belongs to the first layer, without gradient.
+                    // Cells above the first top belong to the first layer, without its gradient.
                     let layer = layers.iter().rev().find(|layer| top(layer) <= z).unwrap_or(&layers[0]);
                     let value = layer.value + layer.gradient * (z - top(layer)).max(0.0);
                     let (least, most) = self.range;
@@ -233,7 +234,8 @@ impl Filler<'_> {
         self.cut(from, &path, n, strides, &data)
     }
 
-    /// Takes the grid's cells out of a file of `n` cells, `strides` values apart.
+    /// Extracts the grid's cells from a file of `n` cells whose neighbours are `strides` values
+    /// apart.
     fn cut(
         &self,
         from: &PropertyTable,
@@ -249,13 +251,13 @@ impl Filler<'_> {
             let last = (self.grid.n[axis] - 1).saturating_mul(every[axis]).saturating_add(first[axis]);
             last.saturating_add(1)
         });
-        // The axes of the file, the slowest first; an extruded section has no y.
+        // The axes of the file, the slowest first. An extruded section has no y.
         let mut axes = [1, 0, 2].into_iter().filter(|&axis| strides[axis] != 0).collect::<Vec<_>>();
         axes.sort_by_key(|&axis| Reverse(strides[axis]));
         if axes.iter().any(|&axis| n[axis] < least[axis] || (whole && n[axis] != least[axis])) {
             return Err(self.blame(self.wrong_shape(path, &axes, n, least, whole)));
         }
-        // Where one cell is wanted, nothing is stepped over, however long the step.
+        // An axis of one cell has no step, however large `every` is.
         let step: [usize; 3] = std::array::from_fn(|axis| match self.grid.n[axis] {
             1 => 0,
             _ => every[axis] * strides[axis],

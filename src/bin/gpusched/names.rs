@@ -1,11 +1,11 @@
-//! Names of the files of a shot. Each is unique in a survey.
+//! Names of the files of a shot. Each name is unique in a survey.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use gpusched::descriptor;
 
-/// The manifest: the survey's parameters and the state of each shot.
+/// Name of the manifest, with the survey's parameters and the state of each shot.
 pub const MANIFEST: &str = "survey.json";
 
 /// Returns a name of the manifest of a part of a survey: the `count`th, from 1, for this process on
@@ -41,7 +41,8 @@ pub fn is_output(name: &str) -> bool {
     is_manifest(name) || number.is_some_and(|digit| digit.is_ascii_digit())
 }
 
-/// Four digits, or as many as the number has.
+/// Returns the common begin of a shot's file names. The number has four digits, or more if
+/// necessary.
 fn stem(number: usize) -> String {
     format!("shot_{number:04}")
 }
@@ -81,7 +82,7 @@ pub fn shot_of(name: &str) -> Option<usize> {
         .or_else(|| snapshot_of(name))
 }
 
-/// Subjects of pictures.
+/// Subjects of the pictures of a shot.
 pub const PICTURES: [&str; 2] = ["gather", "snapshot"];
 
 pub fn picture(folder: &Path, number: usize, what: &str) -> PathBuf {

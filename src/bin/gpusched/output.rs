@@ -1,4 +1,4 @@
-//! The files of one shot: the record, the snapshots, and last the description beside them.
+//! Writes the files of one shot: the record, the snapshots, and last the description beside them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ struct Inner {
     about: About,
     folder: PathBuf,
     output: Arc<OutputFolder>,
-    /// Step whose snapshot gets a picture, if this shot gets any.
+    /// Step of the snapshot that gets a picture. `None`: this shot gets none.
     section_step: Option<usize>,
     pictured: bool,
     /// Time limit of an attempt.
@@ -46,9 +46,10 @@ struct Inner {
     is_part: bool,
     stop: Stop,
     room: Room,
-    /// By attempt: two copies of a shot may run at a time.
+    /// State by attempt, because two copies of a shot may run at a time.
     attempts: Mutex<BTreeMap<u32, State>>,
-    /// Locked by the attempt that names or removes files. True once the files of an earlier run are removed.
+    /// Locked by the attempt that renames or removes files. True after the files of an earlier run
+    /// are removed.
     naming: Mutex<bool>,
 }
 
@@ -56,17 +57,18 @@ struct State {
     device: String,
     begun: Option<Instant>,
     sums: Sums,
-    /// Snapshots on disk, named when the attempt commits.
+    /// Complete snapshots, which get their names when the attempt commits.
     snapshots: Vec<Sealed>,
-    /// The shot has ended, and this attempt may not have returned.
+    /// The shot has ended; this attempt may still run.
     over: bool,
     seconds: Option<f64>,
     /// See [`Effort::computed`].
     computed: f64,
     picture: Picture,
-    /// Steps of the saved state with which it started, or why that is not usable.
+    /// Number of steps in the saved state from which the attempt started, or why that state is not
+    /// usable.
     begun_with: std::result::Result<usize, String>,
-    /// Steps after which it stopped, or why its state is not saved.
+    /// Number of steps after which the attempt stopped, or why its state is not saved.
     paused: Option<std::result::Result<usize, String>>,
 }
 
@@ -95,12 +97,13 @@ pub struct Report {
     /// See [`Effort::computed`], rounded.
     pub computed: f64,
     pub files: Vec<String>,
-    /// Steps of the saved state with which it started, or why that is not usable.
+    /// Number of steps in the saved state from which the shot started, or why that state is not
+    /// usable.
     pub begun_with: std::result::Result<usize, String>,
 }
 
 impl Files {
-    /// For the shot with this number, counted from 1.
+    /// Prepares the files of the shot with this number, counted from 1.
     pub fn new(
         job: &Job,
         number: usize,
@@ -128,8 +131,7 @@ impl Files {
         Files { inner: Arc::new(inner) }
     }
 
-    /// The shot as a task that writes these files.
-    /// `threads`: see [`shot::task`].
+    /// Returns the shot as a task that writes these files. `threads`: see [`shot::task`].
     pub fn task(&self, threads: u32) -> Result<Task> {
         let About { plan, shot, .. } = self.about();
         let mut task = shot::task(plan.clone(), shot.clone(), threads, self.clone())?;
@@ -152,7 +154,7 @@ impl Files {
         Ok(task)
     }
 
-    /// Ends the shot: removes the snapshots of attempts that have not returned.
+    /// Ends the shot: removes the snapshots of attempts that still run.
     pub fn close(&self) {
         for state in self.attempts().values_mut() {
             state.over = true;
@@ -160,7 +162,7 @@ impl Files {
         }
     }
 
-    /// Returns the report on the attempt that committed, or else on the last.
+    /// Returns the report of the attempt that committed, or else of the last one.
     pub fn report(&self) -> Report {
         let attempts = self.attempts();
         let counts = attempts.iter().find(|(_, state)| state.seconds.is_some());
@@ -175,7 +177,8 @@ impl Files {
         }
     }
 
-    /// Returns the steps after which it was stopped, or why its state is not saved. `None`: it was not started.
+    /// Returns the number of steps after which the shot was stopped, or why its state is not saved.
+    /// `None`: it was not started.
     pub fn paused(&self) -> Option<std::result::Result<usize, String>> {
         let attempts = self.attempts();
         let mut paused = attempts.values().filter_map(|state| state.paused.as_ref());
@@ -203,7 +206,7 @@ impl Files {
     }
 
     fn name_snapshots(&self, exec: &Exec<'_>) -> Result<()> {
-        // The first, which has the lock, comes last.
+        // The first snapshot holds the lock, so it is renamed last.
         self.take_snapshots(exec).into_iter().rev().try_for_each(Sealed::commit)
     }
 
@@ -234,9 +237,10 @@ impl Files {
         Ok(Some(checkpoint))
     }
 
-    /// Removes the files of a shot that could not be completed; but the snapshots of a saved state are kept.
+    /// Removes the files of a shot that could not be completed. The snapshots of a saved state
+    /// stay.
     fn unname(&self) {
-        // They may be those of another part, which have the same bytes.
+        // Another part may own the files, which have the same bytes.
         if self.inner.is_part {
             return;
         }
@@ -248,7 +252,7 @@ impl Files {
         }
     }
 
-    /// Saves the state after so many steps, and the snapshots until then.
+    /// Saves the state after `done` steps, and the snapshots up to that step.
     fn keep(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
         self.name_snapshots(exec)?;
         let snapshots =
@@ -258,12 +262,12 @@ impl Files {
         checkpoint::write(&self.paused_path(), &header, fields)
     }
 
-    /// Prepares an attempt: removes the files of an earlier run once, the description first, and tries to write, so that
-    /// a failure is found before anything is computed.
+    /// Prepares an attempt. Removes the files of an earlier run once, the description first. Then
+    /// checks that the files can be written, so that a failure is found before the computation.
     fn begin(&self, exec: &Exec<'_>) -> Result<()> {
         let mut cleared = self.naming();
         let mut attempts = self.attempts();
-        // Another attempt has committed, as after a GPU hung.
+        // Another attempt has committed, for example after a GPU hung.
         if attempts.values().any(|state| state.over || state.seconds.is_some()) {
             return Err(Error::Cancelled);
         }
@@ -285,7 +289,7 @@ impl Files {
         let side = folder.join(names::side(number));
         let description = side::read(&side).ok().and_then(|text| Description::parse(&text));
         self.clear_stale(exec, description.as_ref())?;
-        // Another part may be writing them, with the same bytes.
+        // Another part may be writing these files, with the same bytes.
         if self.inner.is_part && description.as_ref().is_none_or(|found| found.key == self.about().key) {
             return Ok(());
         }
@@ -303,7 +307,8 @@ impl Files {
             .try_for_each(|one| remove(&folder.join(&one.file)))
     }
 
-    /// Removes a state of other parameters, and its snapshots but those that a description lists.
+    /// Removes a saved state of other parameters, and its snapshots except those that a description
+    /// lists.
     fn clear_stale(&self, exec: &Exec<'_>, description: Option<&Description>) -> Result<()> {
         let (path, about) = (self.paused_path(), self.about());
         let Some(stale) = checkpoint::header(&path).filter(|header| header.key != about.key) else {
@@ -327,10 +332,10 @@ impl Files {
     }
 }
 
-/// Whether records can be written. With a full disk, shots fail before they are computed.
+/// Remembers whether records can be written. With a full disk, shots fail before they are computed.
 #[derive(Debug, Default, Clone)]
 pub struct Room {
-    /// Whether the last write failed.
+    /// True if the last write failed.
     short: Arc<AtomicBool>,
 }
 
@@ -343,9 +348,10 @@ impl Room {
         }
     }
 
-    /// Checks that the file can be created and, after a failed write, that the disk has room for all of it.
+    /// Checks that the file can be created and, after a failed write, that the disk has room for
+    /// all of it.
     fn find(&self, path: &Path, bytes: usize) -> Result<()> {
-        // Dropped without a commit, the file is removed.
+        // The file is removed, because it is dropped without a commit.
         let mut output = atomic::Output::create(path)?;
         if self.short.load(Ordering::Relaxed) {
             let written = io::copy(&mut io::repeat(0).take(bytes as u64), &mut output);
@@ -355,7 +361,7 @@ impl Room {
     }
 }
 
-/// Returns the names of all files of a complete shot but its pictures.
+/// Returns the names of all files of a complete shot except its pictures.
 pub fn all_files(about: &About) -> Vec<String> {
     let snapshots = about.steps().map(|step| names::snapshot(about.number, step));
     [names::record(about.number), names::side(about.number)].into_iter().chain(snapshots).collect()
@@ -366,7 +372,7 @@ impl shot::Output for Files {
         let about = self.about();
         let begun = raw::begin(&self.inner.folder.join(names::snapshot(about.number, step)), field)?;
         let is_first = self.attempts().get(&exec.attempt).is_some_and(|state| state.snapshots.is_empty());
-        // One lock protects all, and descriptors are few.
+        // One locked file protects all, because descriptors are scarce.
         let sealed = if is_first { begun.seal_locked() } else { begun.seal() }?;
         let mut attempts = self.attempts();
         let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
@@ -445,7 +451,7 @@ impl shot::Output for Files {
             state.paused = Some(saved.as_ref().map(|()| done).map_err(Error::to_string));
         }
         match saved {
-            // The shot has stopped all the same; its lost state is reported.
+            // The shot stops in any case; the report says that its state is lost.
             Err(Error::Io { .. }) => Err(Error::Cancelled),
             saved => saved,
         }

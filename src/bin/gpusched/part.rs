@@ -8,20 +8,22 @@ use gpusched::{Error, Result};
 
 use crate::document::read_text;
 
-/// Bytes. A list of a million shots, each with its number, has at most eight million.
+/// Maximum bytes of a list. A list of a million shots with all their numbers has at most eight
+/// million.
 const LARGEST: u64 = 64 << 20;
 
-/// Which shots of a survey a run computes.
+/// The shots of a survey that a run computes.
 pub enum Part {
-    /// Numbers and ranges, such as `5,8-20`, and the option that states them.
+    /// Numbers and ranges such as `5,8-20`, and the option that states them.
     List { option: String, ranges: Vec<RangeInclusive<usize>> },
-    /// One of `of` parts whose numbers of shots differ by at most one: every `of`th shot from the `nth` on. All shots are
-    /// the same work where the wave has come, and neighbours differ least in where it has not.
+    /// Every `of`th shot from the `nth` one. The sizes of the `of` parts differ by at most one. The
+    /// work of a shot depends on the cells that the wave reaches, which differ least between
+    /// neighbouring shots.
     Every { nth: usize, of: usize },
 }
 
 impl Part {
-    /// Returns an empty part, whose shots arrive while it runs.
+    /// Returns an empty part, for a run whose shots arrive later.
     pub fn none() -> Part {
         Part::List { option: String::new(), ranges: Vec::new() }
     }
@@ -54,7 +56,8 @@ impl Part {
         }
     }
 
-    /// Returns the numbers, all of them shots of a survey of so many.
+    /// Returns the numbers of the shots, in a survey of `shots` shots. Returns an error for other
+    /// numbers.
     pub fn numbers(&self, shots: usize) -> Result<BTreeSet<usize>> {
         match self {
             Part::Every { nth, of } => Ok((*nth..=shots).step_by(*of).collect()),
@@ -84,7 +87,7 @@ fn range(word: &str) -> Option<RangeInclusive<usize>> {
     (first <= last).then_some(first..=last)
 }
 
-/// Returns a list of ascending numbers in the form that `--shots` accepts.
+/// Formats ascending numbers as a list that `--shots` accepts.
 pub fn list(numbers: impl IntoIterator<Item = usize>) -> String {
     let mut ranges: Vec<[usize; 2]> = Vec::new();
     for number in numbers {

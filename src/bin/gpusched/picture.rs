@@ -1,4 +1,4 @@
-//! Pictures of a shot: one line of receivers, and one section of a snapshot.
+//! Pictures of a shot: the traces of one line of receivers, and one section of a snapshot.
 
 use std::path::Path;
 
@@ -20,14 +20,14 @@ pub struct Picture {
     pub section: Option<Section>,
 }
 
-/// Traces along x, of the receivers nearest the source in y.
+/// Traces of the receiver line along x that is nearest to the source in y.
 pub struct Line {
     image: Image,
     y_m: f64,
     source_m: [f64; 3],
 }
 
-/// The plane y = source's y of a snapshot.
+/// The section of a snapshot at the source's y.
 pub struct Section {
     image: Image,
     seconds: f64,
@@ -35,7 +35,7 @@ pub struct Section {
 }
 
 impl Line {
-    /// `None` if the receivers make no line along x of two traces and more.
+    /// Returns the line nearest to the source. `None`: no line along x has two traces or more.
     pub fn nearest(plan: &Plan, shot: &Shot, gather: &Gather) -> Option<Line> {
         let grid = &plan.model.grid;
         let cells: Vec<_> = shot.receivers.cells(grid.n).collect();
@@ -82,13 +82,13 @@ impl Section {
     }
 }
 
-/// Returns the step of the snapshot that is drawn: the middle one, or the later of the two.
+/// Returns the step of the snapshot that gets a picture: the middle one, or the later of two.
 pub fn section_step(about: &About) -> Option<usize> {
     about.shot.snapshot_every.map(|every| ((about.shot.nt - 1) / every).div_ceil(2) * every)
 }
 
 impl Picture {
-    /// Reads the pictures of a complete shot from its files.
+    /// Reads the data of the pictures of a complete shot from its files.
     pub fn of_files(folder: &Path, about: &About) -> Result<Picture> {
         let (plan, shot) = (&about.plan, &about.shot);
         let (traces, samples) = (about.traces(), shot.samples());

@@ -1,4 +1,4 @@
-//! An image with axes and a colour bar as a PNG file.
+//! Draws an image with axes and a colour bar to a PNG file.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -12,16 +12,16 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Pixels of the image at most, across and down.
+/// Maximum width and height of the image in pixels.
 const LARGEST: (u32, u32) = (1280, 800);
-/// Pixels that an image has at least in a picture to scale.
+/// Minimum width and height in pixels of an image to scale.
 const SMALLEST: (u32, u32) = (640, 360);
 /// Pixels around the image: title above, labels left and below, colour bar right.
 const ABOVE: u32 = 110;
 const BELOW: u32 = 90;
 const LEFT: u32 = 130;
 const RIGHT: u32 = 190;
-/// Steps of the colour bar.
+/// Number of colours of the colour bar.
 const SHADES: usize = 256;
 const FONT: &str = "sans-serif";
 
@@ -30,7 +30,7 @@ pub struct Image {
     pub columns: usize,
     pub values: Vec<f32>,
     pub across: [f64; 2],
-    /// Downwards: the first row is at the top.
+    /// Range of the vertical axis, downwards: the first row is at the top.
     pub down: [f64; 2],
 }
 
@@ -43,14 +43,14 @@ pub struct Labels {
 
 #[derive(Clone, Copy)]
 pub enum Colours {
-    /// Black to white, as records are shown.
+    /// Black to white, the usual colours of records.
     Grey,
     /// Blue for negative, red for positive.
     BlueRed,
 }
 
 impl Colours {
-    /// The colour of a value from -1 to 1.
+    /// Returns the colour of a value from -1 to 1.
     fn of(self, value: f64) -> [u8; 3] {
         let value = value.clamp(-1.0, 1.0);
         let byte = |part: f64| (part * 255.0).round() as u8;
@@ -70,7 +70,7 @@ impl Image {
         self.values.len() / self.columns.max(1)
     }
 
-    /// The value that this part of the magnitudes stays below; never 0.
+    /// Returns the percentile of the magnitudes; never 0.
     fn clip(&self, percentile: f64) -> f64 {
         let mut sizes: Vec<f32> =
             self.values.iter().map(|value| value.abs()).filter(|size| size.is_finite()).collect();
@@ -79,12 +79,12 @@ impl Image {
         }
         let at = ((sizes.len() - 1) as f64 * percentile / 100.0).round() as usize;
         let (_, &mut clip, above) = sizes.select_nth_unstable_by(at, f32::total_cmp);
-        // Mostly zeros: then the largest of all.
+        // Most values are 0: use the largest magnitude.
         let clip = if clip > 0.0 { clip } else { above.iter().copied().fold(0.0, f32::max) };
         if clip > 0.0 { f64::from(clip) } else { 1.0 }
     }
 
-    /// Between the four values around a point; `x` and `y` from 0 to 1.
+    /// Interpolates between the four values around a point. `x` and `y` are from 0 to 1.
     fn at(&self, x: f64, y: f64) -> f64 {
         let rows = self.rows();
         let split = |part: f64, count: usize| {
@@ -106,9 +106,8 @@ impl Image {
     }
 }
 
-/// Draws `image`, with the colours at their ends at this percentile of its magnitudes.
-/// With `true_scale` a metre is as long down as it is across, unless the image would be too narrow
-/// or too low.
+/// Draws `image`. The colours saturate at this percentile of its magnitudes. With `true_scale` a
+/// metre has the same length on both axes, unless the image would be too narrow or too low.
 pub fn draw(
     path: &Path,
     image: &Image,
@@ -236,10 +235,10 @@ fn outline(area: &Area<'_>, at: (i32, i32), size: (u32, u32), ink: RGBColor) -> 
     Ok(())
 }
 
-/// As many decimals as the span of an axis needs.
+/// Formats a number with the decimals that the span of an axis needs.
 fn number(value: f64, span: f64) -> String {
     let decimals = (1.5 - span.abs().log10()).ceil().clamp(0.0, 6.0) as usize;
-    // No "-0".
+    // Avoids "-0".
     let value = if value.abs() < span.abs() * 1e-9 { 0.0 } else { value };
     format!("{value:.decimals$}")
 }
@@ -311,7 +310,8 @@ mod tests {
         let folder = testkit::Folder::new();
         let path = folder.at("image.png");
         let labels = Labels { title: "t".into(), subtitle: "s".into(), across: "x", down: "z" };
-        // Metres down, and pixels across and down: half as high as wide, square, too low, too narrow.
+        // Metres down, and pixels across and down: half as high as wide, square, too low, too
+        // narrow.
         for (metres, across, down) in
             [(400.0, 1280, 640), (800.0, 800, 800), (80.0, 1280, 360), (8000.0, 640, 800)]
         {

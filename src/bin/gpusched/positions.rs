@@ -40,7 +40,8 @@ fn index(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> R
     Ok(nearest as usize)
 }
 
-/// Returns the cells in a step of so many metres, of which so many follow each other.
+/// Returns a receiver or source step in metres as a number of cells. `steps` of them follow each
+/// other.
 fn stride(file: &Document, grid: &Grid, axis: usize, metres: f64, steps: usize) -> Result<usize> {
     let h = decimal(grid.h[axis]);
     let cells = (metres / h).round();
@@ -57,7 +58,7 @@ fn stride(file: &Document, grid: &Grid, axis: usize, metres: f64, steps: usize) 
     Err(file.refuse("sources.step_m", accepted))
 }
 
-/// Returns the cells of the sources, in the order of the shots: x runs fastest.
+/// Returns the cells of the sources in the order of the shots: x is the fastest.
 pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<Vec<[usize; 3]>> {
     match (&from.positions_m, from.first_m) {
         (Some(list), None) => {

@@ -1,4 +1,4 @@
-//! The process of a run, named so that its report can be told from one whose run was killed.
+//! Identifies the process of a run, so that a report shows whether its run was killed.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,8 @@ use std::{fs, process};
 use gpusched::descriptor;
 use serde_json::{Value, json};
 
-/// Returns the boot of the machine, the namespace of the numbers, the number and the start of this process.
+/// Returns the boot id of the machine, the namespace of process ids, the id of this process, and
+/// its start time.
 pub fn name() -> Value {
     let boot = read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -15,20 +16,21 @@ pub fn name() -> Value {
     json!([boot.trim(), namespace.to_string_lossy(), id, state_and_start(id.into()).map(|(_, start)| start)])
 }
 
-/// Returns true if a process has ended, and false if that cannot be known: on another machine or since its last start, in
-/// another container, or where processes of other users are hidden.
+/// Returns true if a process has ended. Returns false if that is unknown: for a process on another
+/// machine, before the last boot or in another container, or if the system hides processes of other
+/// users.
 pub fn has_ended(named: &Value) -> bool {
     let own = name();
     let is_here = own[0] == named[0] && own[1] == named[1] && own[0] != "" && fs::metadata("/proc/1").is_ok();
     let Some(id) = named[2].as_u64().filter(|_| is_here) else { return false };
-    // A zombie's parent has not asked for its end.
+    // A zombie has ended; its parent has not collected its status.
     state_and_start(id).is_none_or(|(state, start)| state == "Z" || named[3] != start)
 }
 
-/// Returns the state of a process and when it started, in ticks since the boot.
+/// Returns the state of a process, and its start time in ticks since the boot.
 fn state_and_start(id: u64) -> Option<(String, u64)> {
     let text = read(&format!("/proc/{id}/stat"))?;
-    // Its name, in brackets, may have any characters.
+    // The process name, in brackets, may contain any characters.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.to_owned(), fields.nth(18)?.parse().ok()?))
 }

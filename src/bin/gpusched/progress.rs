@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::say::{self, say};
 
-/// Steps of the bar.
+/// Number of steps of the bar.
 const FINE: f64 = 10_000.0;
 /// Time between two progress lines.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -50,8 +50,9 @@ impl Progress {
         Progress { form, shots, kept, ended: kept, begun: now, printed: now }
     }
 
-    /// Shows the progress of the scheduler, on the bar or in a line every [`PAUSE`]. `failed` counts all failed shots,
-    /// also those that were not submitted. `held`: the devices that other processes hold.
+    /// Shows the progress of the scheduler, on the bar or in a line every [`PAUSE`]. `failed`:
+    /// number of failed shots, also of those that were not submitted. `held`: the devices that
+    /// other processes hold.
     pub fn update(&mut self, now: &sched::Progress, failed: usize, held: &[String]) {
         let done = self.part(now);
         match &self.form {
@@ -67,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Returns the share of the survey that is done, from 0 to 1. All shots are the same work.
+    /// Returns the fraction of the survey that is done, from 0 to 1. All shots count the same.
     fn part(&self, now: &sched::Progress) -> f64 {
         let part = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
         (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots.max(1) as f64
@@ -87,7 +88,7 @@ impl Progress {
         )
     }
 
-    /// Returns the next line that is due, at most one in a [`PAUSE`].
+    /// Returns a line if one is due. At most one per [`PAUSE`] is due.
     fn next_line(&mut self, now: &sched::Progress, failed: usize, held: &[String]) -> Option<String> {
         if self.printed.elapsed() < PAUSE {
             return None;
@@ -148,7 +149,7 @@ impl Progress {
         }
     }
 
-    /// Prints a sentence that `--json` has in another event.
+    /// Prints a sentence whose content `--json` has in another event.
     pub fn for_people(&self, sentence: &str) {
         match &self.form {
             Form::Json => {}

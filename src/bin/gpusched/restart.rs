@@ -1,5 +1,5 @@
-//! Starts the command again in a new process image. After a kernel has failed, a driver may give the old process no
-//! context of that GPU, and the new one may use it at once.
+//! Restarts the command in a new process image. After a kernel has failed, a driver may refuse the
+//! old process a context of that GPU, while a new process can use it at once.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use gpusched::sched::DeviceStats;
 
 use crate::stopping::Stop;
 
-/// Pauses before restarts in a row between which no shot was computed. After the last of them the run ends.
+/// Pauses before consecutive restarts without a computed shot in between. After the last one the
+/// run ends.
 const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
 
 /// The end of a run.
@@ -17,27 +18,28 @@ pub enum End {
     /// Every file is written.
     Whole,
     Incomplete,
-    /// A new process has not begun.
+    /// The restart has failed, for this reason.
     Failed(String),
-    /// The missing shots need a new process, unless the run is to stop.
+    /// The missing shots need a new process, unless the run has been stopped.
     Restart(Restart, Stop),
 }
 
 pub struct Restart {
-    /// Restarts since a shot was computed, this one included.
+    /// Number of consecutive restarts without a computed shot, including this one.
     in_vain: usize,
-    /// Time that is left of `--stop-after`.
+    /// Remaining time of `--stop-after`.
     time_left: Option<Duration>,
 }
 
 impl Restart {
-    /// `None`: too many restarts in a row were in vain. `before`: the number of them.
+    /// Returns the restart after `before` consecutive restarts without a computed shot. `None`:
+    /// they were too many.
     pub fn after(before: usize, computed: bool, time_left: Option<Duration>) -> Option<Restart> {
         let in_vain = if computed { 1 } else { before + 1 };
         (in_vain <= PAUSES.len()).then_some(Restart { in_vain, time_left })
     }
 
-    /// Returns only if the run is to stop, or if it fails, with the reason.
+    /// Replaces the process. Returns the reason if that fails, or if the run has been stopped.
     pub fn exec(self, stop: &Stop) -> String {
         let begun = Instant::now();
         while !stop.is_asked() && begun.elapsed() < PAUSES[self.in_vain - 1] {
@@ -49,7 +51,7 @@ impl Restart {
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         let mut more = vec!["--resume".into(), format!("--restart={}", self.in_vain)];
         more.extend(self.time_left.map(|left| format!("--stop-after={}ms", left.as_millis())));
-        // The last of equal options counts, and after `--` there are none.
+        // The last of equal options counts, and after `--` no options are parsed.
         let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
         arguments.splice(end..end, more.into_iter().map(OsString::from));
         #[cfg(unix)]
@@ -66,7 +68,7 @@ impl Restart {
     }
 }
 
-/// Returns true if a new process may use a device that this one has retired.
+/// Returns true if a new process may use a device that this process has retired.
 pub fn helps(devices: &[DeviceStats]) -> bool {
     devices.iter().any(|one| one.retired.as_ref().is_some_and(|why| why.contains(RESTART)))
 }

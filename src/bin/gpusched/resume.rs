@@ -1,5 +1,5 @@
-//! Examines the output folder for the results of an earlier run. Complete results of the same parameters and model are
-//! kept; all other shots are computed again.
+//! Checks the output folder for results of an earlier run. Complete results of the same parameters
+//! and model are kept; all other shots are computed again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::names;
 use crate::say::say;
 use crate::side::{self, About, Description, Sums};
 
-/// Most threads that read files.
+/// Maximum number of threads that read files.
 const READERS: usize = 8;
 
 /// Reason why a result or a saved state is not usable.
@@ -31,20 +31,20 @@ pub const STALE: &str = "it has other parameters, or another model";
 pub enum Found {
     /// The description has the key of the shot, and all files have the right size and checksum.
     Whole,
-    /// Neither record nor description.
+    /// The shot has neither record nor description.
     Nothing,
-    /// Files that cannot be kept, and why.
+    /// The files can't be kept, for this reason.
     Unfit(String),
 }
 
-/// Examines the shots of a run, and reads the files of complete ones. With `renew`, updates their descriptions and
-/// removes their saved states.
+/// Checks the shots of a run and reads the files of complete ones. With `renew`, also updates their
+/// descriptions and removes their saved states.
 pub fn examine(job: &Job, renew: bool) -> BTreeMap<usize, Found> {
     let numbers: Vec<usize> = job.numbers.iter().copied().collect();
     read_all(&numbers, |number| shot(&job.folder, &About::new(job, number), renew))
 }
 
-/// Calls `read` for each shot, by several threads, each with a buffer for one file at a time.
+/// Calls `read` for each shot on several threads, each with a buffer for one file at a time.
 pub fn read_all<T: Send>(numbers: &[usize], read: impl Fn(usize) -> T + Sync) -> BTreeMap<usize, T> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(BTreeMap::new());
@@ -57,7 +57,7 @@ pub fn read_all<T: Send>(numbers: &[usize], read: impl Fn(usize) -> T + Sync) ->
         }
     };
     thread::scope(|scope| {
-        // If no more threads can be started, the others do the work.
+        // If the system provides no more threads, the existing ones do the work.
         for _ in 1..readers {
             drop(thread::Builder::new().spawn_scoped(scope, work));
         }
@@ -66,8 +66,8 @@ pub fn read_all<T: Send>(numbers: &[usize], read: impl Fn(usize) -> T + Sync) ->
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the snapshots that a killed run left of shots with neither a description nor a saved state of this survey.
-/// Without `resume` a saved state does not count.
+/// Removes the snapshots of killed runs. Snapshots of shots with a description or a saved state of
+/// this survey stay. Without `resume` a saved state does not count.
 pub fn remove_strays(job: &Job, resume: bool) -> io::Result<()> {
     for entry in fs::read_dir(&job.folder)? {
         let entry = entry?;
@@ -84,7 +84,7 @@ pub fn remove_strays(job: &Job, resume: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Examines one shot.
+/// Checks one shot, as [`examine`] does.
 pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     let (record, side) = (names::record(about.number), names::side(about.number));
     let text = match side::read(&folder.join(&side)) {
@@ -107,7 +107,7 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     match whole(folder, about, &sums) {
         Ok(()) => {
             if renew {
-                // A killed run, or a part that another overtook, may have left the state.
+                // A killed run, or a part that another part has overtaken, may have left the state.
                 let renewed = update(folder, about, &sums, &text);
                 for error in [renewed, remove(&folder.join(names::paused(about.number)))] {
                     error.unwrap_or_else(|error| log::warn!("{error}"));
@@ -119,7 +119,8 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     }
 }
 
-/// Opens the saved state of a shot, if it exists, and checks it and its snapshots. `Err`: why it is not usable.
+/// Opens the saved state of a shot, if it exists, and checks it and its snapshots. The error is the
+/// reason why it is not usable.
 pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<Checkpoint>, String> {
     let Some(checkpoint) = Checkpoint::open(&folder.join(names::paused(about.number)))? else {
         return Ok(None);
@@ -187,7 +188,7 @@ pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
     }
 }
 
-/// Most shots that a line names.
+/// Maximum number of shots that a line names.
 const NAMED: usize = 8;
 
 /// Prints the number of kept shots, and why others are not kept.

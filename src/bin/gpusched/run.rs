@@ -28,13 +28,14 @@ use crate::shots::SurveyRun;
 use crate::side::About;
 use crate::stopping::{Limit, Stop};
 
-/// Most events of a trace: about 150 MB.
+/// Maximum number of events of a trace: about 150 MB.
 const TRACE_EVENTS: usize = 1_000_000;
 
-/// Options of the command.
+/// Options of `gpusched run`.
 pub struct Wanted<'a> {
     pub survey: &'a Path,
-    /// A list of shots, a file with one, or one of several parts. None of them: all.
+    /// The shots to compute: a list, a file with a list, or one of several parts. All are `None`:
+    /// all shots.
     pub shots: Option<&'a str>,
     pub shots_from: Option<&'a Path>,
     pub array_index: Option<&'a str>,
@@ -54,11 +55,11 @@ pub struct Wanted<'a> {
     pub restarts: usize,
 }
 
-/// Runs a survey. An error means that nothing was run.
+/// Runs a survey. An error means that no shot has run.
 pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let limit = Limit::after(wanted.stop_after);
     let is_stream = wanted.shots_from == Some(Path::new("-"));
-    // A new process reads the list again.
+    // A new process reads the list again, so the list must be a file.
     let can_restart = !is_stream && wanted.shots_from.is_none_or(Path::is_file);
     let part = match (wanted.shots, wanted.shots_from, wanted.array_index) {
         (Some(list), ..) => Some(Part::parse("--shots", list)?),
@@ -86,7 +87,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     };
     job.warnings.extend(checks::space(&job, check_results(&job)?, free));
     if let Some(trace) = &wanted.trace {
-        // Dropped without a commit, the file is removed.
+        // The file is removed, because it is dropped without a commit.
         atomic::Output::create(trace)?;
     }
     let slots: u32 = scheduler.stats()?.devices.iter().map(|device| device.slots).sum();
@@ -151,7 +152,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
 }
 
-/// Prints the notes of the device search if a GPU is used: another GPU may be lost or hidden.
+/// Prints the notes of the device search if the run uses a GPU: another GPU may be lost or hidden.
 fn report_notes(used: &[DeviceInfo], as_json: bool) -> Result<()> {
     if used.iter().all(|device| device.backend != BackendKind::Cuda) {
         return Ok(());
@@ -184,7 +185,7 @@ fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>, as_json: bool) -
     Ok(some_are_left)
 }
 
-/// Removes unfinished files of killed runs. A failure is logged and does not prevent the run.
+/// Removes temporary files of killed runs. A failure is logged and does not prevent the run.
 fn remove_leftovers(folder: &Path, as_json: bool) {
     match leftovers::remove(folder) {
         Ok(0) => {}
@@ -206,7 +207,8 @@ fn build_scheduler(wanted: &Wanted<'_>, devices: Option<String>, slots: Option<u
     builder.build()
 }
 
-/// Returns the file of the device rates, by the XDG base directories. `None`: neither variable is set.
+/// Returns the path of the file with the device rates, by the XDG base directories. `None`: neither
+/// variable is set.
 fn rates_file() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;

@@ -1,5 +1,5 @@
-//! Output of the command. Standard output may be a pipe without a reader, or a full disk: the survey goes on, and the
-//! loss is reported at the end.
+//! Prints the command's output. Standard output may be a pipe without a reader, or a full disk. The
+//! survey then continues, and the loss is reported at the end.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// As `println!`, without its panic; prints nothing after [`be_quiet`].
+/// Like `println!`, but never panics. Prints nothing after [`be_quiet`].
 macro_rules! say {
     ($($text:tt)*) => { $crate::say::line(format_args!($($text)*)) };
 }
 pub(crate) use say;
 
-/// Turns off all output but warnings and errors.
+/// Turns off all output except warnings and errors.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -53,7 +53,7 @@ pub fn alert(text: &str) {
     let _ = writeln!(stderr(), "{}", plain(text));
 }
 
-/// Escapes control characters: a title or a folder's name must not move the cursor.
+/// Escapes control characters, because a title or a folder's name must not move the cursor.
 fn plain(text: &str) -> String {
     text.chars().flat_map(shown).collect()
 }
@@ -76,7 +76,7 @@ fn shown(letter: char) -> Vec<char> {
     }
 }
 
-/// Returns the reason why output was lost, if it was. A reader that closes the pipe loses nothing.
+/// Returns the reason if output was lost. A closed pipe is not a loss.
 pub fn lost() -> Option<String> {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

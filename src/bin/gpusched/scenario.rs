@@ -1,5 +1,5 @@
-//! Reads the scenario file of `gpusched simulate`, in JSON. Each error names the file, the key, the value and what is
-//! accepted.
+//! Reads the scenario file of `gpusched simulate`, in JSON. Each error names the file, the key, the
+//! value and the accepted values.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::document::read_text;
 
-/// Bytes of the largest file. A million tasks have about a tenth.
+/// Maximum bytes of a file. A million tasks have about a tenth.
 const LARGEST: u64 = 1 << 30;
-/// Most seconds of virtual time for all work on the slowest device, some 30 thousand years.
+/// Maximum virtual time in seconds of all work on the slowest device: about 30 thousand years.
 const LONGEST: f64 = 1e12;
 
 pub const SCENARIO: &[&str] = &["seed", "devices", "tasks"];
@@ -45,8 +45,8 @@ pub fn read(path: &Path) -> Result<Scenario> {
     scenario(&Table::new(path, "the scenario", "", &value, SCENARIO)?)
 }
 
-/// Returns the error for a text that is not JSON. `NaN` and too large numbers, which other programs write, are
-/// reported with their key.
+/// Returns the error for a text that is not JSON. For `NaN` and too large numbers, which other
+/// programs write, the error has their key.
 fn explain(path: &Path, text: &str, why: &serde_json::Error) -> Error {
     let line = text.lines().nth(why.line().saturating_sub(1)).unwrap_or_default();
     let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -82,7 +82,7 @@ fn scenario(table: &Table<'_>) -> Result<Scenario> {
         let table = Table::new(table.file, &place, &place, value, TASK)?;
         tasks.push(task(&table, position, devices.len())?);
     }
-    // Generators of scenarios state their seed. Nothing is random here.
+    // Generators of scenarios state their seed. The simulation has no random numbers.
     table.whole("seed", u64::MAX)?;
     let scenario = Scenario { devices, tasks };
     let slowest = scenario.devices.iter().map(slowest).fold(f64::INFINITY, f64::min);
@@ -113,7 +113,7 @@ fn device(table: &Table<'_>, position: usize) -> Result<SimDevice> {
         name: table.text("name")?.unwrap_or_else(|| format!("device {position}")),
         speed: table.needed("speed", table.positive("speed")?, POSITIVE)?,
         prior: table.positive("prior")?,
-        // Without the key, memory has no limit.
+        // Without the key, the memory has no limit.
         memory_bytes: table.whole("memory_bytes", u64::MAX)?.unwrap_or(u64::MAX),
         slots: match table.whole("slots", 64)? {
             Some(0) => return Err(table.refuse("slots", "1 to 64")),

@@ -25,12 +25,13 @@ use crate::side::About;
 use crate::stopping::{Limit, Stop};
 use crate::summary;
 
-/// Most shots that one wait watches. Shots start in the order of their numbers; one beyond these that ends is reported
-/// once earlier ones have ended. A wait for all of them would take a time that grows with the square of their number.
+/// Maximum number of shots that one wait watches. Shots start in the order of their numbers. The
+/// end of a later shot is reported after earlier ones have ended. The time to wait for all shots at
+/// once would grow with the square of their number.
 const WATCHED: usize = 256;
-/// Interval of the progress reports.
+/// Interval between progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
-/// The same while more shots may arrive: those that a busy device can begin next.
+/// The same while more shots may arrive, so that a busy device can begin them next.
 const INCOMING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A submitted shot.
@@ -40,31 +41,31 @@ struct SubmittedShot {
     files: Files,
 }
 
-/// A survey that runs.
+/// A running survey.
 pub struct SurveyRun<'a> {
     pub job: &'a Job,
     pub scheduler: &'a Scheduler,
     pub output: Arc<OutputFolder>,
     pub manifest: Manifest,
-    /// More shots, which arrive while it runs.
+    /// Input on which more shots arrive during the run.
     pub incoming: Option<Incoming>,
-    /// A list that arrived was refused.
+    /// An incoming list was refused.
     pub refused: bool,
-    /// Numbers of its shots.
+    /// Numbers of the shots of the run.
     pub numbers: BTreeSet<usize>,
     /// Numbers of the shots that an earlier run has finished.
     pub kept: BTreeSet<usize>,
     pub failed: BTreeSet<usize>,
-    /// Shots that were stopped or have not begun.
+    /// Number of shots that were stopped or have not begun.
     pub open: usize,
-    /// Shots that no device is left for, with the reason.
+    /// Shots for which no device is left, with the reason.
     pub homeless: Vec<(usize, String)>,
     /// Restarts since the last shot was computed. `None`: the command can't be started again.
     pub restarts: Option<usize>,
     pub resume: bool,
     pub stop: Stop,
     pub limit: Limit,
-    /// No more shots begin.
+    /// The run is stopping: no more shots begin.
     pub stopping: bool,
 }
 
@@ -81,7 +82,7 @@ impl SurveyRun<'_> {
                 false => self.submit(number, &room, &mut running, &mut progress),
             }
         }
-        // The run that computed them may have ended before it drew them, or their title has changed.
+        // The earlier run may have ended before it drew them, or the title has changed.
         let pictured = self.job.survey.output.pictures.saturating_add(1);
         let mut undrawn: VecDeque<usize> = self.kept.range(..pictured).copied().collect();
         let mut retired = self
@@ -148,7 +149,8 @@ impl SurveyRun<'_> {
         }
     }
 
-    /// Decides about the shots that no device is left for: a new process may compute them, or they have failed.
+    /// Decides about the shots for which no device is left: either a new process may compute them,
+    /// or they have failed.
     fn restart(&mut self, progress: &mut Progress) -> Option<Restart> {
         let homeless = std::mem::take(&mut self.homeless);
         if homeless.is_empty() {
@@ -175,8 +177,8 @@ impl SurveyRun<'_> {
         restart
     }
 
-    /// Removes the results of an earlier run, which the next process would keep, of failed shots and of those without a
-    /// device. The description is first. Returns false after a failure.
+    /// Removes the earlier results of failed shots and of shots without a device, which the next
+    /// process would keep. The description is removed first. Returns false after a failure.
     fn remove_earlier(&self, homeless: &[(usize, String)]) -> bool {
         if self.resume || self.job.is_part || self.output.check().is_err() {
             return true;
@@ -196,7 +198,8 @@ impl SurveyRun<'_> {
                     self.end(shot, progress);
                 }
             }
-            // A busy device may have refused shots that ran when the run was stopped: they are queued again.
+            // A busy device may have refused shots that ran when the run was stopped. They are
+            // queued again, so they are cancelled here.
             Ok(None) if self.stopping => self.cancel_queued(running),
             Ok(None) => {}
             Err(error) => {
@@ -232,7 +235,7 @@ impl SurveyRun<'_> {
         self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default()
     }
 
-    /// Returns true once the run is to stop, and stops it.
+    /// Returns true after a stop signal or the time limit. The first time, also stops the shots.
     fn is_stopping(&mut self, running: &VecDeque<SubmittedShot>, progress: &Progress) -> bool {
         if !self.stopping && (self.stop.is_asked() || self.limit.is_over()) {
             self.stopping = true;
@@ -242,7 +245,7 @@ impl SurveyRun<'_> {
         self.stopping
     }
 
-    /// Cancels the queued shots and asks the running ones to save their state.
+    /// Cancels the queued shots, and requests the running ones to save their state.
     fn stop(&self, running: &VecDeque<SubmittedShot>, progress: &Progress) {
         self.stop.ask();
         progress.say(
@@ -277,7 +280,7 @@ impl SurveyRun<'_> {
         written.is_ok()
     }
 
-    /// Begins the shots that have arrived. Waits for some if none runs.
+    /// Begins the shots that have arrived. If no shot runs, waits for some.
     fn take_incoming(&mut self, room: &Room, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
         while let Some(incoming) = &self.incoming {
             let wait = if running.is_empty() { REPORT_INTERVAL } else { Duration::ZERO };
@@ -296,7 +299,7 @@ impl SurveyRun<'_> {
         }
     }
 
-    /// Begins a shot that has arrived, unless it runs or is complete.
+    /// Begins a shot that has arrived, unless it already runs or is complete.
     fn arrived(
         &mut self,
         number: usize,
@@ -340,7 +343,8 @@ impl SurveyRun<'_> {
         }
     }
 
-    /// A new process may compute the shot; but not one that arrived on the input of this, which takes no more then.
+    /// Handles a shot for which no device is left. A new process may compute it if the command can
+    /// be restarted; otherwise the shot fails and the run accepts no more incoming shots.
     fn without_device(&mut self, number: usize, why: &Error, progress: &mut Progress) {
         if self.restarts.is_some() {
             return self.homeless.push((number, why.to_string()));
@@ -355,7 +359,7 @@ impl SurveyRun<'_> {
             Ok(_) => Err(Error::Cancelled),
             Err(error) => Err(error),
         };
-        // The outcome is known, so a stale id does no harm.
+        // The outcome is known, so a stale id is harmless.
         drop(self.scheduler.release(shot.id));
         shot.files.close();
         match outcome {
@@ -377,7 +381,7 @@ impl SurveyRun<'_> {
             );
         }
         let begun_with = report.begun_with.clone().unwrap_or(0);
-        // An earlier run may have recorded a part of the picture.
+        // An earlier run may have recorded a part of the picture's data.
         let picture = match begun_with > 0 && number <= self.job.survey.output.pictures {
             false => Ok(shot.files.take_picture()),
             true => Picture::of_files(&self.job.folder, &About::new(self.job, number)),
@@ -434,7 +438,8 @@ impl SurveyRun<'_> {
         self.note(progress);
     }
 
-    /// Writes the manifest. A failure is reported; the write is retried, and decides at the end.
+    /// Writes the manifest. A failure is only reported; later calls retry, and the write at the end
+    /// decides.
     fn note(&mut self, progress: &Progress) {
         if let Err(error) = self.output.check().and_then(|()| self.manifest.write_now_and_then()) {
             let why = error.to_string();
@@ -442,7 +447,7 @@ impl SurveyRun<'_> {
         }
     }
 
-    /// Draws a kept shot from its files.
+    /// Draws the pictures of a kept shot from its files.
     fn draw_kept(&mut self, number: usize, progress: &Progress) {
         let about = About::new(self.job, number);
         let mut files = all_files(&about);
@@ -450,8 +455,8 @@ impl SurveyRun<'_> {
         self.manifest.kept(number, files);
     }
 
-    /// Draws a shot and returns the names of the pictures. Drawing is not part of the task, so it neither
-    /// occupies a device nor fails the shot.
+    /// Draws the pictures of a shot and returns their names. Drawing is not part of the task, so it
+    /// neither occupies a device nor fails the shot.
     fn draw(&self, number: usize, picture: Result<Picture>, progress: &Progress) -> Vec<String> {
         let title = self.job.survey.title.as_deref().unwrap_or("Survey");
         let percentile = self.job.survey.output.clip_percentile;

@@ -1,7 +1,8 @@
-//! The description of a shot, a JSON file beside its record: axes, units, checksums, and the key of the input.
+//! The description of a shot, a JSON file beside its record: axes, units, checksums, and the key of
+//! the input.
 //!
-//! It is written last, when the files that it lists are on disk, so that it also marks a complete shot. It names neither
-//! device nor time: a shot that is computed again has the same description.
+//! It is written last, after the files that it lists, so it also marks a complete shot. It contains
+//! neither device nor time: a recomputed shot has the same description.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +41,8 @@ impl About {
     pub fn new(job: &Job, number: usize) -> About {
         let shot = job.shots[number - 1].clone();
         let shape = library_shape(job.survey.wavelet.shape);
-        // The first sample of the wavelet acts at 0; that of an old shape has the value at one step.
+        // The first sample of the wavelet acts at time 0. That of an old shape has the value at one
+        // step.
         let begin = if shape.is_long() { 0.0 } else { decimal(job.plan.dt) };
         let centre = shape.centre(job.survey.wavelet.frequency_hz) - begin;
         let wavelet = json!({
@@ -199,7 +201,7 @@ impl Description {
     }
 }
 
-/// Reads a description. Refuses all but plain files of at most 1 GiB.
+/// Reads a description. Returns an error for files that are not plain or exceed 1 GiB.
 pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     const LARGEST: u64 = 1 << 30;
     let found = fs::symlink_metadata(path)?;
@@ -211,7 +213,7 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the time of a sample in seconds: samples are taken after their step.
+/// Returns the time of a sample in seconds. A sample is taken after its step.
 pub fn time(step: usize, dt: f32) -> f64 {
     tidy(decimal(dt) * (step + 1) as f64)
 }

@@ -12,14 +12,14 @@ use serde::Serialize;
 use crate::say::say;
 use crate::scenario;
 
-/// Most failed tasks whose errors are printed.
+/// Maximum number of failed tasks whose errors are printed.
 const ERRORS: usize = 10;
 
-/// The result. The order of the fields is part of the interface.
+/// The printed result. The order of the fields is part of the interface.
 #[derive(Serialize)]
 struct Line<'a> {
     makespan_s: f64,
-    /// `null`: no schedule ends, because all devices are lost before.
+    /// `null`: no schedule ends, because all devices are lost earlier.
     lower_bound_s: Option<f64>,
     ratio: Option<f64>,
     finished: u64,
@@ -59,7 +59,7 @@ pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
         }
         Some(trace) => {
             let mut report = SimReport::default();
-            // Creates the file first, so that an error is reported before the run.
+            // The file is created first, so that an error is reported before the run.
             atomic::write_with(trace, |out| {
                 let timeline;
                 (report, timeline) = simulation::run_traced(&scenario);

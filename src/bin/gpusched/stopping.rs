@@ -1,5 +1,5 @@
-//! Stops a run before its end, on SIGTERM, on SIGINT, or after a time limit. Running shots then save their state, and no
-//! other shot begins.
+//! Stops a run early: on SIGTERM, on SIGINT, or after a time limit. Running shots then save their
+//! state, and no other shot begins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpusched::{Error, Result};
 
-/// Whether the run is to stop; shared with the shots.
+/// Stop flag of a run, shared with the shots.
 #[derive(Clone, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
@@ -15,7 +15,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Handles the signals from now on; a second one ends the process at once.
+    /// Handles SIGTERM and SIGINT from now on. A second signal ends the process at once.
     pub fn on_signals() -> Result<Stop> {
         let stop = Stop::default();
         #[cfg(unix)]
@@ -38,14 +38,15 @@ impl Stop {
     }
 }
 
-/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error of that file; by default it ends the process.
+/// Makes a write beyond the file-size limit (`ulimit -f`) an error of that file. By default it ends
+/// the process.
 pub fn take_limits_for_errors() {
-    // A failure leaves the default.
+    // If this fails, the default stays.
     #[cfg(unix)]
     drop(signal_hook::flag::register(libc::SIGXFSZ, Arc::default()));
 }
 
-/// The time at which the run is to stop, if there is a limit.
+/// Time at which the run stops. `None`: no limit.
 pub struct Limit(Option<Instant>);
 
 impl Limit {
@@ -57,7 +58,7 @@ impl Limit {
         self.left() == Some(Duration::ZERO)
     }
 
-    /// Returns the time until then, if there is a limit.
+    /// Returns the remaining time, if a limit exists.
     pub fn left(&self) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }

@@ -1,4 +1,4 @@
-//! Summary of a run: statistics of each device, and the makespan beside its lower bound.
+//! Prints the summary of a run: statistics of each device, and the makespan beside its lower bound.
 
 use gpusched::sched::{DeviceStats, Stats};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 * 1e-9
 }
 
-/// Returns the share of the time of its slots that a device spent in shots.
+/// Returns the fraction of the time of its slots that a device spent in shots.
 fn busy_share(stats: &Stats, device: &DeviceStats) -> f64 {
     let there = seconds(stats.makespan_ns) * f64::from(device.slots);
     if there > 0.0 { seconds(device.busy_ns) / there } else { 0.0 }

@@ -1,5 +1,5 @@
-//! The keys of a survey file. `docs/survey.md` lists each with its unit, range and default, and
-//! `examples/quickstart/survey.toml` shows each.
+//! The keys of a survey file. `docs/survey.md` lists each with its unit, range and default.
+//! `examples/quickstart/survey.toml` contains each.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Survey {
     pub title: Option<String>,
-    /// Name of the equation; by default the first of the library's.
+    /// Name of the equation; by default the first one of the library.
     pub equation: Option<String>,
     pub grid: Grid,
     pub model: Model,
@@ -63,7 +63,7 @@ pub struct Model {
     pub delta: Option<Property>,
     pub theta_rad: Option<Property>,
     pub phi_rad: Option<Property>,
-    /// Accept values that look like km/s or g/cm³.
+    /// Accepts values that look like km/s or g/cm³.
     #[serde(default)]
     pub any_values: bool,
 }
@@ -72,13 +72,13 @@ pub struct Model {
 #[derive(Debug)]
 pub enum Property {
     Constant(f64),
-    /// A file's path, or a rule's name.
+    /// Path of a file, or name of a rule.
     Name(String),
     Table(PropertyTable),
 }
 
 impl Property {
-    /// Returns the path of the file that the property is read from, if any.
+    /// Returns the path of the property's file, if any.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Property::Constant(_) => None,
@@ -92,7 +92,7 @@ impl Property {
 #[serde(deny_unknown_fields)]
 pub struct PropertyTable {
     pub file: Option<PathBuf>,
-    /// Cells of a raw file; by default those of the grid.
+    /// Number of cells of a raw file along each axis; by default those of the grid.
     pub n: Option<Exactly<usize, 3>>,
     pub first: Option<Exactly<usize, 3>>,
     pub every: Option<Exactly<usize, 3>>,
@@ -133,9 +133,9 @@ pub struct Accuracy {
     pub stencil: Stencil,
     pub storage: Storage,
     pub density_at: DensityAt,
-    /// Keep epsilon and delta around the source.
+    /// Epsilon and delta keep their values around the source.
     pub anisotropic_source: bool,
-    /// By default that of the equation.
+    /// Absorbing layer; by default that of the equation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absorbing_layer: Option<Absorber>,
 }
@@ -249,7 +249,7 @@ pub struct Mute {
 #[serde(deny_unknown_fields, default)]
 pub struct Output {
     pub folder: PathBuf,
-    /// Number of shots with pictures, from the first.
+    /// Number of shots with pictures, from the first shot.
     pub pictures: usize,
     pub clip_percentile: f64,
 }
@@ -268,7 +268,8 @@ pub struct Run {
     pub deadline_s: Option<f64>,
 }
 
-/// An array in the file that has exactly `N` values. The toml crate drops further values of a plain array.
+/// An array with exactly `N` values in the file. The toml crate drops further values of a plain
+/// array.
 #[derive(Debug, Clone, Copy)]
 pub struct Exactly<T, const N: usize>(pub [T; N]);
 

@@ -1,4 +1,4 @@
-//! Files that earlier runs have left: descriptions of shots, checkpoints.
+//! Fuzzes files of earlier runs: descriptions of shots, and checkpoints.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::run::{self as command, Wanted};
 const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvp = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
                       [wavelet]\nfrequency_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
 
-/// A survey that has been run: its description is read again by a run that goes on.
+/// Mutates the description of a computed shot. A resumed run reads it.
 #[test]
 fn resumed_descriptions() {
     run(&Target {
@@ -59,7 +59,7 @@ fn resumed_descriptions() {
     fs::remove_dir_all(survey()).expect("the survey's folder");
 }
 
-/// Run once; the folder.
+/// Computes a survey at the first call. Returns its folder.
 fn survey() -> PathBuf {
     let folder = folder("resumed");
     if !folder.join("out").exists() {
@@ -84,7 +84,7 @@ fn survey() -> PathBuf {
     folder
 }
 
-/// What a shot that was stopped has left.
+/// Mutates the saved state of a stopped shot.
 #[test]
 fn paused_states() {
     struct Values(Vec<f32>);

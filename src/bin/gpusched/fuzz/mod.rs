@@ -1,15 +1,16 @@
-//! Hostile input for the command: surveys and scenarios, and what earlier runs have left. Each input
-//! is changed at random and must be read or refused in a sentence: no panic, no abort, no hang, no
-//! memory beyond what the input deserves. `tests/fuzz` does the same to the library.
+//! Hostile input for the command: surveys, scenarios, and files of earlier runs. Each input is
+//! mutated at random and must be read or refused with a message. It must cause no panic, abort or
+//! hang, and use no more memory than its length justifies. `tests/fuzz` does the same to the
+//! library.
 //!
 //! ```text
-//! cargo test --bin gpusched fuzz               some seconds for each target, always the same inputs
+//! cargo test --bin gpusched fuzz          some seconds for each target, always the same inputs
 //! FUZZ_RUNS=1000000 FUZZ_SEED=7 cargo test --release --bin gpusched fuzz::survey -- --nocapture
 //! FUZZ_FILE=path cargo test --bin gpusched fuzz::survey      one input, unchanged
 //! ```
-//! Inputs begin as the files in `tests/fuzz/corpus/TARGET`; an input whose answer is new is changed
-//! further. A failing input stays in the folder that the message names; once it is understood, it
-//! belongs into the corpus, which is tried first, unchanged, every time.
+//! Inputs start as the files in `tests/fuzz/corpus/TARGET`. An input with a new answer is mutated
+//! further. A failing input stays in the folder that the message names. After its bug is fixed it
+//! belongs in the corpus, whose files are tried first, unchanged, in every run.
 
 mod left;
 
@@ -27,7 +28,7 @@ use crate::scenario;
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-/// Simulated devices are told of each event; more tasks or retries than these only take longer.
+/// Limits of a simulated scenario. The time of a simulation grows with its tasks and retries.
 const TASKS: usize = 200;
 const RETRIES: u32 = 100;
 
@@ -60,7 +61,7 @@ fn survey() {
     });
 }
 
-/// Files that surveys name.
+/// Creates the files that surveys name.
 fn beside(file: &Path) {
     thread_local! { static MADE: RefCell<PathBuf> = RefCell::default(); }
     let folder = file.parent().expect("a folder");
@@ -129,7 +130,7 @@ fn scenario_file() {
                     let report = simulation::run(&scenario);
                     let ends = report.counts.ended();
                     let all = scenario.tasks.len() as u64;
-                    // What hangs on a device ends never, unless something is known of how long it should take.
+                    // A task that hangs on a device ends only if its expected duration is known.
                     assert!(ends == all || (ends < all && hangs(&scenario)), "each task has one outcome");
                     assert!(report.makespan.is_finite() && report.makespan >= 0.0);
                 }
