@@ -1,4 +1,4 @@
-//! How fast a device runs the propagator, beside how fast it can copy memory.
+//! Measures the speed of the propagator on a device, and that of a copy of memory.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::backend::cpu::{Buffer, Team, free_bytes};
 use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 
-/// What to run.
+/// Case to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Case {
     pub equation: &'static dyn Equation,
@@ -26,46 +26,51 @@ pub struct Case {
     pub pml: usize,
     pub storage: Storage,
     pub nt: usize,
-    /// Copy, shot, and steps in fields with and without a wave take turns this often, and the best of each counts: others on the
-    /// machine only ever slow them down.
+    /// Rounds of a copy, a shot, and steps in fields with and without a wave. The best round of
+    /// each counts, because other work on the machine only slows them down.
     pub repeats: usize,
 }
 
-/// What was measured.
+/// Results of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Of tiles on a CPU, in words: the size that was found best. `None`: all sizes give the same tiles.
+    /// Fastest tile size on a CPU, in words. `None` on a GPU, and if all sizes give the same tiles.
     pub tiles: Option<String>,
-    /// Of the steps in fields that are not at rest.
+    /// Seconds of the steps in fields that are not at rest.
     pub seconds: f64,
-    /// Of a whole shot, of the quickest: with what is allocated, uploaded and set to zero before the time loop.
+    /// Seconds of the quickest whole shot, with allocations, uploads and zeroing before the time
+    /// loop.
     pub shot_seconds: f64,
-    /// Millions of padded cells times steps a second, in fields that are not at rest anywhere: all cells are computed.
+    /// Millions of padded cells times steps per second, in fields that are nowhere at rest: all
+    /// cells are computed.
     pub mcells_per_s: f64,
-    /// Millions of the user's cells times steps a second, in the same steps.
+    /// Millions of the user's cells times steps per second, in the same steps.
     pub interior_mcells_per_s: f64,
-    /// `mcells_per_s` over that of the same steps on fields that are zero. It is 1 where the speed does not depend on the
-    /// values.
+    /// `mcells_per_s` divided by that of the same steps on fields that are zero: 1 where the speed
+    /// does not depend on the values.
     pub rate_to_silent: f64,
-    /// Millions of padded cells times steps a second of a shot from rest: those that the wave has not reached count, and are
-    /// not computed.
+    /// Millions of padded cells times steps per second of a shot from rest. Cells that the wave has
+    /// not reached count, and are not computed.
     pub covered_mcells_per_s: f64,
-    /// The share of the cells that such a shot computes.
+    /// Share of the cells that such a shot computes.
     pub computed: f64,
-    /// All that is allocated on the device for coefficients and fields, a padded cell.
+    /// Bytes of coefficients and fields allocated on the device, per padded cell.
     pub bytes_per_cell_resident: f64,
-    /// 10⁹ bytes a second, read and written ones both counted, of a copy by the same threads.
+    /// Copy bandwidth of the same threads in 10⁹ bytes per second; bytes read and bytes written
+    /// both count.
     pub copy_gb_per_s: f64,
 }
 
-/// Floats of each side of the copy: 256 MB, far more than any cache holds.
+/// Floats of the source and of the target of the copy: 256 MB each, far more than any cache holds.
 const COPY: usize = 64 << 20;
-/// Copies of which the fastest counts, each repeat.
+/// Copies in each round, of which the fastest counts.
 const COPIES: usize = 5;
-/// The largest value of fields that are not at rest: no product of a step with it is denormal, and the pressure stays small.
+/// Largest value of fields that are not at rest. No product of a step with it is denormal, and the
+/// pressure stays small.
 const LARGEST: f32 = 1e-12;
 
-/// Runs a shot in a layered model with density, with receivers at the surface, on the CPU a line, on a GPU one on every cell.
+/// Measures shots in a layered model with all properties of the equation, with receivers at the
+/// surface: one line on a CPU, every cell on a GPU.
 pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     let repeats = case.repeats;
     if !(1..=1000).contains(&repeats) {
@@ -144,7 +149,7 @@ fn measured(
     })
 }
 
-/// Lets a shot on the CPU find its tile size, as shots do that are long enough. Returns it.
+/// Runs a shot on the CPU that is long enough to find its tile size, and returns that.
 fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
     let tuning = ShapeTuning { fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
     match plan.run(&Shot { nt: 2 * TUNING_STEPS + 2, ..shot.clone() }, lane, &tuning) {
@@ -153,7 +158,7 @@ fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
     }
 }
 
-/// Ends a shot when it has found its tile size.
+/// Control that ends a shot when it has found its tile size.
 struct ShapeTuning {
     fields: Everywhere,
     found: RefCell<Option<String>>,
@@ -171,7 +176,8 @@ impl Control for ShapeTuning {
     }
 }
 
-/// Resumes a shot after one step, with the same values in all its fields, which are not those of a wave.
+/// Control that resumes a shot after one step with pseudo-random values up to `largest` in all
+/// fields. Every field gets the same sequence in each run.
 struct Everywhere {
     largest: f32,
 }
@@ -190,7 +196,8 @@ impl Control for Everywhere {
     }
 }
 
-/// Looked for before it is taken: systems that promise more memory than they have end a process that uses it.
+/// Refuses to use more memory than is free. Systems that overcommit memory end a process that uses
+/// it.
 fn room(what: &str, needed: u64) -> Result<()> {
     let there = free_bytes();
     if needed <= there {
@@ -199,8 +206,8 @@ fn room(what: &str, needed: u64) -> Result<()> {
     Err(Error::NoMemory { what: what.into(), needed, place: "this machine".into(), there })
 }
 
-/// Makes a model of all properties of an equation. They change with depth, in steps of ten cells, so
-/// that rows differ.
+/// Makes a model of all properties of an equation. They change with depth, in steps of ten cells,
+/// so that rows differ.
 fn layered(grid: Grid, equation: &dyn Equation) -> Result<Model> {
     let columns = grid.n[0] * grid.n[1];
     let field = |property: Property| {
@@ -219,7 +226,7 @@ fn layered(grid: Grid, equation: &dyn Equation) -> Result<Model> {
     Model::of(grid, equation.properties().all().map(field))
 }
 
-/// A large copy, by a team or by a GPU.
+/// Large copy, by a team of threads or by a GPU.
 enum Copy<'a> {
     Team { team: &'a Team, from: Buffer, to: Buffer },
     Gpu { stream: &'a Stream, from: DeviceBuffer<f32>, to: DeviceBuffer<f32> },
@@ -249,7 +256,7 @@ impl<'a> Copy<'a> {
         Ok(2.0 * 4.0 * COPY as f64 / best)
     }
 
-    /// Seconds of one copy.
+    /// Returns the seconds of one copy.
     fn once(&mut self) -> Result<f64> {
         match self {
             Copy::Team { team, from, to } => {

@@ -1,4 +1,5 @@
-//! Shots whose answer is known, to find a device that computes something wrong before a survey does.
+//! Check shots: shots with a known record, which find a device that computes wrong results before a
+//! survey does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +15,30 @@ use crate::backend::Lane;
 use crate::error::{Error, Result};
 use crate::sched::{DeviceMask, Exec, Scheduler, Task, TaskId};
 
-/// Relative L2 difference from the answer, at most: that of float32 from double precision is 6e-7.
+/// Largest accepted relative L2 difference from the expected record. Float32 differs from double
+/// precision by 6e-7.
 pub const TOLERANCE: f64 = 1e-5;
 
-/// `[trace][sample]`, float32, little-endian. Neither the propagator nor a device has made it: it is what the
-/// straightforward program of the tests computes in double precision (`tests/numerics/check.rs`).
+/// Expected record, `[trace][sample]`, float32, little-endian. It does not come from the propagator
+/// or a device: a simple program of the tests computes it in double precision
+/// (`tests/numerics/check.rs`).
 const ANSWER: &[u8] = include_bytes!("check.f32");
 
 const N: [usize; 3] = [12, 9, 14];
 const DT: f32 = 1e-3;
 const STEPS: usize = 48;
-/// Cells of the absorbing layer.
+/// Cells of the absorbing layer on each side.
 pub const PML: usize = 8;
 
-/// The class of the tasks that are check shots, none of an equation's; classes from 0xfd000000 up are the library's own.
+/// Class of check shots, which no equation has. Classes from 0xfd000000 up are the library's own.
 const CLASS: u32 = 0xfd00_0003;
 
-/// After so long a device that answers nothing is taken to hang: a GPU takes milliseconds, but may have to compile its
-/// kernels first.
+/// Time limit of a check shot, after which the device counts as hung. A GPU takes milliseconds, but
+/// may have to compile its kernels first.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A medium of many velocities and densities, its time step, and a shot with receivers throughout it.
+/// Returns a model of many velocities and densities, its time step in s, and a shot with receivers
+/// throughout it.
 pub fn question() -> Result<(Arc<Model>, f32, Shot)> {
     let grid = Grid::new(N, [10.0, 12.5, 8.0])?;
     let drawn = |i: usize, times: usize| (i * times % 257) as f32;
@@ -54,7 +58,11 @@ pub fn question() -> Result<(Arc<Model>, f32, Shot)> {
     Ok((model, DT, shot))
 }
 
-/// Computes the shot there. An error: what it is off by, or why it could not be computed.
+/// Runs the check shot on a lane.
+///
+/// # Errors
+/// [`Error::WrongResult`] if the record differs too much or the shot becomes unstable; otherwise
+/// the reason why it could not be computed.
 pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
     let (model, dt, shot) = question()?;
     let plan = Plan::new(model, dt, Options { pml: PML, ..Options::default() })?;
@@ -62,7 +70,7 @@ pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
         |how: String| Error::WrongResult { device: device.into(), what: format!("the check shot {how}") };
     let found = match shot::run(&plan, &shot, lane, control) {
         Ok((found, _)) => found.data,
-        // Model and time step are sound, so what the error says of them is of no use.
+        // Model and time step are sound, so the causes that the error states do not apply.
         Err(Error::Unstable { what, value, .. }) => {
             return Err(wrong(format!("is unstable: {what} is {value}")));
         }
@@ -77,7 +85,8 @@ pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
     Ok(())
 }
 
-/// Relative L2 difference of a record from the answer.
+/// Returns the relative L2 difference of a record from the expected one; infinite if the lengths
+/// differ.
 fn off(found: &[f32]) -> f64 {
     let answer = ANSWER.as_chunks().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes)));
     let (mut apart, mut norm) = (0.0, 0.0);
@@ -88,7 +97,7 @@ fn off(found: &[f32]) -> f64 {
     if found.len() == ANSWER.len() / 4 { (apart / norm).sqrt() } else { f64::INFINITY }
 }
 
-/// A check shot for one device.
+/// Makes the check shot for one device.
 fn task(device: usize, label: String, threads: u32) -> Result<Task> {
     let (model, dt, shot) = question()?;
     let plan = Plan::new(model, dt, Options { pml: PML, ..Options::default() })?;
@@ -109,9 +118,11 @@ impl Control for Heard<'_> {
     }
 }
 
-/// Runs the check shot on every device of a scheduler, all at a time. In the order of the devices: whether it can compute it.
-/// What can't is best taken out of use ([`Scheduler::retire`]). One that is wrong once and right the next time has
-/// passed, and has a strike, as after any shot. Not possible from inside a task of the same scheduler.
+/// Runs the check shot on every device of a scheduler, on all at the same time. Returns the results
+/// in the order of the devices. Retire a device whose check fails ([`Scheduler::retire`]). A device
+/// that fails once and passes in a retry has passed; its fault is counted, as after any shot.
+///
+/// Do not call it from a task of the same scheduler.
 pub fn devices(scheduler: &Scheduler) -> Result<Vec<Result<()>>> {
     let threads = scheduler.cpu_threads();
     let labels = scheduler.devices().iter().map(|device| device.label());

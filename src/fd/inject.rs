@@ -6,7 +6,8 @@ use crate::backend::float_mode::FloatMode;
 /// Poles of the dipole source of the old kernels: cells below the source's own, and sign.
 pub const DIPOLE: [(usize, f32); 2] = [(0, -1.0), (2, 1.0)];
 
-/// Returns the amplitude times the wavelet, for the steps of a shot that have a source.
+/// Returns the amplitude times the wavelet, for the steps of a shot that have a source. Denormals
+/// are flushed, as in a step on the CPU, which computes the product itself.
 pub fn source_pressures(shot: &Shot) -> Vec<f32> {
     let _mode = FloatMode::flushing();
     let samples = shot.wavelet.samples.iter().take(shot.nt);

@@ -1,4 +1,5 @@
-//! How a model is run with a time step: coefficients, memory, and where its shots run.
+//! Plan of the shots in a model: coefficients, time step, memory, and the devices that can run
+//! them.
 
 use std::sync::Arc;
 
@@ -17,43 +18,45 @@ use crate::backend::Lane;
 use crate::error::{Error, Result, human};
 use crate::memory::Bytes;
 
-/// Made once for a model and a time step, shared by all shots and threads. The model's fields are not in it: they have become
-/// coefficients.
+/// Coefficients of an equation in a model with a time step, shared by all shots and threads. The
+/// plan does not hold the model's fields.
 pub struct Plan {
     pub model: Outline,
-    /// Seconds a step.
+    /// Time step in s.
     pub dt: f32,
     pub options: Options,
     propagator: Box<dyn Propagator>,
 }
 
-/// What a plan may vary.
+/// Options of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     pub equation: &'static dyn Equation,
-    /// Cells of the absorbing layer on each side. 0: the equation's default. A plan has the number.
+    /// Cells of the absorbing layer on each side; 0 selects the equation's default. The options in
+    /// a plan have the number.
     pub pml: usize,
-    /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
+    /// Accepts a `dt` beyond the stable limit, as the old kernel did.
     pub allow_unstable: bool,
-    /// Of the derivatives in space.
+    /// Coefficients of the derivatives in space.
     pub stencil: Stencil,
     /// See [`Scheme::old_rules`].
     pub old_rules: bool,
-    /// Take the error of steps in time out of records. Shots with snapshots are refused.
+    /// Corrects the error of time steps in records. Shots with snapshots are refused.
     pub exact_time: bool,
-    /// Of what a step multiplies with.
+    /// Number format of the coefficients.
     pub storage: Storage,
-    /// Reduce epsilon and delta around the source, as the old kernels do. Equations without them ignore it.
+    /// Reduces epsilon and delta around the source, as the old kernels do. Equations without them
+    /// ignore it.
     pub isotropic_source: bool,
 }
 
 impl Options {
-    /// Largest stable time step in seconds.
+    /// Returns the largest stable time step in s.
     pub fn dt_max(&self, model: &Outline) -> f64 {
         self.equation.dt_max(model, self.stencil) * self.stable()
     }
 
-    /// Returns the share of a stable step that the storage leaves.
+    /// Returns the factor on the stable time step that the storage requires.
     fn stable(&self) -> f64 {
         self.storage.stable(self.equation.speed_factors())
     }
@@ -78,7 +81,7 @@ impl Options {
     ///
     /// # Errors
     /// Properties or a layer that the equation does not accept; no memory for the coefficients;
-    /// values that 16 bits are not enough for.
+    /// values that 16 bits cannot represent well enough.
     pub fn material(&self, model: &Model) -> Result<Material> {
         self.equation.check_model(model)?;
         let Options { equation, storage, .. } = *self;
@@ -99,12 +102,13 @@ impl Options {
         Options { equation, pml, storage, ..self }
     }
 
-    /// Returns a time step in seconds that is certainly stable.
+    /// Returns a time step in s that is certainly stable.
     pub fn dt_sure(&self, model: &Model) -> f64 {
         self.equation.dt_sure(model, self.stencil) * self.stable()
     }
 
-    /// What makes the largest stable step smaller than it would be, and how large it would be, in words. Empty if nothing does.
+    /// Returns the options that lower the largest stable time step, and the limit without them, in
+    /// words; empty if none does.
     fn lowered(&self, model: &Outline) -> String {
         let by = match (self.stencil, self.storage) {
             (Stencil::Taylor, Storage::Float32) => return String::new(),
@@ -131,21 +135,27 @@ impl Default for Options {
     }
 }
 
-/// Steps of a shot, at most.
+/// Most steps of a shot.
 const MOST_STEPS: usize = 10_000_000;
-/// Values of a record, at most: 4 TB.
+/// Most values of a record: 4 TB.
 const MOST_SAMPLES: usize = 1 << 40;
 
 impl Plan {
-    /// Lets the model go when its coefficients are made; so does its memory, if nobody else holds it. Refused: a `dt` that is not
-    /// positive, or beyond the stable limit unless that is allowed; and as by [`Options::material`].
+    /// Makes the plan of a model, and releases the model when its coefficients are made.
+    ///
+    /// # Errors
+    /// A `dt` that is not positive, or beyond the stable limit unless that is allowed. See also
+    /// [`Options::material`].
     pub fn new(model: Arc<Model>, dt: f32, options: Options) -> Result<Plan> {
         check_step(&model, dt, &options)?;
         Plan::of(&options.material(&model)?, dt, options)
     }
 
-    /// Makes the plan of a material, which other plans may share. Its equation, layer and storage replace the options'.
-    /// Refused as by [`Plan::new`].
+    /// Makes the plan of a material, which other plans may share. The material's equation, layer
+    /// and storage replace those of the options.
+    ///
+    /// # Errors
+    /// A `dt` that is not positive, or beyond the stable limit unless that is allowed.
     pub fn of(material: &Material, dt: f32, options: Options) -> Result<Plan> {
         let options = options.with_material(material);
         check_step(&material.model, dt, &options)?;
@@ -157,19 +167,20 @@ impl Plan {
         })
     }
 
-    /// Cells, the absorbing layer included.
+    /// Returns the number of cells, with the absorbing layer.
     pub fn padded_cells(&self) -> usize {
         self.layout().cells()
     }
 
-    /// Steps that are computed for a shot.
+    /// Returns the number of steps that are computed for a shot.
     pub fn steps(&self, shot: &Shot) -> usize {
         if self.options.exact_time { exact_time::steps(shot) } else { shot.nt }
     }
 
-    /// What one shot takes at its peak, on whichever kind of device takes more: fields, samples on their way,
-    /// a snapshot, and the coefficients that all shots on a device share; and of the host, its record, with what correcting
-    /// it takes. `threads`: those that a shot has on the CPU, each of which computes with memory of its own; 0: it runs on no CPU.
+    /// Returns the bytes of one shot at its peak. Of the device: fields, buffers of samples, a
+    /// snapshot, and the coefficients that all shots on a device share, on the kind of device that
+    /// takes more. Of the host: the record, and the memory of its correction. `threads`: threads of
+    /// a shot on the CPU, each of which has its own scratch; 0 if it runs on no CPU.
     pub fn shot_bytes(&self, shot: &Shot, threads: u32) -> Bytes {
         let longer;
         let (shot, moving) = match self.options.exact_time {
@@ -187,8 +198,8 @@ impl Plan {
         Bytes { device: on_cpu.max(self.propagator.gpu_bytes(shot)), host: record.saturating_add(moving) }
     }
 
-    /// Returns the error of a shot that no device accepts, with the reason and what would be accepted. Other errors are
-    /// returned as they are.
+    /// Returns the error of a shot that no device accepts, with the reason and the accepted sizes.
+    /// Returns other errors unchanged.
     pub fn advise(&self, error: Error) -> Error {
         let (what, needed, place, there) = match error {
             Error::NoMemory { what, needed, place, there } => (what, needed, place, there),
@@ -198,7 +209,8 @@ impl Plan {
         self.advised(needed, place, there, what, "")
     }
 
-    /// Returns the error of a shot for which there is no CPU, with the reason; `None` if GPUs run shots of the plan.
+    /// Returns the error of a shot on a plan that only a CPU can run, with the reason; `None` if
+    /// GPUs run shots of the plan.
     pub fn needs_cpu(&self, why: &str) -> Option<Error> {
         // Kernels compute positions in 32 bits.
         let (values, most) = (self.layout().on_gpu().field_len(), u32::MAX);
@@ -209,14 +221,15 @@ impl Plan {
         (values > most as usize).then_some(Error::NoDevice { what: "a shot".into(), why })
     }
 
-    /// Returns the error of too little memory for a shot. `held`: why the place has less than when it is empty.
+    /// Returns the error of too little memory for a shot. `held`: the reason why the place has less
+    /// than when it is empty; may be empty.
     fn advised(&self, needed: u64, place: String, there: u64, what: String, held: &str) -> Error {
         let Options { equation, pml, storage, .. } = self.options;
         let fits = |n: [usize; 3]| equation.gpu_bytes_of_cells(n, pml, storage) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {
-            // What it keeps is too much, not what it computes with.
+            // The cells fit, so the record or the snapshots are too large.
             _ if fits([nx, ny, nz]) => {
                 "whose record or snapshots take the most: fewer receivers, samples or steps would fit".into()
             }
@@ -228,14 +241,16 @@ impl Plan {
         Error::NoMemory { what, needed, place, there }
     }
 
-    /// A shot to which a GPU, while it ran, had less to give than it promised: the whole shot's need against what is
-    /// free there now, without what is only kept for reuse.
+    /// Returns the error of a shot for which a GPU ran out of memory while it ran. The error states
+    /// the need of the whole shot and the free memory after the GPU's caches are released. Returns
+    /// other errors unchanged.
     pub fn starved(&self, error: Error, shot: &Shot, lane: Lane<'_>) -> Error {
         let (Error::NoMemory { place, .. }, Lane::Cuda(stream)) = (&error, lane) else { return error };
         lane.relieve();
         let shared = self.propagator.gpu_shared_bytes(stream);
         let (needed, there) = (self.shot_bytes(shot, 0).device, stream.free_bytes() + shared);
-        // Too little in one piece, or no more than for a moment: its own words are better.
+        // The memory was too fragmented, or short for a moment only: the error's own message fits
+        // better.
         if *place != stream.device().label() || needed <= there {
             return error;
         }
@@ -246,12 +261,13 @@ impl Plan {
         self.advised(needed, place.clone(), there, "a shot".into(), &held)
     }
 
-    /// Bytes of what a shot holds beside its record and snapshot.
+    /// Returns the bytes of a shot's fields, without its record and snapshot.
     pub fn field_bytes(&self) -> u64 {
         self.propagator.field_bytes()
     }
 
-    /// Bytes on the device of coefficients and fields while a shot without snapshots runs there.
+    /// Returns the bytes on the device of coefficients and fields while a shot without snapshots
+    /// runs there.
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
             Lane::Cpu(_) => self.propagator.bytes() + self.field_bytes(),
@@ -259,7 +275,7 @@ impl Plan {
         }
     }
 
-    /// Refuses a shot that does not fit this plan's grid, naming what does not.
+    /// Refuses a shot that does not fit this plan. The message names the parameter.
     pub fn check(&self, shot: &Shot) -> Result<()> {
         self.check_cell("the source", shot.source)?;
         check_count("nt", shot.nt, MOST_STEPS, "steps")?;
@@ -303,7 +319,7 @@ impl Plan {
         }
     }
 
-    /// Runs a checked shot: its record before the mute, and what it took.
+    /// Runs a checked shot. Returns its record before the mute, and the cost of the steps.
     pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
         let (stencil, h) = (self.options.stencil.coefficients(), self.model.grid.h);
         let with_poles = source::in_poles(shot, self.dt, h, stencil, &*self.propagator);
@@ -318,7 +334,7 @@ impl Plan {
         done.map_err(|error| self.blame(error))
     }
 
-    /// What may be why a shot has blown up.
+    /// Adds the probable causes to the error of an unstable shot.
     fn blame(&self, error: Error) -> Error {
         let Error::Unstable { what, value, why, .. } = error else { return error };
         let (dt, limit) = (self.dt, self.options.dt_max(&self.model));
@@ -341,7 +357,7 @@ impl Plan {
         self.propagator.layout()
     }
 
-    /// Refuses a source with a unit in an anisotropic medium, of which `E` and `S` would be factors.
+    /// Refuses a source with a unit in an anisotropic medium.
     fn check_kind(&self, kind: &SourceKind) -> Result<()> {
         let anisotropic = self.options.equation.properties().all().any(|one| one == Property::Epsilon);
         if *kind == SourceKind::Pressure || !anisotropic || self.options.isotropic_source {
@@ -394,7 +410,7 @@ fn check_count(what: &str, value: usize, most: usize, unit: &str) -> Result<()> 
     Err(Error::argument(what, value, format!("1 to {most} {unit}")))
 }
 
-/// The largest float32 that is not above `limit`, so that it can be used as it is printed.
+/// Returns the largest float32 that is not above `limit`, so that users can pass the printed value.
 pub fn rounded_down(limit: f64) -> f32 {
     let near = limit as f32;
     if f64::from(near) > limit { near.next_down() } else { near }

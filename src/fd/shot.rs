@@ -1,4 +1,4 @@
-//! One shot, from first step to gather; and a shot as a task of the scheduler.
+//! Runs one shot, and wraps a shot as a task of the scheduler.
 
 use std::sync::Arc;
 
@@ -12,8 +12,11 @@ use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{Exec, Task};
 
-/// Runs a shot on the lane that it is given. Errors: a shot that does not fit the plan, no memory,
-/// a pressure that is not finite any more, and whatever `control` returns.
+/// Runs a shot on a lane.
+///
+/// # Errors
+/// A shot that does not fit the plan, no memory, a pressure that is not finite or far too large,
+/// and the errors that `control` returns.
 pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
     plan.check(shot)?;
     let (mut gather, effort) = if plan.options.exact_time {
@@ -34,7 +37,7 @@ pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> R
     Ok((gather, effort))
 }
 
-/// Sets to zero each trace's samples of steps before its mute.
+/// Sets the samples of steps before each trace's mute to zero.
 fn silence(gather: &mut Gather, mute: &[u32], every: usize) {
     if gather.samples == 0 {
         return;
@@ -45,11 +48,12 @@ fn silence(gather: &mut Gather, mute: &[u32], every: usize) {
     }
 }
 
-/// Where a shot's results go. Called on a worker's thread; a retried shot calls again, and two copies of a
-/// shot may call at the same time: `exec` tells which attempt it is.
+/// Receives a shot's results, on a worker's thread. A retried shot calls again, and two copies of a
+/// shot may call at the same time; `exec` identifies the attempt.
 pub trait Output: Send + Sync {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()>;
-    /// Called once the result counts: no cancel and no other copy comes between.
+    /// Called once the attempt has committed: it cannot be cancelled any more, and no other copy
+    /// calls this.
     fn finish(&self, exec: &Exec<'_>, gather: Gather, effort: Effort) -> Result<()>;
     /// See [`Control::resume`].
     fn resume(&self, _exec: &Exec<'_>, _state: &mut dyn State) -> Result<usize> {
@@ -65,14 +69,18 @@ pub trait Output: Send + Sync {
     }
 }
 
-/// How often a shot is tried again after a call of a driver has failed for once. One that has blown up is not, but once if
-/// its steps are stable: then it may have been the device.
+/// Retries of a shot after a driver call has failed temporarily. They do not apply to an unstable
+/// shot. The scheduler repeats that once if its time step is stable, because the device may be the
+/// cause.
 const RETRIES: u32 = 2;
 
-/// A shot as a task, with its memory and work (padded cells times steps) filled in. `threads`: those that it has on the CPU
-/// device of its scheduler ([`Scheduler::cpu_threads`](crate::sched::Scheduler::cpu_threads)). It may run twice
-/// if its gather is all that it gives: that is handed over by one attempt alone. A shot that does not
-/// fit the plan is refused here.
+/// Makes a task of a shot, with its memory and work (padded cells times steps). `threads`: threads
+/// of the scheduler's CPU device for it
+/// ([`Scheduler::cpu_threads`](crate::sched::Scheduler::cpu_threads)). A shot without snapshots is
+/// idempotent, so copies of it may run: only one attempt passes on its gather.
+///
+/// # Errors
+/// A shot that does not fit the plan.
 pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'static) -> Result<Task> {
     plan.check(&shot)?;
     let bytes = plan.shot_bytes(&shot, threads);
@@ -98,7 +106,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'st
     Ok(task)
 }
 
-/// Between a running shot and the task that it is.
+/// Passes the callbacks of a running shot to its task and output.
 struct Reporter<'a> {
     exec: &'a Exec<'a>,
     output: &'a dyn Output,

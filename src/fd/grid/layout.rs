@@ -1,4 +1,4 @@
-//! Where a cell of the padded grid lies in memory, and how a range of rows is cut.
+//! Memory layout of the padded grid, and division of a range of rows.
 
 use std::ops::Range;
 
@@ -8,10 +8,11 @@ use crate::fd::stencil::HALF_WIDTH;
 
 /// Values in a cache line.
 const LINE: usize = ALIGN / size_of::<f32>();
-/// Values that a GPU fetches at once: the threads of a warp, neighbours along z, read one each.
+/// Values that a GPU fetches at once: each thread of a warp reads one, side by side along z.
 const WARP: usize = 32;
 
-/// Rows along z lie one after the other, x before y. Along each axis the indices are
+/// Layout of a field. Rows along z follow each other in memory, x before y. Along each axis the
+/// indices are
 ///
 /// ```text
 /// 0 .. 4           never updated
@@ -27,9 +28,9 @@ pub struct Layout {
     /// All cells.
     pub padded: [usize; 3],
     pub pml: usize,
-    /// Values from row to row.
+    /// Values from one row to the next.
     pub pitch: usize,
-    /// Values before the first row, so that the first updated cell of each row begins a line.
+    /// Values before the first row, so that the first updated cell of each row begins a cache line.
     pub lead: usize,
 }
 
@@ -42,7 +43,7 @@ impl Layout {
         Layout { inner: grid.n, padded, pml, pitch: lines * LINE, lead: LINE - HALF_WIDTH }
     }
 
-    /// The same grid as it lies in a GPU's memory.
+    /// Returns the layout of the same grid in a GPU's memory.
     pub fn on_gpu(&self) -> Layout {
         Layout { pitch: self.padded[2].next_multiple_of(WARP), lead: WARP - HALF_WIDTH, ..*self }
     }
@@ -51,17 +52,18 @@ impl Layout {
         self.padded.iter().product()
     }
 
-    /// Values of a field over the padded grid.
+    /// Returns the number of values of a field over the padded grid.
     pub fn field_len(&self) -> usize {
         self.rows(self.padded[0] * self.padded[1])
     }
 
-    /// Values of `count` rows. From the first updated cell on, whole vectors of the last one are there, too.
+    /// Returns the number of values of `count` rows. It includes whole vectors of the last row,
+    /// from its first updated cell on.
     pub fn rows(&self, count: usize) -> usize {
         self.lead + count * self.pitch + HALF_WIDTH
     }
 
-    /// Position of index 0 of row number `row`.
+    /// Returns the position of index 0 of row number `row`.
     #[inline(always)]
     pub fn row(&self, row: usize) -> usize {
         self.lead + row * self.pitch
@@ -72,32 +74,32 @@ impl Layout {
         self.row(y * self.padded[0] + x) + z
     }
 
-    /// From cell to cell along an axis.
+    /// Returns the values from cell to cell along an axis.
     #[inline(always)]
     pub fn stride(&self, axis: usize) -> usize {
         [self.pitch, self.padded[0] * self.pitch, 1][axis]
     }
 
-    /// The indices that are updated.
+    /// Returns the indices that are updated.
     #[inline(always)]
     pub fn active(&self, axis: usize) -> Range<usize> {
         HALF_WIDTH..self.padded[axis] - HALF_WIDTH
     }
 
-    /// Thickness of what is updated of the absorbing layer on one side.
+    /// Returns the number of updated cells of the absorbing layer on one side.
     #[inline(always)]
     pub fn width(&self) -> usize {
         self.pml - HALF_WIDTH
     }
 
-    /// The user's index that one of the padded grid takes its medium from.
+    /// Returns the user's index from which a padded index takes its medium.
     #[inline(always)]
     pub fn nearest(&self, axis: usize, index: usize) -> usize {
         index.saturating_sub(self.pml).min(self.inner[axis] - 1)
     }
 
-    /// Where an index lies in a field that is kept in an axis's two absorbing layers only:
-    /// the first layer, then the second. `None` between them.
+    /// Returns the place of an index in a field that is stored in an axis's two absorbing layers
+    /// only: the first layer, then the second. `None` between them.
     #[inline(always)]
     pub fn in_layer(&self, axis: usize, index: usize) -> Option<usize> {
         let far = self.pml + self.inner[axis];
@@ -119,8 +121,9 @@ impl Layout {
     }
 }
 
-/// A range in pieces of about the same length, at most `most`, and beginning at multiples of [`HALF_WIDTH`] after its start if they are
-/// as long: rows beside each other are done together.
+/// Divides a range into pieces of about the same length, at most `most`. Pieces begin at multiples
+/// of [`HALF_WIDTH`] after the start if `most` is as large, because neighbouring rows are computed
+/// together.
 pub fn cut(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let unit = most.min(HALF_WIDTH);
     let units = range.len().div_ceil(unit);

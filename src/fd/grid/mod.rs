@@ -1,4 +1,4 @@
-//! A regular grid, its layout in memory with absorbing layers, and how a step divides it.
+//! A regular grid, its memory layout with absorbing layers, and its division into zones and tiles.
 
 pub mod layout;
 pub mod tile_table;
@@ -9,19 +9,23 @@ use crate::error::{Error, Result};
 /// Numbers of cells and spacings along x, y and z.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Grid {
-    /// Cells, the absorbing layer not included.
+    /// Cells, without the absorbing layer.
     pub n: [usize; 3],
-    /// Metres between cells, as float32: the arithmetic of the old kernels depends on it.
+    /// Cell spacing in m, as float32: the arithmetic of the old kernels depends on it.
     pub h: [f32; 3],
 }
 
 pub const AXES: [&str; 3] = ["x", "y", "z"];
 
-/// The smallest spacing in metres: with any velocity that a model may have, float32 holds the time step.
+/// Smallest spacing in m. With it float32 holds the time step of any accepted velocity.
 pub const CLOSEST: f32 = 1e-6;
 
 impl Grid {
-    /// Cells from 1 to 100 000 an axis, spacing of at least [`CLOSEST`] and finite.
+    /// Makes a grid of 1 to 100 000 cells along each axis, with finite spacings of at least
+    /// [`CLOSEST`].
+    ///
+    /// # Errors
+    /// Any other number of cells or spacing.
     pub fn new(n: [usize; 3], h: [f32; 3]) -> Result<Self> {
         for axis in 0..3 {
             let name = AXES[axis];
@@ -39,12 +43,13 @@ impl Grid {
         Ok(Grid { n, h })
     }
 
-    /// Cells in all: at most 10^15, so 64 bits hold every index and every size in bytes.
+    /// Returns the number of cells: at most 10^15, so 64 bits hold every index and every size in
+    /// bytes.
     pub fn cells(&self) -> usize {
         self.n[0] * self.n[1] * self.n[2]
     }
 
-    /// Position of cell (x, y, z) in an array over this grid.
+    /// Returns the position of cell (x, y, z) in an array over this grid.
     pub fn index(&self, at: [usize; 3]) -> usize {
         (at[1] * self.n[0] + at[0]) * self.n[2] + at[2]
     }

@@ -1,15 +1,16 @@
-//! How a step is cut into tiles for the blocks of a GPU: one table, made once a plan.
+//! Tile table of a GPU: the division of a step into tiles for blocks, made once a plan.
 //!
-//! A block has a tile of a plane and marches along y. Tiles lie on a raster, whose rows along z begin on lines of 128
-//! bytes. A tile in which no velocity of an axis is kept, and all of whose cells are updated, is of the plain
-//! kind along that axis; along y a tile is either in the middle or beside it. All tiles of [uniform](Zones::uniform)
-//! zones are plain. Most tiles are plain along all three axes.
+//! A block has a tile in x and z and marches along y. Tiles lie on a raster, whose rows along z
+//! begin on lines of 128 bytes. A tile is plain along an axis if all its cells are updated and no
+//! PML velocity of that axis is stored there. Along y a tile is either in the middle or beside it.
+//! All tiles of [uniform](Zones::uniform) zones are plain. Most tiles are plain along all three
+//! axes.
 //!
-//! A GPU takes tiles in the order of the table. The longest come first, so the last to end are short.
-//! The number of pieces of the middle along y is the best of a simulation, with a place for each block
-//! that the GPU runs at a time.
+//! A GPU takes tiles in the order of the table. The longest come first, so the last to end are
+//! short. The middle along y is divided into the number of pieces that is fastest in a simulation
+//! of the blocks that the GPU runs at a time.
 //!
-//! The CPU's tiles are others, because its rows are whole: they have both ends and the middle along z.
+//! The CPU has other tiles, because its rows along z are whole: they have both ends and the middle.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,18 +22,20 @@ use crate::fd::stencil::HALF_WIDTH;
 
 /// Cells of a tile along z.
 pub const TILE_Z: usize = 32;
-/// Cost of a plane of a plain tile, and the extra cost for each axis along which a tile is not plain, in
-/// counted instructions (`docs/performance.md`).
+/// Cost of a plane of a plain tile, and the extra cost for each axis along which a tile is not
+/// plain, in counted instructions (`docs/performance.md`).
 const PLAIN: usize = 10;
 const MORE: [usize; 3] = [8, 3, 8];
-/// What a march costs before its first plane, in planes of the plain kind: of fourteen it reads the pressure only.
+/// Cost of a march before its first plane, in planes of a plain tile: it reads only the pressure,
+/// of fourteen planes.
 const BEGINNING: usize = 8;
-/// Planes that a tile in the middle has, at least, if there are so many.
+/// Least planes of a tile in the middle, if the middle has as many.
 const FEWEST: usize = 16;
-/// Pieces of the middle, at most.
+/// Most pieces of the middle along y.
 const PIECES: usize = 16;
 
-/// Tile of a block, laid out as `struct Tile` of the kernels.
+/// Tile of a block, laid out as `struct Tile` of the kernels: rows from `x`, cells from `z`, planes
+/// `y` to `end`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GpuTile {
@@ -40,38 +43,39 @@ pub struct GpuTile {
     pub z: i32,
     pub y: i32,
     pub end: i32,
-    /// A bit for each axis along which it is not plain.
+    /// Bit for each axis along which the tile is not plain.
     pub kind: i32,
-    /// Velocities along y that it keeps for the next step.
+    /// Planes of velocities along y that the tile stores for the next step, up to `keep_end`.
     pub keep: i32,
     pub keep_end: i32,
     pub unused: i32,
 }
 
 impl GpuTile {
-    /// How long it takes, beside others.
+    /// Returns the tile's cost in counted instructions.
     fn cost(&self) -> usize {
         let more = (0..3).filter(|axis| self.kind >> axis & 1 == 1).map(|axis| MORE[axis]);
         (self.end - self.y) as usize * (PLAIN + more.sum::<usize>()) + BEGINNING * PLAIN
     }
 }
 
-/// A table of tiles, in the order in which they are to begin.
+/// Tiles in the order in which they are to begin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TileTable {
     pub tiles: Vec<GpuTile>,
-    /// Where the tiles of the raster are in the table: planes, then rows, then cells.
+    /// Position in the table of each tile of the raster, in the order y, x, z.
     places: Vec<usize>,
-    /// Along y, in the order of the raster.
+    /// Planes of the tiles along y, in the order of the raster.
     depths: Vec<Range<usize>>,
-    /// How many along x and along z.
+    /// Tiles along x and along z.
     raster: [usize; 2],
-    /// Rows of a tile.
+    /// Rows of a tile along x.
     rows: usize,
 }
 
 impl TileTable {
-    /// For tiles of so many rows along x on a GPU that runs `at_once` blocks at a time.
+    /// Makes the table for tiles of `rows` rows along x on a GPU that runs `at_once` blocks at a
+    /// time.
     pub fn new(layout: &Layout, zones: &[Zones; 3], rows: usize, at_once: usize) -> TileTable {
         let most = (zones[1].middle.len() / FEWEST).clamp(1, PIECES);
         let tried = (2..=most).map(|pieces| TileTable::in_pieces(layout, zones, rows, pieces));
@@ -84,7 +88,7 @@ impl TileTable {
         tried.fold(first, least).1
     }
 
-    /// With the middle along y in so many pieces.
+    /// Makes the table with the middle along y in `pieces` pieces.
     fn in_pieces(layout: &Layout, zones: &[Zones; 3], rows: usize, pieces: usize) -> TileTable {
         let active = [0, 1, 2].map(|axis| layout.active(axis));
         let raster = [active[0].len().div_ceil(rows), active[2].len().div_ceil(TILE_Z)];
@@ -119,7 +123,8 @@ impl TileTable {
         TileTable { tiles, places, depths, raster, rows }
     }
 
-    /// When the last of so many places is done, if each takes the next box as soon as it is free.
+    /// Returns the cost until the last block ends, if `at_once` blocks run at a time and each place
+    /// takes the next tile as soon as it is free.
     fn longest(&self, at_once: usize) -> usize {
         let mut ends = BinaryHeap::from(vec![Reverse(0); at_once.clamp(1, self.tiles.len().max(1))]);
         for tile in &self.tiles {
@@ -130,7 +135,7 @@ impl TileTable {
         ends.into_iter().map(|Reverse(end)| end).max().unwrap_or(0)
     }
 
-    /// The tile of an updated cell.
+    /// Returns the number of the tile of an updated cell.
     pub fn of(&self, [x, y, z]: [usize; 3]) -> Option<usize> {
         let depth = self.depths.iter().position(|depth| depth.contains(&y))?;
         let [x, z] = [x.checked_sub(HALF_WIDTH)? / self.rows, z.checked_sub(HALF_WIDTH)? / TILE_Z];
@@ -139,21 +144,22 @@ impl TileTable {
     }
 }
 
-/// TileTable of a table, at most: each of the three ranges along y has one piece more than whole ones.
+/// Returns the most tiles of a table. Each of the three ranges along y has up to one piece more
+/// than whole ones.
 pub fn most(layout: &Layout, rows: usize) -> usize {
     let [x, y, z] = [0, 1, 2].map(|axis| layout.active(axis).len());
     x.div_ceil(rows) * z.div_ceil(TILE_Z) * (y / FEWEST + 3)
 }
 
-/// A range in pieces of at most so many indices.
+/// Divides a range into pieces of at most `most` indices.
 fn cut(range: &Range<usize>, most: usize) -> Vec<Range<usize>> {
     let pieces = range.len().div_ceil(most);
     let at = |piece: usize| range.start + range.len() * piece / pieces;
     (0..pieces).map(|piece| at(piece)..at(piece + 1)).collect()
 }
 
-/// The velocities along y that a tile beside the middle keeps: those of its planes, and beyond them those that only
-/// reach into the middle, each for one tile.
+/// Returns the velocities along y that a tile beside the middle stores: those of its planes, and
+/// those beyond them that only reach into the middle. One tile stores each of them.
 fn kept(zones: &Zones, y: &Range<usize>) -> Range<usize> {
     let middle = &zones.middle;
     let near_end = (middle.start + HALF_WIDTH - 1).min(zones.near.end);
@@ -221,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A tile of the plain kind takes no velocity that is kept, and keeps none.
+    /// A plain tile reads no stored velocity and stores none.
     #[test]
     fn what_is_kept_is_kept_by_one_tile() {
         for (n, pml) in CASES {
@@ -244,7 +250,7 @@ mod tests {
                     assert!(keep.is_empty() || keep.end < tile.end as usize + HALF_WIDTH);
                     keep.filter(|_| first(tile)).for_each(|y| kept[y] += 1);
                 }
-                // All that a term beside the middle takes, each once.
+                // All velocities that a term beside the middle reads are stored once.
                 for y in layout.active(1).filter(|y| zones[1].term(*y) != Term::Middle) {
                     for tap in (y - HALF_WIDTH..y + HALF_WIDTH).filter(|tap| layout.active(1).contains(tap)) {
                         assert_eq!(kept[tap], 1, "{n:?}, layer {pml}: {tap} for {y}");
@@ -256,7 +262,7 @@ mod tests {
         }
     }
 
-    /// The last tiles are short, so places of a GPU end at about the same time.
+    /// The last tiles are short, so all places of a GPU end at about the same time.
     #[test]
     fn places_of_a_gpu_end_together() {
         for (n, rows, at_once) in

@@ -1,8 +1,9 @@
-//! Which cells need velocities, and where those are kept.
+//! Zones of an axis: the cells that need PML velocities, and where those are stored.
 //!
-//! Along an axis, the pressure of a cell takes a term from the eight velocities around it. Where none of them
-//! is damped, they can be eliminated: the term is then one of second order in the pressure alone. Else the
-//! velocities have a history, which is kept. So the updated indices of an axis fall into
+//! Along an axis, the pressure of a cell takes a term from the eight velocities around it. Where
+//! none of them is damped, they are eliminated: the term is then a second derivative of the
+//! pressure alone. Damped velocities have a history, so they are stored as PML velocities. The
+//! updated indices of an axis fall into
 //!
 //! ```text
 //! 4 .. pml                     layer: the term is damped, too
@@ -12,8 +13,9 @@
 //! pml + n .. N - 4             layer
 //! ```
 //!
-//! and PML velocities are stored from the second index, which is the first that moves, to the last that a strip's cell
-//! needs, and likewise at the far end. An axis of up to eight cells has no middle.
+//! At the near end PML velocities are stored from index 4, the first that is updated, to the last
+//! that a cell of the strip needs, and likewise at the far end. An axis of up to eight cells has no
+//! middle.
 
 use std::ops::Range;
 
@@ -23,16 +25,17 @@ use crate::fd::vector::lanes::WIDEST;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zones {
-    /// Of the pressure: where the velocities of this axis are eliminated.
+    /// Indices of the pressure at which the velocities of this axis are eliminated.
     pub middle: Range<usize>,
-    /// Of the velocity: kept, at the near and at the far end. If these would meet, all are in the near one.
+    /// Indices of the stored velocities at the near and at the far end. If the ends would meet, all
+    /// are in the near one.
     pub near: Range<usize>,
     pub far: Range<usize>,
-    /// Of the pressure: damped.
+    /// Indices at which the pressure is damped.
     layers: [Range<usize>; 2],
 }
 
-/// What the term of an axis is at an index.
+/// Kind of the term of an axis at an index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Term {
     Middle,
@@ -46,10 +49,11 @@ impl Zones {
         let far_layer = layout.pml + layout.inner[axis];
         let middle = layout.pml + HALF_WIDTH..far_layer.saturating_sub(HALF_WIDTH);
         let middle = if middle.is_empty() { active.end..active.end } else { middle };
-        // The taps of the last cell before the middle, and of the first after it.
+        // `near` ends with the last tap of the last cell before the middle, and `far` begins with
+        // the first tap of the first cell after it.
         let near = active.start..(middle.start + HALF_WIDTH - 1).min(active.end);
         let far = middle.end - HALF_WIDTH..active.end;
-        // Along z both ends are kept in whole vectors, which must not meet either.
+        // Along z both ends are stored in whole vectors, which must not meet either.
         let begin = |index: usize| (index - active.start) / WIDEST * WIDEST;
         let apart = !middle.is_empty() && near.len().next_multiple_of(WIDEST) <= begin(far.start);
         let (near, far) = if apart { (near, far) } else { (active.clone(), active.end..active.end) };
@@ -78,7 +82,7 @@ impl Zones {
         self.near.len() + self.far.len()
     }
 
-    /// Where the velocity of an index is among those that are kept.
+    /// Returns the place of an index's velocity among the stored ones.
     pub fn slot(&self, index: usize) -> Option<usize> {
         if self.near.contains(&index) {
             Some(index - self.near.start)
@@ -90,14 +94,15 @@ impl Zones {
     }
 }
 
-/// How a row along z is cut: in vectors of [`WIDEST`] values, some of which at both ends store PML velocities.
+/// Division of a row along z into vectors of [`WIDEST`] values. Some at both ends store PML
+/// velocities.
 #[derive(Debug, Clone)]
 pub struct Ends {
-    /// Values from the first updated cell on that a row is swept over.
+    /// Values of a sweep over a row, from the first updated cell on.
     pub len: usize,
-    /// Values of PML velocities, at the near and at the far end.
+    /// Values with PML velocities, at the near and at the far end.
     pub pml: [usize; 2],
-    /// Those of them with a damped pressure, outermost.
+    /// Outermost values of these whose pressure is damped.
     pub damped: [usize; 2],
 }
 
@@ -121,12 +126,12 @@ impl Ends {
         }
     }
 
-    /// The values of an end in a row.
+    /// Returns the values of an end in a row.
     pub fn pml(&self, end: usize) -> Range<usize> {
         if end == 0 { 0..self.pml[0] } else { self.len - self.pml[1]..self.len }
     }
 
-    /// Those of its kept ones that are damped, counted from the first of these.
+    /// Returns the damped values of an end, counted from its first value.
     pub fn damped(&self, end: usize) -> Range<usize> {
         if end == 0 { 0..self.damped[0] } else { self.pml[1] - self.damped[1]..self.pml[1] }
     }
@@ -137,7 +142,7 @@ mod tests {
     use super::*;
     use crate::fd::grid::Grid;
 
-    /// Every velocity that a cell's term needs is where it is looked for.
+    /// Every velocity that a cell's term needs is stored.
     #[test]
     fn all_taps_of_a_term_are_there() {
         for pml in [8, 9, 20, 37] {

@@ -1,13 +1,16 @@
-//! The parts of the grid that the wave has reached, so that blocks skip tiles at rest (`kernels/activity.cuh`).
+//! Parts of the grid that the wave has reached, so that blocks skip tiles at rest
+//! (`kernels/activity.cuh`).
 //!
-//! Ahead of the wave all fields are exactly zero, as denormal numbers are flushed. A pressure changes in a step only if
-//! a pressure at most eight cells away is not zero. So each part of the grid has a flag, which is set once one of its
-//! pressures is other than zero. A block computes its tile if the flag of a part within eight cells of the tile is set.
-//! It sets the flags of its tile's parts for the next step. Flags are never cleared.
+//! Ahead of the wave all fields are exactly zero, as denormals are flushed. A pressure changes in a
+//! step only if a pressure at most eight cells away is not zero. So each part of the grid has a
+//! flag, which is set once one of its pressures is not zero. A block computes its tile if the flag
+//! of a part within eight cells of the tile is set. It sets the flags of its tile's parts for the
+//! next step. Flags are never cleared.
 //!
-//! A step reads one array of flags and writes the other, as for pressures, so all threads of a block read the same. The
-//! parts do not depend on the shape of blocks, which may change during a shot. Flags are float32 values among the
-//! fields of a shot, so a resumed shot has them. Those of the source's points are set from the start.
+//! A step reads one array of flags and writes the other, as for pressures, so all threads of a
+//! block read the same. The parts do not depend on the shape of blocks, which may change during a
+//! shot. Flags are float32 values among the fields of a shot, so a resumed shot has them. The flags
+//! of the source's points are set from the start.
 
 use crate::fd::grid::layout::Layout;
 use crate::fd::stencil::HALF_WIDTH;
@@ -17,10 +20,11 @@ use crate::fd::time_loop::launch::Address;
 /// Cells of a part along x, y and z.
 const PART: [usize; 3] = [16, 16, 32];
 
-/// Cells from the first point of a source to the last along z, at most.
+/// Most cells from the first point of a source to the last along z.
 const APART: usize = 2;
 
-/// As `struct Activity` of the kernels.
+/// Flags of a step, laid out as `struct Activity` of the kernels: those that it reads and those
+/// that it sets.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ActivityParams {
@@ -31,7 +35,7 @@ pub struct ActivityParams {
     pub unused: i32,
 }
 
-// As the kernels assert it.
+// The kernels assert the same.
 const _: () = assert!(size_of::<ActivityParams>() == 32);
 
 /// Returns the number of parts along x, y and z.
@@ -64,7 +68,7 @@ pub fn at_start(layout: &Layout, shot: &Shot) -> Vec<f32> {
 }
 
 impl ActivityParams {
-    /// Returns the parameters of the steps that read the first or the second of these arrays of flags.
+    /// Returns the parameters of the steps that read array `from`, 0 or 1, of these flags.
     pub fn new(layout: &Layout, flags: [Address; 2], from: usize) -> ActivityParams {
         let n = parts(layout).map(|n| n as i32);
         ActivityParams { before: flags[from], after: flags[1 - from], n, unused: 0 }

@@ -1,4 +1,4 @@
-//! The part of an equation in its step on a GPU.
+//! Interface of an equation to the step on a GPU.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use crate::fd::time_loop::launch::Address;
 pub trait CudaEquation: TiledEquation {
     /// The first parameter of a step, by value.
     type Params: Copy + 'static;
-    /// The coefficients that identify a plan, whose shots share memory on a GPU.
+    /// Coefficients that identify a plan, whose shots share memory on a GPU.
     type Shared: Send + Sync + 'static;
 
     /// Names of the coefficients in messages.
     const COEFFICIENTS: &'static [&'static str];
-    /// Profiles of each axis, with a value for each index.
+    /// Number of profiles of each axis; a profile has a value for each index.
     const PROFILES: usize;
-    /// Arrays of a shot that are fields, the first of them the pressure.
+    /// Number of the shot's arrays that are fields. The first is the pressure.
     const FIELDS: usize;
-    /// Fields of the pressure: that of even and that of odd steps; or one, which a step replaces.
+    /// Number of pressure fields: 2, of even and of odd steps, or 1, which a step replaces.
     const PRESSURE_FIELDS: usize = 2;
-    /// Bytes of the shot's own coefficients, at most.
+    /// Most bytes of the shot's own coefficients.
     const OWN_BYTES: u64 = 0;
 
     /// Returns the kernels of the equation.
     fn kernels() -> &'static KernelSet;
 
-    /// Returns the lengths of the arrays of a shot, which are zero at first. `layout`: that of a GPU.
+    /// Returns the lengths of the arrays of a shot, which start as zeros. `layout`: that of a GPU.
     fn lens(layout: &Layout) -> Vec<usize>;
 
-    /// Returns the coefficients.
+    /// Returns the coefficients that identify the plan.
     fn shared(&self) -> &Arc<Self::Shared>;
 
     /// Returns the coefficients of a step.
@@ -48,8 +48,8 @@ pub trait CudaEquation: TiledEquation {
         None
     }
 
-    /// Returns the number of the array to which a step, of those that read the first or the second pressure, adds the
-    /// poles of a source.
+    /// Returns the number of the array to which a step adds the poles of a source. `from`: 0 for
+    /// steps that read the first pressure, 1 for those that read the second.
     fn increments(from: usize) -> usize;
 
     /// Returns the parameters of the steps that read the first pressure, and of those that read the second.
@@ -67,11 +67,11 @@ pub struct PlanAddresses {
 /// Addresses of the arrays of a shot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShotAddresses {
-    /// As [`CudaEquation::lens`].
+    /// Arrays in the order of [`CudaEquation::lens`].
     pub arrays: Vec<Address>,
-    /// [`CudaEquation::own`]; 0 if there are none.
+    /// Values of [`CudaEquation::own`]; 0 if there are none.
     pub own: Address,
-    /// The flags of the parts that the wave has reached, of even and of odd steps.
+    /// Flags of the parts that the wave has reached, for even and for odd steps.
     pub flags: [Address; 2],
 }
 

@@ -1,4 +1,4 @@
-//! The CUDA kernels of an equation (a file of `kernels`): their texts and names.
+//! CUDA kernels of an equation (a file of `kernels`): their PTX and names.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,23 +9,24 @@ use crate::backend::cuda::{Kernel, Ptx, Stream};
 use crate::error::Result;
 use crate::fd::storage::Storage;
 
-/// The kernels of an equation. [`kernel_set!`] makes those of an equation with one launch a step.
+/// Kernels of an equation. [`kernel_set!`] makes the set of an equation with one launch a step.
 pub struct KernelSet {
-    /// The kernel that puts the source into the pressures.
+    /// Kernel that injects the source into the pressures.
     pub source: &'static str,
-    /// The kernel of a step.
+    /// Kernel of a step.
     pub step: &'static str,
-    /// The same for coefficients of 16 bits, if there is one.
+    /// Kernel of a step with 16-bit coefficients, if the equation has one.
     pub step_16_bit: Option<&'static str>,
-    /// The kernel that runs before that of a step, unless a step is one launch.
+    /// Kernel that runs before that of a step; `None` if a step is one launch.
     pub before: Option<&'static str>,
-    /// The PTX, as `build.rs` has packed it.
+    /// PTX of all kernels, compressed by `build.rs`.
     pub packed: &'static [u8],
-    /// The text of each kernel, by name.
+    /// PTX of each kernel, by name.
     pub split: OnceLock<HashMap<String, String>>,
 }
 
-/// Makes the kernel set of an equation from its name, and the kernel before that of a step if there is one.
+/// Makes the kernel set of an equation from its name, and from the kernel before that of a step if
+/// there is one.
 macro_rules! kernel_set {
     ($equation:literal) => {
         kernel_set!($equation, None)
@@ -52,25 +53,25 @@ impl KernelSet {
         }
     }
 
-    /// Returns the text of all kernels.
+    /// Returns the PTX of all kernels.
     pub fn all(&self) -> String {
         let text = decompress_to_vec_zlib(self.packed).ok();
         text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default()
     }
 
-    /// Returns the text of one kernel: a driver compiles all of the text that it loads.
+    /// Returns the PTX of one kernel, because a driver compiles all of the text that it loads.
     pub fn text(&self, kernel: &str) -> &str {
         let split = self.split.get_or_init(|| split(&self.all()));
         split.get(kernel).map_or("", String::as_str)
     }
 
-    /// Returns a kernel, loaded on the stream's GPU.
+    /// Loads a kernel on the stream's GPU.
     pub fn load(&'static self, stream: &Stream, kernel: &'static str) -> Result<Kernel> {
         stream.function(Ptx { name: kernel, text: self.text(kernel) }, kernel)
     }
 }
 
-/// Returns the text of each kernel by name: the part in front of the first, and the kernel.
+/// Returns the PTX of each kernel by name: the part before the first kernel, and the kernel.
 fn split(ptx: &str) -> HashMap<String, String> {
     const ENTRY: &str = "\n.visible .entry ";
     let mut parts = ptx.split(ENTRY);

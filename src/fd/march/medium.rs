@@ -47,7 +47,7 @@ impl Medium {
     pub fn new<E: CudaEquation>(equation: &E, stream: &Stream) -> Result<Medium> {
         let tables = Tables::new(equation);
         let layout = equation.layout();
-        // One after the other: each is on the host twice meanwhile.
+        // One after the other: each is on the host twice during its upload.
         let upload = |(field, what): (&EdgeField, &&str)| match tables.storage {
             Storage::Bits16 => {
                 stream.uploaded(&field.numbers(layout, &tables.layout)?, what).map(DeviceField::Numbers)
@@ -78,12 +78,15 @@ impl SharedObject for Medium {
     }
 }
 
-/// Returns the data that the plan's shots share there, if they are there already.
+/// Returns the data that the plan's shots share on this GPU.
+///
+/// # Errors
+/// The data are not on this GPU.
 pub fn medium<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> Result<Arc<Medium>> {
     stream.shared(c, || Err(Error::Internal("the plan has no data on this GPU".into())))
 }
 
-/// Returns the bytes of the GPU that the plan's shots share there and that are there already.
+/// Returns the bytes of the data that the plan's shots share on this GPU; 0 if they are not there.
 pub fn shared_bytes<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> u64 {
     medium(c, stream).map_or(0, |medium| medium.device_bytes())
 }

@@ -23,7 +23,7 @@ use crate::fd::control::Control;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
 
-/// Runs a shot that fits the equation's grid.
+/// Runs a shot that fits the equation's grid on a GPU.
 pub fn run(
     equation: &impl CudaEquation,
     shot: &Shot,
@@ -33,7 +33,8 @@ pub fn run(
     let medium = stream.shared(equation.shared(), || Medium::new(equation, stream))?;
     let steps = MarchSteps::new(equation, &medium, shot, stream)?;
     time_loop::cuda::run(&medium.tables.layout, shot, &steps, stream, control).inspect_err(|_| {
-        // The medium may be freed as soon as no shot has it, so no kernel may be left that reads it.
+        // The medium may be freed as soon as no shot uses it, so all kernels that read it must have
+        // ended.
         let _ = stream.finish();
     })
 }

@@ -1,4 +1,4 @@
-//! The bytes of a shot on a GPU.
+//! Memory of a shot on a GPU.
 
 use super::activity;
 use super::equation::CudaEquation;
@@ -11,7 +11,8 @@ use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda::{SMALL, granted_bytes, loop_bytes};
 
-/// Returns the bytes of a GPU that a shot takes at its peak, with what it shares with the others of its plan.
+/// Returns the bytes of a GPU that a shot takes at its peak, with those that it shares with other
+/// shots of its plan.
 pub fn bytes<E: CudaEquation>(equation: &E, shot: &Shot) -> u64 {
     let layout = equation.layout().on_gpu();
     let fields = equation.fields().into_iter();
@@ -20,7 +21,7 @@ pub fn bytes<E: CudaEquation>(equation: &E, shot: &Shot) -> u64 {
     own_bytes::<E>(&layout, shared, traces).saturating_add(loop_bytes(&layout, shot))
 }
 
-/// Returns the number of float32 values in whose place so many coefficients are stored.
+/// Returns the number of float32 values that take as many bytes as `len` coefficients.
 fn coefficients(len: usize, storage: Storage) -> usize {
     if storage == Storage::Bits16 { len.div_ceil(2) } else { len }
 }
@@ -35,7 +36,8 @@ fn own_bytes<E: CudaEquation>(layout: &Layout, shared: impl Iterator<Item = usiz
     pieces.map(|len| granted_bytes(len as u64)).fold(0, u64::saturating_add)
 }
 
-/// Returns the bytes of a GPU that a shot in a model of so many cells along the axes takes, with few receivers.
+/// Returns the bytes of a GPU that a shot with few receivers takes in a model of `n` cells along
+/// the axes.
 pub fn bytes_of_cells<E: CudaEquation>(n: [usize; 3], pml: usize, storage: Storage) -> u64 {
     let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_gpu();
     let field = coefficients(layout.rows(n[0] * n[1]), storage);

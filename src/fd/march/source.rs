@@ -1,4 +1,4 @@
-//! The parameters of a step that have its source and its samples.
+//! Parameters of a step for its source and its samples.
 
 use std::mem::offset_of;
 
@@ -6,7 +6,7 @@ use crate::fd::grid::layout::Layout;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::launch::Address;
 
-/// The second parameter of a step, as `struct Source` of the kernels.
+/// Second parameter of a step, laid out as `struct Source` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SourceParams {
@@ -19,28 +19,28 @@ pub struct SourceParams {
     pub unused: i32,
 }
 
-/// The last parameter, as `struct Receivers`.
+/// Last parameter of a step, laid out as `struct Receivers` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampleParams {
     pub first: Address,
     pub at: Address,
     pub trace: Address,
-    /// 0 if none are taken.
+    /// Address of the samples; 0 if the step records none.
     pub to: Address,
 }
 
-// As the kernels assert them.
+// The kernels assert the same.
 const _: () = {
     assert!(size_of::<SourceParams>() == 48 && size_of::<SampleParams>() == 32);
     assert!(offset_of!(SourceParams, put) == 40);
 };
 
-/// Values of pressures at the source's points without the source, for [`CudaSource`].
+/// Number of pressures at the source's points without the source, which [`CudaSource`] needs.
 pub const CLEAN: usize = 4;
 
-/// The source of a shot. A step puts the next one's into the pressures that it writes, unless the
-/// host reads these.
+/// Source of a shot. A step injects the next step's source into the pressures that it writes,
+/// unless the host reads these.
 pub struct CudaSource {
     cell: [i32; 3],
     clean: Address,
@@ -52,8 +52,9 @@ impl CudaSource {
         CudaSource { cell: shot.source.map(|i| (i + layout.pml) as i32), clean }
     }
 
-    /// Returns the parameter of a step that reads the first or the second set of pressures. `there`: its
-    /// source is in them; `put`: the address of the next step's amplitude, if the step puts that.
+    /// Returns the parameter of a step. `from`: 0 or 1, the set of pressures that it reads.
+    /// `there`: the step's source is in these. `put`: address of the next step's amplitude, if the
+    /// step injects that.
     pub fn points(&self, from: usize, there: bool, put: Option<Address>) -> SourceParams {
         SourceParams {
             clean: self.clean + 8 * (from % 2) as u64,

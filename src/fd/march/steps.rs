@@ -13,7 +13,7 @@ use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, KERNELS, StepKind};
 use crate::fd::time_loop::field_kernels::inject;
 use crate::fd::time_loop::launch::Launch;
 
-/// The poles of a source.
+/// Poles of a source.
 struct CudaPoles {
     kernel: Kernel,
     launch: Launch,
@@ -22,7 +22,7 @@ struct CudaPoles {
 }
 
 impl CudaPoles {
-    /// Returns the poles of a shot whose source has them.
+    /// Returns the poles of a shot; `None` if its source has none.
     fn new(layout: &Layout, shot: &Shot, stream: &Stream) -> Result<Option<CudaPoles>> {
         let SourceKind::Poles(poles) = &shot.kind else { return Ok(None) };
         let (places, factors): (Vec<_>, Vec<_>) =
@@ -38,7 +38,7 @@ pub struct MarchSteps<'a, E: CudaEquation> {
     tile_plan: &'a TilePlan,
     params: [E::Params; 2],
     step: Kernel,
-    /// The kernel before it.
+    /// Kernel that runs before `step`.
     before: Option<Kernel>,
     injector: CudaSource,
     samples: SampleParams,
@@ -119,7 +119,8 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
                 put(&poles.kernel, poles.launch, all);
             }
             let amplitude = |number: usize| amplitude(number).filter(|_| poles.is_none());
-            // The batch before has not this one's amplitudes.
+            // The batch before does not have this one's amplitudes, so the first step gets a launch
+            // for its source.
             if let Some(value) = amplitude(number).filter(|_| number == 0) {
                 let points = self.injector.points(1 - now, false, Some(value));
                 put(

@@ -1,6 +1,6 @@
-//! The data of a plan that are uploaded once a GPU, and the lengths that its kernels need.
+//! Data of a plan that are uploaded once per GPU, and the lengths that its kernels need.
 //!
-//! All pointers are to index 0 of row 0, [`Layout::lead`] values after the begin of an array.
+//! All pointers are to index 0 of row 0, [`Layout::lead`] values after the beginning of an array.
 
 use super::kernel_set::KernelSet;
 use crate::fd::grid::layout::Layout;
@@ -8,19 +8,19 @@ use crate::fd::grid::zones::Zones;
 use crate::fd::storage::{Scale, Storage};
 use crate::fd::time_loop::launch::Address;
 
-/// Coefficients of a step, at most.
+/// Most coefficient fields of a step.
 pub const COEFFICIENTS: usize = 7;
 
-/// The data of a plan that are uploaded once a GPU, except the coefficients.
+/// Data of a plan that are uploaded once per GPU, except the coefficients.
 pub struct Tables {
     pub kernels: &'static KernelSet,
     pub layout: Layout,
     pub zones: [Zones; 3],
-    /// Those of x, y, z one after the other.
+    /// Profiles of x, y, z one after the other.
     pub profiles: Vec<f32>,
-    /// The number of coefficients.
+    /// Number of coefficient fields.
     pub coefficients: usize,
-    /// Of each coefficient, values from column to column.
+    /// For each coefficient field, values from column to column along x and y.
     pub steps: [[usize; 2]; COEFFICIENTS],
     pub storage: Storage,
     /// Scales of coefficients that are stored in 16 bits.
@@ -33,12 +33,12 @@ impl Tables {
         field + 4 * self.layout.lead as u64
     }
 
-    /// Returns that of a coefficient.
+    /// Returns the address of index 0 of row 0 of a coefficient field.
     pub fn first_coefficient(&self, field: Address) -> Address {
         field + (self.storage.bytes() * self.layout.lead) as u64
     }
 
-    /// Returns the addresses of the profiles of x, y and z, of which each axis has so many.
+    /// Returns the addresses of the profiles of x, y and z; each axis has `each` profiles.
     pub fn profiles(&self, each: usize, first: Address) -> [Address; 3] {
         let bytes = self.layout.padded.map(|n| (4 * each * n) as u64);
         [0, bytes[0], bytes[0] + bytes[1]].map(|before| first + before)

@@ -1,8 +1,8 @@
-//! The tiles of a plan's grid, and the launches over them.
+//! Tiles of a plan's grid, and the launches over them.
 //!
-//! Nothing here knows a GPU. Each step is one launch of [`TilePlan::step`], after one of
-//! [`TilePlan::before`] if there is such a kernel; before a step whose source is not yet in the
-//! pressures comes [`TilePlan::source`].
+//! The code here is independent of a GPU. Each step is one launch of [`TilePlan::step`], after one
+//! of [`TilePlan::before`] if there is such a kernel. [`TilePlan::source`] precedes a step whose
+//! source is not yet in the pressures.
 
 use super::kernel_set::KernelSet;
 use super::tables::Tables;
@@ -12,7 +12,7 @@ use crate::fd::storage::Storage;
 use crate::fd::survey::Receivers;
 use crate::fd::time_loop::launch::Launch;
 
-/// The data that all shots of a plan on a kind of GPU share.
+/// Tiles and launches that all shots of a plan on one kind of GPU share.
 #[derive(Clone)]
 pub struct TilePlan {
     pub kernels: &'static KernelSet,
@@ -28,13 +28,13 @@ pub const TILE_ROWS: usize = 4 * WARPS;
 /// Threads of a block.
 pub const THREADS: usize = 32 * WARPS;
 
-/// Returns the most tiles of a grid.
+/// Returns the most tiles that a grid can have.
 pub fn most_tiles(layout: &Layout) -> usize {
     tile_table::most(layout, TILE_ROWS)
 }
 
 impl TilePlan {
-    /// For a GPU that runs `at_once` blocks at a time.
+    /// Makes the plan for a GPU that runs `at_once` blocks at a time.
     pub fn new(tables: &Tables, at_once: usize) -> TilePlan {
         let Tables { kernels, layout, storage, .. } = *tables;
         TilePlan {
@@ -45,8 +45,8 @@ impl TilePlan {
         }
     }
 
-    /// Returns the receivers tile by tile: the first of each tile, positions after index 0 of row 0, and
-    /// numbers of traces.
+    /// Returns the receivers, sorted by tile: the number of each tile's first receiver, positions
+    /// counted from index 0 of row 0, and trace numbers.
     pub fn receivers(&self, receivers: &Receivers) -> (Vec<i32>, Vec<u32>, Vec<i32>) {
         let layout = &self.layout;
         let place = |(trace, cell): (usize, [usize; 3])| {
@@ -66,17 +66,20 @@ impl TilePlan {
         Launch { kernel, grid: [self.table.tiles.len() as u32, 1, 1], block }
     }
 
-    /// Argument: the parameters of the step. `None`: a step is one launch.
+    /// Returns the launch before that of a step; `None` if a step is one launch. Argument: the
+    /// parameters of the step.
     pub fn before(&self) -> Option<Launch> {
         self.kernels.before.map(|kernel| self.launch(kernel))
     }
 
-    /// Arguments: the parameters of the step, its source, its samples.
+    /// Returns the launch of a step. Arguments: the parameters of the step, its source, its
+    /// samples.
     pub fn step(&self) -> Launch {
         self.launch(self.kernels.step(self.storage))
     }
 
-    /// Arguments: the parameters of the step before, and its source.
+    /// Returns the launch that injects a source. Arguments: the parameters of the step before, and
+    /// the source.
     pub fn source(&self) -> Launch {
         Launch { kernel: self.kernels.source, grid: [1, 1, 1], block: [2, 1, 1] }
     }

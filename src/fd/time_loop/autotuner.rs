@@ -1,10 +1,11 @@
-//! Finds the fastest of several ways to compute the same bits, the candidates, while shots run.
+//! Finds the fastest of several candidates, which compute the same bits, while shots run.
 //!
-//! A shot's steps are timed in laps of a few steps each, and any candidate may compute any lap. So nothing is computed for
-//! the tuning alone. The candidates take laps in turns, a round each. The first candidate is the default. Another one wins
-//! if it was faster than the first by [`WORTH`] in all rounds but [`SPARED`]; it is out as soon as it can't win any more.
-//! Most slow candidates are out after two rounds. Other work on the device makes laps longer at random, which rarely
-//! makes a slow candidate win.
+//! A shot's steps are timed in laps of a few steps each, and any candidate may compute any lap. So
+//! nothing is computed for the tuning alone. The candidates take laps in turns, a round each. The
+//! first candidate is the default. Another one wins if it was faster than the first by [`WORTH`] in
+//! all rounds but [`SPARED`]. It is out as soon as it cannot win any more. Most slow candidates are
+//! out after two rounds. Other work on the device makes laps longer at random, which rarely makes a
+//! slow candidate win.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,34 +18,34 @@ const SPARED: usize = 1;
 /// A lap wins its round if it takes at most this share of the first candidate's.
 const WORTH: f64 = 0.97;
 
-/// Tuners that are remembered.
+/// Most tuners that a process keeps.
 const KNOWN: usize = 64;
-/// Tuners with their keys.
+/// Tuners by their keys.
 type Tuners = Mutex<Vec<(String, Arc<Autotuner>)>>;
 
-/// The tuners of a process, its child, the child's child and so on. A child does not use its parent's:
-/// another thread of the parent may have held a lock.
+/// Tuners of a process, its child, the child's child and so on. A child does not use its parent's,
+/// because another thread of the parent may have held a lock.
 static TUNERS: [Tuners; 8] = [const { Mutex::new(Vec::new()) }; 8];
 
-/// The tuner of all shots of one kind on one device.
+/// Tuner of all shots of one kind on one device.
 pub struct Autotuner(Mutex<TunerState>);
 
 struct TunerState {
-    /// Of each candidate, the cost of its laps, round by round.
+    /// Costs of the laps of each candidate, round by round.
     laps: Vec<Vec<f64>>,
     turn: usize,
     best: Option<usize>,
 }
 
 impl Autotuner {
-    /// For a number of candidates, one at least.
+    /// Makes a tuner of `candidates` candidates, at least one.
     pub fn new(candidates: usize) -> Autotuner {
         let mut state = TunerState { laps: vec![Vec::new(); candidates], turn: 0, best: None };
         state.judge();
         Autotuner(Mutex::new(state))
     }
 
-    /// For a number of candidates whose best is known.
+    /// Makes a tuner whose winner is known.
     pub fn settled(candidate: usize, candidates: usize) -> Autotuner {
         Autotuner(Mutex::new(TunerState {
             laps: vec![Vec::new(); candidates],
@@ -66,7 +67,7 @@ impl Autotuner {
         (candidates[state.turn % candidates.len()], state.best.is_none())
     }
 
-    /// Records the cost of a lap: seconds for the same amount of work in all laps.
+    /// Records the cost of a lap: seconds for an amount of work that is the same for all laps.
     pub fn took(&self, candidate: usize, cost: f64) {
         let mut state = self.state();
         if state.best.is_some() {
@@ -78,7 +79,7 @@ impl Autotuner {
         state.judge();
     }
 
-    /// Returns the winner, `None` while the candidates are compared.
+    /// Returns the winner; `None` while the candidates are compared.
     pub fn winner(&self) -> Option<usize> {
         self.state().best
     }
@@ -94,8 +95,8 @@ impl Autotuner {
         state.best.filter(|_| !state.laps[0].is_empty())
     }
 
-    /// Returns the tuner with a key, for the lifetime of the process; from the eighth fork on, a new
-    /// one. `known`: the winner that an earlier process found.
+    /// Returns the tuner with a key, which lives as long as the process; from the eighth fork on, a
+    /// new one. `known`: returns the winner that an earlier process found.
     pub fn shared(key: String, candidates: usize, known: impl FnOnce() -> Option<usize>) -> Arc<Autotuner> {
         let tuners = usize::try_from(forks()).ok().and_then(|generation| TUNERS.get(generation));
         let mut tuners = tuners.map(|tuners| tuners.lock().unwrap_or_else(PoisonError::into_inner));
@@ -133,7 +134,7 @@ impl TunerState {
         }
     }
 
-    /// Returns how many rounds a candidate has won and lost against the first.
+    /// Returns the numbers of rounds that a candidate has won and lost against the first.
     fn rounds(&self, candidate: usize) -> [usize; 2] {
         let rounds = self.laps[0].iter().zip(&self.laps[candidate]);
         let all = rounds.len();
@@ -173,7 +174,8 @@ mod tests {
     use super::*;
     use crate::fork::tests::fork_during;
 
-    /// Plays laps, some of which are under candidate at a time, until there is a winner. Returns it, and the number of laps.
+    /// Plays laps until there is a winner, up to `under_way` of them in flight. Returns the winner
+    /// and the number of laps.
     fn found(candidates: usize, under_way: usize, mut seconds: impl FnMut(usize) -> f64) -> (usize, usize) {
         let tuner = Autotuner::new(candidates);
         let mut waiting = std::collections::VecDeque::new();
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(found(2, 1, |candidate| [1.0, 0.98][candidate]).0, 0);
     }
 
-    /// A clock that gets faster or slower, and one lap that something else has made long.
+    /// The clock gets faster or slower, and other work makes one lap long.
     #[test]
     fn rounds_are_compared_and_one_may_be_lost() {
         for drift in [0.95_f64, 1.05] {
@@ -222,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Laps of candidates that are alike, any of which takes twice as long with a chance of one in two.
+    /// Laps of equal candidates, any of which takes twice as long with a chance of one in two.
     #[test]
     fn noise_alone_seldom_makes_a_winner() {
         let mut random = testkit::Random::new(1);
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(tuner.found(), None);
     }
 
-    /// Laps of candidates that are out come in late, and change nothing.
+    /// Late laps of candidates that are out change nothing.
     #[test]
     fn laps_that_come_late_change_nothing() {
         let tuner = Autotuner::new(2);

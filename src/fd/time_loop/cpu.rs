@@ -16,9 +16,8 @@ use crate::fd::record::{Record, snapshot};
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::vector::isa::Isa;
 
-/// Refuses a shot whose memory the host can't provide: `own`, the bytes of its steps, with its record and snapshot.
-///
-/// All together, because memory that is not yet written to still counts as free.
+/// Refuses a shot whose memory the host cannot provide: `own` bytes for its steps, its record and
+/// its snapshot.
 pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
     let picture = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
     let parts = [own, Record::bytes(layout, shot), picture];
@@ -28,8 +27,8 @@ pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
 
 /// Runs the steps of a shot that fits the layout.
 ///
-/// Tiles go to whichever thread is free. Every cell is computed from the same numbers in the same order whoever
-/// computes it, so the record does not depend on the threads.
+/// Tiles go to any free thread. Every cell is computed from the same numbers in the same order on
+/// each, so the record does not depend on the threads.
 pub fn run<S: CpuSteps>(
     layout: &Layout,
     shot: &Shot,
@@ -44,7 +43,7 @@ pub fn run<S: CpuSteps>(
     if begun > 0 {
         steps.resumed();
     }
-    // The step after which all stop.
+    // The step after which all members stop.
     let stop = AtomicUsize::new(shot.nt - 1);
     let samples = record.shared();
     let limit = limit(shot);
@@ -54,7 +53,7 @@ pub fn run<S: CpuSteps>(
         let mut own = steps.own()?;
         if begun == 0 {
             for field in steps.fields() {
-                // SAFETY: nothing has happened yet, and shares are disjoint.
+                // SAFETY: no step has begun, and shares are disjoint.
                 unsafe { field.populate(member.share(field.values())) };
             }
         }
@@ -90,7 +89,7 @@ pub fn run<S: CpuSteps>(
                 break;
             }
             if control.pauses() {
-                // All come together in the next step before anybody asks.
+                // All members meet at a barrier in the next step before any of them reads this.
                 stop.store(step + 1, Relaxed);
             }
         }
@@ -109,7 +108,9 @@ pub fn run<S: CpuSteps>(
     Ok((record.gather, Effort { time, computed: steps.computed() }))
 }
 
-/// The words of a shot that has blown up do not depend on who has seen it first. Nobody writes the pressure any more.
+/// Adds the place to the error of an unstable shot. It is searched in the whole field, so the
+/// message does not depend on the thread that found the instability first. No thread writes the
+/// pressure any more.
 fn where_blown<S: CpuSteps>(error: Error, layout: &Layout, steps: &S, step: usize) -> Error {
     let Error::Unstable { .. } = error else { return error };
     let p = steps.pressure(step);
@@ -127,7 +128,7 @@ fn where_blown<S: CpuSteps>(error: Error, layout: &Layout, steps: &S, step: usiz
     })
 }
 
-/// The state between two steps, when nobody computes.
+/// State between two steps, while no member computes.
 struct CpuCheckpoint<'a, S> {
     steps: &'a S,
     gather: &'a mut Gather,
@@ -159,7 +160,7 @@ impl<S: CpuSteps> State for CpuCheckpoint<'_, S> {
     }
 }
 
-/// Allocates the buffer for the snapshots of a shot: empty if it takes none.
+/// Allocates the buffer for the snapshots of a shot; it is empty if the shot takes none.
 fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
     let cells = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product());
     let mut buffer = reserved(cells, "a snapshot of a shot")?;
@@ -167,18 +168,18 @@ fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
     Ok(buffer)
 }
 
-/// Refuses numbers as large as the limit, infinite ones, and what is none.
+/// Refuses a row with a magnitude of `limit` or more, an infinity or a NaN.
 fn probe(row: &[f32], limit: f32, step: usize) -> Result<()> {
     judge(largest(row), limit, step)
 }
 
-/// The bits of the largest magnitude.
+/// Returns the bits of the largest magnitude.
 fn largest(row: &[f32]) -> u32 {
     row.iter().fold(0, |most, value| value.abs().to_bits().max(most))
 }
 
-/// The same, of the bits of the largest magnitude: as integers they are in the order of the numbers, and infinity comes
-/// before what is no number.
+/// Refuses a largest magnitude, given by its bits, of `limit` or more, infinite or NaN. As integers
+/// the bits of magnitudes are in the order of the numbers, with infinity and NaN after all others.
 pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
     if largest < limit.to_bits() { Ok(()) } else { Err(instability::error(largest, step)) }
 }
@@ -207,7 +208,7 @@ mod tests {
         let loud = Wavelet::from_samples(vec![1.0, -4.0, 100.0]).unwrap();
         let plain = Shot { source: [2; 3], wavelet: loud, amplitude: -2.0, nt: 2, ..Shot::default() };
         assert_eq!(limit(&plain), 8e6);
-        // What is over any number lets all numbers pass.
+        // A limit beyond float32 becomes infinite and accepts all numbers.
         assert_eq!(limit(&Shot { amplitude: f32::MAX, ..plain.clone() }), f32::INFINITY);
         let silent = limit(&Shot { amplitude: 0.0, ..plain });
         assert!(probe(&[0.0, -0.0], silent, 0).is_ok());

@@ -1,26 +1,27 @@
-//! The steps of a shot as its time loop on a team of threads calls them.
+//! Interface of a shot's steps to the time loop on a team of threads.
 
 use crate::backend::cpu::{Rows, TeamMember};
 use crate::error::Result;
 
-/// A way to compute steps, which the members of a team share.
+/// Steps of a shot, shared by the members of a team.
 pub trait CpuSteps: Sync {
-    /// The state that each member has for itself.
+    /// State of one member.
     type Own;
 
     fn own(&self) -> Result<Self::Own>;
 
-    /// Computes a member's share of a step, with denormal numbers flushed. Begins and ends with all
-    /// members. A member that has returned from it may read the pressure until it calls it again.
+    /// Computes a member's share of a step, with denormals flushed. It begins and ends with a
+    /// barrier of all members. A member that has returned may read the pressure until it calls it
+    /// again.
     fn step(&self, member: &TeamMember<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
 
     /// Returns the pressure after a step.
     fn pressure(&self, step: usize) -> Rows<'_>;
 
-    /// Tells that the fields are no longer at rest, before the first step.
+    /// Marks the fields as not at rest. Called before the first step of a resumed shot.
     fn resumed(&self) {}
 
-    /// Returns the share of the cells that the steps until now have computed.
+    /// Returns the share of the cells that the steps so far have computed.
     fn computed(&self) -> f64 {
         1.0
     }
@@ -28,6 +29,6 @@ pub trait CpuSteps: Sync {
     /// Returns the words for a padded cell in a message.
     fn describe_cell(&self, cell: [usize; 3]) -> String;
 
-    /// Returns all fields that a step leaves to the next.
+    /// Returns all fields that a step passes to the next.
     fn fields(&self) -> Vec<Rows<'_>>;
 }

@@ -1,9 +1,10 @@
-//! The time loop of a shot on a GPU.
+//! Time loop of a shot on a GPU.
 //!
-//! Steps are put on the queue a batch at a time; batches whose launches are the same are one graph. While the GPU computes a
-//! batch, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. These
-//! are copied to the host on a queue of their own. So the GPU waits neither for the host nor for copies, what waits
-//! on the queue is bounded, and a cancel is heard within two batches.
+//! Steps are put on the stream in batches; batches with the same launches are one CUDA graph. While
+//! the GPU computes a batch, the host receives the results of the one before: samples, a snapshot,
+//! the largest pressure. A second stream copies these to the host. So the GPU waits neither for the
+//! host nor for copies, the work on the stream is bounded, and a cancel takes effect within two
+//! batches.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -21,18 +22,18 @@ use crate::fd::host_memory::host_zeros;
 use crate::fd::inject::source_pressures;
 use crate::fd::survey::{Effort, Gather, Shot};
 
-/// The probe comes at the end of a batch.
+/// The instability check comes at the end of a batch.
 const _: () = assert!(PROBE.is_multiple_of(BATCH_STEPS));
 
-/// Bytes of a GPU for the source and the probe, of a few numbers each.
+/// Bytes of a GPU for the source and the instability check, a few numbers each.
 pub const SMALL: u64 = 8192;
 
-/// Returns the most samples of a trace that a batch leaves.
+/// Returns the most samples of a trace in a batch.
 fn batch_samples(shot: &Shot) -> usize {
     BATCH_STEPS.div_ceil(shot.record_every).min(shot.samples())
 }
 
-/// Returns the bytes that the time loop of a shot allocates on a GPU beside its steps.
+/// Returns the bytes of a GPU that the time loop of a shot allocates, without those of its steps.
 pub fn loop_bytes(layout: &Layout, shot: &Shot) -> u64 {
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>() as u64);
     let traces = shot.receivers.count(layout.inner) as u64;
@@ -42,7 +43,7 @@ pub fn loop_bytes(layout: &Layout, shot: &Shot) -> u64 {
     pieces.map(granted_bytes).into_iter().fold(SMALL, u64::saturating_add)
 }
 
-/// Returns the bytes that a GPU allocates for so many float32 values.
+/// Returns the bytes that a GPU allocates for `values` float32 values.
 pub fn granted_bytes(values: u64) -> u64 {
     allocation_bytes(values.saturating_mul(4)).unwrap_or(u64::MAX)
 }
@@ -89,14 +90,14 @@ pub fn run(
     Ok((gather, Effort { time: begin.elapsed(), computed: 1.0 }))
 }
 
-/// The state between two batches, when the queue is empty.
+/// State between two batches, while the stream is empty.
 struct CudaCheckpoint<'a> {
     cuda_shot: &'a CudaShot<'a>,
     gather: &'a mut Gather,
 }
 
 impl CudaCheckpoint<'_> {
-    /// The fields in pieces.
+    /// Returns the fields in pieces.
     fn pieces(&self) -> impl Iterator<Item = (&DeviceBuffer<f32>, Range<usize>)> {
         let pieces = |block: &DeviceBuffer<f32>| {
             let len = block.len();
@@ -138,7 +139,8 @@ impl State for CudaCheckpoint<'_> {
     }
 }
 
-/// The steps from `begin` on in pieces that end at multiples of [`BATCH_STEPS`] and after each snapshot.
+/// Returns the steps from `begin` on in batches that end at multiples of [`BATCH_STEPS`] and after
+/// each snapshot.
 fn batches(shot: &Shot, mut begin: usize) -> impl Iterator<Item = Range<usize>> {
     let (nt, every) = (shot.nt, shot.snapshot_every);
     std::iter::from_fn(move || {
@@ -152,7 +154,7 @@ fn batches(shot: &Shot, mut begin: usize) -> impl Iterator<Item = Range<usize>> 
     })
 }
 
-/// An empty record.
+/// Allocates an empty record.
 fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
     let (traces, samples) = (shot.receivers.count(layout.inner), shot.samples());
     let data = host_zeros(traces.saturating_mul(samples), "the record of a shot")?;
@@ -162,23 +164,23 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
 /// A shot on a GPU.
 struct CudaShot<'a> {
     stream: &'a Stream,
-    /// The queue on which the results of batches are copied to the host.
+    /// Stream that copies the results of batches to the host.
     copies: Stream,
-    /// That of the fields.
+    /// Layout of the fields.
     layout: &'a Layout,
     steps: &'a dyn CudaSteps,
     snapshot: Kernel,
     peak: Kernel,
     transpose: Kernel,
-    /// Amplitude times wavelet, of all steps that have a source, and of those of a batch.
+    /// Amplitude times wavelet: for all steps that have a source, and for those of a batch.
     wavelet: DeviceBuffer<f32>,
     amplitudes: DeviceBuffer<f32>,
     traces: usize,
     /// `[sample of the batch][trace]`.
     samples: DeviceBuffer<f32>,
-    /// `[trace][sample of the batch]`, on its way to the host.
+    /// `[trace][sample of the batch]`, from which samples are copied to the host.
     leaving: DeviceBuffer<f32>,
-    /// The user's cells, if there are snapshots.
+    /// Pressures of the user's cells, if the shot takes snapshots.
     picture: Option<DeviceBuffer<f32>>,
     largest: DeviceBuffer<u32>,
 }
@@ -210,7 +212,8 @@ impl<'a> CudaShot<'a> {
         })
     }
 
-    /// A shot that has blown up, when so many steps are done: they were on the queue when it was seen.
+    /// Adds the place to the error of an unstable shot. `done`: steps done, which were on the
+    /// stream when the host found the instability.
     fn where_blown(&self, error: Error, done: usize) -> Error {
         let Error::Unstable { .. } = error else { return error };
         let (layout, p) = (self.layout, self.steps.pressure(done - 1));
@@ -222,7 +225,7 @@ impl<'a> CudaShot<'a> {
         })
     }
 
-    /// Puts some steps on the queue.
+    /// Puts a batch of steps and the copies of its results on the streams.
     fn batch(
         &self,
         shot: &Shot,

@@ -1,16 +1,16 @@
 //! CUDA kernels for a field of any equation (`kernels/field.cu`): their parameters and launches.
 //!
-//! Nothing here knows a GPU: a pointer is a number, a launch is a name with sizes.
+//! The code here is independent of a GPU: a pointer is a number, a launch is a name with sizes.
 
 use std::mem::offset_of;
 
 use super::launch::{Address, Launch};
 use crate::fd::grid::layout::Layout;
 
-/// The kernels as the driver loads them: PTX for any GPU from Kepler on, accepted by drivers from 470 on.
+/// PTX of the kernels, for any GPU from Kepler on; drivers from 470 on accept it.
 pub const PTX: &str = include_str!("../../../kernels/ptx/field.ptx");
 
-/// The first parameter of each kernel, by value, as `struct Field` of the kernels.
+/// First parameter of each kernel, by value, laid out as `struct Field` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Field {
@@ -36,11 +36,11 @@ const _: () = {
 
 /// Cells along z and along x of a block.
 const TILE: [usize; 2] = [32, 8];
-/// Planes that a block takes one after the other.
+/// Planes that a block processes one after the other.
 const DEPTH: usize = 16;
 
 impl Field {
-    /// Describes the field that begins at an address, in the layout of a GPU.
+    /// Makes the parameter of the field that begins at an address, in the layout of a GPU.
     pub fn new(layout: &Layout, begin: Address) -> Field {
         let cells = |n: [usize; 3]| n.map(|n| n as i32);
         Field {
@@ -59,15 +59,16 @@ impl Field {
         blocks_of_tiles("field_snapshot", self.inner)
     }
 
-    /// Returns the launch that finds the largest magnitude. Arguments: the field, the address of a `u32` that is
-    /// zero: it receives the bits of the magnitude, those of infinity or more if a value is not finite.
+    /// Returns the launch that finds the largest magnitude. Arguments: the field, and the address
+    /// of a `u32` that is zero. It receives the bits of the magnitude, those of infinity or more if
+    /// a value is not finite.
     pub fn peak(&self) -> Launch {
         blocks_of_tiles("field_peak", self.padded)
     }
 }
 
-/// Returns the launch that turns rows of samples, at most 32, into traces. Arguments: the addresses of rows and traces, and
-/// the number of traces as an `i32`.
+/// Returns the launch that transposes rows of samples, at most 32, to traces. Arguments: the
+/// addresses of rows and traces, and the number of traces as an `i32`.
 pub fn traces(rows: usize, traces: usize) -> Launch {
     let each = 256 / rows;
     Launch {
@@ -77,8 +78,8 @@ pub fn traces(rows: usize, traces: usize) -> Launch {
     }
 }
 
-/// Returns the launch that adds a source to a field in so many cells. Arguments: the addresses of the field's array,
-/// of the places in it, of the factors, and of the value.
+/// Returns the launch that adds a source to a field in `cells` cells. Arguments: the addresses of
+/// the field's array, of the positions in it, of the factors, and of the value.
 pub fn inject(cells: usize) -> Launch {
     Launch { kernel: "field_inject", grid: [1; 3], block: [cells as u32, 1, 1] }
 }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
     use crate::fd::grid::Grid;
 
-    /// Along y and z of a launch CUDA accepts 65535 blocks, and along x 2³¹ - 1.
+    /// CUDA accepts 65535 blocks along y and z of a launch, and 2³¹ - 1 along x.
     #[test]
     fn the_largest_grids_have_few_enough_blocks() {
         let layout = Layout::new(&Grid { n: [100_000; 3], h: [1.0; 3] }, 1000).on_gpu();

@@ -1,24 +1,27 @@
-//! What is told of a shot that has blown up: since when, where it is worst, and how the medium is there.
+//! Message about an unstable shot: the step, the cell with the largest pressure, and the medium
+//! there.
 
 use crate::error::{Error, Result};
 use crate::fd::grid::layout::Layout;
 use crate::fd::survey::Shot;
 
-/// Steps between two looks for a shot that has blown up.
+/// Steps between two instability checks.
 pub const PROBE: usize = 64;
 
-/// So many times the source no pressure is while steps are stable: beside the poles it is about as large as the source, and
-/// less elsewhere. What blows up passes this on its way to infinity, and a shot may end in between.
+/// Factor on the source that no pressure reaches while steps are stable: beside the poles the
+/// pressure is about as large as the source, and less elsewhere. An unstable pressure passes this
+/// on its way to infinity, and a shot may end in between.
 const FAR_TOO_LARGE: f32 = 1e6;
 
-/// A magnitude that only the pressure of a shot that has blown up reaches.
+/// Returns a magnitude that only the pressure of an unstable shot reaches.
 pub fn limit(shot: &Shot) -> f32 {
     let samples = shot.wavelet.samples.iter().take(shot.nt);
     let loudest = samples.fold(0.0, |most: f32, sample| most.max((shot.amplitude * sample).abs()));
     (FAR_TOO_LARGE * loudest).max(f32::MIN_POSITIVE)
 }
 
-/// The error of a shot whose largest pressure after a step has these bits, and was in order at the probe before.
+/// Returns the error of a shot whose largest pressure after `step` has the bits `largest`, and was
+/// finite and small enough at the check before.
 pub fn error(largest: u32, step: usize) -> Error {
     let value = match f32::from_bits(largest) {
         finite if finite.is_finite() => format!("{finite:e}, more than {FAR_TOO_LARGE:e} times the source"),
@@ -32,8 +35,9 @@ pub fn error(largest: u32, step: usize) -> Error {
     Error::Unstable { what, value, why: "the shot has blown up".into(), suspect: false }
 }
 
-/// Adds the place to what [`error`] has told. `describe` returns the words for a padded cell. After `done` steps, no fewer than it tells of, `plane` has the rows of a
-/// plane along x and z, as they lie in `layout`.
+/// Adds the place of the largest pressure to an [`error`]. `describe` returns the words for a
+/// padded cell. `done`: steps done, if more than the error's; `plane` passes the rows of a plane
+/// along x and z after these steps, in `layout`.
 pub fn placed(
     error: Error,
     describe: &dyn Fn([usize; 3]) -> String,
@@ -50,7 +54,7 @@ pub fn placed(
             }
         })
     });
-    // A GPU that does not answer any more: then without the place.
+    // If a GPU does not respond any more, the message has no place.
     let why = match searched {
         Ok(()) => format!("{why}, {}", worst.told(describe, done)),
         Err(_) => why,
@@ -58,11 +62,11 @@ pub fn placed(
     Error::Unstable { what, value, why, suspect }
 }
 
-/// Where a pressure is largest, and where it is no number at all.
+/// Search for the largest finite pressure, and for values that are not finite.
 struct Worst {
     largest: f32,
     at: [usize; 3],
-    /// Cells that hold no finite number, and the box around them.
+    /// Number of cells whose value is not finite, and the box around them.
     bad: usize,
     low: [usize; 3],
     high: [usize; 3],
@@ -86,7 +90,8 @@ impl Worst {
         }
     }
 
-    /// What is no number spreads by as much to all sides: it has begun in the middle.
+    /// Returns the place in words. Values that are not finite spread equally to all sides, so the
+    /// middle of their box is where they began.
     fn told(&self, describe: &dyn Fn([usize; 3]) -> String, done: Option<usize>) -> String {
         let (seen, at) = match self.bad {
             0 => ("worst at".into(), self.at),

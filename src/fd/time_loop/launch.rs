@@ -1,9 +1,10 @@
-//! A launch of a CUDA kernel. Nothing here knows a GPU: a pointer is a number, a launch is a name with sizes.
+//! Launch of a CUDA kernel. The code here is independent of a GPU: a pointer is a number, a launch
+//! is a name with sizes.
 
-/// The address of values on a GPU.
+/// Address of values on a GPU.
 pub type Address = u64;
 
-/// A kernel with the sizes of its launch.
+/// Kernel with the sizes of its launch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Launch {
     pub kernel: &'static str,

@@ -1,4 +1,5 @@
-//! The time loop of a shot: on a team of threads, [`cpu`], and on a GPU, [`cuda`]. It knows no equation: one gives it steps.
+//! Time loop of a shot, on a team of threads ([`cpu`]) and on a GPU ([`cuda`]). An equation
+//! provides the steps.
 
 pub mod autotuner;
 pub mod cpu;

@@ -1,13 +1,13 @@
-//! The instructions of the processor that this runs on.
+//! Instruction sets of the processor.
 
 use super::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Avx512};
 
-/// The instructions that a sweep is compiled for.
+/// Instruction set that a kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Isa {
-    /// What every processor of the architecture has.
+    /// Instructions of every processor of the architecture.
     Baseline,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -15,16 +15,16 @@ pub enum Isa {
     Avx512,
 }
 
-/// Work on whole rows that is compiled once for each instruction set.
+/// Work on whole rows, compiled once for each instruction set.
 pub trait Kernel {
     /// # Safety
-    /// The processor has the instructions of `L`; and what the kernel asks for.
+    /// The processor has the instructions of `L`, and the kernel's own conditions hold.
     unsafe fn run<L: Lanes>(&self);
 }
 
-/// Aligns the stack of the function that it is called in, as one vector in memory does, and so all
-/// vectors that its registers have no room for. A store that crosses a cache line costs two, one that
-/// crosses a page some hundred cycles.
+/// Aligns the stack of the calling function to a vector, so that vectors for which it has no
+/// registers are aligned. A store that crosses a cache line costs two, one that crosses a page some
+/// hundred cycles.
 ///
 /// # Safety
 /// The processor has the instructions of `L`.
@@ -36,10 +36,10 @@ unsafe fn align_stack<L: Lanes>() {
 }
 
 impl Isa {
-    /// Runs a kernel.
+    /// Runs a kernel with this instruction set.
     ///
     /// # Safety
-    /// As for [`Kernel::run`].
+    /// See [`Kernel::run`].
     #[inline(always)]
     pub unsafe fn run<K: Kernel>(self, kernel: &K) {
         #[cfg(target_arch = "x86_64")]
@@ -77,7 +77,7 @@ impl Isa {
         }
     }
 
-    /// Orders the values that kernels wrote past the caches before what this thread writes next.
+    /// Orders the values that kernels wrote past the caches before all later writes of this thread.
     pub fn fence(self) {
         // SAFETY: an instruction of every x86-64 processor.
         #[cfg(target_arch = "x86_64")]
@@ -86,7 +86,7 @@ impl Isa {
         }
     }
 
-    /// Whether it multiplies and adds with one rounding.
+    /// Returns true if multiply-add has one rounding.
     pub fn is_fused(self) -> bool {
         self != Isa::Baseline || cfg!(target_arch = "aarch64")
     }

@@ -1,34 +1,35 @@
-//! Vectors of the processor: the few operations that a sweep is written with, once for each kind of instructions.
+//! Vectors of the processor: the operations that a kernel is written with.
 
-/// Float32 values that one instruction works on. Every method is a single instruction where the processor has it.
+/// Operations on vectors of float32 values. Every method is a single instruction where the
+/// processor has it.
 pub trait Lanes {
     type V: Copy;
     /// A divisor of [`WIDEST`].
     const N: usize;
 
     /// # Safety
-    /// As for reading `N` values, aligned or not; and the processor has the instructions.
+    /// `N` values may be read, aligned or not; the processor has the instructions.
     unsafe fn load(from: *const f32) -> Self::V;
-    /// Numbers of 16 bits.
+    /// Loads 16-bit numbers and converts them to float32.
     ///
     /// # Safety
-    /// As for reading `N` of them, aligned or not; and the processor has the instructions.
+    /// `N` numbers may be read, aligned or not; the processor has the instructions.
     unsafe fn widened(from: *const u16) -> Self::V;
     /// # Safety
-    /// As for writing `N` values, aligned or not; and the processor has the instructions.
+    /// `N` values may be written, aligned or not; the processor has the instructions.
     unsafe fn store(to: *mut f32, v: Self::V);
-    /// Past the caches, for what is not read soon.
+    /// Stores past the caches, for values that are not read soon.
     ///
     /// # Safety
-    /// As for writing `N` values at a multiple of their size, with the instructions of the processor;
-    /// [`Isa::fence`](super::isa::Isa::fence) comes before others read them.
+    /// `N` values may be written at a multiple of their size; the processor has the instructions.
+    /// Call [`Isa::fence`](super::isa::Isa::fence) before other threads read the values.
     unsafe fn stream(to: *mut f32, v: Self::V);
-    /// Asks for a line that is used soon; any address will do.
+    /// Prefetches a line that is used soon, to the first-level cache. Any address is accepted.
     fn prefetch(from: *const f32);
-    /// That is used later: for the second-level cache.
+    /// Prefetches a line that is used later, to the second-level cache.
     fn prefetch_far(from: *const f32);
     /// # Safety
-    /// The processor has the instructions; so for all below.
+    /// The processor has the instructions; the same holds for all methods below.
     unsafe fn splat(value: f32) -> Self::V;
     /// # Safety
     /// See [`Lanes::splat`].
@@ -39,40 +40,42 @@ pub trait Lanes {
     /// # Safety
     /// See [`Lanes::splat`].
     unsafe fn mul(x: Self::V, y: Self::V) -> Self::V;
-    /// The reciprocal, rounded once.
+    /// Returns the reciprocal, rounded once.
     ///
     /// # Safety
     /// See [`Lanes::splat`].
     unsafe fn reciprocal(x: Self::V) -> Self::V;
-    /// `x y + z`.
+    /// Returns `x y + z`.
     ///
     /// # Safety
     /// See [`Lanes::splat`].
     unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
-    /// `z - x y`.
+    /// Returns `z - x y`.
     ///
     /// # Safety
     /// See [`Lanes::splat`].
     unsafe fn fnma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
-    /// The values `K` (0 to 4) before those of `at`, which follow those of `before`.
+    /// Returns the values `K` (0 to 4) before those of `at`, which follow those of `before` in
+    /// memory.
     ///
     /// # Safety
     /// See [`Lanes::splat`].
     unsafe fn earlier<const K: usize>(before: Self::V, at: Self::V) -> Self::V;
-    /// The values `K` (0 to 4) after those of `at`, which `after` follows.
+    /// Returns the values `K` (0 to 4) after those of `at`, which `after` follows in memory.
     ///
     /// # Safety
     /// See [`Lanes::splat`].
     unsafe fn later<const K: usize>(at: Self::V, after: Self::V) -> Self::V;
 }
 
-/// Rows are swept in multiples of so many values.
+/// Values of the widest vector. Kernels process rows in multiples of it.
 pub const WIDEST: usize = 16;
 
-/// What every processor of the architecture has, as the compiler makes vectors of it.
+/// Vectors of the baseline instructions, as the compiler makes them.
 pub struct Plain;
 
-/// Fused multiply-add is in the baseline of 64-bit Arm; elsewhere it would be a function call a number.
+/// Returns `x y + z`, fused where the baseline has the instruction: 64-bit Arm. Elsewhere it would
+/// be a function call for each number.
 #[inline(always)]
 fn plain_fma(x: f32, y: f32, z: f32) -> f32 {
     if cfg!(target_arch = "aarch64") { x.mul_add(y, z) } else { x * y + z }

@@ -1,4 +1,5 @@
-//! Vectors of the processor: the operations that a CPU kernel is written with, for each instruction set.
+//! Vectors of the processor: the operations that a CPU kernel is written with, for each instruction
+//! set.
 
 pub mod isa;
 pub mod lanes;

@@ -35,7 +35,7 @@ macro_rules! x86 {
             }
             #[inline(always)]
             fn prefetch(from: *const f32) {
-                // SAFETY: asks for a line only, and any address will do.
+                // SAFETY: a prefetch, which accepts any address.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
             }
             #[inline(always)]
@@ -108,7 +108,7 @@ macro_rules! x86 {
     };
 }
 
-/// The values from the `K`th on of two vectors one after the other.
+/// Returns the values from the `K`th on of two vectors, one after the other.
 #[inline(always)]
 unsafe fn shifted16<const K: i32>(first: __m512, second: __m512) -> __m512 {
     // SAFETY: by the caller's promise.
@@ -118,7 +118,7 @@ unsafe fn shifted16<const K: i32>(first: __m512, second: __m512) -> __m512 {
     }
 }
 
-/// The same; bytes can be shifted within halves only.
+/// Returns the same for AVX2, whose byte shifts work within halves only.
 #[inline(always)]
 unsafe fn shifted8<const K: i32>(first: __m256, second: __m256) -> __m256 {
     // SAFETY: by the caller's promise.
