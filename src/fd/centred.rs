@@ -23,7 +23,8 @@ impl Weights {
         let rates = h.map(|h| (f64::from(dt) / f64::from(h)).powi(2));
         let axes: [[f32; HALF_WIDTH]; 3] =
             rates.map(|rate| std::array::from_fn(|m| (c[m + 1] * rate) as f32));
-        // The sum of the rounded weights, so that a constant pressure stays constant as exactly as float32 allows.
+        // The sum of the rounded weights, so that a constant pressure stays constant as exactly as
+        // float32 allows.
         let centre = axes.iter().flatten().map(|weight| -2.0 * f64::from(*weight)).sum::<f64>() as f32;
         Weights { centre, axes }
     }
@@ -52,13 +53,15 @@ pub fn largest(stencil: Stencil) -> f64 {
     c0.abs() + 2.0 * others.iter().map(|c| c.abs()).sum::<f64>()
 }
 
-/// Returns the largest stable time step in seconds, `2 / (vmax sqrt(s (1/dx² + 1/dy² + 1/dz²)))`, with `s` the sum of
-/// the magnitudes of the coefficients; for the Taylor stencil `0.7844 / (vmax sqrt(1/dx² + 1/dy² + 1/dz²))`.
-// A wave of wavenumber k (radians a cell) has P+ - (2 - w) P + P- = 0, w = -(vp dt)² sum over the axes of D(k_a) / h_a²,
-// which stays bounded if 0 <= w <= 4. The signs of c_0, c_1, .. alternate, so -D(k) = -c_0 - 2 sum c_m cos(m k) is
-// largest at k = pi, where it is |c_0| + 2 sum |c_m| = s. Where vp varies, V L is similar to the symmetric vp L vp, no
-// eigenvalue of which exceeds vmax² times that of L. A sponge of one factor g has P+ - g (2 - w) P + g² P- = 0, whose
-// roots are g times those without it.
+/// Returns the largest stable time step in seconds, `2 / (vmax sqrt(s (1/dx² + 1/dy² + 1/dz²)))`,
+/// with `s` the sum of the magnitudes of the coefficients; for the Taylor stencil `0.7844 / (vmax
+/// sqrt(1/dx² + 1/dy² + 1/dz²))`.
+// A wave of wavenumber k (radians a cell) has P+ - (2 - w) P + P- = 0, w = -(vp dt)² sum over the
+// axes of D(k_a) / h_a², which stays bounded if 0 <= w <= 4. The signs of c_0, c_1, .. alternate,
+// so -D(k) = -c_0 - 2 sum c_m cos(m k) is largest at k = pi, where it is |c_0| + 2 sum |c_m| = s.
+// Where vp varies, V L is similar to the symmetric vp L vp, no eigenvalue of which exceeds vmax²
+// times that of L. A sponge of one factor g has P+ - g (2 - w) P + g² P- = 0, whose roots are g
+// times those without it.
 pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
     let sum = largest(stencil);
     let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();

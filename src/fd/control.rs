@@ -22,8 +22,8 @@ pub trait State {
 
 /// Callbacks of a running shot, on the thread that runs it.
 pub trait Control {
-    /// Called after step `step` of `nt`; an error ends the shot with it. With exact time, `nt` includes the steps after
-    /// the end of the record.
+    /// Called after step `step` of `nt`; an error ends the shot with it. With exact time, `nt`
+    /// includes the steps after the end of the record.
     fn step(&self, _step: usize, _nt: usize) -> Result<()> {
         Ok(())
     }

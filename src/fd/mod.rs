@@ -13,7 +13,7 @@
 //! | `vector` | vectors of the CPU, for each instruction set |
 //! | `grid` | grid, its layout with absorbing layers, PML zones of an axis, tile table of a GPU |
 //! | `model` | the medium |
-//! | `centred` | derivatives on the collocated grid, and the time steps that are stable with the second |
+//! | `centred` | derivatives on a collocated grid; stable time steps with the second |
 //! | `survey` | shots and gathers |
 //! | `pml` | profiles of the absorbing layer |
 //! | `control` | callbacks of a running shot, its state between two steps |

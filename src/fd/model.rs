@@ -203,7 +203,8 @@ impl Model {
         Ok(Model { outline, vp, others: all })
     }
 
-    /// Returns the model with another rule for the density between cells. Equations without density ignore it.
+    /// Returns the model with another rule for the density between cells. Equations without density
+    /// ignore it.
     pub fn with_density_at(mut self, density_at: DensityAt) -> Model {
         self.outline.density_at = density_at;
         self

@@ -112,8 +112,8 @@ impl Layout {
         }
     }
 
-    /// Returns the numbers of values of the split pressures, which only the layers of x, y, z store:
-    /// `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][layer]`.
+    /// Returns the numbers of values of the split pressures, which only the layers of x, y, z
+    /// store: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][layer]`.
     pub fn split_lens(&self) -> [usize; 3] {
         let [nx, ny, _] = self.padded;
         let both = 2 * self.width();

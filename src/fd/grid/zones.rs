@@ -159,7 +159,8 @@ mod tests {
                         let damped = |i: usize| layout.in_layer(axis, i).is_some();
                         match zones.term(i) {
                             Term::Middle => {
-                                // The velocity after an index lies in a layer if either cell beside it does.
+                                // The velocity after an index lies in a layer if either cell beside
+                                // it does.
                                 for tap in i - HALF_WIDTH..i + HALF_WIDTH {
                                     assert!(!damped(tap) && !damped(tap + 1));
                                 }

@@ -52,7 +52,8 @@ pub trait CudaEquation: TiledEquation {
     /// steps that read the first pressure, 1 for those that read the second.
     fn increments(from: usize) -> usize;
 
-    /// Returns the parameters of the steps that read the first pressure, and of those that read the second.
+    /// Returns the parameters of the steps that read the first pressure, and of those that read the
+    /// second.
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [Self::Params; 2];
 }
 

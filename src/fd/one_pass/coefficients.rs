@@ -1,4 +1,4 @@
-//! What a model and a time step become: everything that a step multiplies with.
+//! Coefficients of a step, from a model and a time step.
 
 use std::sync::Arc;
 
@@ -10,22 +10,23 @@ use crate::fd::pml::{Profiles, d0, reference_cell};
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
 
-/// What of a model a step multiplies with, whatever the time step.
+/// Coefficients of a model that do not depend on the time step.
 #[derive(Clone)]
 pub struct BulkMaterial {
     pub model: Outline,
     pub storage: Storage,
     layout: Layout,
-    /// Velocity of the cell that sets the damping.
+    /// Velocity in m/s of the cell that sets the damping by the old rules.
     reference: f32,
     b: Arc<EdgeField>,
     kappa: Arc<EdgeField>,
 }
 
-/// Shared by all shots of a plan.
+/// Coefficients that all shots of a plan share.
 pub struct Coefficients {
     pub layout: Layout,
-    /// 1 / rho if that is constant, else rho / 2: `1 / (b[i] + b[i + beside])` is then 1 / rho between two cells.
+    /// 1 / rho if that is constant. Else rho / 2: then `1 / (b[i] + b[i + beside])` is 1 / rho
+    /// between two cells.
     pub b: Arc<EdgeField>,
     /// See [`Beside`].
     pub beside: Beside,
@@ -33,33 +34,38 @@ pub struct Coefficients {
     pub kappa: Arc<EdgeField>,
     /// Coefficients of the derivative.
     pub stencil: [f32; HALF_WIDTH],
-    /// For x, y, z.
+    /// Factors of x, y, z.
     pub axes: [Axis; 3],
-    /// Metres from cell to cell.
+    /// Cell spacing in m.
     pub spacing: [f32; 3],
     pub storage: Storage,
 }
 
-/// Cells from a cell to the second of the two whose densities the half point after it has. `None`: all have the same.
+/// Distance in cells from a cell to the second of the two cells whose densities its half point
+/// averages; the first is the cell itself. 0 takes the cell's density only; `None` if the density
+/// is constant.
 pub type Beside = Option<usize>;
 
-/// What depends on the index along one axis only.
+/// Factors that depend on the index along one axis only.
 #[cfg_attr(test, derive(Clone))]
 pub struct Axis {
-    /// dt / h, for where nothing is damped.
+    /// dt / h in s/m, for cells where nothing is damped.
     pub rate: f32,
-    /// `b` of the velocity's profile: what is kept of it.
+    /// `b` of the velocity's profile: the factor on the old velocity.
     pub keep: Vec<f32>,
     /// `a` of the velocity's profile times dt / h.
     pub velocity_rate: Vec<f32>,
-    /// `b - 1` of the pressure's profile: what is lost of its part.
+    /// `b - 1` of the pressure's profile: the factor on the old split pressure in its increment.
     pub loss: Vec<f32>,
     /// `a` of the pressure's profile times dt / h.
     pub pressure_rate: Vec<f32>,
 }
 
 impl BulkMaterial {
-    /// With layers of `pml` cells. Refused: values that 16 bits are not enough for.
+    /// Computes the coefficients with layers of `pml` cells.
+    ///
+    /// # Errors
+    /// Values that 16 bits cannot represent well enough; no memory.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let grid = &model.grid;
         let layout = Layout::new(grid, pml);
@@ -72,7 +78,7 @@ impl BulkMaterial {
         let b = match rho {
             Values::Constant(rho) => EdgeField::uniform(&layout, storage, 1.0 / rho)?,
             Values::Volume(rho) => {
-                // Sums of two are not zero anywhere.
+                // Continued, so that no sum of two values is zero.
                 EdgeField::new(&layout, storage, "rho of the model", |i| 0.5 * rho[i])?
                     .continued_along_z(&layout)
             }
@@ -83,7 +89,7 @@ impl BulkMaterial {
         Ok(BulkMaterial { model: model.outline, storage, layout, reference, b, kappa })
     }
 
-    /// Bytes of the fields that [`BulkMaterial::new`] makes, with density or without.
+    /// Returns the bytes of the fields that [`BulkMaterial::new`] makes, with density or without.
     #[cfg(test)]
     pub fn bytes(layout: &Layout, density: bool, storage: Storage) -> u64 {
         let field = |rows| EdgeField::bytes_of(layout, storage, rows);
@@ -91,7 +97,7 @@ impl BulkMaterial {
         whole + if density { whole } else { field(1) }
     }
 
-    /// For steps of `dt` seconds. `old_rules`: see [`d0`].
+    /// Returns the coefficients for time steps of `dt` seconds. `old_rules`: see [`d0`].
     pub fn coefficients(&self, dt: f32, stencil: Stencil, old_rules: bool) -> Coefficients {
         let BulkMaterial { layout, storage, model: Outline { grid, density_at, fastest, .. }, .. } = *self;
         let beside = (!self.b.is_uniform()).then_some(usize::from(density_at == DensityAt::HalfPoints));
@@ -109,8 +115,8 @@ impl BulkMaterial {
 }
 
 impl Axis {
-    /// For an axis of `n` cells of `h` metres with `pml` more on each side, steps of `dt` seconds, and a damping of `d0` per
-    /// second at the outer edge.
+    /// Computes the factors of an axis of `n` cells of `h` metres with `pml` more on each side, for
+    /// time steps of `dt` seconds and a damping of `d0` per second at the outer edge.
     pub fn new(n: usize, pml: usize, dt: f32, h: f32, d0: f32) -> Axis {
         let rate = dt / h;
         let profiles = Profiles::new(n, pml, dt, d0);
@@ -125,12 +131,12 @@ impl Axis {
 }
 
 impl Coefficients {
-    /// Of moduli that nobody else shares, in float32.
+    /// Computes the coefficients of a model in float32, with the Taylor stencil.
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
         Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt, Stencil::Taylor, false))
     }
 
-    /// Returns the same with float32 values in the place of the numbers that stand for them.
+    /// Returns the coefficients in float32.
     #[cfg(test)]
     pub fn expanded(&self) -> Coefficients {
         let Coefficients { layout, beside, stencil, spacing, .. } = *self;
@@ -147,7 +153,7 @@ impl Coefficients {
         if self.beside.is_some() { 1.0 / (b + self.b.value(&self.layout, next)) } else { b }
     }
 
-    /// Bytes allocated for them.
+    /// Returns the bytes of both fields.
     #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.b.bytes() + self.kappa.bytes()
@@ -159,7 +165,7 @@ mod tests {
     use super::*;
     use crate::fd::grid::Grid;
 
-    /// What is multiplied with at a cell.
+    /// Returns the value of a coefficient at a padded cell.
     fn at(c: &Coefficients, field: &EdgeField, cell: [usize; 3]) -> f32 {
         field.row(&c.layout, cell, 1).values(&mut Vec::new())[0]
     }
@@ -191,7 +197,8 @@ mod tests {
         assert!(c.bytes() - light.bytes() > 4 * (12 - 1) * c.layout.padded[2] as u64);
     }
 
-    /// Water, sediment, salt: what is smallest or largest is as it was, and all else within half a step.
+    /// Water, sediment, salt: the smallest and the largest value are exact, all others within half
+    /// a step.
     #[test]
     fn sixteen_bits_lie_between_the_smallest_and_the_largest() {
         let grid = Grid { n: [2, 3, 5], h: [10.0; 3] };
@@ -219,7 +226,7 @@ mod tests {
                     let most = 0.5 * f64::from(scale.step) + 6e-8 * f64::from(truth);
                     assert!((f64::from(found) - f64::from(truth)).abs() <= most, "{found}, not {truth}");
                     assert!(found == truth || !exact && truth != scale.low, "{found}, not {truth}");
-                    // And so on a GPU, as a number or as what it stands for.
+                    // The same holds on a GPU, for numbers and for float32.
                     let [sx, sy] = field.steps(gpu.pitch);
                     let there = gpu.row(0) + (cell[0] - 8) * sx + (cell[1] - 8) * sy + cell[2];
                     assert_eq!([copied[there], scale.value(numbers[there])], [found; 2]);

@@ -17,7 +17,8 @@ impl<P: Policy> TiledEquation for P {
 
     const PRESSURES: usize = P::PRESSURES;
     const SOURCE: &'static [(usize, f32)] = P::SOURCE;
-    /// Fewer rows leave more of a core's own cache to each, and mean more rows beside the tile.
+    /// Tiles of fewer rows fit better into a core's own cache, but compute more rows beside the
+    /// tile.
     const ROWS: [usize; SIZES] = [32, 48, 24, 96];
 
     fn increment_field(_from: usize) -> usize {

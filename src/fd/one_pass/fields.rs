@@ -1,10 +1,10 @@
-//! The state of a running shot: for each pressure that of even and that of odd steps, then its undamped increments; the PML
-//! velocities of even and of odd steps; the split pressures of the absorbing layers.
+//! Fields of a running shot: the pressures of even and of odd steps and their undamped increments;
+//! the PML velocities of even and of odd steps; the split pressures of the absorbing layers.
 
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::{Ends, Zones};
 
-/// The fields, or their addresses. With one pressure the second of a pair is the first again.
+/// Fields or their addresses. With one pressure the second of a pair equals the first.
 #[derive(Clone, Copy)]
 pub struct Fields<T> {
     /// `[pressure][parity of the step]`.
@@ -16,7 +16,7 @@ pub struct Fields<T> {
 }
 
 impl<T: Copy> Fields<T> {
-    /// `all`: the fields of so many pressures, in the order of [`lens`].
+    /// Groups the fields of `pressures` pressures. `all`: the fields in the order of [`lens`].
     pub fn new(pressures: usize, all: &[T]) -> Fields<T> {
         let (fields, layers) = all.split_at(3 * pressures);
         let of = |number: usize| number.min(pressures - 1);
@@ -29,8 +29,8 @@ impl<T: Copy> Fields<T> {
     }
 }
 
-/// Returns the lengths of the fields of so many pressures. Velocities and split pressures are `[iy][slot][z]`,
-/// `[slot][ix][z]`, `[iy][ix][end]`.
+/// Returns the lengths of the fields of `pressures` pressures. Velocities and split pressures are
+/// `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
 pub fn lens(layout: &Layout, pressures: usize) -> Vec<usize> {
     let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
     let ends = Ends::new(layout, &zones[2]);
@@ -46,12 +46,12 @@ pub fn lens(layout: &Layout, pressures: usize) -> Vec<usize> {
     in_order(layout, pressures, velocity, split)
 }
 
-/// Returns the number of velocities of a row along z on a GPU.
+/// Returns the number of places for PML velocities of a row along z on a GPU.
 pub fn gpu_slots(zones: &Zones) -> usize {
     zones.velocities().next_multiple_of(8)
 }
 
-/// Returns the lengths on a GPU. `layout`: that of a GPU.
+/// Returns the lengths of the fields on a GPU. `layout`: that of a GPU.
 pub fn gpu_lens(layout: &Layout, pressures: usize) -> Vec<usize> {
     let [x, y, z] = [0, 1, 2].map(|axis| Zones::new(layout, axis));
     let [nx, ny, _] = layout.padded;
@@ -74,7 +74,7 @@ mod tests {
     use crate::fd::grid::Grid;
     use crate::fd::storage::Storage;
 
-    /// Fields and coefficients, rounded up to whole lines and vectors as they are.
+    /// Fields and coefficients count with their padding to whole lines and vectors.
     #[test]
     fn a_cell_takes_at_most_24_bytes_from_300_cubed_on() {
         for n in 300..=1000 {

@@ -1,5 +1,5 @@
 //! Fluxes along x and along y, and the terms that they complete, for a few neighbouring rows at a
-//! time. The sweep keeps the fluxes that the next rows need.
+//! time. The scratch keeps the fluxes that the next rows need.
 
 use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
@@ -9,7 +9,7 @@ use super::sweep::Sweep;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
-/// A line of rows along an axis: where its fluxes and terms are, and its coefficients.
+/// Line of rows along an axis: places of its fluxes and terms, and its coefficients.
 #[derive(Clone, Copy)]
 pub struct Line {
     pub axis: usize,
@@ -20,22 +20,22 @@ pub struct Line {
     /// Fluxes, `[index % PLACES]`, and values from place to place.
     pub fluxes: *mut f32,
     pub apart: usize,
-    /// Where the terms of the first of a few rows go, and of the others.
+    /// Target of the terms of the first of a few rows, and values from row to row.
     pub to: *mut f32,
     pub to_apart: usize,
-    /// Sums to which the first row's terms are added where velocities are eliminated, or null; `to_apart`
-    /// from row to row.
+    /// Sums to which the first row's terms are added where velocities are eliminated, or null;
+    /// `to_apart` values from row to row.
     pub onto: *const f32,
-    /// RowBlock x only, coefficients: of the user's first row, and values from row to row.
+    /// Coefficients, along x only: those of the user's first row, and values from row to row.
     pub b: (*const f32, usize),
     pub kappa: (*const f32, usize),
 }
 
 impl<P: Policy> Sweep<'_, P> {
-    /// The fluxes before the first row's last.
+    /// Computes the fluxes that the first row's term reads before its last.
     ///
     /// # Safety
-    /// See [`Sweep`]; so for all below.
+    /// See [`Sweep`].
     pub unsafe fn begin_fluxes(&self, line: &Line) {
         let first = self.tile.sides[line.axis].fluxes().start;
         let active = self.c.layout.active(line.axis);
@@ -57,7 +57,7 @@ impl<P: Policy> Sweep<'_, P> {
         }
     }
 
-    /// How many rows are done together from an index on.
+    /// Returns the number of rows from an index on that are computed together.
     pub fn rows_per_block(&self, line: &Line, at: usize) -> usize {
         let (cells, active) = (&self.tile.sides[line.axis].cells, self.c.layout.active(line.axis));
         let term = |at: usize| self.partition.zones[line.axis].term(at);
@@ -66,7 +66,7 @@ impl<P: Policy> Sweep<'_, P> {
         if alike { ROWS_PER_BLOCK } else { 1 }
     }
 
-    /// Computes the terms of rows that are done together.
+    /// Computes the terms of `together` rows from index `at` on.
     ///
     /// # Safety
     /// See [`Sweep`].
@@ -88,7 +88,8 @@ impl<P: Policy> Sweep<'_, P> {
         }
     }
 
-    /// Fluxes from index `j` on, at rest if they do not `MOVE`, and the `TERMS` that they complete.
+    /// Computes the fluxes from index `j` on and the `TERMS` that they complete. Without `MOVE` the
+    /// fluxes are zero.
     unsafe fn row_block<
         const U: usize,
         const PML: bool,
@@ -106,7 +107,7 @@ impl<P: Policy> Sweep<'_, P> {
         let position = |i: usize| if axis == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.
         let at = (j + 1).wrapping_sub(HALF_WIDTH);
-        // Position in an array that covers some indices of the axis only.
+        // Position in an array that stores some indices of the axis only.
         let nth = |place: usize, places: usize| {
             self.nth(if axis == 0 {
                 (line.other - HALF_WIDTH) * places + place
@@ -132,7 +133,7 @@ impl<P: Policy> Sweep<'_, P> {
                 prefetched: [[std::ptr::null(); U]; PREFETCHED],
                 count: 0,
             };
-            // The place of the oldest flux is that of the first new one.
+            // The first new flux replaces the oldest.
             let mut place = (j - self.tile.sides[axis].fluxes().start) % PLACES;
             for row in &mut rows.fluxes {
                 *row = line.fluxes.wrapping_add(place * line.apart);
@@ -191,7 +192,8 @@ impl<P: Policy> Sweep<'_, P> {
                     ahead,
                 };
             }
-            // The rows that the planes' updates read are prefetched while the fluxes along y are computed.
+            // Rows that the updates of these planes read are prefetched while the fluxes along y
+            // are computed.
             if axis == 1 && TERMS {
                 for u in 0..U {
                     let kinds = self.update_rows(position(at.wrapping_add(u)));

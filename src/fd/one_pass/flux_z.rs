@@ -1,12 +1,13 @@
-//! A row along z: its taps are neighbours in the same vectors, so they are shifted out of registers.
+//! Fluxes and increments of a row along z. Its taps are neighbours in the same vectors, so they are
+//! shifted within registers.
 
 use super::rows::{TAPS, derivative, halfway, splats, write};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 
-/// Computes the fluxes of a row: the derivatives of the pressure times b. Pointers are to the first updated value. The row
-/// has a vector of pressures before and after it.
+/// Computes the fluxes of a row: b times the derivatives of the pressure. Pointers are to the first
+/// updated value. The row has a vector of pressures before and after it.
 pub struct FluxRow<'a> {
     pub stencil: &'a [f32; HALF_WIDTH],
     pub len: usize,
@@ -14,13 +15,13 @@ pub struct FluxRow<'a> {
     /// See [`halfway`].
     pub b: *const f32,
     pub beside: *const f32,
-    /// Room for the fluxes, between vectors of zeros.
+    /// Target of the fluxes, between vectors of zeros.
     pub q: *mut f32,
-    /// Rows to ask for meanwhile.
+    /// Rows to prefetch.
     pub coming: [*const f32; 2],
 }
 
-/// The values from the fourth before a value to the fourth after it.
+/// Returns the values from the fourth before a value to the fourth after it.
 #[inline(always)]
 unsafe fn taps<L: Lanes>(before: L::V, at: L::V, after: L::V) -> [L::V; TAPS + 1] {
     // SAFETY: by the caller's promise.
@@ -39,14 +40,14 @@ unsafe fn taps<L: Lanes>(before: L::V, at: L::V, after: L::V) -> [L::V; TAPS + 1
     }
 }
 
-/// The derivative between a value and the one after it.
+/// Returns the derivative between a value and the one after it.
 #[inline(always)]
 pub unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe { derivative::<L>(c, &taps::<L>(before, at, after)[1..]) }
 }
 
-/// And between the one before it and the value.
+/// Returns the derivative between a value and the one before it.
 #[inline(always)]
 pub unsafe fn derivative_before<L: Lanes>(
     c: [L::V; HALF_WIDTH],
@@ -73,13 +74,14 @@ impl Kernel for FluxRow<'_> {
                 L::store(self.q.add(i), L::mul(halfway::<L>(self.b, self.beside, i), s));
                 (before, at) = (at, after);
             }
-            // A longer row may have been there before.
+            // A longer row may have left fluxes here.
             L::store(self.q.add(self.len), L::splat(0.0));
         }
     }
 }
 
-/// Computes the PML velocities and the increments of an end of a row. Tables and pointers are to its first value.
+/// Computes the PML velocities and the increments of one end of a row. Tables and pointers are to
+/// the end's first value.
 pub struct RowEnd<'a> {
     pub stencil: &'a [f32; HALF_WIDTH],
     pub keep: &'a [f32],
@@ -90,14 +92,14 @@ pub struct RowEnd<'a> {
     pub kappa: *const f32,
     pub old: *const f32,
     pub new: *mut f32,
-    /// Whether that is written past the caches.
+    /// Whether `new` is written past the caches.
     pub stream: bool,
-    /// The split pressure, and which of the values have one.
+    /// Split pressure, and the values that have one.
     pub split: *mut f32,
     pub damped: std::ops::Range<usize>,
-    /// How many values on to ask for old velocities and scratch.
+    /// Prefetch distances in values, of old velocities and of the split pressure.
     pub ahead: [usize; 2],
-    /// Where the increments go.
+    /// Target of the increments.
     pub to: *mut f32,
 }
 

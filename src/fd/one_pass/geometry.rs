@@ -1,18 +1,19 @@
-//! Tables of a pass beside the coefficients and tiles, cut to vectors.
+//! Tables of a pass for a partition, cut to vectors. The coefficients and tiles are elsewhere.
 
 use super::coefficients::Coefficients;
 use crate::fd::tiled::partition::Partition;
 
-/// What all shots of a plan share beside the coefficients.
+/// Tables that all shots of a plan share, besides the coefficients.
 pub struct Geometry {
-    /// (dt / h)² of x and y.
+    /// (dt / h)² of x and y, in (s/m)².
     pub square: [f32; 2],
-    /// The same along a row, 0 where the term is not eliminated.
+    /// (dt / h)² of z along a row; 0 where velocities are not eliminated.
     pub squares: Vec<f32>,
     pub near_and_far: [EndTables; 2],
 }
 
-/// An end of the rows along z, as long as what is kept there: tables as those of an axis, 0 where there is nothing.
+/// Factors of one end of the rows along z, for each stored velocity: see
+/// [`Axis`](super::coefficients::Axis). Values outside the updated cells are 0.
 pub struct EndTables {
     pub keep: Vec<f32>,
     pub velocity_rate: Vec<f32>,
@@ -29,7 +30,7 @@ impl Geometry {
         let middle = |at: usize| zones[2].middle.contains(&(active.start + at));
         let squares = (0..ends.len).map(|at| if middle(at) { z.rate * z.rate } else { 0.0 }).collect();
         let near_and_far = [0, 1].map(|end| {
-            // Beyond the updated cells nothing moves.
+            // Beyond the updated cells all factors are 0.
             let of = |values: &[f32], only: &dyn Fn(usize) -> bool| -> Vec<f32> {
                 let value = |at: usize| {
                     let moves = only(at) && active.contains(&(active.start + at));
@@ -37,7 +38,7 @@ impl Geometry {
                 };
                 ends.pml(end).map(value).collect()
             };
-            // The middle's cells in these vectors have no such term.
+            // Cells of the middle in these vectors have no such term.
             let split = |at: usize| !middle(at);
             EndTables {
                 keep: of(&z.keep, &|_| true),

@@ -1,7 +1,8 @@
-//! The step of equations with a split PML, in one pass over the grid. An equation adds a [`policy::Policy`].
+//! The step of equations with a split PML, in one pass over the grid. An equation adds a
+//! [`policy::Policy`].
 //!
-//! The velocities are eliminated where nothing is damped; `pass.rs` has the order of operations. A file imports from
-//! its own row and from rows above it:
+//! The velocities are eliminated where nothing is damped; `pass.rs` has the order of operations. A
+//! file imports from its own row and from rows above it:
 //!
 //! | row | contents |
 //! | --- | --- |

@@ -1,23 +1,26 @@
 //! A step of a tile in one pass: the next pressure from this one.
 //!
-//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once. `kappa = (rho vp) vp`,
-//! `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a dt/h`, `b - 1`.
+//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once. `kappa
+//! = (rho vp) vp`, `r = dt/h`; `keep`, `rate`, `loss` are those of an axis's profile: `b`, `a
+//! dt/h`, `b - 1`.
 //!
 //! ```text
 //! derivative of f      s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3
-//! 1/rho at i + 1/2     b = 1 / (rho[i]/2 + rho[i+1]/2), with i in the place of i+1 if the density is taken at cells
+//! 1/rho at i + 1/2     b = 1 / (rho[i]/2 + rho[i+1]/2),
+//!                      with i in the place of i+1 if the density is taken at cells
 //! flux                 q = b s(p)
 //! PML velocity         u = fma(-rate, q, keep u)
-//! undamped increment   a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;  d = fma(kappa, a, d)
+//! undamped increment   a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;
+//!                      d = fma(kappa, a, d)
 //! increment            i = d;  i = i + c along y, then x, then z, with
 //!     strip            c = -((kappa rate) s(u))
 //!     layer            c = fma(loss, split, -((kappa rate) s(u)));  split = split + c
 //! pressure             p = p + i
 //! ```
 //!
-//! A tile sweeps along y. Of the fluxes along y it keeps some planes, of what else a plane needs a few rows or registers; what it
-//! needs of its neighbours' fluxes it computes itself. So tiles do not depend on each other, and every cell comes out the same
-//! whichever tile it is in.
+//! A tile sweeps along y. It keeps the fluxes along y of some planes, and all other intermediate
+//! values of a few rows or in registers. It computes the fluxes that it needs of its neighbours
+//! itself. So tiles do not depend on each other, and every cell has the same value in any tile.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -32,10 +35,10 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 impl<P: Policy> Sweep<'_, P> {
-    /// Updates the part of the tile.
+    /// Updates the active part of the tile.
     ///
     /// # Safety
-    /// See [`Sweep`]; so for all below.
+    /// See [`Sweep`]; the same holds for all methods below.
     pub unsafe fn run(&self) {
         let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
         let line = |(column, x): (usize, usize)| Line {
@@ -71,7 +74,7 @@ impl<P: Policy> Sweep<'_, P> {
         }
     }
 
-    /// All rows of a plane whose terms along y there are.
+    /// Updates all rows of a plane whose terms along y are computed.
     unsafe fn plane(&self, y: usize, term_y: *const f32) {
         let (layout, scratch) = (&self.c.layout, &self.scratch);
         let side = &self.tile.sides[0];
@@ -128,7 +131,7 @@ impl<P: Policy> Sweep<'_, P> {
     ) {
         let Sweep { geometry, scratch, .. } = self;
         let ends = &self.partition.ends;
-        // Counted over the updated rows.
+        // Number of the row among the updated rows.
         let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);
         let p = self.old.map(|old| old.wrapping_add(place));
@@ -188,8 +191,8 @@ impl<P: Policy> Sweep<'_, P> {
         }
     }
 
-    /// Copies the pressures of the row of this tile and plane that has the source, without it, to the scratch. Returns
-    /// the row's index along x.
+    /// Copies the pressures of the tile's row with the source in this plane to the scratch, without
+    /// the source. Returns the row's index along x; `None` if the tile has no such row.
     unsafe fn clean_source(&self, y: usize) -> Option<usize> {
         let injector = self.injector?;
         let x = self.tile.sides[0].cells.clone().find(|x| injector.is_in([*x, y]))?;
@@ -206,7 +209,7 @@ impl<P: Policy> Sweep<'_, P> {
         Some(x)
     }
 
-    /// Returns the mixing coefficients of a plane, as [`Sweep::rows`].
+    /// Returns the mixing coefficients of a plane, in the form of [`Sweep::rows`].
     unsafe fn mixing_rows(&self, y: usize) -> [(*const f32, usize); 2] {
         let cells = &self.tile.sides[0].cells;
         [0, 1].map(|number| {
@@ -219,7 +222,8 @@ impl<P: Policy> Sweep<'_, P> {
         })
     }
 
-    /// Returns the mixing coefficients of a row: in the scratch if the policy changes them near the source.
+    /// Returns the mixing coefficients of a row: in the scratch if the policy changes them near the
+    /// source.
     unsafe fn adapted(&self, row: [usize; 2], mixing: [*const f32; 2]) -> [*const f32; 2] {
         let mut rows = mixing;
         for (number, from) in mixing.into_iter().enumerate().take(P::MIXING) {

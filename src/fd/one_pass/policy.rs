@@ -1,4 +1,4 @@
-//! The part of an equation in the sweep that all equations with a split PML share.
+//! Interface of an equation to the sweep that all equations with a split PML share.
 
 use std::sync::Arc;
 
@@ -10,12 +10,14 @@ use crate::fd::vector::lanes::Lanes;
 pub trait Policy: Sync {
     /// The name of the equation.
     const NAME: &'static str;
-    /// Pressures, 1 or 2. The fluxes along x and y are those of the first, the flux along z is that of the last.
+    /// Number of pressures, 1 or 2. The fluxes along x and y are those of the first, the flux along
+    /// z is that of the last.
     const PRESSURES: usize;
-    /// Coefficients by which increments change the pressures, 0 or 2.
+    /// Number of mixing coefficients, by which increments change the pressures: 0 or 2.
     const MIXING: usize;
-    /// Points of the source: cells below the shot's source cell, and the factor on the wavelet. The source is in all
-    /// pressures while their fluxes are computed, and in none of them after the step.
+    /// Points of the source: cells below the shot's source cell, and the factor on the wavelet. The
+    /// source is in all pressures while their fluxes are computed, and in none of them after the
+    /// step.
     const SOURCE: &'static [(usize, f32)];
 
     /// Returns the coefficients of a plan.
@@ -24,14 +26,15 @@ pub trait Policy: Sync {
     /// Returns the words for a padded cell in a message.
     fn words(&self, padded: [usize; 3]) -> String;
 
-    /// Returns a coefficient of the mixing, of number below [`Policy::MIXING`].
+    /// Returns the mixing coefficient `number`, below [`Policy::MIXING`].
     fn mixing(&self, number: usize) -> &EdgeField;
 
-    /// Changes a row of a mixing coefficient near the source. `row`: the row's indices along x and y; `first`: index along
-    /// z of the first of its `len` values. Returns false if nothing changes.
+    /// Changes a row of a mixing coefficient near the source. `row`: the row's indices along x and
+    /// y; `first`: index along z of the first of its `len` values. Returns false if nothing
+    /// changes.
     ///
     /// # Safety
-    /// `from` has `len` values; `to` has room for them.
+    /// `from` has `len` values; `to` has space for as many.
     unsafe fn adapt(
         &self,
         _number: usize,
@@ -44,8 +47,9 @@ pub trait Policy: Sync {
         false
     }
 
-    /// Returns the pressures after a step: from those before it without a source, and the increments. With one
-    /// pressure the first increment is that of all axes; with two the first is that of x and y, the second that of z.
+    /// Returns the pressures after a step, from those before it without a source, and the
+    /// increments. With one pressure the first increment is that of all axes. With two the first is
+    /// that of x and y, the second that of z.
     ///
     /// # Safety
     /// The processor has the instructions.

@@ -1,6 +1,6 @@
-//! Prefetches of a sweep. The rows of a tile lie in too many places for the prefetchers of processors.
-//! A processor has some tens of cache lines under way and drops further requests, so each row asks for
-//! the same few rows to come.
+//! Prefetches of a sweep. The rows of a tile lie in too many places for the hardware prefetchers. A
+//! processor has some tens of cache lines in flight and drops further requests, so each row
+//! requests the same few rows ahead.
 
 use super::policy::Policy;
 use super::rows::{FLUX_PLANES, PREFETCHED};
@@ -11,14 +11,15 @@ use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 /// Distance in rows of the prefetches of arrays that are read row after row.
 pub const PREFETCH_DISTANCE: usize = 2;
-/// Planes from the one that is worked on to that whose fluxes along y come next.
+/// Distance in planes from the current one to that whose fluxes along y come next.
 const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
-/// Rows beside a tile whose pressures its fluxes along x take, on each side; and whose `b`, before it and after it.
+/// Rows beside a tile, on each side, whose pressures its fluxes along x read; and rows whose `b`
+/// they read, before it and after it.
 const BESIDE: usize = FLUX_PLANES;
 const BEFORE: usize = HALF_WIDTH;
 const AFTER: usize = HALF_WIDTH;
 
-/// Rows that are asked for while another is worked on.
+/// Rows to prefetch while another is computed.
 #[derive(Clone, Copy)]
 pub struct Prefetch {
     pub p: *const f32,
@@ -28,7 +29,7 @@ pub struct Prefetch {
 }
 
 impl<P: Policy> Sweep<'_, P> {
-    /// Coefficients of a row, not to be read.
+    /// Returns the address of a row of coefficients, in their stored format, for a prefetch.
     #[inline(always)]
     pub fn asked(&self, field: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
         match field.onward(&self.c.layout, [x, y, self.first]) {
@@ -37,7 +38,8 @@ impl<P: Policy> Sweep<'_, P> {
         }
     }
 
-    /// Returns the rows that the update at [x, y] reads first: increments and kappa, then the last pressure and the mixing.
+    /// Returns the rows that the update at [x, y] is the first to read: increments and kappa, then
+    /// the last pressure and the mixing coefficients.
     #[inline(always)]
     pub fn update_rows(&self, [x, y]: [usize; 2]) -> [*const f32; PREFETCHED] {
         let at = self.at(x, y);
@@ -54,7 +56,7 @@ impl<P: Policy> Sweep<'_, P> {
         rows
     }
 
-    /// Rows that are prefetched with a row: itself where the tile needs no other.
+    /// Returns the rows to prefetch with a row; the row itself where the tile needs no other.
     #[inline(always)]
     pub fn prefetch(&self, [x, y]: [usize; 2]) -> Prefetch {
         let [columns, planes] = &self.tile.sides;
@@ -63,7 +65,7 @@ impl<P: Policy> Sweep<'_, P> {
         let there = |ahead: usize, end: usize| if y + ahead < end { y + ahead } else { y };
         let next = there(1, planes.cells.end);
         let lead = self.c.beside.unwrap_or(0);
-        // All of them, spread over the tile's rows.
+        // All rows beside the tile, spread over the tile's rows.
         let (cells, many) = (&columns.cells, 2 * BESIDE + BEFORE + AFTER);
         let nth = (x - cells.start) * many / cells.len();
         let beside = |nth: usize, before: usize| {

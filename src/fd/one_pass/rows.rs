@@ -1,4 +1,4 @@
-//! Kernels on rows of cells, a vector at a time. Rows side by side are computed together, because
+//! Kernels on rows of cells, a vector at a time. Neighbouring rows are computed together, because
 //! they share taps.
 
 use crate::fd::stencil::HALF_WIDTH;
@@ -9,14 +9,14 @@ use crate::fd::vector::lanes::{Lanes, WIDEST};
 
 /// Taps of a derivative.
 pub const TAPS: usize = 2 * HALF_WIDTH;
-/// Rows that the update of a row reads and no other part of the sweep, at most.
+/// Most rows that only the update of a row reads, and no other part of the sweep.
 pub const PREFETCHED: usize = 6;
 /// Fluxes that a term needs before its last.
 pub const FLUX_PLANES: usize = TAPS - 1;
-/// Taps of so many.
+/// Taps of the terms of a block of rows.
 pub const MAX_TAPS: usize = FLUX_PLANES + ROWS_PER_BLOCK;
 
-/// The coefficients of the derivative, as vectors.
+/// Returns the coefficients of the derivative as vectors.
 ///
 /// # Safety
 /// The processor has the instructions.
@@ -26,10 +26,11 @@ pub unsafe fn splats<L: Lanes>(c: &[f32; HALF_WIDTH]) -> [L::V; HALF_WIDTH] {
     unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
 }
 
-/// The derivatives of `U` neighbours, the first of them between taps 3 and 4.
+/// Returns the derivatives of `U` neighbours, the first of them between taps 3 and 4.
 ///
 /// # Safety
-/// The taps may be read; the processor has the instructions; so for all below.
+/// The taps may be read; the processor has the instructions. The same holds for all functions
+/// below.
 #[inline(always)]
 unsafe fn derivatives<L: Lanes, const U: usize>(
     c: [L::V; HALF_WIDTH],
@@ -49,7 +50,7 @@ unsafe fn derivatives<L: Lanes, const U: usize>(
     }
 }
 
-/// The derivative between taps 3 and 4.
+/// Returns the derivative between taps 3 and 4.
 ///
 /// # Safety
 /// The processor has the instructions.
@@ -64,7 +65,8 @@ pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
     }
 }
 
-/// Returns 1/rho of half points: `b`, or if there is a row `beside` it the reciprocal of the sum.
+/// Returns 1/rho of half points: `b`, or if `beside` is not null the reciprocal of the sum of both
+/// rows.
 ///
 /// # Safety
 /// `L::N` values of the rows may be read from value `i` on; the processor has the instructions.
@@ -98,20 +100,21 @@ impl Kernel for Expansion {
     }
 }
 
-/// How velocities of `U` rows move: `keep` and dt/h.
+/// PML velocities of `U` rows: profile factors `keep` and `velocity_rate`, and places.
 #[derive(Clone, Copy)]
 pub struct PmlVelocity<const U: usize> {
     pub keep: [f32; U],
     pub rate: [f32; U],
-    /// Of the first row; the others follow in `apart` values.
+    /// Velocities of the first row before and after the step; the other rows follow in `apart`
+    /// values.
     pub old: *const f32,
     pub new: *mut f32,
     pub apart: usize,
-    /// Which of the rows are written for the next step; other tiles write the others.
+    /// Range of the rows that are written for the next step; other tiles write the others.
     pub own: [usize; 2],
-    /// Past the caches.
+    /// Whether `new` is written past the caches.
     pub stream: bool,
-    /// How many values on to ask for `old`.
+    /// Prefetch distance of `old` in values.
     pub ahead: usize,
 }
 
@@ -127,7 +130,7 @@ impl<const U: usize> PmlVelocity<U> {
         ahead: 0,
     };
 
-    /// A velocity, from b times the derivative of the pressure.
+    /// Advances the velocity of row `u` at value `i` with the flux `q`, and returns it.
     #[inline(always)]
     unsafe fn moved<L: Lanes>(&self, u: usize, i: usize, q: L::V) -> L::V {
         // SAFETY: by the caller's promise.
@@ -137,7 +140,8 @@ impl<const U: usize> PmlVelocity<U> {
             L::prefetch(self.old.wrapping_add(at + self.ahead));
             let v = L::fnma(L::splat(self.rate[u]), q, old);
             if self.own[0] <= u && u < self.own[1] {
-                // Half lines of several rows in turn are slower past the caches: docs/performance-notes.md.
+                // Half lines of several rows in turn are slower past the caches:
+                // docs/performance-notes.md.
                 write::<L>(self.new.wrapping_add(at), v, self.stream && L::N == WIDEST);
             }
             v
@@ -145,22 +149,22 @@ impl<const U: usize> PmlVelocity<U> {
     }
 }
 
-/// For the next step, past the caches or not.
+/// Stores a vector, past the caches if `stream`.
 #[inline(always)]
 pub unsafe fn write<L: Lanes>(to: *mut f32, v: L::V, stream: bool) {
     // SAFETY: by the caller's promise.
     unsafe { if stream { L::stream(to, v) } else { L::store(to, v) } }
 }
 
-/// What damps the pressure of `U` rows, or does not.
+/// Split pressures of `U` rows: profile factors `loss` and `pressure_rate`, and places.
 #[derive(Clone, Copy)]
 pub struct SplitPressure<const U: usize> {
     pub loss: [f32; U],
     pub rate: [f32; U],
-    /// Of the first row; the others follow in `apart` values.
+    /// Split pressure of the first row; the other rows follow in `apart` values.
     pub pressure: *mut f32,
     pub apart: usize,
-    /// How many values on to ask for `part`.
+    /// Prefetch distance of `pressure` in values.
     pub ahead: usize,
 }
 
@@ -169,7 +173,8 @@ impl<const U: usize> SplitPressure<U> {
         SplitPressure { loss: [0.0; U], rate: [0.0; U], pressure: std::ptr::null_mut(), apart: 0, ahead: 0 };
 }
 
-/// Returns the increment of row `u` from the derivative of the velocities.
+/// Returns the increment of row `u` from the derivative `s` of the velocities. If `DAMPED`, updates
+/// the split pressure.
 #[inline(always)]
 pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
     u: usize,
@@ -193,33 +198,35 @@ pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
     }
 }
 
-/// `U` rows beside each other along an axis. Pointers are to a row's first value.
+/// `U` neighbouring rows along an axis. Pointers are to a row's first value.
 pub struct RowBlock<const U: usize> {
     pub len: usize,
-    /// The first derivative's first tap, and values from tap to tap, which is from row to row.
+    /// First tap of the first derivative; values from tap to tap, which is from row to row.
     pub p: *const f32,
     pub stride: usize,
     /// See [`halfway`].
     pub b: [*const f32; U],
     pub beside: [*const f32; U],
-    /// Fluxes of the pressure times b, or velocities where they are kept, oldest first. Those of these rows replace the
-    /// first.
+    /// Fluxes, or PML velocities where they are stored, oldest first. Those of these rows replace
+    /// the first.
     pub fluxes: [*mut f32; FLUX_PLANES],
-    /// r², if the terms are eliminated, and what they are added to, or null.
+    /// r², if velocities are eliminated; and sums to which the terms are added, or null.
     pub square: f32,
     pub onto: *const f32,
-    /// Where terms go; and from row to row there.
+    /// Target of the terms, and values from row to row.
     pub to: *mut f32,
     pub to_apart: usize,
-    /// If they are not eliminated.
+    /// kappa of the rows, if velocities are not eliminated.
     pub kappa: [*const f32; U],
-    /// Rows to prefetch meanwhile: the first `count` kinds, of each row.
+    /// Rows to prefetch: the first `count` kinds, for each row.
     pub prefetched: [[*const f32; U]; PREFETCHED],
     pub count: usize,
 }
 
-/// Computes the fluxes of a block of rows, which are at rest if they do not `MOVE`, and the `TERMS` that they complete. Borrowed:
-/// a copy reads in wide pieces what was written in narrow ones just before, for which the processor waits.
+/// Computes the fluxes of a block of rows, and the `TERMS` that they complete. Without `MOVE` the
+/// fluxes are zero.
+// The fields are borrowed: a copy reads in wide pieces what was written in narrow ones just before,
+// for which the processor waits.
 pub struct BlockFluxes<
     'a,
     const U: usize,
@@ -260,7 +267,7 @@ impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, cons
                         *s = L::load(from.wrapping_add(i));
                     }
                 }
-                // Now that those are read which the new ones replace.
+                // The places of the new fluxes have been read.
                 for (to, s) in rows.fluxes.iter().zip(&s[FLUX_PLANES..]).take(U) {
                     L::store(to.wrapping_add(i), *s);
                 }

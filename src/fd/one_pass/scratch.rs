@@ -1,4 +1,4 @@
-//! The buffers of one thread: fluxes that the next planes need, too, and the terms of a plane.
+//! Buffers of one thread: fluxes that the next planes need, too, and the terms of a plane.
 
 use super::policy::Policy;
 use super::rows::{FLUX_PLANES, TAPS};
@@ -7,13 +7,15 @@ use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 use crate::fd::vector::lanes::WIDEST;
 
-/// Places for fluxes along an axis: of those before its last that a term takes. New ones replace the oldest, once these are read.
+/// Places for fluxes along an axis: those that a term reads before its last. New fluxes replace the
+/// oldest, once these are read.
 pub const PLACES: usize = FLUX_PLANES;
 
-/// Pointers to the beginnings of the parts of a thread's memory.
+/// Pointers to the parts of a thread's scratch.
 #[derive(Clone, Copy)]
 pub struct ScratchPointers {
-    /// From row to row, and from plane to plane, of the fluxes along y: `[index % PLACES][column][z]`.
+    /// Values from row to row and from plane to plane of the fluxes along y,
+    /// `[index % PLACES][column][z]`.
     pub row: usize,
     pub plane: usize,
     pub y: *mut f32,
@@ -22,14 +24,15 @@ pub struct ScratchPointers {
     /// Fluxes of a plane along x, `[index % PLACES][z]`, and terms along x of a few rows.
     pub x: *mut f32,
     pub term_x: *mut f32,
-    /// A row of fluxes along z, with a vector of zeros before and after it.
+    /// Row of fluxes along z, with a vector of zeros before and after it.
     pub fluxes: *mut f32,
-    /// A row of increments at the ends.
+    /// Row of increments along z at the ends.
     pub increments: *mut f32,
     /// Rows of the pressures without the source, and of mixing coefficients near it.
     pub clean: [*mut f32; 2],
     pub adapted: [*mut f32; 2],
-    /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in a few rows.
+    /// Float32 values of 16-bit coefficients, in the rows of a plane and in a few rows. Empty for
+    /// float32 coefficients.
     pub b: *mut f32,
     pub kappa: *mut f32,
     pub mixing: [*mut f32; 2],
@@ -37,11 +40,12 @@ pub struct ScratchPointers {
 }
 
 impl ScratchPointers {
-    /// For any tile of any tiling. Also returns the number of values in all.
+    /// Divides a scratch that fits any tile of any tiling. Also returns its length in values.
     #[inline]
     pub fn new<P: Policy>(tiles: &Partition, storage: Storage, first: *mut f32) -> (ScratchPointers, usize) {
         let (columns, len) = (tiles.columns, tiles.ends.len);
-        // Odd numbers of lines: neighbours in other sets of a cache. Rows of expanded numbers have a value more.
+        // An odd number of lines puts neighbouring rows in different sets of a cache. Rows of
+        // expanded numbers have one value more.
         let expands = storage == Storage::Bits16;
         let row = ((len / WIDEST + usize::from(expands)) | 1) * WIDEST;
         let plane = columns * row;

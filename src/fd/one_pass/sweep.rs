@@ -16,12 +16,12 @@ use crate::fd::tiled::source::SourceInjector;
 use crate::fd::tiled::tiles::Tile;
 use crate::fd::vector::isa::Isa;
 
-/// A tile's sweep: where everything is. "Position" of a row is that of its first updated cell.
+/// Sweep through a tile. The position of a row is that of its first updated cell.
 ///
 /// # Safety
-/// The methods that are unsafe take for granted: the fields have the layout of the coefficients, and the scratch has room
-/// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
-/// the processor has the instructions.
+/// The unsafe methods require that the fields have the layout of the coefficients, and that the
+/// scratch fits the tile. Meanwhile no other thread uses the part of the fields that the tile
+/// writes, or writes the part that it reads. The processor has the instructions.
 pub struct Sweep<'a, P> {
     pub policy: &'a P,
     pub c: &'a Coefficients,
@@ -69,7 +69,8 @@ impl<'a, P: Policy> Sweep<'a, P> {
         }
     }
 
-    /// Coefficients of a row; numbers of 16 bits as the `u`th of a few rows that are expanded.
+    /// Returns the coefficients of a row. 16-bit numbers are expanded, to the `u`th of the
+    /// scratch's few rows.
     ///
     /// # Safety
     /// See [`Sweep`].
@@ -85,8 +86,8 @@ impl<'a, P: Policy> Sweep<'a, P> {
         }
     }
 
-    /// Coefficients of a plane, for some of its rows: of the user's first row, and values from row to row. Numbers of 16 bits are
-    /// expanded, `len` of each row.
+    /// Returns the coefficients of some rows of a plane: a pointer to those of the user's first
+    /// row, and values from row to row. 16-bit numbers are expanded, `len` of each row.
     ///
     /// # Safety
     /// See [`Sweep`].
@@ -104,7 +105,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
             EdgeRow::Values(values) => (values.as_ptr(), step),
             EdgeRow::Numbers(numbers, scale) => {
                 let (begin, end) = (layout.nearest(0, rows.start), layout.nearest(0, rows.end - 1) + 1);
-                // Where all rows are the same, one is enough.
+                // If all rows are the same, one is enough.
                 let row = if step == 0 { 0 } else { self.scratch.row };
                 let end = if step == 0 { begin + 1 } else { end };
                 for nth in 0..end - begin {
@@ -118,13 +119,13 @@ impl<'a, P: Policy> Sweep<'a, P> {
         }
     }
 
-    /// Position of a row of a field.
+    /// Returns the position of a row of a field.
     #[inline(always)]
     pub fn at(&self, x: usize, y: usize) -> usize {
         self.c.layout.at([x, y, self.first])
     }
 
-    /// Position of a row of what is kept in some planes only.
+    /// Returns the position of row number `row` of an array that stores some planes only.
     #[inline(always)]
     pub fn nth(&self, row: usize) -> usize {
         self.c.layout.row(row) + self.first

@@ -1,4 +1,4 @@
-//! The last part of a row: the pressures after the step.
+//! Last part of a row's computation: the pressures after the step.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -10,30 +10,32 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 
-/// Computes the pressures of a row after the step, and its undamped increments. Pointers are to the first updated value.
+/// Computes the pressures of a row after the step, and its undamped increments. Pointers are to the
+/// first updated value.
 pub struct Update<'a, P> {
     pub policy: PhantomData<P>,
     pub stencil: &'a [f32; HALF_WIDTH],
     pub len: usize,
     /// Whether the tile stores PML velocities along x and along y.
     pub pml: [bool; 2],
-    /// Where the values of both ends have an increment of their own along z, and these increments.
+    /// Values of both ends that have increments of their own along z, and these increments.
     pub ends: [Range<usize>; 2],
     pub increments: *const f32,
     /// Fluxes along z, between vectors of zeros; r² for each value.
     pub q: *const f32,
     pub squares: &'a [f32],
-    /// The terms along y and along x.
+    /// Terms along y and along x.
     pub term_y: *const f32,
     pub term_x: *const f32,
     pub kappa: *const f32,
     pub mixing: [*const f32; 2],
     pub d: [*mut f32; 2],
-    /// The pressures without a source, and those after the step, which may be written past the caches.
+    /// Pressures without a source, and those after the step, which may be written past the caches.
     pub p: [*const f32; 2],
     pub new: [*mut f32; 2],
     pub stream: bool,
-    /// Distance of the prefetched values of kappa and `d`; and a row to prefetch.
+    /// Prefetch distance in values of kappa, `d` and the mixing coefficients; and a row to
+    /// prefetch.
     pub distance: usize,
     pub coming: *const f32,
 }
@@ -54,8 +56,10 @@ impl<P: Policy> Kernel for Update<'_, P> {
 }
 
 impl<P: Policy> Update<'_, P> {
+    /// Updates one row. `X_PML`, `Y_PML`: whether the tile stores PML velocities along that axis.
+    ///
     /// # Safety
-    /// As for [`Kernel::run`].
+    /// See [`Kernel::run`].
     #[inline(always)]
     unsafe fn run_with<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
         // SAFETY: by the caller's promise.

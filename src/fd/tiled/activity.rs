@@ -1,10 +1,12 @@
-//! Where the wave has come, so that a step computes those parts of the tiles only.
+//! Cells that the wave has reached, so that a step computes only parts of the tiles.
 //!
-//! Ahead of the wave all fields are exactly zero, as denormal numbers are flushed. A pressure changes in a step only if a
-//! pressure less than [`MARGIN`] cells away is not zero: it takes a derivative of eight taps of derivatives of eight
-//! taps. So each tile has the box of its pressures that have been other than zero, which only grows, and a step computes
-//! the part of a tile that lies within the margin of its own box and its neighbours'. Velocities, split pressures and
-//! changes that are not zero lie within the margin, too. All else would come out as the zeros that it is.
+//! Ahead of the wave all fields are exactly zero, as denormals are flushed. A pressure changes in a
+//! step only if a pressure less than [`MARGIN`] cells away is not zero: it takes a derivative of
+//! eight taps of derivatives of eight taps. So each tile has a box around its pressures that have
+//! been other than zero, which only grows. A step computes the part of a tile that lies within the
+//! margin of its own box and its neighbours'. Velocities, split pressures and increments that are
+//! not zero lie within the margin, too. Everywhere else a step would compute the zeros that are
+//! there.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -16,44 +18,46 @@ use crate::fd::grid::layout::Layout;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::WIDEST;
 
-/// Cells around a pressure that a step may change, and one more, so that rows stay together.
+/// Distance up to which a step may change cells around a pressure, and one cell more, so that rows
+/// stay together.
 const MARGIN: usize = 2 * HALF_WIDTH;
 
-/// Values that are compared with zero at once.
+/// Values that are compared with zero at a time.
 const CHUNK: usize = 4 * WIDEST;
 
 const NOTHING: Extent = [0..0, 0..0, 0..0];
 
-/// The state of all tiles of a shot.
+/// State of all tiles of a shot.
 pub struct Activity<'a> {
     partition: &'a Partition,
     layout: &'a Layout,
     /// Number of the tiling.
     tiling: usize,
-    /// Where each tile's pressure has been other than zero.
+    /// For each tile, the box in which its pressure has been other than zero.
     boxes: Vec<Mutex<Extent>>,
-    /// Tiles less than the margin from each, itself among them.
+    /// For each tile, the tiles less than the margin from it, itself among them.
     near: Vec<Vec<usize>>,
-    /// Parts that the next step computes, the largest first.
+    /// Parts of tiles that the next step computes, the largest first.
     pub active: Vec<ActiveTile>,
-    /// Its cells.
+    /// Cells that the next step computes.
     cells: usize,
-    /// Cells that all steps before it have computed, and how many steps these are.
+    /// Cells that all steps so far have computed, and the number of these steps.
     computed: f64,
     steps: f64,
 }
 
-/// A part of a tile that a step computes.
+/// Part of a tile that a step computes.
 pub struct ActiveTile {
     nth: usize,
     pub tile: Tile,
-    /// Values of a row along z, from the first updated one on: whole vectors, all or at least those of the near end.
+    /// Values of a row along z from the first updated one on, in whole vectors: all values, or at
+    /// least those of the near end.
     pub len: usize,
     /// The tile's box.
     known: Extent,
 }
 
-/// The smallest range that contains both.
+/// Returns the smallest range that contains both.
 fn hull(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
     match (a.is_empty(), b.is_empty()) {
         (true, _) => b.clone(),
@@ -66,7 +70,7 @@ fn hulls(a: &Extent, b: &Extent) -> Extent {
     [0, 1, 2].map(|axis| hull(&a[axis], &b[axis]))
 }
 
-/// A range and the margin around it.
+/// Returns a range with the margin on both sides.
 fn widened(range: &Range<usize>) -> Range<usize> {
     range.start.saturating_sub(MARGIN)..range.end + MARGIN
 }
@@ -79,7 +83,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 fn last_other_than_zero(row: &[f32]) -> Option<usize> {
     let mut end = row.len();
     for chunk in row.rchunks(CHUNK) {
-        // All values of a chunk, without a branch, become vector instructions.
+        // Without a branch the comparison of a whole chunk becomes vector instructions.
         if chunk.iter().fold(0, |bits, value| bits | value.to_bits()) != 0 {
             let last = chunk.iter().rposition(|value| value.to_bits() != 0);
             return last.map(|last| end - chunk.len() + last);
@@ -90,7 +94,7 @@ fn last_other_than_zero(row: &[f32]) -> Option<usize> {
 }
 
 impl<'a> Activity<'a> {
-    /// Of fields at rest.
+    /// Makes the state of fields at rest.
     pub fn new(partition: &'a Partition, layout: &'a Layout, tiling: usize) -> Activity<'a> {
         let tiles = &partition.tilings[tiling].tiles;
         let near = |a: &Tile| {
@@ -140,7 +144,8 @@ impl<'a> Activity<'a> {
         self.plan();
     }
 
-    /// Cuts the rows into other tiles. A cell that is not at rest lies in the box of its old tile, so in that of its new one.
+    /// Changes to another tiling. A cell that is not at rest lies in the box of its old tile, so in
+    /// that of its new one.
     pub fn retile(&mut self, tiling: usize) {
         if tiling == self.tiling {
             return;
@@ -180,7 +185,7 @@ impl<'a> Activity<'a> {
         Some(ActiveTile { nth, tile, len, known: self.known(nth) })
     }
 
-    /// Grows a tile's box by what a step has made of a part of it.
+    /// Grows a tile's box by the cells of an active part that are no longer zero after a step.
     ///
     /// # Safety
     /// The field has the layout, and no other thread writes this part of it.
@@ -208,7 +213,7 @@ impl<'a> Activity<'a> {
         }
     }
 
-    /// Cells that the steps until now have computed.
+    /// Returns the number of cells that the steps so far have computed.
     pub fn computed(&self) -> f64 {
         self.computed
     }
@@ -217,12 +222,12 @@ impl<'a> Activity<'a> {
         [0, 1, 2].map(|axis| self.layout.active(axis).len() as f64).iter().product()
     }
 
-    /// The share of the updated cells that the next step computes.
+    /// Returns the share of the updated cells that the next step computes.
     pub fn share(&self) -> f64 {
         self.cells as f64 / self.all_cells()
     }
 
-    /// The same of all steps until now.
+    /// Returns the share of the updated cells that the steps so far have computed.
     pub fn mean_share(&self) -> f64 {
         if self.steps == 0.0 { 0.0 } else { self.computed / (self.all_cells() * self.steps) }
     }

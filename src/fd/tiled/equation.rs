@@ -1,4 +1,4 @@
-//! The part of an equation in its step on the CPU.
+//! Interface of an equation to the step on the CPU.
 
 use super::activity::ActiveTile;
 use super::partition::Partition;
@@ -11,8 +11,8 @@ use crate::fd::grid::zones::Zones;
 use crate::fd::storage::Storage;
 use crate::fd::vector::isa::Isa;
 
-/// Planes along y of a tile, at most. Most equations compute fluxes of seven planes more, so a tile is long if there are
-/// tiles enough for all threads.
+/// Most planes along y of a tile. Most equations compute the fluxes of seven planes more for each
+/// tile, so tiles are long if all threads have enough of them.
 const PLANES: usize = 512;
 
 /// An equation in a medium, for one shot.
@@ -20,26 +20,27 @@ pub trait TiledEquation: Sync {
     /// Tables that the sweeps of all tiles share beside the coefficients.
     type Geometry: Sync;
 
-    /// Pressures that a step reads and replaces.
+    /// Number of pressures that a step reads and replaces.
     const PRESSURES: usize;
-    /// Points of a source without a unit: cells below the shot's source cell, and the factor on the wavelet.
+    /// Points of a source without a unit: cells below the shot's source cell, and the factor on the
+    /// wavelet.
     const SOURCE: &'static [(usize, f32)];
-    /// Rows along x of the tiles that are tried, the default first.
+    /// Rows along x of the tiles that the tuner tries, the default first.
     const ROWS: [usize; SIZES];
 
-    /// Returns how cells differ along the axes.
+    /// Returns the zones of x, y and z.
     fn zones(layout: &Layout) -> [Zones; 3] {
         [0, 1, 2].map(|axis| Zones::new(layout, axis))
     }
 
-    /// Returns the number of the field to which a step, of those that read the pressures of even or of odd steps, adds
-    /// the poles of a source.
+    /// Returns the number of the field to which a step adds the poles of a source. `from`: 0 if the
+    /// step reads the pressures of even steps, 1 for those of odd ones.
     fn increment_field(from: usize) -> usize;
 
     /// Returns the name of the equation, and all else that the best tile size depends on.
     fn kind(&self) -> String;
 
-    /// Returns the layout of fields on the CPU, which the coefficients have.
+    /// Returns the layout of the fields and coefficients on the CPU.
     fn layout(&self) -> &Layout;
 
     fn storage(&self) -> Storage;
@@ -47,25 +48,26 @@ pub trait TiledEquation: Sync {
     /// Returns the words for a padded cell in a message.
     fn describe_cell(&self, padded: [usize; 3]) -> String;
 
-    /// Returns the lengths of the fields of a shot in the order of checkpoints: first each pressure of even and of odd
-    /// steps.
+    /// Returns the lengths of the fields of a shot in the order of checkpoints: first each pressure
+    /// of even and of odd steps.
     fn field_lens(&self) -> Vec<usize>;
 
     fn geometry(&self, partition: &Partition) -> Self::Geometry;
 
-    /// Returns the number of values that a thread computes with.
+    /// Returns the number of values of a thread's scratch.
     fn scratch_len(&self, partition: &Partition) -> usize;
 
-    /// Computes the part of a tile that is not at rest.
+    /// Computes a part of a tile that is not at rest.
     ///
     /// # Safety
-    /// The fields have the lengths that the equation returns, and the scratch is as long as it asks for. Meanwhile no other
-    /// thread uses this tile's part of what is written, nor writes what is read. The processor has the instructions.
+    /// The fields have the lengths of [`TiledEquation::field_lens`], and the scratch that of
+    /// [`TiledEquation::scratch_len`]. Meanwhile no other thread uses the part of the fields that
+    /// this tile writes, or writes the part that it reads. The processor has the instructions.
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32)
     where
         Self: Sized;
 
-    /// Divides the grid for so many threads.
+    /// Divides the grid into tiles for `threads` threads.
     fn partition(&self, threads: usize) -> Partition {
         let sizes = Self::ROWS.map(|rows| [rows, PLANES]);
         Partition::new(self.layout(), Self::zones(self.layout()), threads, &sizes)
@@ -81,7 +83,7 @@ pub trait TiledEquation: Sync {
         self.field_lens().into_iter().map(Buffer::bytes_of).sum()
     }
 
-    /// Returns the bytes that so many threads compute with.
+    /// Returns the bytes of the scratch of `threads` threads.
     fn thread_bytes(&self, threads: usize) -> u64 {
         // Tiles for more threads are shorter, and as wide.
         Buffer::bytes_of(self.scratch_len(&self.partition(1))).saturating_mul(threads as u64)
@@ -94,7 +96,7 @@ pub struct TileStep<'a, E: TiledEquation> {
     pub geometry: &'a E::Geometry,
     pub partition: &'a Partition,
     pub fields: &'a [Rows<'a>],
-    /// Whether the pressures before the step are those of even (0) or of odd steps (1).
+    /// 0 if the pressures before the step are those of even steps, 1 for those of odd ones.
     pub from: usize,
     /// The source, if it is in the pressures before the step.
     pub injector: Option<&'a SourceInjector>,

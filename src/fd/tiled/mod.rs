@@ -28,7 +28,7 @@ use crate::fd::control::Control;
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::time_loop;
 
-/// Runs a shot that fits the equation's grid.
+/// Runs a shot that fits the equation's grid on the CPU.
 pub fn run<E: TiledEquation>(
     equation: &E,
     shot: &Shot,

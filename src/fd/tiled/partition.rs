@@ -1,14 +1,14 @@
-//! How a sweep divides the grid: the zones of each axis, and tiles of several sizes.
+//! Division of the grid for a sweep: the zones of each axis, and tiles of several sizes.
 
 use super::tiles::{Tile, tiles};
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::{Ends, Zones};
 
-/// The zones of the axes, and the tilings of a grid. All tilings give the same bits.
+/// Zones of the axes and tilings of a grid. All tilings give the same bits.
 pub struct Partition {
     pub zones: [Zones; 3],
     pub ends: Ends,
-    /// A shot begins with the first, unless it knows a faster one.
+    /// Tilings by size. A shot begins with the first, unless it knows a faster one.
     pub tilings: Vec<Tiling>,
     /// Rows along x of the widest tile.
     pub columns: usize,
@@ -16,7 +16,7 @@ pub struct Partition {
 
 /// All tiles of one size.
 pub struct Tiling {
-    /// Rows along x of a tile, at most.
+    /// Most rows along x of a tile.
     pub rows: usize,
     pub tiles: Vec<Tile>,
 }
@@ -28,8 +28,8 @@ impl Tiling {
 }
 
 impl Partition {
-    /// For so many threads, in tiles of at most so many rows along x and planes along y. Sizes that give the tiles of an
-    /// earlier one are left out.
+    /// Divides the grid for `threads` threads. `sizes`: most rows along x and planes along y of a
+    /// tile, for each tiling. Sizes that give the same tiles as an earlier one are left out.
     pub fn new(layout: &Layout, zones: [Zones; 3], threads: usize, sizes: &[[usize; 2]]) -> Partition {
         let mut tilings: Vec<Tiling> = Vec::new();
         for &[rows, planes] in sizes {

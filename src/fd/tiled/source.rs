@@ -1,23 +1,24 @@
-//! The source of a shot: points of one column, which only the fluxes of a step see; or poles in increments.
+//! Source of a shot: points of one column, which only the fluxes of a step see, or poles in
+//! increments.
 
 use super::tiles::{Extent, Tile};
 use crate::backend::cpu::Rows;
 use crate::fd::grid::layout::Layout;
 use crate::fd::survey::{Shot, SourceKind};
 
-/// A point of the source.
+/// Point of the source.
 struct Point {
     /// Position in a field.
     at: usize,
     weight: f32,
-    /// The pressures without the source.
+    /// Pressures at this point without the source.
     without: [f32; 2],
 }
 
-/// Puts the source into the fields before a step. The step continues from the pressures without the points, and from
-/// the increments with the poles.
+/// Injects the source into the fields before a step. The step then starts from the pressures
+/// without the points, and from the increments with the poles.
 pub struct SourceInjector {
-    /// The row of the points: indices along x and y.
+    /// Row of the points: indices along x and y.
     row: [usize; 2],
     points: Vec<Point>,
     /// Positions in a field, and factors.
@@ -27,7 +28,8 @@ pub struct SourceInjector {
 }
 
 impl SourceInjector {
-    /// `points`: cells below that of the source, and factors, of a shot whose source has no poles.
+    /// Makes the injector of a shot. `points`: cells below that of the source, and factors; a shot
+    /// whose source has poles ignores them.
     pub fn new(layout: &Layout, shot: &Shot, points: &[(usize, f32)]) -> SourceInjector {
         let [x, y, z] = shot.source.map(|i| i + layout.pml);
         let (points, poles) = match &shot.kind {
@@ -50,7 +52,7 @@ impl SourceInjector {
         }
     }
 
-    /// Puts a step's source into the pressures that the step starts from, or into the increments.
+    /// Injects a step's source into the pressures that the step reads, or into the increments.
     ///
     /// # Safety
     /// The fields have the injector's layout, and no other thread uses them meanwhile.
@@ -62,7 +64,8 @@ impl SourceInjector {
     ) {
         for (number, p) in pressures.enumerate() {
             for Point { at, weight, without } in &mut self.points {
-                // SAFETY: within the field, by its making; alone, by the caller's promise.
+                // SAFETY: the position is within the field; no other thread uses it, by the
+                // caller's promise.
                 let cell = unsafe { &mut p.write(*at, 1)[0] };
                 without[number] = *cell;
                 *cell += *weight * value;
@@ -79,13 +82,14 @@ impl SourceInjector {
         tile.part_of(&self.cells)
     }
 
-    /// Returns true if the points are in a row.
+    /// Returns true if the points are in this row.
     #[inline(always)]
     pub fn is_in(&self, row: [usize; 2]) -> bool {
         self.row == row
     }
 
-    /// Removes the source from a copy of the row of a pressure. `begin`: the row's position in the field.
+    /// Removes the source from a copy of the row of a pressure. `begin`: the row's position in the
+    /// field.
     pub fn restore(&self, pressure: usize, begin: usize, row: &mut [f32]) {
         for point in &self.points {
             if let Some(cell) = point.at.checked_sub(begin).and_then(|i| row.get_mut(i)) {

@@ -1,4 +1,4 @@
-//! The steps of a shot, which the members of a team share.
+//! Steps of a shot, shared by the members of a team.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -16,11 +16,11 @@ use crate::fd::survey::Shot;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
 use crate::fd::vector::isa::Isa;
 
-/// Bytes of fields from which on they go past the caches when they are written: they are not there any more when they are
-/// read again.
+/// Bytes of fields from which on fields are written past the caches, because a cache does not hold
+/// them until they are read again.
 const LARGE: u64 = 16 << 20;
 
-/// The steps of a shot.
+/// Steps of a shot.
 pub struct TiledSteps<'a, E: TiledEquation> {
     equation: &'a E,
     geometry: E::Geometry,
@@ -30,7 +30,7 @@ pub struct TiledSteps<'a, E: TiledEquation> {
     injector: RwLock<SourceInjector>,
     isa: Isa,
     stream: bool,
-    /// Tiles that were taken.
+    /// Number of tiles that members have taken in this step.
     taken: AtomicUsize,
     /// Written by one thread while the others wait for it.
     activity: RwLock<Activity<'a>>,
@@ -38,7 +38,7 @@ pub struct TiledSteps<'a, E: TiledEquation> {
 }
 
 impl<'a, E: TiledEquation> TiledSteps<'a, E> {
-    /// `fields`: [`TiledEquation::fields_at_rest`].
+    /// Makes the steps of a shot. `fields`: those of [`TiledEquation::fields_at_rest`].
     pub fn new(equation: &'a E, partition: &'a Partition, shot: &'a Shot, fields: &'a mut [Buffer]) -> Self {
         let layout = equation.layout();
         TiledSteps {
@@ -56,14 +56,14 @@ impl<'a, E: TiledEquation> TiledSteps<'a, E> {
         }
     }
 
-    /// Lets the shot find its tile size.
+    /// Tunes the tile size during the shot.
     pub fn tuned(self, tuner: &TileTuner) -> Self {
         let tuning = Tuning::new(Some(tuner), self.shot.nt);
         self.activity_mut().retile(tuning.first());
         TiledSteps { tuning: Mutex::new(tuning), ..self }
     }
 
-    /// Returns the same with other instructions, and as if its fields were large or not.
+    /// Replaces the instruction set, and whether fields are written past the caches.
     #[cfg(test)]
     pub fn with(self, isa: Isa, stream: bool) -> Self {
         TiledSteps { isa, stream, ..self }
@@ -84,7 +84,8 @@ impl<'a, E: TiledEquation> TiledSteps<'a, E> {
     }
 }
 
-/// A step reads one field of each pressure and writes the other; a barrier is between it and the next.
+/// A step reads one field of each pressure and writes the other. A barrier separates it from the
+/// next.
 impl<E: TiledEquation> CpuSteps for TiledSteps<'_, E> {
     type Own = Buffer;
 
@@ -98,7 +99,7 @@ impl<E: TiledEquation> CpuSteps for TiledSteps<'_, E> {
         let from = step % 2;
         let sample = shot.wavelet.samples.get(step);
         if let Some(sample) = sample {
-            // All members have taken their samples of this pressure when they arrive here.
+            // All members have recorded their samples of this pressure when they arrive here.
             member.barrier_then(|| {
                 let mut injector = self.injector.write().unwrap_or_else(PoisonError::into_inner);
                 let value = shot.amplitude * sample;

@@ -1,5 +1,5 @@
-//! How the pass is cut: boxes of rows, each of which has either all its velocities along x kept, or all eliminated, and so
-//! along y.
+//! Division of the grid into tiles. A tile stores either all its velocities along x, or it
+//! eliminates all, and so along y.
 
 use std::ops::Range;
 
@@ -7,36 +7,39 @@ use crate::fd::grid::layout::cut;
 use crate::fd::grid::zones::Zones;
 use crate::fd::stencil::HALF_WIDTH;
 
-/// Rows that a sweep may do together, at most.
+/// Most rows that a sweep computes together.
 pub const ROWS_PER_BLOCK: usize = 4;
 
 /// Indices along x, y and z.
 pub type Extent = [Range<usize>; 3];
 
-/// A box of rows that one thread sweeps through.
+/// Box of rows along z that one thread sweeps through.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tile {
-    /// Along x and y.
+    /// Extents along x and y.
     pub sides: [Side; 2],
 }
 
-/// A tile's extent along an axis.
+/// Extent of a tile along an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Side {
-    /// Pressures that are updated.
+    /// Indices of the pressures that the tile updates.
     pub cells: Range<usize>,
     /// Whether the tile stores PML velocities along the axis.
     pub pml: bool,
-    /// Those that this tile writes: its own indices, and those beside the middle that its terms take.
+    /// Indices of the PML velocities that this tile writes: its own, and those in the middle that
+    /// its terms read.
     pub own: Range<usize>,
 }
 
-/// Tiles for each thread, if the grid has as many: threads that take the last ones wait for a small part of a step.
+/// Least tiles for each thread, if the grid has as many. Threads that wait for the last tiles then
+/// wait for a small part of a step.
 const ENOUGH: usize = 4;
-/// Planes of a tile that are worth its first fluxes.
+/// Fewest planes that are worth the computation of a tile's first fluxes.
 const SHORT: usize = 16;
 
-/// All tiles for so many threads, of at most so many rows along x and planes along y, the largest first.
+/// Returns the tiles for `threads` threads, the largest first. A tile has at most `rows` rows along
+/// x and `planes` planes along y.
 pub fn tiles(zones: &[Zones; 3], [rows, mut planes]: [usize; 2], threads: usize) -> Vec<Tile> {
     loop {
         let tiles = cut_in(zones, [rows, planes]);
@@ -60,7 +63,8 @@ fn cut_in(zones: &[Zones; 3], most: [usize; 2]) -> Vec<Tile> {
 fn sides(zones: &Zones, most: usize) -> Vec<Side> {
     let (near, far, middle) = (&zones.near, &zones.far, &zones.middle);
     let parts = [(near.start..middle.start, true), (middle.clone(), false), (middle.end..far.end, true)];
-    // The velocities that reach into the middle from either side; those from the far side if it is narrow.
+    // Velocities that reach into the middle from either side; if it is narrow, those from the far
+    // side.
     let from_far = (middle.end - HALF_WIDTH).max(middle.start);
     let from_near = (middle.start + HALF_WIDTH - 1).min(from_far);
     let mut sides = Vec::new();
@@ -87,7 +91,8 @@ impl Tile {
 }
 
 impl Side {
-    /// Returns the part within a range that contains some of its cells, in whole groups of rows.
+    /// Returns the part that covers a range, in whole groups of rows. The range contains some of
+    /// the cells.
     pub fn within(&self, range: &Range<usize>) -> Side {
         let (first, end) = (self.cells.start, self.cells.end);
         let begin = first + range.start.saturating_sub(first) / ROWS_PER_BLOCK * ROWS_PER_BLOCK;
@@ -97,7 +102,7 @@ impl Side {
         Side { cells: begin..until, pml: self.pml, own: own_begin..own_end }
     }
 
-    /// The fluxes that the tile's terms take.
+    /// Returns the indices of the fluxes that the tile's terms read.
     pub fn fluxes(&self) -> Range<usize> {
         self.cells.start - HALF_WIDTH..self.cells.end + HALF_WIDTH - 1
     }

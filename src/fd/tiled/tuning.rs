@@ -1,7 +1,8 @@
 //! Finds the fastest tile size of a shot in its own steps.
 //!
-//! The candidates are the tilings of the shot's [`Partition`]; all compute the same bits. A lap is a few steps in tiles of
-//! one candidate, and costs the time per computed cell, so that a growing wave does not matter.
+//! The candidates are the tilings of the shot's [`Partition`]; all compute the same bits. A lap is
+//! a few steps in tiles of one candidate. Its cost is the time per computed cell, so that a growing
+//! wave does not matter.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,28 +17,29 @@ use crate::fd::vector::isa::Isa;
 
 /// Steps of a lap.
 const LAP: usize = 4;
-/// A shot tunes only if it has this many times the steps that the tuning takes at most.
+/// A shot tunes only if it has this many times the most steps that the tuning takes.
 const PAYS: usize = 2;
-/// And only in steps that compute at least this share of the cells: else few tiles wait for each other.
+/// Laps are timed only in steps that compute at least this share of the cells: with fewer, threads
+/// wait for a few tiles.
 const BUSY: f64 = 0.5;
 
-/// Tile sizes that a shot compares, at most.
+/// Most tile sizes that a shot compares.
 pub const SIZES: usize = 4;
-/// Steps after which any shot has compared them, from its first busy step on. When candidates drop out, turns may be uneven
-/// by a round.
+/// Steps from a shot's first busy step on, after which it has compared all tile sizes. When
+/// candidates drop out, turns may be uneven by a round.
 pub const TUNING_STEPS: usize = LAP * (ROUNDS + 1) * SIZES;
 
 /// Tunes the tiles of all shots of one kind.
 pub struct TileTuner {
     autotuner: Arc<Autotuner>,
-    /// Names all that the best tile size depends on, except the processor.
+    /// Text that names all that the best tile size depends on, except the processor.
     subject: String,
     names: Vec<String>,
 }
 
 impl TileTuner {
-    /// `kind`: the equation, and all else that the best tile size depends on. Takes the winner that earlier shots found, if
-    /// `control` knows it.
+    /// Makes the tuner of a shot. `kind`: the equation, and all else that the best tile size
+    /// depends on. The tuner starts with the winner of earlier shots, if `control` knows it.
     pub fn new(
         kind: &str,
         layout: &Layout,
@@ -56,7 +58,7 @@ impl TileTuner {
         TileTuner { autotuner, subject, names }
     }
 
-    /// Reports the winner, so that later shots start with it.
+    /// Passes the winner to `control`, so that later shots start with it.
     pub fn report(&self, control: &dyn Control) {
         if let Some(candidate) = self.autotuner.found() {
             control.found(&self.subject, &self.names[candidate]);
@@ -66,7 +68,7 @@ impl TileTuner {
 
 /// The tuning of one shot.
 pub struct Tuning {
-    /// `None`: the first tiling is used throughout.
+    /// Tuner; with `None` the shot uses the first tiling throughout.
     autotuner: Option<Arc<Autotuner>>,
     nt: usize,
     begun: bool,
@@ -75,10 +77,10 @@ pub struct Tuning {
 
 struct TunedLap {
     candidate: usize,
-    /// The step after its last.
+    /// Step after the last of the lap.
     end: usize,
     begin: Instant,
-    /// Cells that were computed before it.
+    /// Cells that were computed before the lap.
     computed: f64,
 }
 
@@ -130,7 +132,7 @@ mod tests {
 
     const THREADS: usize = 2;
 
-    /// Keeps one finding, as the store does.
+    /// Stores one finding.
     #[derive(Default)]
     struct OneFinding(Mutex<Option<(String, String)>>);
 
@@ -143,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Returns a grid that no other test tunes, in tiles.
+    /// Returns a grid that no other test tunes, and its tiles.
     fn tiled(nx: usize) -> (Layout, Partition) {
         let layout = Layout::new(&Grid { n: [nx, 12, 11], h: [10.0; 3] }, 8);
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
@@ -160,7 +162,7 @@ mod tests {
         activity
     }
 
-    /// Steps of a shot from the first on: their tilings, and how many laps were timed.
+    /// Runs the tuning of a shot's steps. Returns their tilings, and the number of timed laps.
     fn steps(tuner: &TileTuner, nt: usize, activity: &mut Activity<'_>) -> (Vec<usize>, usize) {
         let mut tuning = Tuning::new(Some(tuner), nt);
         let mut tilings = vec![tuning.first()];

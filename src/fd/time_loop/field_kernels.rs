@@ -54,7 +54,8 @@ impl Field {
         }
     }
 
-    /// Returns the launch that copies the user's cells. Arguments: the field, the address of the copy.
+    /// Returns the launch that copies the user's cells. Arguments: the field, the address of the
+    /// copy.
     pub fn snapshot(&self) -> Launch {
         blocks_of_tiles("field_snapshot", self.inner)
     }

@@ -1,4 +1,5 @@
-//! The step on a GPU (`kernels/one_pass.cuh`). An equation adds a [`policy::CudaPolicy`] and a kernel file.
+//! The step on a GPU (`kernels/one_pass.cuh`). An equation adds a [`policy::CudaPolicy`] and a
+//! kernel file.
 
 pub mod params;
 pub mod policy;

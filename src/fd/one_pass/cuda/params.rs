@@ -1,4 +1,4 @@
-//! The first parameter of the kernels of a step.
+//! First parameter of the kernels of a step.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::time_loop::launch::Address;
 
-/// Coefficients of a step, at most.
+/// Most coefficient fields of a step.
 const COEFFICIENTS: usize = 4;
 
-/// The properties of an axis, as `struct Axis` of the kernels.
+/// Properties of an axis, laid out as `struct Axis` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisParams {
@@ -21,16 +21,16 @@ pub struct AxisParams {
     pub velocity_rate: Address,
     pub loss: Address,
     pub pressure_rate: Address,
-    /// dt / h.
+    /// dt / h in s/m.
     pub rate: f32,
-    /// All cells.
+    /// Cells, with the absorbing layers.
     pub n: i32,
     /// The user's cells.
     pub inner: i32,
     pub unused: i32,
 }
 
-/// The zones of an axis, as `struct Zone` of the kernels.
+/// Zones of an axis, laid out as `struct Zone` of the kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Zone {
@@ -43,11 +43,12 @@ pub struct Zone {
 pub struct MixingCube<'a> {
     /// Padded indices along x, y and z.
     pub cells: [Range<usize>; 3],
-    /// Of each coefficient, `[iy][ix][iz]`.
+    /// Values of each coefficient, `[iy][ix][iz]`.
     pub values: [&'a [f32]; 2],
 }
 
-/// A shot's own mixing coefficients around its source, as `struct Cube`. The default has no cells.
+/// Shot's own mixing coefficients around its source, laid out as `struct Cube` of the kernels. The
+/// default has no cells.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CubeParams {
@@ -56,8 +57,8 @@ pub struct CubeParams {
     pub size: [i32; 3],
 }
 
-/// The first parameter of a step, by value, as `struct OnePass`. An equation with one pressure has
-/// no second one and two coefficients.
+/// First parameter of a step, by value, laid out as `struct OnePass` of the kernels. An equation
+/// with one pressure has no second one and two coefficients.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepParams {
@@ -80,13 +81,13 @@ pub struct StepParams {
     pub beside: i32,
     /// Coefficients of the derivative.
     pub stencil: [f32; HALF_WIDTH],
-    /// Of coefficients in 16 bits.
+    /// Scales of 16-bit coefficients.
     pub scales: [Scale; COEFFICIENTS],
     pub cube: CubeParams,
     pub activity: ActivityParams,
 }
 
-// As the kernels assert them.
+// The kernels assert the same.
 const _: () = {
     assert!(size_of::<Zone>() == 16 && size_of::<GpuTile>() == 32 && size_of::<StepParams>() == 520);
     assert!(size_of::<AxisParams>() == 48 && offset_of!(AxisParams, rate) == 32);
@@ -101,7 +102,8 @@ const _: () = {
 };
 
 impl AxisParams {
-    /// For an axis of `n` cells, `inner` of them the user's, whose four profiles are at an address.
+    /// Makes the parameters of an axis of `n` cells, `inner` of them the user's. `profiles`: the
+    /// address of its four profiles.
     pub fn new(n: usize, inner: usize, rate: f32, profiles: Address) -> AxisParams {
         let [keep, velocity_rate, loss, pressure_rate] =
             [0, 1, 2, 3].map(|number| profiles + 4 * number * n as u64);
@@ -127,7 +129,7 @@ impl Zone {
 }
 
 impl CubeParams {
-    /// `values`: the address of the values of both coefficients.
+    /// Makes the parameters of a cube. `values`: the address of the values of both coefficients.
     pub fn new(cube: &MixingCube<'_>, values: Address) -> CubeParams {
         let of = |value: fn(&Range<usize>) -> usize| cube.cells.each_ref().map(|range| value(range) as i32);
         CubeParams { values, begin: of(|range| range.start), size: of(|range| range.len()) }

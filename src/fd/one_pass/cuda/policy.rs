@@ -1,4 +1,4 @@
-//! The part of an equation in the step on a GPU.
+//! Interface of an equation to the step on a GPU.
 
 use std::array::from_fn;
 use std::sync::Arc;
@@ -54,14 +54,14 @@ impl<P: CudaPolicy> CudaEquation for P {
         self.coefficients()
     }
 
-    /// rho, rho vp², and those of the mixing.
+    /// Returns rho, rho vp² and the mixing coefficients.
     fn fields(&self) -> Vec<&EdgeField> {
         let c = self.coefficients();
         let mixing = (0..P::MIXING).map(|number| self.mixing(number));
         [&*c.b, &*c.kappa].into_iter().chain(mixing).collect()
     }
 
-    /// Keep, velocity rate, loss and pressure rate of an axis.
+    /// Returns keep, velocity rate, loss and pressure rate of x, then of y, then of z.
     fn profiles(&self) -> Vec<f32> {
         let profiles = self
             .coefficients()
