@@ -177,7 +177,7 @@ impl Control for ShapeTuning {
 }
 
 /// Control that resumes a shot after one step with pseudo-random values up to `largest` in all
-/// fields. Every field gets the same sequence in each run.
+/// fields, the same in each run.
 struct Everywhere {
     largest: f32,
 }

@@ -92,7 +92,7 @@ pub fn bytes(shot: &Shot) -> u64 {
 }
 
 /// Corrects the record of a shot that ran [`steps`] steps with the wavelet of [`foreseen`], and
-/// cuts it to the shot's samples. The mute comes afterwards.
+/// cuts it to the shot's samples. Call it before the mute.
 pub fn corrected(mut gather: Gather, shot: &Shot, lane: Lane<'_>) -> Result<Gather> {
     correct(&mut gather, shot.record_every, lane)?;
     let (taken, samples) = (gather.samples, shot.samples());

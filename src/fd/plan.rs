@@ -177,10 +177,10 @@ impl Plan {
         if self.options.exact_time { exact_time::steps(shot) } else { shot.nt }
     }
 
-    /// Returns the bytes of one shot at its peak. Of the device: fields, buffers of samples, a
-    /// snapshot, and the coefficients that all shots on a device share, on the kind of device that
-    /// takes more. Of the host: the record, and the memory of its correction. `threads`: threads of
-    /// a shot on the CPU, each of which has its own scratch; 0 if it runs on no CPU.
+    /// Returns the bytes of one shot at its peak. The device holds fields, buffers of samples, a
+    /// snapshot, and the coefficients that all its shots share; the kind of device that takes more
+    /// counts. The host holds the record, and the memory of its correction. `threads`: threads of a
+    /// shot on the CPU, each of which has its own scratch; 0 if it runs on no CPU.
     pub fn shot_bytes(&self, shot: &Shot, threads: u32) -> Bytes {
         let longer;
         let (shot, moving) = match self.options.exact_time {

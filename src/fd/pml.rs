@@ -16,9 +16,9 @@ pub struct Profile {
 /// The profiles of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profiles {
-    /// Of the velocity, half a cell after its index.
+    /// Profile of the velocity, half a cell after its index.
     pub velocity: Profile,
-    /// Of the pressure, at its index.
+    /// Profile of the pressure, at its index.
     pub pressure: Profile,
 }
 

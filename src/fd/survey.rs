@@ -62,10 +62,10 @@ pub struct Shot {
     /// Number of steps.
     pub nt: usize,
     pub receivers: Receivers,
-    /// Steps between two samples; the first is that of step 0.
+    /// Interval between samples in steps; the first sample is that of step 0.
     pub record_every: usize,
-    /// Steps between two snapshots of the pressure over the model's grid; the first is that of step
-    /// 0.
+    /// Interval between snapshots of the pressure over the model's grid, in steps; the first is
+    /// that of step 0.
     pub snapshot_every: Option<usize>,
     /// For each trace of [`Shot::receivers`], the step before which all samples are set to zero.
     pub mute: Option<Vec<u32>>,

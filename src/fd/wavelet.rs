@@ -166,7 +166,7 @@ impl Wavelet {
             return Err(Error::argument("nt", nt, "at least 1 step"));
         }
 
-        // Exact time computes up to twice the steps, and a source with a unit looks two samples
+        // Exact time computes up to twice the steps, and a source with a unit reads two samples
         // ahead.
         let most = nt.saturating_mul(2).saturating_add(64);
         if shape.is_long() {

@@ -11,7 +11,7 @@ use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 /// Distance in rows of the prefetches of arrays that are read row after row.
 pub const PREFETCH_DISTANCE: usize = 2;
-/// Distance in planes from the current one to that whose fluxes along y come next.
+/// Distance in planes from the current one to that whose fluxes along y are computed next.
 const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
 /// Rows beside a tile, on each side, whose pressures its fluxes along x read; and rows whose `b`
 /// they read, before it and after it.

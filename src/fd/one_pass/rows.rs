@@ -11,7 +11,7 @@ use crate::fd::vector::lanes::{Lanes, WIDEST};
 pub const TAPS: usize = 2 * HALF_WIDTH;
 /// Most rows that only the update of a row reads, and no other part of the sweep.
 pub const PREFETCHED: usize = 6;
-/// Fluxes that a term needs before its last.
+/// Fluxes that a term reads before its last.
 pub const FLUX_PLANES: usize = TAPS - 1;
 /// Taps of the terms of a block of rows.
 pub const MAX_TAPS: usize = FLUX_PLANES + ROWS_PER_BLOCK;

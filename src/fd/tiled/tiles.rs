@@ -63,8 +63,8 @@ fn cut_in(zones: &[Zones; 3], most: [usize; 2]) -> Vec<Tile> {
 fn sides(zones: &Zones, most: usize) -> Vec<Side> {
     let (near, far, middle) = (&zones.near, &zones.far, &zones.middle);
     let parts = [(near.start..middle.start, true), (middle.clone(), false), (middle.end..far.end, true)];
-    // Velocities that reach into the middle from either side; if it is narrow, those from the far
-    // side.
+    // Velocities in the middle that the terms of either side read. In a narrow middle, those that
+    // both read belong to the far side.
     let from_far = (middle.end - HALF_WIDTH).max(middle.start);
     let from_near = (middle.start + HALF_WIDTH - 1).min(from_far);
     let mut sides = Vec::new();

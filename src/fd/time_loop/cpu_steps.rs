@@ -10,9 +10,9 @@ pub trait CpuSteps: Sync {
 
     fn own(&self) -> Result<Self::Own>;
 
-    /// Computes a member's share of a step, with denormals flushed. It begins and ends with a
-    /// barrier of all members. A member that has returned may read the pressure until it calls it
-    /// again.
+    /// Computes a member's share of a step, with denormals flushed. All members call it for every
+    /// step, and it ends with a barrier. A member that has returned may read the pressure until it
+    /// calls it again.
     fn step(&self, member: &TeamMember<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
 
     /// Returns the pressure after a step.

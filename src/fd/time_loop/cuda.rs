@@ -22,7 +22,7 @@ use crate::fd::host_memory::host_zeros;
 use crate::fd::inject::source_pressures;
 use crate::fd::survey::{Effort, Gather, Shot};
 
-/// The instability check comes at the end of a batch.
+/// The instability check is at the end of a batch.
 const _: () = assert!(PROBE.is_multiple_of(BATCH_STEPS));
 
 /// Bytes of a GPU for the source and the instability check, a few numbers each.

@@ -36,8 +36,8 @@ pub fn error(largest: u32, step: usize) -> Error {
 }
 
 /// Adds the place of the largest pressure to an [`error`]. `describe` returns the words for a
-/// padded cell. `done`: steps done, if more than the error's; `plane` passes the rows of a plane
-/// along x and z after these steps, in `layout`.
+/// padded cell. `plane` passes the rows of a plane along x and z, in `layout`, after `done` steps;
+/// `None` means the error's step.
 pub fn placed(
     error: Error,
     describe: &dyn Fn([usize; 3]) -> String,
