@@ -79,7 +79,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     let grid = Grid::new(case.n, [10.0; 3])?;
     // The properties, and about as many coefficients.
     let fields = case.equation.properties().all().count() * (4 + case.storage.bytes());
-    room("the model that is measured", (fields * grid.cells()) as u64)?;
+    check_free_memory("the model that is measured", (fields * grid.cells()) as u64)?;
     let model = Arc::new(layered(grid, case.equation)?);
     let dt = (0.9 * case.equation.dt_max(&model, Stencil::Taylor)) as f32;
     let options =
@@ -110,7 +110,7 @@ fn measured(
 ) -> Result<Measured> {
     plan.check(shot)?;
     if let Lane::Cpu(_) = lane {
-        room("the shot that is measured", plan.field_bytes())?;
+        check_free_memory("the shot that is measured", plan.field_bytes())?;
     }
     let longer = Shot { nt: shot.nt + 1, ..shot.clone() };
     let mut bandwidth = 0.0;
@@ -198,7 +198,7 @@ impl Control for Everywhere {
 
 /// Refuses to use more memory than is free. Systems that overcommit memory end a process that uses
 /// it.
-fn room(what: &str, needed: u64) -> Result<()> {
+fn check_free_memory(what: &str, needed: u64) -> Result<()> {
     let there = free_bytes();
     if needed <= there {
         return Ok(());

@@ -22,7 +22,7 @@ pub const TOLERANCE: f64 = 1e-5;
 /// Expected record, `[trace][sample]`, float32, little-endian. It does not come from the propagator
 /// or a device: a simple program of the tests computes it in double precision
 /// (`tests/numerics/check.rs`).
-const ANSWER: &[u8] = include_bytes!("check.f32");
+const EXPECTED: &[u8] = include_bytes!("check.f32");
 
 const N: [usize; 3] = [12, 9, 14];
 const DT: f32 = 1e-3;
@@ -35,7 +35,7 @@ const CLASS: u32 = 0xfd00_0003;
 
 /// Time limit of a check shot, after which the device counts as hung. A GPU takes milliseconds, but
 /// may have to compile its kernels first.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Returns a model of many velocities and densities, its time step in s, and a shot with receivers
 /// throughout it.
@@ -88,31 +88,31 @@ pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
 /// Returns the relative L2 difference of a record from the expected one; infinite if the lengths
 /// differ.
 fn off(found: &[f32]) -> f64 {
-    let answer = ANSWER.as_chunks().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes)));
+    let answer = EXPECTED.as_chunks().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes)));
     let (mut apart, mut norm) = (0.0, 0.0);
     for (found, truth) in found.iter().zip(answer) {
         apart += (f64::from(*found) - truth).powi(2);
         norm += truth.powi(2);
     }
-    if found.len() == ANSWER.len() / 4 { (apart / norm).sqrt() } else { f64::INFINITY }
+    if found.len() == EXPECTED.len() / 4 { (apart / norm).sqrt() } else { f64::INFINITY }
 }
 
 /// Makes the check shot for one device.
 fn task(device: usize, label: String, threads: u32) -> Result<Task> {
     let (model, dt, shot) = question()?;
     let plan = Plan::new(model, dt, Options { pml: PML, ..Options::default() })?;
-    let mut task = Task::new(|exec: &Exec<'_>| run(exec.lane, &exec.device.label(), &Heard(exec)));
+    let mut task = Task::new(|exec: &Exec<'_>| run(exec.lane, &exec.device.label(), &CancelControl(exec)));
     task.label = format!("check of {label}");
     task.device_bytes = plan.shot_bytes(&shot, threads).device;
     task.devices = DeviceMask::only(device);
     task.class = CLASS;
-    task.deadline = Some(PATIENCE);
+    task.deadline = Some(TIME_LIMIT);
     Ok(task)
 }
 
-struct Heard<'a>(&'a Exec<'a>);
+struct CancelControl<'a>(&'a Exec<'a>);
 
-impl Control for Heard<'_> {
+impl Control for CancelControl<'_> {
     fn step(&self, _: usize, _: usize) -> Result<()> {
         if self.0.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }

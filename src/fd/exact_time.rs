@@ -162,7 +162,7 @@ mod tests {
     /// Without steps between them, the warp of the wavelet and the correction cancel: the record is
     /// the wavelet, one step later.
     #[test]
-    fn one_undoes_the_other() {
+    fn correction_undoes_the_warp_of_the_wavelet() {
         for (nt, every) in [(150, 1), (400, 1), (401, 3)] {
             let smooth = |i: usize| (-((i as f64 - 60.0) / 12.0).powi(2)).exp() as f32;
             let shot = shot((0..nt).map(smooth).collect());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_too_short() {
+    fn shortest_traces_are_corrected() {
         for (traces, samples, every) in [(0, 0, 1), (1, 1, 1), (3, 2, 7), (2, 1, 1000)] {
             let mut gather = Gather { traces, samples, data: vec![1.0; traces * samples] };
             correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();

@@ -331,11 +331,11 @@ impl Plan {
                 None => self.propagator.run_on_gpu(shot, stream, control),
             },
         };
-        done.map_err(|error| self.blame(error))
+        done.map_err(|error| self.with_causes(error))
     }
 
     /// Adds the probable causes to the error of an unstable shot.
-    fn blame(&self, error: Error) -> Error {
+    fn with_causes(&self, error: Error) -> Error {
         let Error::Unstable { what, value, why, .. } = error else { return error };
         let (dt, limit) = (self.dt, self.options.dt_max(&self.model));
         let most = rounded_down(limit);

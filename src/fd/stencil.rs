@@ -60,7 +60,7 @@ mod tests {
 
     /// Minimises the integral of (D(k) / k - 1)² over wavenumbers `k` a cell up to 2 π / SHORTEST.
     #[test]
-    fn the_optimised_coefficients_are_those_of_least_squares() {
+    fn optimised_coefficients_are_those_of_least_squares() {
         let points = 20_000;
         let mut equations = [[0.0; HALF_WIDTH + 1]; HALF_WIDTH];
         for i in 0..points {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_stable_is_stable() {
+    fn courant_bounds_the_sum_of_the_coefficients() {
         for stencil in Stencil::ALL {
             let sum: f64 = stencil.coefficients().iter().map(|c| f64::from(c.abs())).sum();
             assert!((0.0..2e-5).contains(&(stencil.courant() - sum)), "{stencil:?}: {sum}");
@@ -96,7 +96,7 @@ mod tests {
 
     /// Compares the errors of both stencils with those that `docs/numerics.md` states.
     #[test]
-    fn errors_are_as_told() {
+    fn errors_are_those_of_the_documentation() {
         let error = |stencil: Stencil, cells: f64| {
             let k = 2.0 * PI / cells;
             let sine = |(m, c): (usize, f32)| 2.0 * f64::from(c) * ((m as f64 + 0.5) * k).sin();
@@ -112,9 +112,9 @@ mod tests {
             (5.0, 5.5e-4, 8.1e-5),
             (8.0, 1.5e-5, 4.6e-5),
         ] {
-            for (stencil, told) in [(Stencil::Taylor, taylor), (Stencil::Optimised, optimised)] {
+            for (stencil, stated) in [(Stencil::Taylor, taylor), (Stencil::Optimised, optimised)] {
                 let found = error(stencil, cells);
-                assert!((found / told - 1.0).abs() < 0.03, "{stencil:?} at {cells} cells: {found:e}");
+                assert!((found / stated - 1.0).abs() < 0.03, "{stencil:?} at {cells} cells: {found:e}");
             }
         }
     }

@@ -57,7 +57,7 @@ impl Warp {
     ///
     /// No source may exceed half a period in `every` steps, the time between two samples.
     pub fn new(len: usize, times: Times, source: impl Fn(f64) -> Option<f64>) -> Warp {
-        let period = comfortable(2 * len.max(TAPS));
+        let period = fast_length(2 * len.max(TAPS));
         let mut planner = FftPlanner::new();
         let middle = len / 2;
         let (first, every) = (times.first as f64, times.every as f64);
@@ -85,7 +85,7 @@ impl Warp {
     /// Returns the approximate bytes of a warp for series of `len` samples, and those that each of
     /// its threads needs.
     pub fn bytes(len: usize) -> [u64; 2] {
-        let period = comfortable(2 * len.max(TAPS));
+        let period = fast_length(2 * len.max(TAPS));
         let complex = size_of::<Complex<f64>>();
         // All threads: the bins, the weights and the factors of two transforms. Each thread: two
         // spectra, the scratch of a transform, and a series.
@@ -133,7 +133,7 @@ impl Warp {
 
 /// Returns a length of at least `least` that is even and quick to transform: 1, 3 or 9 times a
 /// power of two.
-fn comfortable(least: usize) -> usize {
+fn fast_length(least: usize) -> usize {
     let least = least.max(2);
     [1, 3, 9]
         .map(|odd| odd * least.div_ceil(odd).next_power_of_two().max(2))
@@ -184,12 +184,12 @@ mod tests {
     }
 
     /// Computes the warp by its definition, frequency by frequency.
-    fn slowly(
+    fn by_definition(
         series: &[Complex<f64>],
         times: Times,
         source: impl Fn(f64) -> Option<f64>,
     ) -> Vec<Complex<f64>> {
-        let period = comfortable(2 * series.len().max(TAPS));
+        let period = fast_length(2 * series.len().max(TAPS));
         let time = |i: usize| (times.first + times.every * i) as f64;
         let mut warped = vec![ZERO; series.len()];
         for (j, sign) in (0..period.div_ceil(2)).flat_map(|j| [(j, 1.0), (j, -1.0)]).skip(1) {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn frequencies_go_where_they_are_told() {
+    fn frequencies_move_as_the_source_states() {
         for (len, first, every) in [(1, 0, 1), (2, 1, 1), (31, 1, 1), (200, 0, 1), (75, 1, 4)] {
             let times = Times { first, every };
             let source = |y: f64| Some(y * (1.0 - 0.1 * y)).filter(|x| x * (every as f64) < 2.5);
@@ -213,7 +213,7 @@ mod tests {
             let warp = Warp::new(len, times, source);
             let mut found = series.clone();
             warp.apply(&mut found, &mut warp.scratch());
-            for (found, truth) in found.iter().zip(slowly(&series, times, source)) {
+            for (found, truth) in found.iter().zip(by_definition(&series, times, source)) {
                 assert!((found - truth).norm() < 2e-8, "{len}, {every}: {found} and {truth}");
             }
             let kept = size_of_val(&*warp.weights) + size_of_val(&*warp.bins);
@@ -222,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn a_transform_has_a_comfortable_length() {
+    fn transform_has_a_fast_length() {
         for least in 1..3000 {
-            let length = comfortable(least);
+            let length = fast_length(least);
             assert!(length >= least && length.is_multiple_of(2) && length < least + least / 3 + 4);
         }
     }

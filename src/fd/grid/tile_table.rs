@@ -104,7 +104,7 @@ impl TileTable {
         };
         let mut tiles = Vec::with_capacity(depths.len() * raster[0] * raster[1]);
         for (number, y) in depths.iter().enumerate() {
-            let keep = if number < beside.len() { kept(&zones[1], y) } else { 0..0 };
+            let keep = if number < beside.len() { stored(&zones[1], y) } else { 0..0 };
             for x in (0..raster[0]).map(|tile| active[0].start + tile * rows) {
                 for z in (0..raster[1]).map(|tile| active[2].start + tile * TILE_Z) {
                     let not_plain = [!plain(0, x..x + rows), number < beside.len(), !plain(2, z..z + TILE_Z)];
@@ -160,7 +160,7 @@ fn cut(range: &Range<usize>, most: usize) -> Vec<Range<usize>> {
 
 /// Returns the velocities along y that a tile beside the middle stores: those of its planes, and
 /// those beyond them that only reach into the middle. One tile stores each of them.
-fn kept(zones: &Zones, y: &Range<usize>) -> Range<usize> {
+fn stored(zones: &Zones, y: &Range<usize>) -> Range<usize> {
     let middle = &zones.middle;
     let near_end = (middle.start + HALF_WIDTH - 1).min(zones.near.end);
     let begin = if y.start == middle.end && !middle.is_empty() {
@@ -229,12 +229,12 @@ mod tests {
 
     /// A plain tile reads no stored velocity and stores none.
     #[test]
-    fn what_is_kept_is_kept_by_one_tile() {
+    fn every_stored_velocity_has_one_tile() {
         for (n, pml) in CASES {
             for (rows, at_once) in [(8, 1), (16, 264), (8, 10_000)] {
                 let (layout, zones, table) = table_of(n, pml, rows, at_once);
                 let first = |tile: &GpuTile| (tile.x, tile.z) == (table.tiles[0].x, table.tiles[0].z);
-                let mut kept = vec![0; layout.padded[1]];
+                let mut stored = vec![0; layout.padded[1]];
                 for tile in &table.tiles {
                     let [x, z] = [tile.x as usize, tile.z as usize];
                     for (axis, cells) in [(0, x..x + rows), (2, z..z + TILE_Z)] {
@@ -248,16 +248,16 @@ mod tests {
                     let keep = tile.keep as usize..tile.keep_end as usize;
                     assert!(keep.is_empty() || keep.start + HALF_WIDTH >= tile.y as usize);
                     assert!(keep.is_empty() || keep.end < tile.end as usize + HALF_WIDTH);
-                    keep.filter(|_| first(tile)).for_each(|y| kept[y] += 1);
+                    keep.filter(|_| first(tile)).for_each(|y| stored[y] += 1);
                 }
                 // All velocities that a term beside the middle reads are stored once.
                 for y in layout.active(1).filter(|y| zones[1].term(*y) != Term::Middle) {
                     for tap in (y - HALF_WIDTH..y + HALF_WIDTH).filter(|tap| layout.active(1).contains(tap)) {
-                        assert_eq!(kept[tap], 1, "{n:?}, layer {pml}: {tap} for {y}");
+                        assert_eq!(stored[tap], 1, "{n:?}, layer {pml}: {tap} for {y}");
                         assert!(zones[1].slot(tap).is_some());
                     }
                 }
-                assert!(kept.iter().all(|times| *times <= 1));
+                assert!(stored.iter().all(|times| *times <= 1));
             }
         }
     }

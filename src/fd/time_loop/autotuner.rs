@@ -41,7 +41,7 @@ impl Autotuner {
     /// Makes a tuner of `candidates` candidates, at least one.
     pub fn new(candidates: usize) -> Autotuner {
         let mut state = TunerState { laps: vec![Vec::new(); candidates], turn: 0, best: None };
-        state.judge();
+        state.update_winner();
         Autotuner(Mutex::new(state))
     }
 
@@ -76,7 +76,7 @@ impl Autotuner {
         if state.laps[candidate].len() < ROUNDS {
             state.laps[candidate].push(cost);
         }
-        state.judge();
+        state.update_winner();
     }
 
     /// Returns the winner; `None` while the candidates are compared.
@@ -151,7 +151,7 @@ impl TunerState {
     }
 
     /// Ends the tuning when every other candidate has won or is out.
-    fn judge(&mut self) {
+    fn update_winner(&mut self) {
         let others = 1..self.laps.len();
         if others.clone().any(|candidate| !self.has_won(candidate) && !self.is_out(candidate)) {
             return;

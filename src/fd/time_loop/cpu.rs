@@ -47,7 +47,7 @@ pub fn run<S: CpuSteps>(
     let stop = AtomicUsize::new(shot.nt - 1);
     let samples = record.shared();
     let limit = limit(shot);
-    let blown_up = OnceLock::new();
+    let unstable_at = OnceLock::new();
     let begin = OnceLock::new();
     let ended = team.run(control, |member, control| {
         let mut own = steps.own()?;
@@ -70,7 +70,7 @@ pub fn run<S: CpuSteps>(
                 // SAFETY: as above.
                 let row = |row| unsafe { p.read(layout.row(row), layout.padded[2]) };
                 let found = rows.clone().try_for_each(|nth| probe(row(nth), limit, step));
-                found.inspect_err(|_| _ = blown_up.set(step))?;
+                found.inspect_err(|_| _ = unstable_at.set(step))?;
             }
             let Some(control) = control else {
                 if last {
@@ -95,8 +95,8 @@ pub fn run<S: CpuSteps>(
         }
         Ok(())
     });
-    match (ended, blown_up.get()) {
-        (Err(error), Some(&step)) => return Err(where_blown(error, layout, steps, step)),
+    match (ended, unstable_at.get()) {
+        (Err(error), Some(&step)) => return Err(with_place(error, layout, steps, step)),
         (ended, _) => ended?,
     }
     let done = stop.into_inner() + 1;
@@ -111,7 +111,7 @@ pub fn run<S: CpuSteps>(
 /// Adds the place to the error of an unstable shot. It is searched in the whole field, so the
 /// message does not depend on the thread that found the instability first. No thread writes the
 /// pressure any more.
-fn where_blown<S: CpuSteps>(error: Error, layout: &Layout, steps: &S, step: usize) -> Error {
+fn with_place<S: CpuSteps>(error: Error, layout: &Layout, steps: &S, step: usize) -> Error {
     let Error::Unstable { .. } = error else { return error };
     let p = steps.pressure(step);
     let plane = |y: usize| {
@@ -170,7 +170,7 @@ fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
 
 /// Refuses a row with a magnitude of `limit` or more, an infinity or a NaN.
 fn probe(row: &[f32], limit: f32, step: usize) -> Result<()> {
-    judge(largest(row), limit, step)
+    check_largest(largest(row), limit, step)
 }
 
 /// Returns the bits of the largest magnitude.
@@ -180,7 +180,7 @@ fn largest(row: &[f32]) -> u32 {
 
 /// Refuses a largest magnitude, given by its bits, of `limit` or more, infinite or NaN. As integers
 /// the bits of magnitudes are in the order of the numbers, with infinity and NaN after all others.
-pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
+pub fn check_largest(largest: u32, limit: f32, step: usize) -> Result<()> {
     if largest < limit.to_bits() { Ok(()) } else { Err(instability::error(largest, step)) }
 }
 
@@ -190,7 +190,7 @@ mod tests {
     use crate::fd::wavelet::Wavelet;
 
     #[test]
-    fn the_probe_knows_numbers() {
+    fn probe_refuses_what_is_not_finite() {
         for good in [0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-45] {
             assert!(probe(&[0.0, good], f32::INFINITY, 0).is_ok(), "{good}");
         }

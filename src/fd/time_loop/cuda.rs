@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::cpu::judge;
+use super::cpu::check_largest;
 use super::cuda_steps::{BATCH_STEPS, Buffers, CudaSteps, KERNELS, StepKind};
 use super::field_kernels::{Field, traces};
 use super::instability::{self, PROBE, limit};
@@ -73,7 +73,7 @@ pub fn run(
         let batch = cuda_shot.batch(shot, steps_of_batch, &mut graphs)?;
         if let Some(earlier) = in_flight.replace(batch) {
             let taken = earlier.collect(shot, limit, &mut gather, control);
-            taken.map_err(|error| cuda_shot.where_blown(error, done))?;
+            taken.map_err(|error| cuda_shot.with_place(error, done))?;
         }
         if control.pauses() {
             break;
@@ -81,7 +81,7 @@ pub fn run(
     }
     if let Some(last) = in_flight {
         let taken = last.collect(shot, limit, &mut gather, control);
-        taken.map_err(|error| cuda_shot.where_blown(error, done))?;
+        taken.map_err(|error| cuda_shot.with_place(error, done))?;
     }
     if done < shot.nt {
         control.pause(done, &mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
@@ -214,7 +214,7 @@ impl<'a> CudaShot<'a> {
 
     /// Adds the place to the error of an unstable shot. `done`: steps done, which were on the
     /// stream when the host found the instability.
-    fn where_blown(&self, error: Error, done: usize) -> Error {
+    fn with_place(&self, error: Error, done: usize) -> Error {
         let Error::Unstable { .. } = error else { return error };
         let (layout, p) = (self.layout, self.steps.pressure(done - 1));
         instability::placed(error, &|cell| self.steps.describe_cell(cell), layout, Some(done), |y, look| {
@@ -298,7 +298,7 @@ impl InFlight {
                 .for_each(|(to, from)| to[first..first + rows].copy_from_slice(from));
         }
         if let Some(largest) = self.largest {
-            judge(largest.wait()?[0], limit, last)?;
+            check_largest(largest.wait()?[0], limit, last)?;
         }
         for step in self.steps.start..last {
             control.step(step, shot.nt)?;

@@ -56,7 +56,7 @@ pub fn placed(
     });
     // If a GPU does not respond any more, the message has no place.
     let why = match searched {
-        Ok(()) => format!("{why}, {}", worst.told(describe, done)),
+        Ok(()) => format!("{why}, {}", worst.place(describe, done)),
         Err(_) => why,
     };
     Error::Unstable { what, value, why, suspect }
@@ -92,7 +92,7 @@ impl Worst {
 
     /// Returns the place in words. Values that are not finite spread equally to all sides, so the
     /// middle of their box is where they began.
-    fn told(&self, describe: &dyn Fn([usize; 3]) -> String, done: Option<usize>) -> String {
+    fn place(&self, describe: &dyn Fn([usize; 3]) -> String, done: Option<usize>) -> String {
         let (seen, at) = match self.bad {
             0 => ("worst at".into(), self.at),
             1 => ("in 1 cell:".into(), self.low),
