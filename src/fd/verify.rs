@@ -17,8 +17,9 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 /// 60 steps.
 ///
 /// The old kernels count the source's cells from 1 and the receivers' from 0, and subtract them as
-/// they are. So a receiver's distance is one cell too large on one side in x and y, and is never
-/// less than one cell in depth. This function does the same, so that both mute alike.
+/// they are. So a receiver's distance in x and y is one cell too large on one side. The distance in
+/// depth is that of the source below index 0 plus one cell, whatever the receiver's depth. This
+/// function does the same, so that both mute alike.
 ///
 /// # Errors
 /// [`Error::NoHostMemory`].

@@ -17,7 +17,7 @@ use crate::fd::vector::isa::Isa;
 
 /// Steps of a lap.
 const LAP: usize = 4;
-/// A shot tunes only if it has this many times the most steps that the tuning takes.
+/// A shot begins to tune only if this many times the most steps of the tuning remain.
 const PAYS: usize = 2;
 /// Laps are timed only in steps that compute at least this share of the cells: with fewer, threads
 /// wait for a few tiles.
