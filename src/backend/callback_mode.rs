@@ -21,13 +21,13 @@ impl CallbackMode {
         CallbackMode(register::mode())
     }
 
-    /// Enters the mode until the result is dropped, then restores the thread's state.
+    /// Enters the mode until the result is dropped. Dropping it restores the thread's state.
     pub fn enter(self) -> CallbackScope {
         CallbackScope::new(self, FloatState::read())
     }
 
-    /// [`enter`](Self::enter) for a worker that is in the library's standard mode, which is
-    /// therefore not read.
+    /// As [`enter`](Self::enter), for a worker in the library's standard mode, which therefore is
+    /// not read.
     #[inline]
     pub fn enter_on_worker(self) -> CallbackScope {
         debug_assert_eq!(register::mode() & register::ARITHMETIC, register::STANDARD & register::ARITHMETIC);
@@ -96,7 +96,7 @@ mod register {
             FloatState { mxcsr: read_mxcsr(), ..FloatState::of_worker() }
         }
 
-        /// The state of a thread whose MXCSR is known to be standard.
+        /// Returns the state of a thread whose MXCSR is known to be standard.
         #[inline]
         pub fn of_worker() -> Self {
             FloatState { mxcsr: STANDARD & CONTROL, x87: read_x87(), x87_flags: read_x87_flags() }
@@ -145,8 +145,8 @@ mod register {
         }
     }
 
-    /// Returns the mode of the thread. Reads no flags of the x87 unit, which takes 6 ns on Zen 3,
-    /// longer than all else here.
+    /// Returns the mode of the thread. Does not read the flags of the x87 unit: that takes 6 ns on
+    /// Zen 3, more than everything else here.
     #[inline]
     pub fn mode() -> u32 {
         read_mxcsr() & CONTROL | u32::from(read_x87()) << 16

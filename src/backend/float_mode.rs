@@ -11,7 +11,6 @@ pub struct FloatMode {
 
 impl FloatMode {
     /// Sets the standard mode: round to nearest, keep denormal numbers, trap on nothing.
-    //
     // Reading the register waits for the arithmetic before it (9 ns on Zen 4); writing an unchanged
     // value costs nothing. So it is read once and always written.
     pub fn standard() -> Self {
@@ -139,7 +138,7 @@ mod boundary {
 
     use super::*;
 
-    /// The bits of the product in the mode.
+    /// Returns the bits of the product in the mode.
     fn product(mode: fn() -> FloatMode, a: f32, b: f32) -> u32 {
         let _mode = mode();
         let [a, b] = black_box([a, b]);
@@ -150,7 +149,7 @@ mod boundary {
     fn denormal_operands_and_results_are_flushed_with_their_sign() {
         let ulp = f32::EPSILON;
         let least = f32::MIN_POSITIVE;
-        // Arm flushes what is below 2^-126 before it is rounded.
+        // Arm flushes values below 2^-126 before it rounds them.
         let rounded = if cfg!(target_arch = "aarch64") { 0.0 } else { least };
         for (a, b, standard, flushing) in [
             (1e-40, 1e30, 1e-40 * 1e30, 0.0),

@@ -1,4 +1,4 @@
-//! The queue of a slot as the code of a task uses it.
+//! The queue of a slot, as a task's code uses it.
 
 use super::cpu::{Team, free_bytes};
 use super::cuda::Stream;

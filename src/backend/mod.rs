@@ -30,8 +30,8 @@ pub trait Backend: Send + Sync {
     /// Returns the devices of this kind. Creates no context on any of them.
     fn devices(&self) -> Result<Vec<DeviceInfo>>;
 
-    /// Returns messages for users about the last call of [`devices`](Backend::devices): what was
-    /// missing or unusable, why, and what to do.
+    /// Returns messages for users about the last call of [`devices`](Backend::devices): which
+    /// devices were missing or unusable, why, and what to do.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -39,13 +39,14 @@ pub trait Backend: Send + Sync {
     /// Returns the bytes that could be allocated on the device now.
     fn free_bytes(&self, ordinal: u32) -> Result<u64>;
 
-    /// Returns the bytes that the device's context takes, as measured when it was created. 0: not known.
+    /// Returns the bytes that the device's context takes, as measured at its creation. 0: not
+    /// known.
     fn context_bytes(&self, _ordinal: u32) -> u64 {
         0
     }
 
-    /// Returns how long ago a thread last created the device's context or compiled kernels for it. Zero while one does;
-    /// `None` if none has. Must not block.
+    /// Returns how long ago a thread last created the device's context or compiled kernels for it.
+    /// Zero while a thread does; `None` if none has. Must not block.
     fn since_preparation(&self, _ordinal: u32) -> Option<Duration> {
         None
     }
@@ -82,7 +83,7 @@ pub trait Queue {
     /// on the device.
     fn relieve(&self) {}
 
-    /// Frees the memory that is cached for reuse if no task uses the device. Never waits for work on
-    /// the device: the caller is in no attempt, so no deadline ends a wait for work that hangs.
+    /// Frees the cached memory if no task uses the device. Never waits for work on the device: the
+    /// caller is in no attempt, so no deadline ends a wait for work that hangs.
     fn relieve_if_idle(&self) {}
 }

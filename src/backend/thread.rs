@@ -1,5 +1,6 @@
 //! Threads. Those of the library are named and block signals, so the handlers of the host program
-//! run on the host's threads. A host's thread is not cancelled while it is inside the library.
+//! run on the host's threads. A `pthread_cancel` of a host's thread is delayed while the thread is
+//! inside the library.
 
 use std::cell::Cell;
 use std::io;
@@ -13,8 +14,8 @@ thread_local! {
     static BORN: Cell<Option<ProcessMark>> = const { Cell::new(None) };
 }
 
-/// Returns the stack bytes that a thread needs for static thread-local variables, and a little
-/// more. glibc takes them from the stack that a thread asks for; other C libraries add them to it.
+/// Returns the stack bytes that a thread needs for static thread-local variables, plus a margin.
+/// glibc takes them from the requested stack; other C libraries add them to it.
 fn static_locals() -> usize {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -37,8 +38,8 @@ fn static_locals() -> usize {
     0
 }
 
-/// Starts a thread in the standard floating-point mode, with at least `stack` bytes of stack, or as
-/// many as the system gives by default.
+/// Starts a thread in the standard floating-point mode, with at least `stack` bytes of stack, or
+/// with the system's default stack.
 pub fn spawn(
     name: String,
     stack: Option<usize>,
@@ -64,7 +65,8 @@ pub fn join(thread: JoinHandle<()>) {
     #[cfg(unix)]
     {
         use std::os::unix::thread::JoinHandleExt;
-        // A callback may have detached the thread: then this fails, and the standard library's `join` would panic.
+        // A callback may have detached the thread. Then this fails, and the standard library's
+        // `join` would panic.
         // SAFETY: the thread has not been joined.
         unsafe { libc::pthread_join(thread.into_pthread_t(), std::ptr::null_mut()) };
     }
@@ -88,7 +90,8 @@ pub fn is_current_thread(thread: &JoinHandle<()>) -> bool {
     }
 }
 
-/// Ends a forked child on a thread of the library; does nothing on other threads and in the parent.
+/// Ends a forked child on a thread of the library. Does nothing on other threads and in the parent.
+///
 /// Called after each callback, because a callback may fork. The child's thread can't continue: its
 /// frames refer to threads that the child lacks. It is the child's only thread, so the child exits
 /// with status 0.
@@ -117,8 +120,9 @@ mod cancel_guard {
     }
 
     /// Delays a `pthread_cancel` of the calling thread until it is dropped. The thread may hold
-    /// locks of the library and has frames that must not be unwound; opening, reading, writing and
-    /// sleeping are cancellation points. It costs 7 ns, so calls without such points do without it.
+    /// locks of the library and has frames that must not be unwound. Opening, reading, writing and
+    /// sleeping are cancellation points. The guard costs 7 ns, so calls without such points omit
+    /// it.
     pub struct CancelGuard(c_int);
 
     impl CancelGuard {

@@ -1,13 +1,13 @@
-//! Barrier of a team, used many times a second.
+//! Barrier of a team, for many waits per second.
 //!
-//! A waiter spins first, because the other members are usually close behind, and then sleeps. The
-//! number of spins adapts: a spin without success halves the next one, a successful one doubles it.
-//! So a team on a busy machine soon spins hardly at all.
+//! A waiter spins first, because the other members usually arrive soon, and then sleeps. The number
+//! of spins adapts: a spin without success halves the next one, a successful one doubles it. So a
+//! team on a busy machine soon hardly spins.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Polls before a waiter sleeps; some tens of nanoseconds each.
+/// Number of polls before a waiter sleeps; each takes some tens of nanoseconds.
 const SPINS: usize = 2048;
 const MIN_SPINS: usize = 16;
 

@@ -35,7 +35,8 @@ impl Buffer {
             place: "the host".into(),
             there: super::host::free_bytes(),
         };
-        // The block is aligned here: for a larger alignment the allocator would clear it by hand.
+        // The block is aligned here. For a larger alignment the allocator would clear the block
+        // itself, and so use every page.
         let layout = len
             .checked_mul(size_of::<f32>())
             .and_then(|bytes| bytes.checked_add(ALIGN))
@@ -121,11 +122,13 @@ unsafe impl Send for Rows<'_> {}
 unsafe impl Sync for Rows<'_> {}
 
 impl<'a> Rows<'a> {
-    /// Shares other values in the same way.
+    /// Shares these values in the same manner.
     pub fn over(values: &'a mut [f32]) -> Self {
         Rows { first: values.as_mut_ptr(), len: values.len(), _buffer: PhantomData }
     }
 
+    /// Returns all values.
+    ///
     /// # Safety
     /// No thread writes to the buffer while the slice lives.
     pub unsafe fn all(self) -> &'a [f32] {
@@ -133,6 +136,8 @@ impl<'a> Rows<'a> {
         unsafe { self.read(0, self.len) }
     }
 
+    /// Returns all values as a mutable slice.
+    ///
     /// # Safety
     /// No thread reads or writes the buffer while the slice lives.
     #[allow(clippy::mut_from_ref)]
@@ -151,8 +156,7 @@ impl<'a> Rows<'a> {
         self.len
     }
 
-    /// Makes the system allocate the pages of values that are all zero now, instead of at their
-    /// first use.
+    /// Makes the system allocate the pages of zero values now, instead of at their first use.
     ///
     /// # Safety
     /// The values are within the buffer and zero, and no other thread uses them meanwhile.
@@ -166,6 +170,8 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Returns `len` values from index `at`.
+    ///
     /// # Safety
     /// `at + len` is within the buffer, and no thread writes there while the slice lives.
     #[inline(always)]
@@ -175,6 +181,8 @@ impl<'a> Rows<'a> {
         unsafe { std::slice::from_raw_parts(self.first.add(at), len) }
     }
 
+    /// Returns `len` values from index `at` as a mutable slice.
+    ///
     /// # Safety
     /// `at + len` is within the buffer, and no thread reads or writes there while the slice lives.
     #[inline(always)]

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use crate::descriptor;
 
-/// Bytes from which on a block uses huge pages.
+/// Minimum size in bytes of a block that uses huge pages.
 const LARGE: usize = 4 << 20;
 
 /// Returns the processor's name.
@@ -35,7 +35,7 @@ pub fn free_bytes() -> u64 {
     free_below(Path::new("/")).min(free_address_space())
 }
 
-/// [`total_bytes`] with the folders `proc` and `sys` below `root`.
+/// As [`total_bytes`], with the folders `proc` and `sys` below `root`.
 fn total_below(root: &Path) -> u64 {
     let machine = meminfo(root, "MemTotal:").unwrap_or_else(physical_bytes);
     control_groups(root).into_iter().map(|group| group.limit).fold(machine, u64::min)
@@ -278,7 +278,7 @@ mod tests {
             pages.iter().filter(|&page| page & 1 == 1).count()
         };
         let mut list = zeros::<f32>(16 << 20).unwrap();
-        // Of 16,384 pages. The kernel may give 512 at a time.
+        // Less than 1024 of 16,384 pages, because the kernel may allocate 512 at a time.
         assert!(resident(&list) < 1024, "{}", resident(&list));
         list[8 << 20..].fill(1.0);
         assert!(resident(&list) > 8000 && list[..8 << 20].iter().all(|&value| value == 0.0));

@@ -1,4 +1,4 @@
-//! A team of threads that live as long as a slot of the CPU device.
+//! A team of threads that live as long as their slot of the CPU device.
 //!
 //! The threads sleep between works. A work is one closure that every member runs once; the members
 //! synchronise at [`TeamMember::barrier`]. A member that fails or panics leaves the work, which

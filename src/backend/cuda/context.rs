@@ -150,7 +150,7 @@ impl Context {
         }
     }
 
-    /// Leaves the calling thread without a current context.
+    /// Makes no context current on the calling thread.
     pub(super) fn clear_current(&self) {
         if self.process.is_here() {
             // SAFETY: a null context is valid.
@@ -158,8 +158,8 @@ impl Context {
         }
     }
 
-    /// Turns the result of a driver call into that of the library. Notes if the call has poisoned
-    /// the context. `what` says what the call was for.
+    /// Converts the result of a driver call to a result of the library. If the call has poisoned
+    /// the context, marks it. `what` returns the purpose of the call.
     pub(super) fn check<T>(&self, answer: DriverResult<T>, what: impl FnOnce() -> String) -> Result<T> {
         answer.map_err(|failure| self.error(failure, &what()))
     }
@@ -203,7 +203,7 @@ impl Context {
         known.is_err_and(|failure| UNKNOWN_OBJECT.contains(&failure.code))
     }
 
-    /// Returns true if a call that can't fail in a sound context fails with this code, too: newer
+    /// Returns true if a call that can't fail in a sound context fails with this code, too. Newer
     /// drivers have codes for poisoned contexts that the table lacks.
     fn repeats(&self, code: u32) -> bool {
         let (mut free, mut total) = (0, 0);
@@ -212,7 +212,7 @@ impl Context {
         again.is_err_and(|failure| failure.code == code)
     }
 
-    /// Destroys an object of this context, unless the context is destroyed or poisoned.
+    /// Destroys an object of this context. Does nothing if the context is destroyed or poisoned.
     pub(super) fn destroy(&self, free: impl FnOnce(&Driver) -> DriverResult) {
         let state = self.state();
         if *state != ContextState::Alive || self.is_poisoned() || !self.process.is_here() {
@@ -251,7 +251,7 @@ impl Context {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` and keeps the context from being destroyed meanwhile.
+    /// Calls `work`; the context is not destroyed meanwhile.
     pub(super) fn in_use_while<T>(&self, work: impl FnOnce() -> T) -> T {
         self.begin_task();
         let done = work();
@@ -315,7 +315,7 @@ impl Context {
         Ok(true)
     }
 
-    /// Releases the context to the driver. `replace`: a new one will take its place.
+    /// Releases the context to the driver. `replace`: a new context will take its place.
     fn release(&self, replace: bool) -> ContextState {
         let (driver, device) = (self.driver(), self.device.device);
         let _relaxed = driver.relaxed();
@@ -400,8 +400,8 @@ impl Context {
         blocks.free(self.driver());
     }
 
-    /// Frees the cached memory if no task uses the context, and never waits for work on the GPU,
-    /// which may hang. If a task does, its worker frees the memory later.
+    /// Frees the cached memory if no task uses the context. Never waits for work on the GPU, which
+    /// may hang. If a task uses the context, its worker frees the memory later.
     pub(super) fn free_cached_if_idle(&self) {
         // Locked until the memory is free, so that no task begins meanwhile.
         let running = self.running_tasks();
@@ -437,7 +437,7 @@ fn inactive_flags(device: &CudaDevice) -> Option<c_uint> {
     (active == 0).then_some(flags)
 }
 
-/// Returns the flags, but with threads that sleep while they wait for the GPU.
+/// Returns the flags for threads that sleep while they wait for the GPU.
 fn sleeping(flags: c_uint) -> c_uint {
     flags & !7 | BLOCKING_SYNC
 }

@@ -1,4 +1,4 @@
-//! A GPU as this process sees it: its properties, and what failures mean on it.
+//! A GPU as this process sees it: its properties, and the meaning of its failures.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,7 @@ use crate::error::{DeviceFault, Error, RESTART};
 /// Status codes that a lost GPU causes, too.
 const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
 const INVALID_DEVICE: u32 = 101;
-/// From this CUDA version on, a GPU that another process has exclusively has a status code of its
-/// own.
+/// First CUDA version with a separate status code for a GPU that another process uses exclusively.
 const UNAVAILABLE_SINCE: i32 = 11070;
 
 pub struct CudaDevice {
@@ -56,7 +55,8 @@ impl CudaDevice {
         }
     }
 
-    /// Calls `work`, which creates a context or loads kernels: a driver may take a minute to compile them.
+    /// Calls `work`, which creates a context or loads kernels. A driver may take a minute to
+    /// compile them.
     pub(super) fn prepare<T>(&self, work: impl FnOnce() -> T) -> T {
         self.preparation().0 += 1;
         let result = work();
@@ -65,8 +65,9 @@ impl CudaDevice {
         result
     }
 
-    /// Calls `create`, which creates the process's context, and measures how much memory that takes, if NVML reports
-    /// the process's own: other processes change the free memory meanwhile.
+    /// Calls `create`, which creates the process's context, and measures the memory that it takes.
+    /// Uses the bytes that NVML reports for this process, because other processes change the free
+    /// memory meanwhile.
     pub(super) fn measure_context(&self, create: impl FnOnce() -> DriverResult) -> DriverResult {
         let listed = self.listed && !self.integrated;
         let own = || listed.then(|| nvml::own_bytes(self.info.id.as_str())).flatten();
@@ -119,8 +120,8 @@ impl CudaDevice {
         probe::usable_free_bytes(free, self.integrated).saturating_add(cached).min(self.info.total_bytes)
     }
 
-    /// Returns what a failure means: the GPU may be lost, or belong to another process. `free`
-    /// returns the [`free_bytes`](CudaDevice::free_bytes).
+    /// Returns the error of a driver failure: the GPU may be lost, or belong to another process.
+    /// `free` returns the [`free_bytes`](CudaDevice::free_bytes).
     pub(super) fn error(
         &self,
         failure: DriverFailure,
@@ -143,7 +144,7 @@ impl CudaDevice {
         }
     }
 
-    /// Notes that a context is poisoned.
+    /// Records that a context is poisoned.
     pub(super) fn note_poison(&self, code: u32) {
         self.poisoned_by.store(code, Ordering::SeqCst);
     }

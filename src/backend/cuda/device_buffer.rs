@@ -11,15 +11,15 @@ use super::status::OUT_OF_MEMORY;
 use crate::error::{Error, Result};
 
 /// Returns the bytes that the driver allocates for a request: large blocks have pages of their own,
-/// small ones share a page. `None`: more than 64 bits can express.
+/// small ones share a page. `None`: the number exceeds 64 bits.
 pub fn allocation_bytes(bytes: u64) -> Option<u64> {
     const SMALL: u64 = 512;
     const LARGE: u64 = 2 << 20;
     bytes.max(1).checked_next_multiple_of(if bytes < LARGE / 2 { SMALL } else { LARGE })
 }
 
-/// Values on a GPU. When it is dropped, another buffer of its queue can reuse the memory at once,
-/// and buffers of other queues when the queue's work is done.
+/// Values on a GPU. After a drop, another buffer of its queue can reuse the memory at once, and
+/// buffers of other queues when the queue's work is done.
 pub struct DeviceBuffer<T> {
     context: Arc<Context>,
     stream: u64,

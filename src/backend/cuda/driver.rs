@@ -20,7 +20,7 @@ use libloading::Library;
 
 use crate::fork::forks;
 
-/// File that the driver installs. `libcuda.so`, without the number, may be a toolkit's stub.
+/// Name of the installed library. `libcuda.so`, without the number, may be the stub of a toolkit.
 pub const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 /// Variable with further directories that the loader searches.
 const SEARCH_PATH: &str = if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" };
@@ -43,7 +43,7 @@ pub fn is_forked_child() -> bool {
     first.is_err_and(|first| first != now)
 }
 
-/// Notes for forked children that this process has found GPUs.
+/// Records for forked children that this process has found GPUs.
 static GPUS_FOUND: AtomicBool = AtomicBool::new(false);
 
 pub fn mark_gpus_found() {
@@ -133,7 +133,7 @@ impl Driver {
         IS_RELAXED.set(true);
     }
 
-    /// Does the same on any thread until the result is dropped.
+    /// As [`relax_worker`](Driver::relax_worker), on any thread until the result is dropped.
     pub fn relaxed(&self) -> RelaxedCaptures<'_> {
         let before = if IS_RELAXED.get() { None } else { self.exchange_capture_mode(RELAXED) };
         RelaxedCaptures { driver: self, before }
@@ -183,7 +183,7 @@ unsafe fn symbol<F: Copy>(library: &Library, names: &[&str]) -> Result<F, String
 const RELAXED: c_uint = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint;
 
 thread_local! {
-    /// The thread is a worker's, whose mode is not restored.
+    /// True on a worker's thread, whose capture mode is not restored.
     static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
 }
 

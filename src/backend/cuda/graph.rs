@@ -1,9 +1,9 @@
-//! Launches that repeat, such as the steps of a time loop. A list of launches that comes for the
-//! second time becomes a graph, and one call launches all of it.
+//! Repeated launches, such as the steps of a time loop. A list of launches that is submitted for
+//! the second time becomes a graph, which one call launches.
 //!
-//! Creating a graph costs a few calls per launch, once; later launches cost the host and the GPU
-//! less. If the driver has no graphs, or refuses this one, the launches are submitted one by one.
-//! Only speed depends on it.
+//! Creating a graph costs a few calls per launch, once. Later launches of the graph cost the host
+//! and the GPU less. If the driver has no graphs, or refuses this one, the launches are submitted
+//! one by one. Only the speed depends on it.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::status::{self, StatusClass};
 use super::stream::Stream;
 use crate::error::{Error, Result};
 
-/// Most lists of launches that are cached.
+/// Maximum number of cached lists of launches.
 const MAX_CACHED: usize = 32;
-/// A new list replaces a cached one that has not come in so many submissions. Lists in rotation stay,
-/// also if there are more of them than can be cached.
+/// Number of submissions after which a new list may replace a cached one that was not used. Lists
+/// in rotation stay, also if they are more than the cache holds.
 const STALE_AFTER: u64 = 8 * MAX_CACHED as u64;
 /// Status code of the driver for wrong kernel parameters.
 const INVALID_VALUE: u32 = 1;
@@ -47,21 +47,21 @@ impl Launches {
 /// launches depend on. The memory that they use must outlive the cache.
 pub struct Graphs<K> {
     cached: Vec<Entry<K>>,
-    /// Number of submissions.
+    /// Number of submissions so far.
     submitted: u64,
 }
 
 struct Entry<K> {
     key: K,
-    /// Submission in which the key came last.
+    /// Number of the last submission with this key.
     last: u64,
     launches: CachedLaunches,
 }
 
 enum CachedLaunches {
-    /// The list has come once.
+    /// The list has been submitted once.
     Once,
-    /// No graph can be made of the list.
+    /// No graph can be built of the list.
     Plain,
     Graph(ExecGraph),
 }
@@ -108,7 +108,7 @@ impl<K: PartialEq> Graphs<K> {
             .try_for_each(|launch| stream.launch(&launch.function, launch.grid, launch.block, launch.params))
     }
 
-    /// Caches a new key if there is room, or one that is stale.
+    /// Caches a new key if the cache has room or a stale key.
     fn remember(&mut self, key: K) {
         if self.cached.len() == MAX_CACHED {
             let oldest = (0..MAX_CACHED).min_by_key(|&number| self.cached[number].last);
@@ -214,8 +214,8 @@ impl ExecGraph {
     }
 }
 
-/// Returns an error if the failure poisons the context. Any other failure means only that there is
-/// no graph.
+/// Returns an error if the failure poisons the context, and `None` after any other failure: the
+/// launches are then submitted without a graph.
 fn poisoning_only<T>(
     context: &Context,
     answer: DriverResult<T>,

@@ -8,7 +8,7 @@ use super::driver::Driver;
 use crate::backend::cpu::can_allocate;
 use crate::fork::ProcessMark;
 
-/// Bytes of a page: pinned memory is in whole pages.
+/// Bytes of a page. Pinned memory consists of whole pages.
 pub(super) const PAGE: usize = 4096;
 /// A request takes a cached block that is at most this many times as large.
 const WASTE: usize = 2;
@@ -95,7 +95,7 @@ impl PinnedPool {
         Some(self.pieces.remove(position))
     }
 
-    /// Removes and returns the oldest blocks that are too many when `bytes` more are pinned.
+    /// Removes and returns the oldest blocks that exceed the limit when `bytes` more are pinned.
     pub fn surplus(&mut self, bytes: usize) -> Vec<PinnedBlock> {
         let most = self.most.max(self.used.saturating_add(bytes));
         let mut kept: usize = self.pieces.iter().map(PinnedBlock::bytes).sum();
@@ -114,7 +114,7 @@ impl PinnedPool {
 
     pub fn take_back(&mut self, piece: PinnedBlock) {
         self.used -= piece.bytes();
-        // A block that could not be pinned is not worth caching.
+        // A block that could not be pinned is not cached.
         if piece.pinned {
             self.pieces.push(piece);
         }

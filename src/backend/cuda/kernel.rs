@@ -49,7 +49,7 @@ impl Kernel {
         Arc::ptr_eq(&self.context, context)
     }
 
-    /// Returns how many blocks of so many threads the GPU runs at the same time.
+    /// Returns the number of blocks of `threads` threads that the GPU runs at the same time.
     pub fn blocks_at_once(&self, threads: u32) -> Result<u32> {
         self.context.enter()?;
         let mut blocks = 0;
@@ -98,7 +98,7 @@ impl Params {
         self
     }
 
-    /// Returns the list by which a launch passes the parameters; `None` if they are too many.
+    /// Returns the list by which a launch passes the parameters; `None` if they are too large.
     /// `size` receives their length and must stay in place until the launch.
     pub(super) fn driver_arguments(&mut self, size: &mut usize) -> Option<[*mut c_void; 5]> {
         *size = self.len;

@@ -50,7 +50,7 @@ use super::{Backend, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 
-/// The GPUs that this process may use; none if there is no driver.
+/// The GPUs that this process may use. Without a driver the list is empty.
 #[derive(Default)]
 pub struct CudaBackend {
     last_probe: Mutex<LastProbe>,
@@ -130,7 +130,7 @@ impl Backend for CudaBackend {
 }
 
 impl Queue for Stream {
-    /// A nested task is counted by itself, because the outer task still uses the context after it.
+    /// A nested task is counted separately, because the outer task still uses the context after it.
     fn enter(&self) -> Result<()> {
         self.context.begin_task();
         self.context.enter().inspect_err(|_| self.context.end_task())

@@ -1,6 +1,6 @@
-//! The modules of kernels that a context has loaded. Each is loaded once, by the first launch that
-//! needs it, however many threads launch at the same time. Loading compiles, which takes seconds, so
-//! only threads that need the same module wait for it.
+//! Kernel modules that a context has loaded. The first launch that needs a module loads it, once
+//! for all threads. Loading compiles, which takes seconds, so only threads that need the same
+//! module wait for it.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -13,7 +13,7 @@ use super::cuda_device::CudaDevice;
 use super::driver::{Driver, DriverFailure};
 use crate::error::{Error, Result};
 
-/// Most bytes of the driver's log about refused kernels.
+/// Maximum bytes of the driver's log about refused kernels.
 const LOG: usize = 4096;
 
 /// The PTX text of some kernels, part of the program.
@@ -38,7 +38,7 @@ struct LoadedModule {
 // SAFETY: handles are numbers to the driver, which any thread may use.
 unsafe impl Send for LoadedModule {}
 
-/// Turns a failed call into the context's error, given what the call was for.
+/// Converts a failed call to the context's error. The text is the purpose of the call.
 type ToError<'a> = &'a dyn Fn(DriverFailure, &str) -> Error;
 
 impl ModuleCache {

@@ -1,4 +1,4 @@
-//! The GPUs that NVML, NVIDIA's management library, reports. It asks the kernel module, creates no
+//! GPUs that NVML, NVIDIA's management library, reports. It queries the kernel module, creates no
 //! context, and lists GPUs that are hidden from this process. It may be missing, and each of its
 //! calls may fail.
 
@@ -25,13 +25,13 @@ pub struct NvmlDevice {
     pub extent: DeviceExtent,
 }
 
-/// The ways in which programs can use a GPU.
+/// How programs can use a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeviceExtent {
     Whole,
     /// Not at all: only its instances run programs.
     Divided,
-    /// An instance of a GPU with so much memory. `None`: NVML does not report it to this user.
+    /// An instance of a GPU with this memory. `None`: NVML does not report it to this user.
     Part {
         of: Option<u64>,
     },
@@ -53,8 +53,7 @@ pub struct NvmlList {
 /// Returns NVML. It is loaded at the first success and never unloaded.
 fn library() -> Result<&'static Nvml, NvmlError> {
     static LOADED: Mutex<Option<&'static Nvml>> = Mutex::new(None);
-    // In a forked child another thread of the parent may have held the lock, and nobody would
-    // release it.
+    // In a forked child the lock may belong to a thread of the parent, so nothing would release it.
     if is_forked_child() {
         return Err(NvmlError::Uninitialized);
     }
@@ -154,8 +153,7 @@ pub fn own_bytes(uuid: &str) -> Option<u64> {
 }
 
 /// Returns true if the GPU has fallen off the bus. Not all drivers report it by that code. If the
-/// GPU is `suspected`, because the driver can't reach it, the codes "unknown" and "not found" of
-/// NVML count, too.
+/// driver can't reach the GPU (`suspected`), the NVML codes "unknown" and "not found" count, too.
 pub fn is_lost(uuid: &str, suspected: bool) -> bool {
     let gone = |why: NvmlError| match why {
         NvmlError::GpuLost => true,
@@ -165,7 +163,7 @@ pub fn is_lost(uuid: &str, suspected: bool) -> bool {
     library().is_ok_and(|nvml| nvml.device_by_uuid(uuid).and_then(|gpu| memory_of(&gpu)).is_err_and(gone))
 }
 
-/// Turns NVML's `00000000:01:00.0` into the driver's `0000:01:00.0`, in capitals.
+/// Converts NVML's `00000000:01:00.0` to the driver's `0000:01:00.0`, in capitals.
 pub fn short_pci(id: &str) -> String {
     let id = id.to_ascii_uppercase();
     match id.split_once(':') {

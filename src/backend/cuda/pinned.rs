@@ -1,4 +1,4 @@
-//! Pinned host memory, which copies of a GPU write by themselves. The library allocates it, not the
+//! Pinned host memory, to which a GPU copies without the CPU. The library allocates it, not the
 //! driver, so it stays valid after the end of its context.
 //!
 //! Pinning takes long, so returned memory is cached, up to as much as was in use at the same time.
@@ -42,7 +42,7 @@ pub struct Pinned<T> {
 }
 
 impl<T: PlainNumber> Pinned<T> {
-    /// Allocates `len` values, zeros or those of the last user. The context is current.
+    /// Allocates `len` values: zeros, or those of the previous user. The context is current.
     pub(super) fn new(context: &Arc<Context>, len: usize, what: &str) -> Result<Self> {
         let refused = |bytes: usize| Error::NoHostMemory { what: what.into(), bytes: bytes as u64 };
         let bytes = len.checked_mul(size_of::<T>()).and_then(|n| n.max(1).checked_next_multiple_of(PAGE));
@@ -101,7 +101,7 @@ impl Context {
     /// has too little memory.
     fn pin(&self, bytes: usize, what: &str) -> Result<Option<PinnedBlock>> {
         let driver = self.driver();
-        // Without the lock of the pool, because the driver may wait for work of the context.
+        // Done without the pool's lock, because the driver may wait for work of the context.
         let unpin = |pieces: Vec<PinnedBlock>| pieces.into_iter().for_each(|piece| piece.unpin(driver));
         let surplus = self.pool().host.surplus(bytes);
         unpin(surplus);

@@ -56,7 +56,7 @@ impl MemoryPool {
         self.pieces.push(piece);
     }
 
-    /// Makes the blocks of a queue available to all queues: its work is done.
+    /// Makes the blocks of a queue available to all queues, because its work is done.
     pub fn settle(&mut self, stream: u64) {
         for piece in self.pieces.iter_mut().filter(|piece| piece.stream == Some(stream)) {
             piece.stream = None;

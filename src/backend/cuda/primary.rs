@@ -11,7 +11,7 @@ use super::driver::Driver;
 use super::probe;
 use crate::error::Result;
 
-/// How long a new queue waits for the tasks that still use a stale context.
+/// Maximum time for which a new queue waits for the tasks that still use a stale context.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct PrimaryContext {
@@ -19,11 +19,11 @@ pub(super) struct PrimaryContext {
     context: Mutex<Weak<Context>>,
 }
 
-/// The context as a new queue finds it.
+/// State of the context when a new queue requests it.
 enum ContextLookup {
     Usable(Arc<Context>),
-    /// Stale, and tasks still use it. The caller waits for them without the lock, as other threads
-    /// may wait too.
+    /// Stale, and tasks still use it. The caller waits for them without the lock, because other
+    /// threads may wait too.
     Draining(Arc<Context>),
 }
 

@@ -14,7 +14,7 @@ use super::nvml::{self, DeviceExtent, NvmlDevice};
 use crate::backend::cpu::free_bytes;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 
-/// Compute capability for which the kernels are compiled; GPUs from this one on run them.
+/// Compute capability for which the kernels are compiled. GPUs from this one on run them.
 const MIN_CAPABILITY: (u32, u32) = (3, 5);
 /// The driver's value of the compute mode that excludes all programs.
 const PROHIBITED: c_int = 2;
@@ -66,7 +66,7 @@ pub fn probe() -> ProbeResult {
 }
 
 fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult) -> Result<(), String> {
-    // Fails without harm if the driver is not initialised: no code can capture a graph then.
+    // Fails harmlessly if the driver is not initialised: no code can capture a graph then.
     let _relaxed = driver.relaxed();
     // SAFETY: the flags must be 0 and are.
     match unsafe { driver.init(0) } {
@@ -198,7 +198,7 @@ fn health(ordinal: c_int, id: &str, prohibited: bool, capability: (u32, u32)) ->
     }
 }
 
-/// Returns the reported free bytes, of integrated memory at most those that the host has free.
+/// Returns the reported free bytes. For integrated memory, returns at most the host's free bytes.
 pub fn usable_free_bytes(reported: u64, integrated: bool) -> u64 {
     if integrated { reported.min(free_bytes()) } else { reported }
 }
@@ -226,8 +226,8 @@ fn nvml_entry<'a>(
     listed.iter().find(named).or_else(|| listed.iter().find(placed))
 }
 
-/// Adds messages about GPUs that `CUDA_VISIBLE_DEVICES` hides from this process, and about instances that CUDA hides: it
-/// gives a process one at most.
+/// Adds messages about GPUs that `CUDA_VISIBLE_DEVICES` hides from this process, and about hidden
+/// instances: CUDA gives a process at most one.
 fn note_hidden(listed: &[NvmlDevice], found: &mut ProbeResult) {
     let is_visible =
         |gpu: &NvmlDevice| found.devices.iter().any(|device| device.info.id.as_str() == gpu.uuid);

@@ -82,8 +82,8 @@ impl SharedObjects {
     }
 }
 
-/// Returns the object of a cell if the cell has the only reference to it. A thread that creates it,
-/// or is about to get it, has another reference to the cell.
+/// Returns the object of a cell if the cell has the only reference to it. A thread that creates the
+/// object, or waits for it, has another reference to the cell.
 fn unused(cell: &mut ObjectCell) -> Option<&dyn SharedObject> {
     let object = Arc::get_mut(cell)?.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref()?;
     (Arc::strong_count(object) == 1).then_some(&**object)

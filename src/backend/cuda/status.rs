@@ -16,7 +16,7 @@ pub enum StatusClass {
     /// The device has too little memory: free cached memory, run fewer tasks at a time, then use
     /// another device.
     NoMemory,
-    /// A launch found too few registers, stacks or queues beside the running ones: handled like
+    /// A launch found too few registers, stacks or queues beside the running ones. Handled like
     /// `NoMemory`.
     Resources,
     /// The context fails all further calls; it is replaced when all tasks have left it.
@@ -91,7 +91,8 @@ table! {
         "the driver may not compile; unset CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT";
     224 CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY Plain "the device does not support execution affinity";
     225 CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC Plain "a kernel waits for kernels that it has launched";
-    // CUDA asks to end the process: the error is contained to its work, but the context is gone.
+    // CUDA requires the process to end: the error is contained to its work, but the context is
+    // lost.
     226 CUDA_ERROR_CONTAINED Poisoned "an error of the device ended the process's work on it";
     300 CUDA_ERROR_INVALID_SOURCE Plain "a kernel's source is not valid";
     301 CUDA_ERROR_FILE_NOT_FOUND Plain "a file was not found";
@@ -167,11 +168,11 @@ table! {
     914 CUDA_ERROR_INVALID_RESOURCE_TYPE Plain "the resource is of another type";
     915 CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION Plain "the configuration of the resource is invalid";
     916 CUDA_ERROR_KEY_ROTATION Plain "the keys of an encrypted device could not be changed";
-    // The cause is unknown; in practice the context is gone, often with the device.
+    // The cause is unknown. In practice the context is lost, often with the device.
     999 CUDA_ERROR_UNKNOWN Poisoned "the cause is unknown";
 }
 
-/// Codes of newer drivers.
+/// Codes that only newer drivers have.
 const LATER: &[(u32, &str, StatusClass, &str)] =
     &[(36, "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER", Plain, "a newer driver is needed")];
 
@@ -224,7 +225,7 @@ mod tests {
         assert!(TABLE.is_sorted_by(|a, b| a.0 < b.0));
     }
 
-    /// A failure that is not the kernels' fault must not retire a GPU.
+    /// A failure that the kernels did not cause must not retire a GPU.
     #[test]
     fn only_refused_kernels_retire_the_gpu() {
         let lost = |code: u32| {

@@ -25,7 +25,7 @@ use crate::error::{DeviceFault, Error, Result};
 
 /// The stream does not synchronise with the default stream.
 const NON_BLOCKING: c_uint = 1;
-/// Most contexts that are tried for a new queue, if each is poisoned at once.
+/// Maximum number of contexts that are tried for a new queue, if each is poisoned at once.
 const TRIES: u32 = 3;
 
 pub struct Stream {
@@ -41,16 +41,16 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Opens a queue on a worker's thread, which makes all calls in the relaxed capture mode from
-    /// now on.
+    /// Opens a queue on a worker's thread. From then on the thread makes all calls in the relaxed
+    /// capture mode.
     pub(super) fn open(primary: &PrimaryContext) -> Result<Stream> {
         primary.device().driver.relax_worker();
         let mut spent = Vec::new();
         for _ in 0..TRIES {
             let context = primary.context()?;
             match context.in_use_while(|| context.enter().and_then(|()| Stream::of(&context))) {
-                // Another queue, or another library, has poisoned it meanwhile. It is kept alive,
-                // so that the next attempt destroys it and does not merely release it.
+                // Another queue or another library has poisoned the context meanwhile. It is kept
+                // alive, so that the next attempt destroys it and does not merely release it.
                 Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => spent.push(context),
                 made => return made,
             }
@@ -78,7 +78,7 @@ impl Stream {
         Stream::of(&self.context)
     }
 
-    /// Lets later operations of this queue begin after those that `other` has now.
+    /// Makes later operations of this queue wait for the current operations of `other`.
     pub fn follow(&self, other: &Stream) -> Result<()> {
         let last = other.record()?;
         // SAFETY: the stream and the event exist. The driver keeps what it needs of the event.
@@ -95,7 +95,7 @@ impl Stream {
         self.context.free_bytes()
     }
 
-    /// Returns the `CUstream`, for callers' code. This object keeps owning it.
+    /// Returns the `CUstream` for the caller's code. This object still owns it.
     pub fn handle(&self) -> *mut c_void {
         self.handle.cast()
     }
@@ -125,7 +125,7 @@ impl Stream {
         Ok(block)
     }
 
-    /// Allocates memory and copies the values to it. They are there when this returns.
+    /// Allocates memory and copies the values to it. The copy is complete when this returns.
     pub fn uploaded<T: Copy + 'static>(&self, values: &[T], what: &str) -> Result<DeviceBuffer<T>> {
         let block = self.alloc(values.len(), what)?;
         self.upload(&block, 0, values)?;
@@ -179,7 +179,7 @@ impl Stream {
         self.context.check(done, || "copying on the GPU".into())
     }
 
-    /// Copies values to index `at` and the following. They are there when this returns.
+    /// Copies values to index `at` and the following ones. The copy is complete when this returns.
     pub fn upload<T: Copy + 'static>(&self, to: &DeviceBuffer<T>, at: usize, values: &[T]) -> Result<()> {
         self.check(to, &(at..at.saturating_add(values.len())))?;
         self.context.enter()?;
