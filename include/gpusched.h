@@ -210,8 +210,9 @@
 #define SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL 6
 
 /**
- * Ricker wavelet that is not cut: it begins and ends below 1e-5 of its peak. The SCHED_FD_WAVELET_LONG_*
- * are centred at 1.25 / frequency_hz after their first sample, last twice that, and have a peak of 1.
+ * Ricker wavelet that is not cut: it begins and ends below 1e-5 of its peak. The
+ * SCHED_FD_WAVELET_LONG_* are centred at 1.25 / frequency_hz after their first sample, last twice
+ * that, and have a peak of 1.
  */
 #define SCHED_FD_WAVELET_LONG_RICKER 7
 
@@ -230,24 +231,24 @@
 #define SCHED_FD_MODEL_STORAGE_16_BIT 1
 
 /**
- * Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere, are
- * accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
+ * Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere,
+ * are accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
  */
 #define SCHED_FD_MODEL_ANY_VALUES 2
 
 /**
  * Flag of a model: the density between two cells is that of the cell with the lower index, as in
- * the old kernels. Without it it is the mean of both cells. With it interfaces of density lie up to
- * half a cell too deep, and their reflections are off by some tenths. Equations without density
- * ignore it.
+ * the old kernels. Without the flag it is the mean of both cells. With the flag, interfaces of
+ * density lie up to half a cell too deep, and their reflections are off by some tenths. Equations
+ * without density ignore it.
  */
 #define SCHED_FD_MODEL_DENSITY_AT_CELLS 4
 
 /**
  * Flag of a model: the absorbing layer is a PML with SCHED_FD_EQUATION_ACOUSTIC2 and
- * SCHED_FD_EQUATION_TTI, too: of 20 cells on each side in place of a sponge of 54, and of 40 in place
- * of a sponge of 40. TTI then has the derivatives of the old kernels. Other equations always have a
- * PML.
+ * SCHED_FD_EQUATION_TTI, too: of 20 cells on each side in place of a sponge of 54, and of 40 in
+ * place of a sponge of 40. TTI then has the derivatives of the old kernels. Other equations always
+ * have a PML.
  */
 #define SCHED_FD_MODEL_PML 8
 
@@ -264,8 +265,8 @@
 #define SCHED_FD_EQUATION_VTI 2
 
 /**
- * Pseudo-acoustic equation of a medium with a tilted symmetry axis; properties: vp, epsilon, delta,
- * theta_rad, phi_rad.
+ * Pseudo-acoustic equation of a medium with a tilted symmetry axis; properties: vp, epsilon,
+ * delta, theta_rad, phi_rad.
  */
 #define SCHED_FD_EQUATION_TTI 3
 
@@ -311,23 +312,23 @@
 #define SCHED_FD_SHOT_ANISOTROPIC_SOURCE 8
 
 /**
- * Source without a unit, as in the old library; the default. The wavelet is added to the pressure of
- * cells. `acoustic1`, `acoustic2`: a vertical dipole, `source` its upper, negative pole, the positive
- * one two cells deeper, if necessary in the absorbing layer; its far field depends on the spacing.
- * `vti`, `tti`: a single cell.
+ * Source without a unit, as in the old library; the default. The wavelet is added to the pressure
+ * of cells. `acoustic1`, `acoustic2`: a vertical dipole, `source` its upper, negative pole, the
+ * positive one two cells deeper, if necessary in the absorbing layer; its far field depends on the
+ * spacing. `vti`, `tti`: a single cell.
  */
 #define SCHED_FD_SOURCE_PRESSURE 0
 
 /**
- * Monopole: wavelet times amplitude is the rate q at which volume is injected, in m3/s. Far from
- * other things the pressure is rho / (4 pi r) dq/dt (t - r/vp), in Pa.
+ * Monopole: wavelet times amplitude is the rate q at which volume is injected, in m3/s. In a
+ * homogeneous medium the pressure at distance r is rho / (4 pi r) dq/dt (t - r/vp), in Pa.
  */
 #define SCHED_FD_SOURCE_MONOPOLE 1
 
 /**
- * Point force along x: wavelet times amplitude is the force F in N, positive towards larger ix. It acts
- * half a cell after `source` along x. Far from other things the pressure is
- * cos(angle) / (4 pi r) (dF/dt / vp + F / r) (t - r/vp), in Pa, `angle` that to the force.
+ * Point force along x: wavelet times amplitude is the force F in N, positive towards larger ix. It
+ * acts half a cell after `source` along x. In a homogeneous medium the pressure at distance r is
+ * cos(angle) / (4 pi r) (dF/dt / vp + F / r) (t - r/vp), in Pa; `angle` is that to the force.
  */
 #define SCHED_FD_SOURCE_FORCE_X 2
 
@@ -429,7 +430,8 @@ typedef struct sched_stats_t {
   /**
    * Lower bound of the makespan, in nanoseconds: no schedule could have completed the successful
    * tasks sooner, by the measured rates. It is the larger of two times: all work over the summed
-   * rates of the devices, and the longest task on the fastest device. 0 if no task has succeeded.
+   * rates of the devices, and the longest task on the fastest device. 0 if no task has
+   * succeeded.
    */
   uint64_t lower_bound_ns;
 } sched_stats_t;
@@ -580,8 +582,8 @@ typedef struct sched_task_desc_t {
    * NULL, or called exactly once with `user` when the library no longer needs it: after the last
    * `run`, after a cancel, and also if the submitting call fails. It is not called if that call
    * could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
-   * any thread, before a wait reports the task's end, unless another attempt still runs or hangs:
-   * then when that returns, which may be never. It must not wait for a task.
+   * any thread, before a wait reports the task's end. If another attempt still runs or hangs,
+   * the call happens when that returns, which may be never. It must not wait for a task.
    */
   sched_drop_fn drop;
   /** A name for messages and logs; NULL: none. Copied. */
@@ -615,11 +617,12 @@ typedef struct sched_task_desc_t {
   /** Must be zero. */
   uint32_t reserved;
   /**
-   * Time limit of an attempt in nanoseconds, without the time in which its GPU creates a context or
-   * compiles kernels; after it the attempt is asked to stop. 0: none. A device whose attempt has not
-   * returned after as long again, and at least 10 s, counts as hung and is retired, also the CPU.
-   * Without a limit, an attempt that takes five times as long as usual in its class is late: it
-   * is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
+   * Time limit of an attempt in nanoseconds, without the time in which its GPU creates a context
+   * or compiles kernels; after it the scheduler requests the attempt to stop. 0: none. A device
+   * whose attempt has not returned after as long again, and at least 10 s, counts as hung and is
+   * retired, also the CPU. Without a limit, an attempt that takes five times as long as usual in
+   * its class is late: it is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second
+   * attempt or a restart.
    */
   int64_t deadline_ns;
   /**
@@ -717,7 +720,10 @@ typedef struct sched_range_desc_t {
   uint32_t flags;
   /** Must be zero. */
   uint32_t reserved;
-  /** Time limit of an attempt at the whole range in nanoseconds; it is then asked to stop. 0: none. */
+  /**
+   * Time limit of an attempt at the whole range in nanoseconds; after it the scheduler requests
+   * the attempt to stop. 0: none.
+   */
   int64_t deadline_ns;
   /** Tasks that must succeed before the first call. Copied. */
   const sched_task_t *after;
@@ -752,8 +758,8 @@ typedef struct sched_progress_t {
   /** Work of all tasks that state it. */
   double work_total;
   /**
-   * Part of `work_total` that is done: all of a task that has ended, successfully or not, and the
-   * reported fraction of one that runs.
+   * Part of `work_total` that is done: all of a task that has ended, successfully or not, and
+   * the reported fraction of one that runs.
    */
   double work_done;
 } sched_progress_t;
@@ -798,8 +804,8 @@ typedef struct sched_fd_model_desc_t {
    */
   const float *rho_kg_m3;
   /**
-   * Equation that shots of the model solve, SCHED_FD_EQUATION_*. One that this library does not
-   * have is refused, and so is a model that lacks a property of it or has another one.
+   * Equation that shots of the model solve, SCHED_FD_EQUATION_*. Refused: an equation that this
+   * library does not have, and a model that lacks a property of the equation or has another one.
    */
   int32_t equation;
   /**
@@ -845,15 +851,18 @@ typedef struct sched_fd_shot_desc_t {
   size_t size;
   /** Time step in seconds; at most the result of sched_fd_dt_max. */
   float dt_s;
-  /** Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_SHOT_MUTE_DIRECT uses it. */
+  /**
+   * Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_SHOT_MUTE_DIRECT
+   * uses it.
+   */
   float frequency_hz;
   /** Time steps to compute, at least 1. */
   uint64_t nt;
   /** SCHED_FD_WAVELET_*; 0: Ricker. */
   int32_t wavelet;
   /**
-   * Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL,
-   * SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
+   * Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME,
+   * SCHED_FD_SHOT_OPTIMISED_STENCIL, SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
    */
   uint32_t flags;
   /**
@@ -884,22 +893,22 @@ typedef struct sched_fd_shot_desc_t {
   uint32_t plane_every_y;
   /**
    * Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
-   * until `drop` of the task is called; written only if the task succeeds. No other shot may have the
-   * same memory meanwhile. The library does not check that: both tasks succeed, and their
-   * results overwrite each other.
+   * until `drop` of the task is called; written only if the task succeeds. No other shot may
+   * have the same memory meanwhile. The library does not check that: both tasks succeed, and
+   * their results overwrite each other.
    */
   float *record;
   /** Length of `record` in floats; sched_fd_shot_size returns the necessary length. */
   size_t record_len;
   /**
-   * Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. Must be 0
-   * with SCHED_FD_SHOT_EXACT_TIME.
+   * Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. Must
+   * be 0 with SCHED_FD_SHOT_EXACT_TIME.
    */
   uint64_t snapshot_every;
   /**
-   * Snapshots, [snapshot][iy][ix][iz]. Lent like `record`: an attempt that hangs after its deadline
-   * may go on after the task has ended. The task writes them while it runs, so they are valid only
-   * if it succeeds. NULL if `snapshot_every` is 0.
+   * Snapshots, [snapshot][iy][ix][iz]. Lent like `record`: an attempt that hangs after its
+   * deadline may go on after the task has ended. The task writes them while it runs, so they are
+   * valid only if it succeeds. NULL if `snapshot_every` is 0.
    */
   float *snapshots;
   /** Length of `snapshots` in floats. */
@@ -1331,12 +1340,12 @@ sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
                                   struct sched_fd_shot_size_t *size);
 
 /**
- * Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
- * NUL. They concern shots that are accepted but are usually mistakes: too few cells per wavelength,
- * a wavelet that begins after the record's end, a step that density may make unstable, a PML where
- * the symmetry axis is nearly horizontal, a mute of all samples. Stores the length of the whole text
- * without the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if `len` is 0;
- * `length` may be NULL. sched_fd_submit logs the same warnings, each once for a model.
+ * Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including
+ * the NUL. They concern shots that are accepted but are usually mistakes: too few cells per
+ * wavelength, a wavelet that begins after the record's end, a step that density may make unstable,
+ * a PML where the symmetry axis is nearly horizontal, a mute of all samples. Stores the length of
+ * the whole text without the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if
+ * `len` is 0; `length` may be NULL. sched_fd_submit logs the same warnings, each once for a model.
  *
  * Errors: as sched_fd_shot_size.
  */
@@ -1351,12 +1360,12 @@ sched_status_t sched_fd_shot_warnings(const struct sched_fd_model_t *model,
  * the rest apply.
  *
  * `task` may be NULL; its `run` must be NULL. If `task` is NULL or has 0 in one of the fields
- * `device_bytes`, `work`, `task_class` and `retries`, the library sets that field (`retries`: 2). A
- * shot that becomes unstable is retried once if its time step is stable, and not at all if the step
- * is too large. `id` may be NULL if the task is detached. The same shot gives the same record, bit
- * for bit, on every device of a kind and after any number of retries. Shots are idempotent
- * (SCHED_TASK_IDEMPOTENT), except those with snapshots, and those whose `task` has a `drop` without
- * this flag.
+ * `device_bytes`, `work`, `task_class` and `retries`, the library sets that field (`retries`: 2).
+ * A shot that becomes unstable is retried once if its time step is stable, and not at all if the
+ * step is too large. `id` may be NULL if the task is detached. The same shot gives the same
+ * record, bit for bit, on every device of a kind and after any number of retries. Shots are
+ * idempotent (SCHED_TASK_IDEMPOTENT), except those with snapshots, and those whose `task` has a
+ * `drop` without this flag.
  *
  * Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
  * is too short or overlaps another array of the call; SCHED_E_UNSTABLE for a time step that is too

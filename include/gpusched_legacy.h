@@ -52,8 +52,9 @@ void cuda_3dfd_1order(const char *vel,
                       int device);
 
 /**
- * Computes shot `is` of the second-order acoustic equation with the interface of acoustic2order.so.
- * `kt`, `cut_directwave` and `snap_interval` are ignored. Everything else as for cuda_3dfd_1order.
+ * Computes shot `is` of the second-order acoustic equation with the interface of
+ * acoustic2order.so. `kt`, `cut_directwave` and `snap_interval` are ignored. Everything else as
+ * for cuda_3dfd_1order.
  */
 void cuda_3dfd(const char *vel,
                const char *snap,

@@ -1,4 +1,4 @@
-//! Device memory that a callback allocates while it runs; freed when it returns.
+//! Device memory that a callback allocates while it runs. It is freed when the callback returns.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -27,7 +27,7 @@ impl Allocation {
         }
     }
 
-    /// Returns the address, on a GPU one of the device.
+    /// Returns the address; on a GPU it is one of the device.
     fn pointer(&mut self) -> *mut c_void {
         match self {
             Allocation::Host(buffer) => buffer.as_mut_ptr().cast(),
@@ -37,8 +37,8 @@ impl Allocation {
 }
 
 thread_local! {
-    /// The allocations of the callbacks that the thread is inside of, each with the address
-    /// of its callback's `exec`. Empty for most callbacks, so that they pay for one look.
+    /// Allocations of the callbacks that this thread runs, each with the address of its callback's
+    /// `exec`. Most callbacks have none, so they cost one check.
     static ALLOCATIONS: RefCell<Vec<(usize, Allocation)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -53,8 +53,8 @@ impl AllocationScope {
 
 impl Drop for AllocationScope {
     fn drop(&mut self) {
-        // A callback inside of this one may have allocated for it, so the order carries no information. Freed outside of the
-        // borrow.
+        // The allocations are searched, because a nested callback may have allocated for this one.
+        // They are freed after the borrow has ended.
         let _ = ALLOCATIONS.try_with(|allocations| {
             if !allocations.borrow().is_empty() {
                 let own = |(address, _): &mut (usize, Allocation)| *address == self.0;

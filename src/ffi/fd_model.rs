@@ -28,8 +28,9 @@ pub const SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL: i32 = 5;
 /// Ricker wavelet, integrated three times.
 pub const SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL: i32 = 6;
 
-/// Ricker wavelet that is not cut: it begins and ends below 1e-5 of its peak. The SCHED_FD_WAVELET_LONG_*
-/// are centred at 1.25 / frequency_hz after their first sample, last twice that, and have a peak of 1.
+/// Ricker wavelet that is not cut: it begins and ends below 1e-5 of its peak. The
+/// SCHED_FD_WAVELET_LONG_* are centred at 1.25 / frequency_hz after their first sample, last twice
+/// that, and have a peak of 1.
 pub const SCHED_FD_WAVELET_LONG_RICKER: i32 = 7;
 /// First derivative of a Gaussian, likewise; its spectrum is largest at `frequency_hz`.
 pub const SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE: i32 = 8;
@@ -42,20 +43,20 @@ pub const SCHED_FD_WAVELET_LONG_GAUSSIAN: i32 = 9;
 /// for this is refused.
 pub const SCHED_FD_MODEL_STORAGE_16_BIT: u32 = 1;
 
-/// Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere, are
-/// accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
+/// Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere,
+/// are accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
 pub const SCHED_FD_MODEL_ANY_VALUES: u32 = 2;
 
 /// Flag of a model: the density between two cells is that of the cell with the lower index, as in
-/// the old kernels. Without it it is the mean of both cells. With it interfaces of density lie up to
-/// half a cell too deep, and their reflections are off by some tenths. Equations without density
-/// ignore it.
+/// the old kernels. Without the flag it is the mean of both cells. With the flag, interfaces of
+/// density lie up to half a cell too deep, and their reflections are off by some tenths. Equations
+/// without density ignore it.
 pub const SCHED_FD_MODEL_DENSITY_AT_CELLS: u32 = 4;
 
 /// Flag of a model: the absorbing layer is a PML with SCHED_FD_EQUATION_ACOUSTIC2 and
-/// SCHED_FD_EQUATION_TTI, too: of 20 cells on each side in place of a sponge of 54, and of 40 in place
-/// of a sponge of 40. TTI then has the derivatives of the old kernels. Other equations always have a
-/// PML.
+/// SCHED_FD_EQUATION_TTI, too: of 20 cells on each side in place of a sponge of 54, and of 40 in
+/// place of a sponge of 40. TTI then has the derivatives of the old kernels. Other equations always
+/// have a PML.
 pub const SCHED_FD_MODEL_PML: u32 = 8;
 
 /// Acoustic equation of first order; properties: vp, and if not 1000 kg/m3 rho. The default.
@@ -65,8 +66,8 @@ pub const SCHED_FD_EQUATION_ACOUSTIC2: i32 = 1;
 /// Pseudo-acoustic equation of a medium with a vertical symmetry axis; properties: vp, epsilon,
 /// delta, and if not 1000 kg/m3 rho.
 pub const SCHED_FD_EQUATION_VTI: i32 = 2;
-/// Pseudo-acoustic equation of a medium with a tilted symmetry axis; properties: vp, epsilon, delta,
-/// theta_rad, phi_rad.
+/// Pseudo-acoustic equation of a medium with a tilted symmetry axis; properties: vp, epsilon,
+/// delta, theta_rad, phi_rad.
 pub const SCHED_FD_EQUATION_TTI: i32 = 3;
 
 /// Bit of the velocity in sched_fd_model_desc_t::constants.
@@ -109,8 +110,8 @@ pub struct sched_fd_model_desc_t {
     /// Density in kg/m3, likewise. NULL: 1000 everywhere. Copied. If all are below 30, see
     /// SCHED_FD_MODEL_ANY_VALUES.
     pub rho_kg_m3: *const f32,
-    /// Equation that shots of the model solve, SCHED_FD_EQUATION_*. One that this library does not
-    /// have is refused, and so is a model that lacks a property of it or has another one.
+    /// Equation that shots of the model solve, SCHED_FD_EQUATION_*. Refused: an equation that this
+    /// library does not have, and a model that lacks a property of the equation or has another one.
     pub equation: i32,
     /// SCHED_FD_PROPERTY_* bits together: those properties are the same in all cells, and their
     /// pointers point to one value. It takes less memory than equal values. 0: none.
@@ -185,7 +186,7 @@ unsafe fn properties(desc: &sched_fd_model_desc_t, cells: usize) -> Result<Vec<(
     let mut properties = Vec::new();
     for (property, name, first) in fields {
         let constant = desc.constants & (1 << property as u32) != 0;
-        // A NULL velocity is an error, and so is one of a constant.
+        // A NULL velocity is an error, and so is a NULL constant.
         if first.is_null() && !constant && property != Property::Vp {
             continue;
         }

@@ -30,24 +30,24 @@ pub const SCHED_FD_SHOT_OPTIMISED_STENCIL: u32 = 4;
 /// to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.
 pub const SCHED_FD_SHOT_ANISOTROPIC_SOURCE: u32 = 8;
 
-/// Source without a unit, as in the old library; the default. The wavelet is added to the pressure of
-/// cells. `acoustic1`, `acoustic2`: a vertical dipole, `source` its upper, negative pole, the positive
-/// one two cells deeper, if necessary in the absorbing layer; its far field depends on the spacing.
-/// `vti`, `tti`: a single cell.
+/// Source without a unit, as in the old library; the default. The wavelet is added to the pressure
+/// of cells. `acoustic1`, `acoustic2`: a vertical dipole, `source` its upper, negative pole, the
+/// positive one two cells deeper, if necessary in the absorbing layer; its far field depends on the
+/// spacing. `vti`, `tti`: a single cell.
 pub const SCHED_FD_SOURCE_PRESSURE: i32 = 0;
-/// Monopole: wavelet times amplitude is the rate q at which volume is injected, in m3/s. Far from
-/// other things the pressure is rho / (4 pi r) dq/dt (t - r/vp), in Pa.
+/// Monopole: wavelet times amplitude is the rate q at which volume is injected, in m3/s. In a
+/// homogeneous medium the pressure at distance r is rho / (4 pi r) dq/dt (t - r/vp), in Pa.
 pub const SCHED_FD_SOURCE_MONOPOLE: i32 = 1;
-/// Point force along x: wavelet times amplitude is the force F in N, positive towards larger ix. It acts
-/// half a cell after `source` along x. Far from other things the pressure is
-/// cos(angle) / (4 pi r) (dF/dt / vp + F / r) (t - r/vp), in Pa, `angle` that to the force.
+/// Point force along x: wavelet times amplitude is the force F in N, positive towards larger ix. It
+/// acts half a cell after `source` along x. In a homogeneous medium the pressure at distance r is
+/// cos(angle) / (4 pi r) (dF/dt / vp + F / r) (t - r/vp), in Pa; `angle` is that to the force.
 pub const SCHED_FD_SOURCE_FORCE_X: i32 = 2;
 /// Point force along y, likewise.
 pub const SCHED_FD_SOURCE_FORCE_Y: i32 = 3;
 /// Point force along z, likewise: positive downwards.
 pub const SCHED_FD_SOURCE_FORCE_Z: i32 = 4;
 
-/// The amplitude for 0 of a source without a unit.
+/// Amplitude of a source without a unit if the description has 0.
 const DEFAULT_AMPLITUDE: f32 = 10_000.0;
 
 /// A cell of a model's grid, counted from 0.
@@ -71,14 +71,15 @@ pub struct sched_fd_shot_desc_t {
     pub size: usize,
     /// Time step in seconds; at most the result of sched_fd_dt_max.
     pub dt_s: f32,
-    /// Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_SHOT_MUTE_DIRECT uses it.
+    /// Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_SHOT_MUTE_DIRECT
+    /// uses it.
     pub frequency_hz: f32,
     /// Time steps to compute, at least 1.
     pub nt: u64,
     /// SCHED_FD_WAVELET_*; 0: Ricker.
     pub wavelet: i32,
-    /// Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL,
-    /// SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
+    /// Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME,
+    /// SCHED_FD_SHOT_OPTIMISED_STENCIL, SCHED_FD_SHOT_ANISOTROPIC_SOURCE.
     pub flags: u32,
     /// Custom source function: one sample for each time step, zero after the last. Copied. NULL:
     /// `wavelet`.
@@ -103,18 +104,18 @@ pub struct sched_fd_shot_desc_t {
     /// Number of cells between receivers along y, from cell 0; 0: 1.
     pub plane_every_y: u32,
     /// Recorded pressure, [trace][sample]. Lent until the task has ended, and with a `deadline_ns`
-    /// until `drop` of the task is called; written only if the task succeeds. No other shot may have the
-    /// same memory meanwhile. The library does not check that: both tasks succeed, and their
-    /// results overwrite each other.
+    /// until `drop` of the task is called; written only if the task succeeds. No other shot may
+    /// have the same memory meanwhile. The library does not check that: both tasks succeed, and
+    /// their results overwrite each other.
     pub record: *mut f32,
     /// Length of `record` in floats; sched_fd_shot_size returns the necessary length.
     pub record_len: usize,
-    /// Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. Must be 0
-    /// with SCHED_FD_SHOT_EXACT_TIME.
+    /// Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots. Must
+    /// be 0 with SCHED_FD_SHOT_EXACT_TIME.
     pub snapshot_every: u64,
-    /// Snapshots, [snapshot][iy][ix][iz]. Lent like `record`: an attempt that hangs after its deadline
-    /// may go on after the task has ended. The task writes them while it runs, so they are valid only
-    /// if it succeeds. NULL if `snapshot_every` is 0.
+    /// Snapshots, [snapshot][iy][ix][iz]. Lent like `record`: an attempt that hangs after its
+    /// deadline may go on after the task has ended. The task writes them while it runs, so they are
+    /// valid only if it succeeds. NULL if `snapshot_every` is 0.
     pub snapshots: *mut f32,
     /// Length of `snapshots` in floats.
     pub snapshots_len: usize,
@@ -171,6 +172,8 @@ fn source_kind(number: i32) -> Result<SourceKind> {
     })
 }
 
+/// Returns the wavelet that a description states.
+///
 /// # Safety
 /// The pointers of `desc` are NULL or point to as many elements as it says.
 unsafe fn wavelet_of(desc: &sched_fd_shot_desc_t, nt: usize) -> Result<Wavelet> {
@@ -191,6 +194,8 @@ unsafe fn wavelet_of(desc: &sched_fd_shot_desc_t, nt: usize) -> Result<Wavelet> 
     Ok(Wavelet { samples: copy("wavelet_samples", samples)? })
 }
 
+/// Returns the receivers that a description states.
+///
 /// # Safety
 /// As for [`wavelet_of`].
 unsafe fn receivers_of(desc: &sched_fd_shot_desc_t) -> Result<Receivers> {
@@ -217,6 +222,8 @@ unsafe fn receivers_of(desc: &sched_fd_shot_desc_t) -> Result<Receivers> {
     Ok(Receivers::List(own))
 }
 
+/// Returns the shot that a description states, before any check of its values.
+///
 /// # Safety
 /// As for [`wavelet_of`].
 unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
@@ -319,18 +326,19 @@ pub unsafe extern "C" fn sched_fd_shot_size(
     })
 }
 
-/// Returns the shape and the frequency that a shot's description states for its wavelet.
+/// Returns the shape and frequency of a shot's wavelet; `None` if the caller passes samples, or an
+/// unknown wavelet number.
 pub(super) fn wavelet_stated(desc: &sched_fd_shot_desc_t) -> Option<(Shape, f32)> {
     let shape = shape(desc.wavelet).ok().filter(|_| desc.wavelet_samples.is_null())?;
     Some((shape, desc.frequency_hz))
 }
 
-/// Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
-/// NUL. They concern shots that are accepted but are usually mistakes: too few cells per wavelength,
-/// a wavelet that begins after the record's end, a step that density may make unstable, a PML where
-/// the symmetry axis is nearly horizontal, a mute of all samples. Stores the length of the whole text
-/// without the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if `len` is 0;
-/// `length` may be NULL. sched_fd_submit logs the same warnings, each once for a model.
+/// Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including
+/// the NUL. They concern shots that are accepted but are usually mistakes: too few cells per
+/// wavelength, a wavelet that begins after the record's end, a step that density may make unstable,
+/// a PML where the symmetry axis is nearly horizontal, a mute of all samples. Stores the length of
+/// the whole text without the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if
+/// `len` is 0; `length` may be NULL. sched_fd_submit logs the same warnings, each once for a model.
 ///
 /// Errors: as sched_fd_shot_size.
 #[unsafe(no_mangle)]

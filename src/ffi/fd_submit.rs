@@ -35,16 +35,17 @@ impl Output for ShotBuffers {
             return Err(Error::Cancelled);
         }
         let at = step / self.every * self.cells;
-        // SAFETY: `snapshots` is lent until the task has ended, and with a deadline until `drop`; it was
-        // checked to have room for every snapshot of `cells` floats; one attempt at a time writes.
+        // SAFETY: `snapshots` is lent until the task has ended, and with a deadline until `drop`;
+        // it was checked to have room for every snapshot of `cells` floats; one attempt at a time
+        // writes.
         let room = unsafe { std::slice::from_raw_parts_mut(self.snapshots.pointer().add(at), self.cells) };
         room.copy_from_slice(field);
         Ok(())
     }
 
     fn finish(&self, _: &Exec<'_>, gather: Gather, _: Effort) -> Result<()> {
-        // SAFETY: `record` is lent like `snapshots`, and was checked to have room for the gather; called
-        // once, when the result counts.
+        // SAFETY: `record` is lent like `snapshots`, and was checked to have room for the gather;
+        // called once, when the result counts.
         let room = unsafe { std::slice::from_raw_parts_mut(self.record.pointer(), gather.data.len()) };
         room.copy_from_slice(&gather.data);
         Ok(())
@@ -108,12 +109,12 @@ fn buffers(
 /// the rest apply.
 ///
 /// `task` may be NULL; its `run` must be NULL. If `task` is NULL or has 0 in one of the fields
-/// `device_bytes`, `work`, `task_class` and `retries`, the library sets that field (`retries`: 2). A
-/// shot that becomes unstable is retried once if its time step is stable, and not at all if the step
-/// is too large. `id` may be NULL if the task is detached. The same shot gives the same record, bit
-/// for bit, on every device of a kind and after any number of retries. Shots are idempotent
-/// (SCHED_TASK_IDEMPOTENT), except those with snapshots, and those whose `task` has a `drop` without
-/// this flag.
+/// `device_bytes`, `work`, `task_class` and `retries`, the library sets that field (`retries`: 2).
+/// A shot that becomes unstable is retried once if its time step is stable, and not at all if the
+/// step is too large. `id` may be NULL if the task is detached. The same shot gives the same
+/// record, bit for bit, on every device of a kind and after any number of retries. Shots are
+/// idempotent (SCHED_TASK_IDEMPOTENT), except those with snapshots, and those whose `task` has a
+/// `drop` without this flag.
 ///
 /// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
 /// is too short or overlaps another array of the call; SCHED_E_UNSTABLE for a time step that is too
@@ -178,8 +179,8 @@ unsafe fn described(mut task: Task, about: &sched_task_desc_t) -> Result<Task> {
             return Err(Error::NoDevice { what: "a shot".into(), why });
         }
     }
-    // Snapshots go to the caller's memory while the shot runs, so one attempt at a time. A second copy may
-    // outlive the wait, so a caller with a `drop` function has to allow it.
+    // Snapshots go to the caller's memory while the shot runs, so only one attempt runs at a time.
+    // A second copy may outlive the wait, so a caller with a `drop` function has to allow it.
     task.idempotent = idempotent && (about.drop.is_none() || task.idempotent);
     Ok(task)
 }

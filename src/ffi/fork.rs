@@ -1,6 +1,6 @@
-//! A process that forks while other threads are inside the library. Its child must not inherit a lock
-//! whose owner is gone, so fork waits for the locks that calls share. Each is held for moments, and
-//! never while the caller's code runs.
+//! Handlers of fork for a process with other threads inside the library. The child must not inherit
+//! a lock whose owner does not exist there. So fork waits for the locks that calls share. Each is
+//! held for moments, and never while the caller's code runs.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,12 +19,12 @@ thread_local! {
 /// Installs the handlers of fork, on the first call into the library.
 pub(super) fn install_handlers() {
     INSTALL.call_once(|| {
-        // Registered first, so fork takes its gate after these locks: a thread that holds one never
-        // waits for the gate in vain.
+        // Registered first, so that fork takes its gate after these locks: a thread that holds one
+        // of them never waits in vain for the gate.
         crate::node::install_fork_handlers();
         #[cfg(unix)]
-        // SAFETY: the functions stay mapped: the library is never unloaded. They do not unwind. A refusal,
-        // when memory is short, leaves fork without handlers.
+        // SAFETY: the functions stay mapped, because the library is never unloaded, and they do not
+        // unwind. If the system has no memory to register them, fork runs without handlers.
         unsafe {
             libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock));
         }
@@ -40,7 +40,7 @@ extern "C" fn lock() {
         Box::new(run_control::lock_frames()),
         Box::new(lock_default()),
     ];
-    // A thread whose locals are destroyed has no place for them; they are released at once.
+    // A thread whose locals are destroyed has no place for the locks. They are released at once.
     let _ = HELD.try_with(|place| place.try_borrow_mut().map(|mut place| *place = held));
 }
 

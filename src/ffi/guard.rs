@@ -25,15 +25,16 @@ impl ReturnValue for () {
     fn failed(_: sched_status_t) -> Self {}
 }
 
-/// Runs the body of a function. Nothing unwinds out of it; a failure sets the calling thread's last error.
+/// Runs the body of an entry point. Catches panics. A failure sets the calling thread's last error.
 pub(super) fn guard<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {
-    // A caller may flush denormal numbers or trap overflows; the library's arithmetic must not depend on it.
+    // A caller may flush denormal numbers or trap overflows; the library's arithmetic must not
+    // depend on it.
     let (_whole, _mode) = (CancelGuard::here(), FloatMode::standard());
     guard_in_callers_mode(body)
 }
 
-/// [`guard`] that keeps the caller's floating-point mode: for frequent calls without floating-point arithmetic,
-/// where changing the mode would cost more than the rest.
+/// As [`guard`], but keeps the caller's floating-point mode. For frequent calls without
+/// floating-point arithmetic, where changing the mode would cost more than the rest.
 #[inline]
 pub(super) fn guard_in_callers_mode<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -57,7 +58,7 @@ fn failed<R: ReturnValue>(error: &Error) -> R {
     R::failed(status)
 }
 
-/// [`guard`] for functions that return nothing but a status.
+/// As [`guard`], for functions that return only a status.
 pub(super) fn guard_status(body: impl FnOnce() -> Result<()>) -> sched_status_t {
     guard(|| body().map(|()| SCHED_OK))
 }

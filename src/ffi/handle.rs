@@ -1,5 +1,5 @@
-//! Handles: numbers that look like pointers. A handle is looked up, never followed, and never issued
-//! twice, so a destroyed or foreign one is an error and not a crash.
+//! Handles: numbers that look like pointers. A handle is looked up, never dereferenced, and never
+//! issued twice. So a destroyed or foreign handle is an error, not a crash.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,7 +21,8 @@ pub(super) struct HandleTable<T> {
 /// The last lookup of a thread. It keeps no object alive.
 pub(super) struct LastLookup<T> {
     token: usize,
-    /// [`HandleTable::removed`] at the lookup. While that is unchanged, the object still has its handle.
+    /// [`HandleTable::removed`] at the time of the lookup. While it is unchanged, the object still
+    /// has its handle.
     removed: usize,
     object: Weak<T>,
 }
@@ -35,8 +36,8 @@ impl<T> LastLookup<T> {
 /// Counter of handles of all kinds, so that a handle of one kind is unknown to the others.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// Returns a multiple of 16, as an allocator does, far from zero. Copies of the library in one process, such as a
-/// static and a shared one, return different numbers.
+/// Returns a multiple of 16, as an allocator does, far from zero. Two copies of the library in one
+/// process, such as a static and a shared one, return different numbers.
 fn token(count: usize) -> usize {
     #[cfg(target_pointer_width = "64")]
     const SHIFT: u32 = 36;
@@ -73,7 +74,8 @@ impl<T> HandleTable<T> {
         found.ok_or_else(|| self.unknown(handle))
     }
 
-    /// [`HandleTable::get`] for frequent lookups: takes no lock if the handle is that of the thread's last lookup.
+    /// As [`HandleTable::get`], for frequent lookups: takes no lock if the handle is that of the
+    /// thread's last lookup.
     pub(super) fn get_cached<Opaque>(
         &self,
         handle: *const Opaque,
@@ -88,10 +90,10 @@ impl<T> HandleTable<T> {
         if let Ok(Some(object)) = known {
             return Ok(object);
         }
-        // Read before the lookup, so that the next call notices a removal right after it.
+        // Read before the lookup, so that the next call detects a removal right after it.
         let removed = self.removed.load(Ordering::Acquire);
         let object = self.get(handle)?;
-        // A thread whose locals are destroyed remembers no lookup.
+        // A thread whose locals are destroyed stores no lookup.
         let _ = last.try_with(|last| {
             if let Ok(mut last) = last.try_borrow_mut() {
                 *last = LastLookup { token, removed, object: Arc::downgrade(&object) };
@@ -140,7 +142,7 @@ mod tests {
         }
         assert_eq!(again(b).as_deref(), Some("b"));
         assert_eq!(again(a).as_deref(), Some("a"));
-        // A call uses it while it is removed.
+        // A call uses the object while it is removed.
         let used = THINGS.get_cached(a, &LAST).ok();
         drop(THINGS.remove(a));
         assert_eq!(again(a), None);

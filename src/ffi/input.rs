@@ -1,4 +1,4 @@
-//! Checks of the callers' arguments, and writes that stay within the callers' buffers.
+//! Checks the callers' arguments, and keeps writes within the callers' buffers.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
@@ -9,7 +9,8 @@ use std::{ptr, slice};
 use crate::backend::cpu;
 use crate::error::{Error, Result};
 
-/// Larger than any struct of this or of a later header: a `size` beyond it was never set.
+/// Maximum accepted `size` of a struct in bytes. No struct of this or a later header is larger, so
+/// a larger `size` is one that the caller did not set.
 const LARGEST_STRUCT: usize = 4096;
 
 /// A struct that begins with `size: usize` and may grow at its end.
@@ -34,7 +35,7 @@ unsafe fn caller_size<T: VersionedStruct>(at: *const T) -> Result<usize> {
     }
     // SAFETY: not NULL, and every struct of the API begins with its size. It may lie unaligned.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    // A sizeof is a multiple of the alignment: a size in the middle of a field was never set.
+    // A sizeof is a multiple of the alignment. Any other `size` is one that the caller did not set.
     if !(size_of::<usize>()..=LARGEST_STRUCT).contains(&size) || size % align_of::<T>() != 0 {
         let accepted = format!("sizeof({}), which is {} here, set by the caller", T::NAME, size_of::<T>());
         return Err(Error::argument(format!("size of {}", T::NAME), size, accepted));
@@ -42,7 +43,8 @@ unsafe fn caller_size<T: VersionedStruct>(at: *const T) -> Result<usize> {
     Ok(size)
 }
 
-/// Copies a struct. Fields that the caller's header lacks are zero; fields that this library lacks must be zero.
+/// Copies a struct. Fields that the caller's header lacks are zero; fields that this library lacks
+/// must be zero.
 ///
 /// # Safety
 /// `at` is NULL or points to as many readable bytes as its `size` says.
@@ -51,7 +53,8 @@ pub(super) unsafe fn read<T: VersionedStruct>(at: *const T) -> Result<T> {
     let size = unsafe { caller_size(at)? };
     let known = size_of::<T>();
     if size == known {
-        // SAFETY: as many bytes are readable, at any alignment, and every pattern of them is a valid `T`.
+        // SAFETY: as many bytes are readable, at any alignment, and every pattern of them is a
+        // valid `T`.
         return Ok(unsafe { at.read_unaligned() });
     }
     // SAFETY: `size` bytes are readable.
@@ -68,7 +71,7 @@ pub(super) unsafe fn read<T: VersionedStruct>(at: *const T) -> Result<T> {
     }
 }
 
-/// Copies an array of structs, whose elements are as far apart as the first one's `size` says.
+/// Copies an array of structs, at intervals of the first one's `size`.
 ///
 /// # Safety
 /// `at` is NULL or points to `count` structs as [`read`] requires them, one behind the other.
@@ -98,7 +101,7 @@ pub(super) unsafe fn read_all<T: VersionedStruct>(at: *const T, count: usize) ->
     Ok(all)
 }
 
-/// [`read`], with NULL standing for a struct of zeros.
+/// As [`read`]; NULL means a struct of zeros.
 ///
 /// # Safety
 /// As for [`read`].
@@ -126,12 +129,14 @@ impl<T: VersionedStruct> OutStruct<T> {
         Ok(OutStruct { at, size })
     }
 
-    /// Fills in the fields that the caller has. `size` stays; fields that only a newer header has become zero.
+    /// Fills in the fields that the caller's struct has. `size` stays; fields that only a newer
+    /// header has become zero.
     pub(super) fn fill(self, value: T) {
         let known = size_of::<T>().min(self.size);
         let skip = size_of::<usize>();
         let (from, to) = ((&raw const value).cast::<u8>(), self.at.cast::<u8>());
-        // SAFETY: `size` bytes are writable as promised in `new`, `known` of them readable in `value`.
+        // SAFETY: `size` bytes are writable as promised in `new`, `known` of them readable in
+        // `value`.
         unsafe {
             ptr::copy_nonoverlapping(from.add(skip), to.add(skip), known - skip);
             ptr::write_bytes(to.add(known), 0, self.size - known);
@@ -163,8 +168,8 @@ pub(super) struct OutText<'a> {
 
 impl OutText<'_> {
     /// # Safety
-    /// `at` is NULL or points to `len` writable bytes, `length` is NULL or points to room for a number, until the
-    /// call returns.
+    /// `at` is NULL or points to `len` writable bytes. `length` is NULL or points to room for a
+    /// number. Both hold until the call returns.
     pub(super) unsafe fn new(what: &str, at: *mut c_char, len: usize, length: *mut usize) -> Result<Self> {
         // SAFETY: as promised by the caller.
         let buffer = if len == 0 { &mut [] } else { unsafe { slice_of_mut(what, at.cast::<u8>(), len)? } };
@@ -264,7 +269,7 @@ pub(super) fn check_bits(what: &str, value: u32, known: u32) -> Result<()> {
     Err(Error::argument(what, format!("{value:#x}"), accepted))
 }
 
-/// Copies the caller's array; short memory is an error, not an abort.
+/// Copies the caller's array. A lack of memory is an error, not an abort.
 pub(super) fn copy<T: Copy>(what: &str, from: &[T]) -> Result<Vec<T>> {
     let mut copy = with_capacity(what, from.len())?;
     copy.extend_from_slice(from);
@@ -279,7 +284,8 @@ pub(super) fn with_capacity<T>(what: &str, len: usize) -> Result<Vec<T>> {
     })
 }
 
-/// Converts a text to a field of fixed width: cut between characters if it is too long, always ended with NUL.
+/// Converts a text to a field of fixed width. The field always ends with NUL; a text that is too
+/// long is cut between two characters.
 pub(super) fn text_field<const N: usize>(text: &str) -> [c_char; N] {
     let mut out = [0; N];
     let end = (0..N.min(text.len() + 1)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);

@@ -1,7 +1,8 @@
-//! The old packages' entry points, under their old names.
+//! Entry points of the old packages, under their old names.
 //!
-//! Each function spells out its list, in the groups of docs/legacy.md: C cannot share a part of a list, and cbindgen,
-//! which makes the header, expands no macros.
+//! Each function states its whole argument list, in the groups of docs/legacy.md. In C two
+//! functions cannot share a part of a list, and cbindgen, which generates the header, expands no
+//! macros.
 
 use std::ffi::{c_char, c_float, c_int};
 use std::path::PathBuf;
@@ -13,10 +14,10 @@ use crate::error::Result;
 use crate::fd::wavelet::Shape;
 use crate::legacy::{ACOUSTIC1, ACOUSTIC2, Args, Function, TTI, VTI};
 
-/// C's `bool`, as a number: a caller that passes more than 0 or 1 is understood too.
+/// C's `bool`, as a number. Values above 1 mean true, too.
 pub type c_bool = u8;
 
-/// The wavelet of functions without a choice.
+/// Wavelet of the functions without a choice.
 const RICKER: c_int = Shape::Ricker as c_int;
 
 fn run(function: &'static Function, args: impl FnOnce() -> Result<Args>) -> Result<()> {
@@ -24,7 +25,7 @@ fn run(function: &'static Function, args: impl FnOnce() -> Result<Args>) -> Resu
     outcome.inspect_err(|error| log::error!("{}: {error}", function.name))
 }
 
-/// Returns the prefix of the snapshots' names. Without snapshots it is not read.
+/// Returns the prefix of the snapshots' names. Without snapshots the argument is not read.
 ///
 /// # Safety
 /// As for [`path`].
@@ -71,8 +72,9 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
     })
 }
 
-/// Computes shot `is` of the second-order acoustic equation with the interface of acoustic2order.so.
-/// `kt`, `cut_directwave` and `snap_interval` are ignored. Everything else as for cuda_3dfd_1order.
+/// Computes shot `is` of the second-order acoustic equation with the interface of
+/// acoustic2order.so. `kt`, `cut_directwave` and `snap_interval` are ignored. Everything else as
+/// for cuda_3dfd_1order.
 #[rustfmt::skip]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuda_3dfd(

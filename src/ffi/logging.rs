@@ -84,7 +84,8 @@ impl Log for LogSink {
         }
         let _whole = CancelGuard::here();
         let line = format!("{}: {}", record.target(), record.args());
-        // One write for each line: lines of threads and processes that share the file stay whole.
+        // One write for each line, so that lines of threads and processes that share the file stay
+        // whole.
         let text = || format!("[{:5} {line}]\n", record.level());
         let target = self.target();
         match target.as_deref().unwrap_or(&LogTarget::Off) {
@@ -103,8 +104,8 @@ impl Log for LogSink {
             LogTarget::Callback { function, user, mode } => {
                 let text = c_text(line);
                 let level = std::ptr::without_provenance_mut(record.level() as usize);
-                // SAFETY: the caller passed a function that may be called from any thread. An exception that
-                // leaves it has nowhere to be reported.
+                // SAFETY: the caller passed a function that may be called from any thread. An
+                // exception that leaves it has nowhere to be reported.
                 let _ = unsafe {
                     let function: trampoline::Function = std::mem::transmute(*function);
                     let words = [level, text.as_ptr().cast_mut().cast(), user.pointer()];
@@ -119,7 +120,8 @@ impl Log for LogSink {
     fn flush(&self) {}
 }
 
-/// Installs the sink. A logger of the host in the same copy of `log` stays instead.
+/// Installs the sink. If the host has set a logger in the same copy of `log`, that stays, and the
+/// result is false.
 pub(super) fn install(target: LogTarget, level: LevelFilter) -> bool {
     let ours = log::set_logger(&SINK).is_ok() || std::ptr::addr_eq(log::logger(), &SINK);
     let set = ours && SINK.set_target(target);
@@ -129,8 +131,8 @@ pub(super) fn install(target: LogTarget, level: LevelFilter) -> bool {
     set
 }
 
-/// Returns the log to standard error, or to nowhere where that is closed: descriptor 2 may later be a file that the
-/// program opens.
+/// Returns the target standard error, or none if standard error is closed: the program may later
+/// open a file as descriptor 2.
 fn standard_error() -> LogTarget {
     // SAFETY: takes numbers only.
     match unsafe { libc::fcntl(2, libc::F_GETFD) } {
@@ -139,8 +141,8 @@ fn standard_error() -> LogTarget {
     }
 }
 
-/// Reads `GPUSCHED_LOG` on the first call into the library: `LEVEL`, which writes to standard error,
-/// or `LEVEL:FILE`, which appends to a file.
+/// Reads `GPUSCHED_LOG` on the first call into the library: `LEVEL`, which writes to standard
+/// error, or `LEVEL:FILE`, which appends to a file.
 pub(super) fn start() {
     start_or("");
 }
@@ -152,7 +154,7 @@ pub fn start_or(default: &str) {
     }
 }
 
-/// Locks the start of the log, which fork waits for.
+/// Locks the start of the log. Fork waits for this lock.
 pub(super) fn lock_start() -> MutexGuard<'static, ()> {
     START.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -191,7 +193,7 @@ fn parse_setting(setting: &str) -> Result<(LogTarget, LevelFilter)> {
         None => standard_error(),
         Some(file) => {
             let mut options = OpenOptions::new();
-            // A pipe that nobody reads is refused, and not waited for.
+            // Opening a pipe without a reader fails instead of blocking.
             options.create(true).append(true).custom_flags(libc::O_NONBLOCK);
             let opened = descriptor::open(&options, file.as_ref());
             LogTarget::File(opened.map_err(|why| Error::io("cannot open the log file", file.as_ref(), why))?)

@@ -1,7 +1,7 @@
 //! The C ABI: the only layer that knows C.
 //!
-//! `include/gpusched.h` is generated from these files by `tests/it/header.rs`; its rules, which hold
-//! for every function, stand once at its top (`cbindgen.toml`). In short:
+//! `tests/it/header.rs` generates `include/gpusched.h` from these files. The rules that hold for
+//! every function are at the top of the header (`cbindgen.toml`). In short:
 //!
 //! - a function's body is one call of `guard`, which turns errors and panics into a status;
 //! - `input` checks every argument;

@@ -1,4 +1,5 @@
-//! Handles of models, and the model behind one with the plans that its shots share.
+//! Handles of models. The object behind a handle contains the model and the plans that its shots
+//! share.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,22 +20,24 @@ pub struct sched_fd_model_t {
     _opaque: [u8; 0],
 }
 
-/// A model, and the plans of the time steps and options that were used last.
+/// A model, and the plans of the most recently used time steps and options.
 pub(super) struct SharedModel {
-    /// Computed from the arrays, which are dropped.
+    /// Computed from the caller's arrays, which are dropped.
     material: Material,
     /// Time step in seconds that is certainly stable, for each of [`Stencil::ALL`].
     sure: [f64; Stencil::ALL.len()],
     plans: Mutex<Vec<Arc<Plan>>>,
-    /// Warnings that the log has; each is logged once, and not for every shot.
+    /// Warnings that have been logged; each is logged once, not for every shot.
     logged: Mutex<HashSet<String>>,
     born: ProcessMark,
 }
 
-/// Plans kept. Shots of one survey have one time step; a second serves callers that compare two.
+/// Maximum number of cached plans. Shots of one survey have one time step; a second plan serves
+/// callers that compare two.
 const PLANS: usize = 2;
 
-/// Warnings that are logged for one model. Shots that each have a frequency of their own would fill the log.
+/// Maximum number of warnings that are logged for one model. Shots with a frequency each would fill
+/// the log.
 const LOGGED: usize = 16;
 
 impl SharedModel {
@@ -54,9 +57,10 @@ impl SharedModel {
         Options::default().with_material(&self.material)
     }
 
-    /// Returns the plan for a time step in seconds. Shots of one model share it, and with it the coefficients.
+    /// Returns the plan for a time step in seconds. Shots of one model share it, and thereby the
+    /// coefficients.
     pub(super) fn plan(&self, dt: f32, options: Options) -> Result<Arc<Plan>> {
-        // As the plan will state them.
+        // The plan will have these options.
         let options = options.with_material(&self.material);
         let make = || Plan::of(&self.material, dt, options).map(Arc::new);
         if !self.born.is_here() {
@@ -84,7 +88,7 @@ impl SharedModel {
         warnings(plan, shot, wavelet, self.sure[plan.options.stencil as usize])
     }
 
-    /// Logs the warnings of a shot that the log does not have yet.
+    /// Logs the warnings of a shot that have not been logged.
     pub(super) fn log_warnings(&self, plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>) {
         // In a child of fork, the lock may belong to a thread of the parent.
         if !log::log_enabled!(log::Level::Warn) || !self.born.is_here() {
@@ -94,7 +98,7 @@ impl SharedModel {
             let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
             logged.len() < LOGGED && logged.insert(warning.clone())
         };
-        // Without the lock: the caller's log function may submit a shot.
+        // Logged without the lock, because the caller's log function may submit a shot.
         for warning in self.warnings(plan, shot, wavelet).iter().filter(|warning| new(warning)) {
             log::warn!("{warning}");
         }
@@ -114,7 +118,7 @@ mod tests {
     use crate::fd::grid::Grid;
     use crate::fd::plan::Storage;
 
-    /// Sharing a plan shares the coefficients and their copy on a GPU.
+    /// Shots that share a plan share the coefficients and their copy on a GPU.
     #[test]
     fn shots_of_a_kind_have_one_plan() {
         let grid = Grid { n: [3, 4, 5], h: [10.0; 3] };

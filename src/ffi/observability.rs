@@ -41,8 +41,8 @@ pub struct sched_progress_t {
     pub eta_ns: i64,
     /// Work of all tasks that state it.
     pub work_total: f64,
-    /// Part of `work_total` that is done: all of a task that has ended, successfully or not, and the
-    /// reported fraction of one that runs.
+    /// Part of `work_total` that is done: all of a task that has ended, successfully or not, and
+    /// the reported fraction of one that runs.
     pub work_done: f64,
 }
 
@@ -58,9 +58,9 @@ unsafe impl VersionedStruct for sched_progress_t {
 pub type sched_progress_fn =
     Option<unsafe extern "C-unwind" fn(progress: *const sched_progress_t, user: *mut c_void)>;
 
-/// The interval for `interval_ns` 0.
+/// Interval that `interval_ns` 0 means.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// Shorter intervals cost time without use.
+/// Minimum interval. Shorter ones cost time and are of no use.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 fn progress_of(progress: &Progress) -> sched_progress_t {
@@ -119,8 +119,8 @@ pub unsafe extern "C" fn sched_progress_callback(
         let callback = function.map(|function| {
             move |progress: &Progress| {
                 let progress = progress_of(progress);
-                // SAFETY: the caller passed the two together and allowed the call from this thread; `progress`
-                // outlives the call. A function with two parameters ignores a third.
+                // SAFETY: the caller passed the two together and allowed the call from this thread;
+                // `progress` outlives the call. A function with two parameters ignores a third.
                 let result = unsafe {
                     let function: trampoline::Function = std::mem::transmute(function);
                     trampoline::call(

@@ -69,7 +69,8 @@ pub struct sched_range_desc_t {
     pub flags: u32,
     /// Must be zero.
     pub reserved: u32,
-    /// Time limit of an attempt at the whole range in nanoseconds; it is then asked to stop. 0: none.
+    /// Time limit of an attempt at the whole range in nanoseconds; after it the scheduler requests
+    /// the attempt to stop. 0: none.
     pub deadline_ns: i64,
     /// Tasks that must succeed before the first call. Copied.
     pub after: *const sched_task_t,

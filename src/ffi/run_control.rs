@@ -1,16 +1,17 @@
-//! The callbacks that run now, found by the address of their `exec`. An `exec` is looked up before it
-//! is followed, so one whose callback has returned is an error and not a crash.
+//! The running callbacks, found by the address of their `exec`. An `exec` is looked up before it is
+//! dereferenced. So an `exec` whose callback has returned is an error, not a crash.
 //!
-//! Each thread keeps a list of frames, one for each callback that it is inside of, and searches it
+//! Each thread has a list of frames, one for each callback that it is inside of, and searches it
 //! without a lock. A second list has the frames of all threads, for the rare lookup from another
 //! thread. That lookup holds the list's lock:
 //!
-//! - the lookup sets the frame's `is_looked_at`, and then checks that the callback still runs there;
+//! - the lookup sets the frame's `is_looked_at`, and then checks that the callback still runs
+//!   there;
 //! - a callback that returns clears its address, and then reads `is_looked_at`; if it is set, the
 //!   callback waits for the lock.
 //!
-//! Both write first and then read, with `SeqCst`. So at least one of them sees the other, and a lookup
-//! never follows an `Exec` that is gone.
+//! Both write first and then read, with `SeqCst`. So at least one of them sees the other, and a
+//! lookup never follows an `Exec` that does not exist any more.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -55,7 +56,7 @@ pub struct sched_exec_t {
 /// The part of a running callback that other threads may reach.
 pub(super) struct RunningExec<'a> {
     pub exec: &'a Exec<'a>,
-    /// Why the callback fails, by sched_exec_fail.
+    /// Message of sched_exec_fail.
     pub failure: Mutex<Option<String>>,
 }
 
@@ -134,7 +135,7 @@ thread_local! {
 
 /// Keeps a callback listed as running until dropped.
 pub(super) struct RunningCallback {
-    /// The frame, if the thread-local list is destroyed already.
+    /// The frame, if the thread-local list is already destroyed.
     separate: Option<Arc<CallbackFrame>>,
 }
 
@@ -217,7 +218,7 @@ pub(super) fn with_exec<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exe
     with_running(exec, |running| use_exec(running.exec))
 }
 
-/// As [`with_exec`], with what else may be reached of the callback.
+/// As [`with_exec`], with the [`RunningExec`] of the callback.
 pub(super) fn with_running<R>(
     exec: *const sched_exec_t,
     use_exec: impl FnOnce(&RunningExec<'_>) -> R,
@@ -228,7 +229,8 @@ pub(super) fn with_running<R>(
     })
 }
 
-/// Calls `use_exec` for a callback of any thread. The callback does not return before `use_exec` has.
+/// Calls `use_exec` for a callback of any thread. The callback does not return before `use_exec`
+/// has returned.
 #[cold]
 fn while_it_runs<R>(address: usize, use_exec: impl FnOnce(*const RunningExec<'static>) -> R) -> Option<R> {
     let frames = frames();
@@ -238,7 +240,7 @@ fn while_it_runs<R>(address: usize, use_exec: impl FnOnce(*const RunningExec<'st
     (frame.address.load(Ordering::SeqCst) == address).then(|| use_exec(frame.exec.load(Ordering::Relaxed)))
 }
 
-/// Clears the mark when dropped, also after a panic; before the lock is released.
+/// Clears the mark when dropped, also after a panic, before the lock is released.
 struct LookupMark<'a>(&'a CallbackFrame);
 
 impl<'a> LookupMark<'a> {

@@ -1,4 +1,4 @@
-//! Handles of schedulers, and the scheduler behind one.
+//! Handles of schedulers. The object behind a handle is a scheduler.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -41,7 +41,7 @@ impl Deref for SchedulerRef {
 /// Returns the scheduler behind a handle.
 pub(super) fn scheduler(handle: *const sched_t) -> Result<SchedulerRef> {
     if handle.is_null() {
-        // The call may create it.
+        // The call may create the scheduler.
         let _whole = CancelGuard::here();
         return Scheduler::process_default().map(SchedulerRef::Default);
     }

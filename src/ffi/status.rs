@@ -125,13 +125,14 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
 }
 
 thread_local! {
-    /// Outlives the thread's other locals: handlers of `exit` and destructors of the caller run after those are
-    /// gone, and may call `sched_last_error`.
+    /// Outlives the thread's other locals. Handlers of `exit` and destructors of the caller run
+    /// after those are destroyed, and may call `sched_last_error`.
     static LAST_ERROR: ManuallyDrop<RefCell<Option<CString>>> = const { ManuallyDrop::new(RefCell::new(None)) };
     static CLEAR_AT_THREAD_END: ClearAtThreadEnd = const { ClearAtThreadEnd };
 }
 
-/// Frees the message when its thread ends. A message that is set after that, at most one per thread, is not freed.
+/// Frees the message at the end of its thread. A message that is set after that, at most one per
+/// thread, is not freed.
 struct ClearAtThreadEnd;
 
 impl Drop for ClearAtThreadEnd {
@@ -142,7 +143,7 @@ impl Drop for ClearAtThreadEnd {
 
 /// Sets the message of the calling thread.
 pub(super) fn set_last_error(error: &Error) {
-    // Its first use registers the destructor.
+    // The first use registers the destructor.
     let _ = CLEAR_AT_THREAD_END.try_with(|_| ());
     store(Some(c_text(error.to_string())));
 }
@@ -151,7 +152,8 @@ fn store(text: Option<CString>) {
     let _ = LAST_ERROR.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
 }
 
-/// Resets the message to "", for a function without a status: its caller sees so that it succeeded.
+/// Resets the message to "", for a function without a status, so that its caller can detect
+/// success.
 pub(super) fn clear_last_error() {
     store(None);
 }

@@ -46,8 +46,8 @@ pub struct sched_task_desc_t {
     /// NULL, or called exactly once with `user` when the library no longer needs it: after the last
     /// `run`, after a cancel, and also if the submitting call fails. It is not called if that call
     /// could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
-    /// any thread, before a wait reports the task's end, unless another attempt still runs or hangs:
-    /// then when that returns, which may be never. It must not wait for a task.
+    /// any thread, before a wait reports the task's end. If another attempt still runs or hangs,
+    /// the call happens when that returns, which may be never. It must not wait for a task.
     pub drop: sched_drop_fn,
     /// A name for messages and logs; NULL: none. Copied.
     pub label: *const c_char,
@@ -73,11 +73,12 @@ pub struct sched_task_desc_t {
     pub task_class: u32,
     /// Must be zero.
     pub reserved: u32,
-    /// Time limit of an attempt in nanoseconds, without the time in which its GPU creates a context or
-    /// compiles kernels; after it the attempt is asked to stop. 0: none. A device whose attempt has not
-    /// returned after as long again, and at least 10 s, counts as hung and is retired, also the CPU.
-    /// Without a limit, an attempt that takes five times as long as usual in its class is late: it
-    /// is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
+    /// Time limit of an attempt in nanoseconds, without the time in which its GPU creates a context
+    /// or compiles kernels; after it the scheduler requests the attempt to stop. 0: none. A device
+    /// whose attempt has not returned after as long again, and at least 10 s, counts as hung and is
+    /// retired, also the CPU. Without a limit, an attempt that takes five times as long as usual in
+    /// its class is late: it is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second
+    /// attempt or a restart.
     pub deadline_ns: i64,
     /// Tasks of the same scheduler that must succeed before this one starts. If one of them does
     /// not, this task ends with SCHED_E_DEPENDENCY and never runs. Copied.
@@ -96,8 +97,8 @@ const MAX_DEPENDENCIES: usize = 1 << 24;
 /// Applies a descriptor to a task. Fields that are zero leave the task as it is.
 ///
 /// # Safety
-/// `desc.label` is NULL or points to a text that ends with NUL; `desc.after` is NULL or points to as many
-/// ids as `after_count` says.
+/// `desc.label` is NULL or points to a text that ends with NUL. `desc.after` is NULL or points to
+/// as many ids as `after_count` says.
 pub(super) unsafe fn apply_desc(task: &mut Task, desc: &sched_task_desc_t) -> Result<()> {
     let known = SCHED_TASK_DETACHED | SCHED_TASK_IDEMPOTENT | SCHED_TASK_ORDERED;
     check_bits("flags of a task", desc.flags, known)?;
@@ -180,6 +181,8 @@ pub(super) unsafe fn id_out(id: *mut sched_task_t, flags: u32) -> Result<Option<
     unsafe { OutParam::new("id", id) }.map(Some)
 }
 
+/// Returns the task of a descriptor.
+///
 /// # Safety
 /// As for [`apply_desc`].
 unsafe fn task_of(desc: &sched_task_desc_t, user: UserData) -> Result<Task> {
@@ -191,8 +194,7 @@ unsafe fn task_of(desc: &sched_task_desc_t, user: UserData) -> Result<Task> {
     Ok(task)
 }
 
-/// Returns true if the descriptor sets nothing but the callback, as is usual for very many small
-/// tasks.
+/// Returns true if the descriptor sets only the callback, as is usual for many small tasks.
 fn is_plain(desc: &sched_task_desc_t) -> bool {
     desc.label.is_null()
         && desc.after.is_null()

@@ -80,8 +80,9 @@ impl Drop for UserData {
     fn drop(&mut self) {
         if let Some(drop) = self.drop {
             let _whole = CancelGuard::here();
-            // SAFETY: the caller passed the two together; only this place calls it, and a `UserData` is dropped
-            // once. A function with one parameter ignores more; its undefined result is not read.
+            // SAFETY: the caller passed the two together; only this place calls it, and a
+            // `UserData` is dropped once. A function with one parameter ignores more; its undefined
+            // result is not read.
             let result = unsafe {
                 let drop: trampoline::Function = std::mem::transmute(drop);
                 trampoline::call(self.mode.enter(), drop, [self.pointer.pointer(), null_mut(), null_mut()])
@@ -118,7 +119,7 @@ static KIND: InlineJobKind = InlineJobKind {
     drop: None,
 };
 
-/// The same with a drop callback.
+/// As `KIND`, with a drop callback.
 static KIND_WITH_DROP: InlineJobKind = InlineJobKind {
     // SAFETY: as above; the scheduler drops them once.
     drop: Some(|words| drop(unsafe { Callback::of(words) })),
@@ -134,6 +135,8 @@ impl Callback {
         InlineJob::new([this.run as usize, pointer, drop, this.user.mode.to_word()], kind)
     }
 
+    /// Restores a callback from its words.
+    ///
     /// # Safety
     /// The words are of [`Callback::bare`]; at most one of the callbacks made of them is dropped.
     unsafe fn of(words: [usize; 4]) -> Self {
@@ -157,8 +160,8 @@ impl Job for Callback {
         let code = {
             let _allocations = AllocationScope::of(&exec_info);
             let _listed = RunningCallback::enter(&exec_info, &running);
-            // SAFETY: the caller passed the two together and allowed the call from this thread; `exec_info`
-            // outlives the call. A function with two parameters ignores a third.
+            // SAFETY: the caller passed the two together and allowed the call from this thread;
+            // `exec_info` outlives the call. A function with two parameters ignores a third.
             unsafe {
                 let run: trampoline::Function = std::mem::transmute(self.run);
                 trampoline::call(
@@ -190,8 +193,8 @@ pub(super) fn run_piece(
         let Range { start, end } = elements;
         let mode = user.mode.enter_on_worker();
         let word = |number: u64| std::ptr::without_provenance_mut(number as usize);
-        // SAFETY: the caller passed the two together and allowed the call from this thread; `exec_info` outlives
-        // the call. Where a 64-bit number is a word, it is passed like one.
+        // SAFETY: the caller passed the two together and allowed the call from this thread;
+        // `exec_info` outlives the call. Where a 64-bit number is a word, it is passed like one.
         unsafe {
             if size_of::<usize>() == size_of::<u64>() {
                 let run: trampoline::Function = std::mem::transmute(run);
@@ -304,7 +307,7 @@ pub unsafe extern "C" fn sched_exec_fail(
     message: *const c_char,
 ) -> sched_status_t {
     guard(|| {
-        // SAFETY: a text that ends with NUL, as the header requires it; NULL is looked for.
+        // SAFETY: a text that ends with NUL, as the header requires it; `text` checks for NULL.
         let message = unsafe { input::text(message) };
         let message = message.ok_or_else(|| Error::argument("message", "NULL", "a text"))?.into_owned();
         with_running(exec, |running| {

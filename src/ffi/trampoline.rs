@@ -1,20 +1,23 @@
-//! Calls the caller's functions, which a C++ exception or `pthread_exit` may leave. Neither may unwind
-//! through Rust's frames (the first would end the process, the second is undefined behaviour), so both
-//! end in the trampoline's frame, directly above the function.
+//! Calls the caller's functions, which a C++ exception or `pthread_exit` may leave. Neither may
+//! unwind through Rust's frames: the first would end the process, the second is undefined
+//! behaviour. So both end in the trampoline's frame, directly above the function.
 //!
 //! That frame has a personality routine (Itanium C++ ABI, level I). In the search phase it claims a
 //! foreign exception. In the cleanup phase, also of a forced unwinding, it sends the thread to the
-//! frame's landing pad, which returns in the function's place and reports what arrived. An exception is
-//! deleted there. An unwinding of `pthread_exit` or `pthread_cancel` stops there: the thread ends by
-//! returning from its first function, once the task is complete. So the worker receives a request to end. After an
-//! exception it ends as well: the exception's runtime may count uncaught exceptions per thread.
+//! frame's landing pad. The landing pad returns in the function's place, reports the cause, and
+//! deletes an exception. An unwinding of `pthread_exit` or `pthread_cancel` stops there. The thread
+//! then ends by returning from its first function, after the task is complete: the worker receives
+//! a request to end. After an exception the thread ends as well, because the exception's runtime
+//! may count uncaught exceptions per thread.
 //!
-//! The trampoline also acts on a `pthread_cancel` that is pending when the function returns. It would
-//! otherwise take effect where the library opens or writes a file, or inside the next function. (A
-//! thread of the host, in [`CancelGuard`](crate::backend::thread::CancelGuard), acts on it after its call.)
+//! The trampoline also handles a `pthread_cancel` that is pending when the function returns. It
+//! would otherwise take effect where the library opens or writes a file, or inside the next
+//! function. (A thread of the host, in [`CancelGuard`](crate::backend::thread::CancelGuard),
+//! handles it after its call.)
 //!
-//! Panics of Rust pass through to the frames above. On processors without the frame, the function is
-//! called directly, and an exception that leaves it ends the process with a message of Rust's.
+//! Panics of Rust pass through to the frames above. Systems other than Linux on x86-64 have no such
+//! frame: the function is called directly, and an exception that leaves it ends the process with a
+//! message of Rust's.
 
 use std::ffi::c_void;
 
@@ -22,11 +25,11 @@ use crate::backend::callback_mode::CallbackScope;
 use crate::backend::thread::exit_in_child;
 use crate::error::Error;
 
-/// Any function of the caller that takes up to four words.
+/// Any function of the caller with up to four words as arguments.
 pub(super) type Function =
     unsafe extern "C-unwind" fn(*const c_void, *mut c_void, *mut c_void, *mut c_void) -> i32;
 
-/// Written by the landing pad: all zero if the function returned.
+/// Result of the landing pad; all zero if the function returned.
 #[repr(C)]
 #[derive(Default)]
 struct UnwindState {
@@ -34,9 +37,9 @@ struct UnwindState {
     kind: usize,
 }
 
-/// Calls a function of the caller, and then leaves the mode that it runs in.
+/// Calls a function of the caller, and then restores the thread's own floating-point mode.
 ///
-/// Errors: [`Error::Unwound`] if it did not return.
+/// Errors: [`Error::Unwound`] if the function did not return.
 ///
 /// # Safety
 /// The function may be called with these arguments on this thread.
@@ -75,8 +78,8 @@ mod frame {
     pub const THROWN: usize = 1;
     const FORCED: usize = 2;
 
-    // rbx, which the unwinder restores, holds the address of the `UnwindState`; the stack holds what the function
-    // returned; rax and rdx are the unwinder's two words for a landing pad.
+    // The unwinder restores rbx, which holds the address of the `UnwindState`. The stack holds the
+    // function's result. rax and rdx are the unwinder's two words for a landing pad.
     global_asm!(
         ".pushsection .text.gpusched_trampoline_call, \"ax\", @progbits",
         ".globl gpusched_trampoline_call",
@@ -151,7 +154,7 @@ mod frame {
     const FOUND: c_int = 6;
     const INSTALL: c_int = 7;
     const CONTINUE: c_int = 8;
-    /// The exception class of Rust.
+    /// Exception class of Rust.
     const RUST: u64 = u64::from_be_bytes(*b"MOZ\0RUST");
 
     /// # Safety
@@ -170,7 +173,8 @@ mod frame {
             _ if actions & HANDLER != 0 => THROWN,
             _ => return CONTINUE,
         };
-        // SAFETY: the context is that of the trampoline's frame; the landing pad is in the same function.
+        // SAFETY: the context is that of the trampoline's frame; the landing pad is in the same
+        // function.
         unsafe {
             _Unwind_SetGR(context, 0, exception.expose_provenance());
             _Unwind_SetGR(context, 1, kind);

@@ -214,8 +214,8 @@ pub(super) fn queue_view(
     QueueView { devices: available, ready }
 }
 
-/// Returns the device where the waiter's task should end first, and the time of its end. Of equal
-/// ends the device with less work is chosen, then the lower index.
+/// Returns the device where the waiter's task should end first, and the time of its end. If two
+/// ends are equal, the device with less work is chosen, then the lower index.
 fn earliest_finish<'a>(
     waiter: &'a MemberRecord,
     timelines: &[DeviceTimeline],
