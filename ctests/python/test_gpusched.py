@@ -878,7 +878,11 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
             self.assertEqual((described.call_count, converted.call_count), (1, 1), "the source alone is converted by itself")
 
     def test_models_are_checked(self) -> None:
-        self.assertRaisesRegex(ValueError, "dimensions", gpusched.Model, np.ones((3, 3)), spacing_m=1.0)
+        for single in (2000.0, None):
+            self.assertRaisesRegex(ValueError, "^vp has 0 dimensions", gpusched.Model, single, SPACING)
+        self.assertRaisesRegex(ValueError, "^vp has 2 dimensions", gpusched.Model, np.ones((3, 3)), SPACING)
+        for wrong in (np.full((8, 9, 10), 2000j), np.full((8, 9, 10), "2000")):
+            self.assertRaisesRegex(ValueError, "^vp is .*; accepted: an array of numbers", gpusched.Model, wrong, SPACING)
         vp = np.full((8, 9, 10), 2000.0)
         self.assertRaisesRegex(ValueError, "^storage is 16; accepted: float32, 16-bit", gpusched.Model, vp, SPACING, storage=16)
         self.assertRaises(gpusched.GpuschedError, gpusched.Model, np.full((8, 8, 8), np.nan), spacing_m=SPACING)

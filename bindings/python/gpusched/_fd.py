@@ -97,7 +97,10 @@ def cells(positions: Sequence[Cell]) -> NDArray[np.uint64]:
 def floats(name: str, values: ArrayLike) -> Floats:
     """Returns values as a contiguous array of float32."""
     try:
-        return np.ascontiguousarray(values, dtype=np.float32)
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise ValueError("not real numbers")
+        return np.ascontiguousarray(array, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} is {reprlib.repr(values)}; accepted: an array of numbers") from None
 
@@ -210,8 +213,8 @@ class Model(Handle):
     ) -> None:
         self._handle: int | None = None
         v = floats("vp", vp)
-        if v.ndim != 3:
-            raise ValueError(f"vp has {v.ndim} dimensions; accepted: 3, as [iy, ix, iz]")
+        if np.ndim(vp) != 3:
+            raise ValueError(f"vp has {np.ndim(vp)} dimensions; accepted: 3, as [iy, ix, iz]")
         try:
             dx, dy, dz = map(float, np.broadcast_to(spacing_m, 3))
         except (TypeError, ValueError):
