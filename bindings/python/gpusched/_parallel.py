@@ -196,7 +196,7 @@ def _here(call: Callable[[Any], list[Result]], items: Sequence[Any], options: di
     try:
         task.result()
     except BaseException:
-        # After Ctrl-C nobody wants the rest.
+        # Ctrl-C also cancels the rest.
         task.cancel()
         raise
     return results

@@ -333,7 +333,7 @@ class Scheduler(Handle):
         try:
             task.result()
         except BaseException:
-            # After Ctrl-C nobody wants the rest.
+            # Ctrl-C also cancels the rest.
             task.cancel()
             raise
         return places.results

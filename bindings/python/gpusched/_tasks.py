@@ -38,7 +38,7 @@ STATES = {
     _abi.SCHED_STATE_CANCELLED: "cancelled",
 }
 
-# A wait of the main thread is cut in slices of this length, so that Ctrl-C is heard.
+# A wait of the main thread is divided into slices of this length, so that Ctrl-C ends it.
 SLICE_NS = 100_000_000
 LONGEST_NS = 2**63 - 1
 # Least seconds between two searches for ended tasks whose jobs are not dropped, and least ratio of that time to the
@@ -63,8 +63,8 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
     concurrent.futures.TimeoutError
         After `timeout` seconds.
     """
-    # Only the main thread hears Ctrl-C. A task waits in one piece, so that a circle of waits is
-    # noticed.
+    # Python raises KeyboardInterrupt on the main thread only. A task waits in one piece, so that the
+    # library detects a circle of waits.
     slice_ns = SLICE_NS if threading.current_thread() is threading.main_thread() else None
     timeout = limited(timeout)
     end = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
@@ -95,7 +95,7 @@ def wait_once(wait: Callable[[int], int], timeout: float | None) -> int:
             ended.set_exception(error)
 
     try:
-        # After Ctrl-C it waits on, for nobody.
+        # After Ctrl-C it continues to wait, without a caller.
         threading.Thread(target=run, name="gpusched-wait", daemon=True).start()
     except RuntimeError:
         # Python starts no thread while it ends.
@@ -331,7 +331,7 @@ class Completer:
         self.submitting = threading.RLock()
         # Held while the shutdown begins: tasks that run then end later, when their outcomes can be kept.
         self.ending = threading.RLock()
-        # The tasks that are not completed, which nobody else may hold.
+        # The tasks that are not completed; the caller may hold no reference to them.
         self._tasks: dict[Job, Task[Any]] = {}
         # Those of them whose jobs may be abandoned.
         self._watched: dict[Job, Task[Any]] = {}

@@ -368,7 +368,7 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
         return {**event, "node": socket.gethostname()}
 
     def _set_timer(self) -> None:
-        """Has the process end after IDLE_S if nobody waits for a shot. `compute` starts another."""
+        """Ends the process after IDLE_S if no caller waits for a shot. `compute` starts another."""
         with self.lock:
             self.timer.cancel()
             if not self.waiting and not self.closed:
