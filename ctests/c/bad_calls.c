@@ -574,6 +574,7 @@ static void tasks(void) {
   ROW("callback returns SCHED_CANCELLED", CANCELLED, "", ends_with(SCHED_CANCELLED, 0));
   ROW("callback returns SCHED_E_DEVICE", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 0));
   ROW("callback returns SCHED_E_RESULT", E_RESULT, "~computed a wrong result", ends_with(SCHED_E_RESULT, 0));
+  ROW("callback returns SCHED_E_STALE", E_CALLBACK, "returned SCHED_E_STALE", ends_with(SCHED_E_STALE, 0));
   ROW("wait for task 0", E_STALE, "~task", sched_wait(s, 0, 0));
   ROW("wait for an id that was never issued", E_STALE, "~task", sched_wait(s, UINT64_MAX, SCHED_FOREVER));
 

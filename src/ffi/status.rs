@@ -188,8 +188,12 @@ pub extern "C" fn sched_version() -> *const c_char {
 /// free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_status_name(status: sched_status_t) -> *const c_char {
-    let named = NAMES.iter().find(|(number, _)| *number == status);
-    named.map_or(c"unknown status", |(_, name)| name).as_ptr()
+    name_of(status).unwrap_or(c"unknown status").as_ptr()
+}
+
+/// Returns the name of a status, or `None` for a number that is no status.
+pub(super) fn name_of(status: sched_status_t) -> Option<&'static CStr> {
+    NAMES.iter().find(|(number, _)| *number == status).map(|(_, name)| *name)
 }
 
 /// Returns the message of the calling thread's last call with a negative status, in one sentence;

@@ -13,7 +13,7 @@ use super::input::{self, SendPointer};
 use super::run_control::{RunningCallback, RunningExec, sched_exec_t, with_exec, with_running};
 use super::status::{
     SCHED_CANCELLED, SCHED_E_CALLBACK, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_E_RESULT,
-    SCHED_OK, sched_status_t,
+    SCHED_OK, name_of, sched_status_t,
 };
 use super::trampoline;
 use crate::backend::Lane;
@@ -235,7 +235,10 @@ fn outcome(code: i32, running: RunningExec<'_>) -> Result<()> {
         }),
         code => match running.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(message) => Err(Error::Reported { message }),
-            None => Err(Error::Callback { code }),
+            None => Err(match name_of(code) {
+                Some(name) => Error::Reported { message: format!("it returned {}", name.to_string_lossy()) },
+                None => Error::Callback { code },
+            }),
         },
     }
 }
