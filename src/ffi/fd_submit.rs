@@ -194,7 +194,7 @@ mod tests {
 
     unsafe extern "C-unwind" fn ignore(_: *mut std::ffi::c_void) {}
 
-    /// The task of a shot, described by `change` of a description of zeros.
+    /// Returns the task of a shot whose description is `change` of one with zeros.
     fn task_of(snapshots: bool, change: impl FnOnce(&mut sched_task_desc_t)) -> Task {
         // SAFETY: NULL is a description of zeros.
         let mut about: sched_task_desc_t = unsafe { read_or_default(std::ptr::null()).unwrap() };

@@ -33,7 +33,7 @@ pub(super) fn guard<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {
     guard_in_callers_mode(body)
 }
 
-/// As [`guard`], but keeps the caller's floating-point mode. For frequent calls without
+/// As [`guard`], but keeps the caller's floating-point mode. Used for frequent calls without
 /// floating-point arithmetic, where changing the mode would cost more than the rest.
 #[inline]
 pub(super) fn guard_in_callers_mode<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {

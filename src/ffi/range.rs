@@ -83,6 +83,8 @@ unsafe impl VersionedStruct for sched_range_desc_t {
     const NAME: &'static str = "sched_range_desc_t";
 }
 
+/// Returns the range of a descriptor.
+///
 /// # Safety
 /// As for [`apply_desc`].
 unsafe fn range_of(desc: &sched_range_desc_t, user: UserData) -> Result<Range> {

@@ -55,9 +55,9 @@ pub enum Sources {
 /// The time steps of snapshots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Snapshots {
-    /// If the call requests snapshots: every `snap_interval`-th step from step 0.
+    /// Every `snap_interval`-th step from step 0, if the call requests snapshots.
     Interval,
-    /// If the call requests snapshots: one per this number of steps, from step 0.
+    /// One per this number of steps from step 0, if the call requests snapshots.
     Every(usize),
     /// In every call, one per this number of steps, without step 0.
     Always(usize),

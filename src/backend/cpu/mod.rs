@@ -19,7 +19,7 @@ pub struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// `threads`: total of all slots; `None`: all that the process may use.
+    /// Returns the device. `threads`: total of all slots; `None`: all that the process may use.
     pub fn new(threads: Option<u32>) -> Self {
         CpuBackend { threads: threads.unwrap_or_else(host::threads).max(1) }
     }

@@ -151,7 +151,7 @@ impl TeamMember<'_> {
 }
 
 impl TeamShared {
-    /// Main function of a thread.
+    /// Runs a thread of the team until the team is dropped.
     fn serve(&self, index: usize) {
         let mut last = 0;
         let mut state = lock(&self.state);

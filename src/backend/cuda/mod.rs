@@ -130,7 +130,8 @@ impl Backend for CudaBackend {
 }
 
 impl Queue for Stream {
-    /// A nested task is counted separately, because the outer task still uses the context after it.
+    /// Counts the task and makes the context current. A nested task is counted separately, because
+    /// the outer task still uses the context after it.
     fn enter(&self) -> Result<()> {
         self.context.begin_task();
         self.context.enter().inspect_err(|_| self.context.end_task())

@@ -104,7 +104,7 @@ fn run_command() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// With `--json`, prints the message of a refusal as an object, too.
+/// Returns the outcome. With `--json`, also prints the message of a refusal as an object.
 fn refusals_as_json<T>(as_json: bool, outcome: Result<T>) -> Result<T> {
     outcome.inspect_err(|error| {
         if as_json {

@@ -31,7 +31,7 @@ use crate::summary;
 const WATCHED: usize = 256;
 /// Interval between progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
-/// The same while more shots may arrive, so that a busy device can begin them next.
+/// Interval while more shots may arrive, so that a busy device can begin them next.
 const INCOMING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A submitted shot.
