@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_that_may_not_be_read_is_no_error_of_the_file_in_it() {
+    fn unreadable_folder_is_no_error_of_its_file() {
         let opened = |kind: io::ErrorKind| force_to_disk(Err(kind.into())).map_err(|error| error.kind());
         assert_eq!(opened(io::ErrorKind::PermissionDenied), Ok(()));
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::Interrupted, io::ErrorKind::Other] {

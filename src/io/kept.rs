@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_then_there_then_renewed_with_its_folders() {
+    fn first_write_creates_folders_and_later_ones_replace() {
         let folder = folder("plain");
         let kept = Kept::new(folder.join("a/b/rates"));
         assert_eq!(kept.load(), Ok(None));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn several_that_renew_it_at_once_lose_nothing() {
+    fn simultaneous_updates_lose_nothing() {
         let folder = folder("many");
         let path = folder.join("rates");
         let has_locks = Kept::new(path.clone()).lock(LONG).is_some();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lock_that_is_never_released_is_not_waited_for_without_end() {
+    fn wait_for_a_held_lock_times_out() {
         let folder = folder("held");
         let kept = Kept::new(folder.join("rates"));
         let held = kept.lock(LONG).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_neither_read_nor_replaced() {
+    fn special_files_are_neither_read_nor_replaced() {
         let folder = folder("odd");
         fs::create_dir(folder.join("rates")).unwrap();
         let mut odd = vec![folder.join("rates"), folder.join("rates/"), PathBuf::new()];
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+    fn pipe_without_a_writer_does_not_block() {
         let folder = folder("pipe");
         let path = folder.join("rates");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_measure_is_not_read_to_its_end() {
+    fn huge_file_is_not_read_to_its_end() {
         let folder = folder("huge");
         let path = folder.join("rates");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_nobody_writes_goes_and_all_else_stays() {
+    fn only_files_of_ended_processes_are_removed() {
         let folder = std::env::temp_dir().join(format!("gpusched-leftovers-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let at = |name: &str| folder.join(name);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error() {
+    fn missing_folder_is_an_error() {
         assert!(remove(Path::new("/no/such/folder")).is_err());
     }
 }

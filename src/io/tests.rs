@@ -18,7 +18,7 @@ fn says(error: Error, parts: &[&str]) {
 }
 
 #[test]
-fn raw_files_come_back_as_they_were() {
+fn raw_files_round_trip() {
     let folder = Folder::new();
     let path = folder.at("model.bin");
     // Longer than one block, with values that differ only in their bits.
@@ -41,7 +41,7 @@ fn raw_files_are_checked_without_reading_them() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_an_error() {
+fn lack_of_memory_is_an_error() {
     // ext4 supports no file of 64 TiB; a file system in memory supports a sparse one.
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { Folder::below(memory) } else { Folder::new() };
@@ -54,7 +54,7 @@ fn memory_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn an_output_has_its_name_only_when_it_is_whole() {
+fn output_gets_its_name_only_when_complete() {
     let folder = Folder::new();
     let path = folder.at("record.bin");
     fs::write(&path, "old").unwrap();

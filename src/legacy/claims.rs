@@ -23,7 +23,7 @@ enum State {
 #[derive(Clone, Copy, PartialEq)]
 struct Past {
     /// The replacement of such a file has been reported.
-    told: bool,
+    reported: bool,
 }
 
 /// The reserved names of a process, and those of its ended calls.
@@ -76,11 +76,11 @@ impl Claim {
         let mut replaced = Vec::new();
         for place in std::mem::take(&mut self.files) {
             let Some(State::Writing { before }) = names.0.remove(&place) else { continue };
-            if before == Some(Past { told: false }) {
+            if before == Some(Past { reported: false }) {
                 replaced.push(place.clone());
             }
             if names.0.len() < MOST {
-                names.0.insert(place, State::Past(Past { told: before.is_some() }));
+                names.0.insert(place, State::Past(Past { reported: before.is_some() }));
             }
         }
         replaced
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_of_one_call_at_a_time_however_it_is_written() {
+    fn name_belongs_to_one_call_in_every_spelling() {
         let folder = std::env::temp_dir();
         let file = folder.join("gpusched-claims-a");
         let first = claim(&[&file]).unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_replaced_is_told_of_once() {
+    fn replaced_file_is_reported_once() {
         let file = std::env::temp_dir().join("gpusched-claims-c");
         let write = || claim(&[&file]).unwrap().written();
         assert!(write().is_empty());

@@ -166,7 +166,7 @@ mod tests {
 
     /// Calls whose snapshots begin at different steps share the names of later steps.
     #[test]
-    fn snapshots_of_a_shot_are_of_one_call_at_a_time() {
+    fn snapshots_of_a_shot_belong_to_one_call_at_a_time() {
         let folder = testkit::Folder::new();
         let begin = |record: &str, shots, first_step| {
             let names = SnapshotNames { prefix: folder.at("snap_"), between: "_", shots, first_step };

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grants_up_to_the_limit_and_takes_back() {
+    fn leases_end_at_the_limit_and_return_when_dropped() {
         let ledger = Ledger::new(10);
         let six = ledger.lease(6).unwrap();
         assert!(ledger.lease(5).is_none());

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_zeros_gets_its_pages_when_they_are_used() {
+    fn zeros_get_their_pages_at_first_use() {
         let resident = |list: &[f32]| {
             let mut pages = vec![0_u8; size_of_val(list) / 4096 - 1];
             let begin = (list.as_ptr() as usize).next_multiple_of(4096);

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_member_works_once_and_meets_the_others() {
+    fn every_member_runs_once_and_reaches_the_barrier() {
         let team = Team::new(4).unwrap();
         for _ in 0..50 {
             let (came, serial) = (AtomicUsize::new(0), AtomicUsize::new(0));

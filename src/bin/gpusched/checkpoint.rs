@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_comes_back_as_it_was_left_or_not_at_all() {
+    fn saved_state_is_restored_exactly_or_refused() {
         let folder = std::env::temp_dir().join(format!("gpusched-paused-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("shot_0001.paused");

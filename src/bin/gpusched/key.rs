@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_changes_a_result_changes_its_key() {
+    fn every_input_of_a_result_changes_its_key() {
         let grid = Grid { n: [3, 1, 2], h: [10.0; 3] };
         let (vp, rho) = (Values::from(vec![1500.0; 6]), vec![1000.0; 6]);
         let options = Options::default();

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn manifest_is_renewed_when_the_last_writing_is_long_ago_for_its_cost() {
+    fn manifest_is_rewritten_only_after_a_multiple_of_its_cost() {
         let folder = testkit::Folder::new();
         let path = folder.at("survey.json");
         let now = Instant::now();

@@ -142,7 +142,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         kept,
         failed: BTreeSet::new(),
         open: 0,
-        homeless: Vec::new(),
+        deviceless: Vec::new(),
         restarts: can_restart.then_some(wanted.restarts),
         resume: wanted.resume,
         stop,

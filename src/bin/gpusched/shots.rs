@@ -59,7 +59,7 @@ pub struct SurveyRun<'a> {
     /// Number of shots that were stopped or have not begun.
     pub open: usize,
     /// Shots for which no device is left, with the reason.
-    pub homeless: Vec<(usize, String)>,
+    pub deviceless: Vec<(usize, String)>,
     /// Restarts since the last shot was computed. `None`: the command can't be started again.
     pub restarts: Option<usize>,
     pub resume: bool,
@@ -152,38 +152,38 @@ impl SurveyRun<'_> {
     /// Decides about the shots for which no device is left: either a new process may compute them,
     /// or they have failed.
     fn restart(&mut self, progress: &mut Progress) -> Option<Restart> {
-        let homeless = std::mem::take(&mut self.homeless);
-        if homeless.is_empty() {
+        let deviceless = std::mem::take(&mut self.deviceless);
+        if deviceless.is_empty() {
             return None;
         }
-        let missing = self.kept.len() + self.failed.len() + self.open + homeless.len();
+        let missing = self.kept.len() + self.failed.len() + self.open + deviceless.len();
         let left = self.limit.left();
         let wanted = !self.stop.is_asked() && left != Some(Duration::ZERO) && restart::helps(&self.devices());
         let restart = self.restarts.filter(|_| wanted);
         let restart = restart.and_then(|before| Restart::after(before, self.numbers.len() > missing, left));
-        let restart = restart.filter(|_| self.remove_earlier(&homeless));
+        let restart = restart.filter(|_| self.remove_earlier(&deviceless));
         if restart.is_none() {
-            homeless.into_iter().for_each(|(number, why)| self.fail(number, &why, progress));
+            deviceless.into_iter().for_each(|(number, why)| self.fail(number, &why, progress));
             return None;
         }
-        self.open += homeless.len();
+        self.open += deviceless.len();
         progress.alert(
             &format!(
                 "warning: no device is left for {} shots; the run goes on in a new process",
-                homeless.len()
+                deviceless.len()
             ),
-            &json!({ "event": "restart", "shots": homeless.len(), "why": homeless[0].1 }),
+            &json!({ "event": "restart", "shots": deviceless.len(), "why": deviceless[0].1 }),
         );
         restart
     }
 
     /// Removes the earlier results of failed shots and of shots without a device, which the next
     /// process would keep. The description is removed first. Returns false after a failure.
-    fn remove_earlier(&self, homeless: &[(usize, String)]) -> bool {
+    fn remove_earlier(&self, deviceless: &[(usize, String)]) -> bool {
         if self.resume || self.job.is_part || self.output.check().is_err() {
             return true;
         }
-        let numbers = self.failed.iter().chain(homeless.iter().map(|(number, _)| number));
+        let numbers = self.failed.iter().chain(deviceless.iter().map(|(number, _)| number));
         let mut all = numbers.flat_map(|&n| [names::side(n), names::record(n), names::paused(n)]);
         let removed = all.try_for_each(|name| remove(&self.job.folder.join(name)));
         removed.inspect_err(|error| log::warn!("the run does not start again: {error}")).is_ok()
@@ -347,7 +347,7 @@ impl SurveyRun<'_> {
     /// be restarted; otherwise the shot fails and the run accepts no more incoming shots.
     fn without_device(&mut self, number: usize, why: &Error, progress: &mut Progress) {
         if self.restarts.is_some() {
-            return self.homeless.push((number, why.to_string()));
+            return self.deviceless.push((number, why.to_string()));
         }
         self.incoming = None;
         self.fail(number, &why.to_string(), progress);
