@@ -1,5 +1,6 @@
-//! Derivatives on a collocated grid: the second, `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m
-//! (f[i-m] + f[i+m])`, the time steps that are stable with it, and the first.
+//! Derivatives on a collocated grid, the second and the first, and the time steps that are stable
+//! with the second. The second is `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m (f[i-m] +
+//! f[i+m])`.
 
 use crate::fd::model::Outline;
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
@@ -56,12 +57,12 @@ pub fn largest(stencil: Stencil) -> f64 {
 /// Returns the largest stable time step in seconds, `2 / (vmax sqrt(s (1/dx² + 1/dy² + 1/dz²)))`,
 /// with `s` the sum of the magnitudes of the coefficients; for the Taylor stencil `0.7844 / (vmax
 /// sqrt(1/dx² + 1/dy² + 1/dz²))`.
-// A wave of wavenumber k (radians a cell) has P+ - (2 - w) P + P- = 0, w = -(vp dt)² sum over the
-// axes of D(k_a) / h_a², which stays bounded if 0 <= w <= 4. The signs of c_0, c_1, .. alternate,
-// so -D(k) = -c_0 - 2 sum c_m cos(m k) is largest at k = pi, where it is |c_0| + 2 sum |c_m| = s.
-// Where vp varies, V L is similar to the symmetric vp L vp, no eigenvalue of which exceeds vmax²
-// times that of L. A sponge of one factor g has P+ - g (2 - w) P + g² P- = 0, whose roots are g
-// times those without it.
+// Let k be the wavenumber of a wave in radians a cell, and w = -(vp dt)² sum over the axes of
+// D(k_a) / h_a². Then P+ - (2 - w) P + P- = 0, which stays bounded if 0 <= w <= 4. The signs of
+// c_0, c_1, .. alternate. So -D(k) = -c_0 - 2 sum c_m cos(m k) is largest at k = pi, where it is
+// |c_0| + 2 sum |c_m| = s. Where vp varies, V L is similar to the symmetric vp L vp, no eigenvalue of
+// which exceeds vmax² times that of L. With a sponge of one factor g, P+ - g (2 - w) P + g² P- = 0.
+// Its roots are g times those without it.
 pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
     let sum = largest(stencil);
     let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();

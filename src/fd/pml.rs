@@ -23,8 +23,8 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Computes the profiles of an axis of `n` cells with `pml` more on each side, and a damping of
-    /// `d0` per second at the outer edge.
+    /// Computes the profiles of an axis of `n` cells with `pml` more on each side. `dt`: time step
+    /// in s; `d0`: damping per second at the outer edge.
     pub fn new(n: usize, pml: usize, dt: f32, d0: f32) -> Self {
         let edge = f64::from(dt * d0);
         let width = pml as f64;
@@ -54,10 +54,10 @@ impl Profiles {
 /// are thin compared with the wavelength reflect more: their damping rises too steeply.
 const WIDEST: f64 = 3.0;
 
-/// Returns the damping at the outer edge per second, `10 v ln(10⁵) / (2 L)`, for the reference
-/// velocity `vp` in m/s and a layer of `pml` cells along an axis. `L` is `pml` times the mean
-/// spacing of the three axes. That is limited to three times the axis's own spacing, except by the
-/// old rules.
+/// Returns the damping per second at the outer edge of a layer of `pml` cells along an axis, `10 v
+/// ln(10⁵) / (2 L)`. `vp`: the reference velocity `v` in m/s. `L` is `pml` times the mean spacing
+/// of the three axes. That is limited to three times the axis's own spacing, except by the old
+/// rules.
 pub fn d0(vp: f32, pml: usize, h: [f32; 3], axis: usize, old_rules: bool) -> f32 {
     let mean = f64::from(h[0] + h[1] + h[2]) / 3.0;
     let spacing = if old_rules { mean } else { mean.min(WIDEST * f64::from(h[axis])) };

@@ -85,7 +85,7 @@ pub struct Effort {
     /// Time from the allocation of the fields to the last step.
     pub time: Duration,
     /// Share of the grid's cells that was computed, averaged over the steps. The others were at
-    /// rest.
+    /// rest. Always 1 on a GPU, which does not count them.
     pub computed: f64,
 }
 

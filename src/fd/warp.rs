@@ -52,8 +52,8 @@ pub struct WarpScratch {
 
 impl Warp {
     /// Prepares warps of series of `len` samples. `source(y)` returns the frequency of the old
-    /// series that moves to frequency `y` of the new one, both in radians a step, from frequency 0
-    /// on. From the first `y` without a source on, all frequencies are dropped.
+    /// series that moves to frequency `y` of the new one. Both are in radians a step and begin at
+    /// 0. From the first `y` without a source on, all frequencies are dropped.
     ///
     /// No source may exceed half a period in `every` steps, the time between two samples.
     pub fn new(len: usize, times: Times, source: impl Fn(f64) -> Option<f64>) -> Warp {

@@ -141,9 +141,8 @@ impl Wavelet {
     /// at `i dt`.
     ///
     /// # Errors
-    /// A frequency outside 1e-6 to 1e12 Hz; a `dt` (seconds) that is not positive and finite, or
-    /// below `2 / frequency_hz / 2^24` (of a long shape `2.5 / frequency_hz / 2^24`), where float32
-    /// time would stop; `nt` of 0.
+    /// A frequency outside 1e-6 to 1e12 Hz; a `dt` (seconds) that is not positive and finite; `nt`
+    /// of 0; a `dt` below 2^-24 of the pulse's length, with which float32 time would stop.
     pub fn new(shape: Shape, frequency_hz: f32, dt: f32, nt: usize) -> Result<Self> {
         if !FREQUENCIES.contains(&frequency_hz) {
             return Err(Error::argument(

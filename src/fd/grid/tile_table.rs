@@ -7,8 +7,8 @@
 //! axes.
 //!
 //! A GPU takes tiles in the order of the table. The longest come first, so the last to end are
-//! short. The middle along y is divided into the number of pieces that is fastest in a simulation
-//! of the blocks that the GPU runs at a time.
+//! short. A simulation of the blocks that the GPU runs at a time chooses the number of pieces of
+//! the middle along y.
 //!
 //! The CPU has other tiles, because its rows along z are whole: they have both ends and the middle.
 
@@ -123,8 +123,8 @@ impl TileTable {
         TileTable { tiles, places, depths, raster, rows }
     }
 
-    /// Returns the cost until the last block ends, if `at_once` blocks run at a time and each place
-    /// takes the next tile as soon as it is free.
+    /// Returns the cost until the last block ends. At most `at_once` blocks run at a time, and each
+    /// place takes the next tile as soon as it is free.
     fn longest(&self, at_once: usize) -> usize {
         let mut ends = BinaryHeap::from(vec![Reverse(0); at_once.clamp(1, self.tiles.len().max(1))]);
         for tile in &self.tiles {

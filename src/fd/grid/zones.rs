@@ -14,8 +14,8 @@
 //! ```
 //!
 //! At the near end PML velocities are stored from index 4, the first that is updated, to the last
-//! that a cell of the strip needs, and likewise at the far end. An axis of up to eight cells has no
-//! middle.
+//! that a cell of the strip needs. The same holds at the far end. An axis of up to eight cells
+//! has no middle.
 
 use std::ops::Range;
 

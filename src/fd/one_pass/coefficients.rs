@@ -115,8 +115,8 @@ impl BulkMaterial {
 }
 
 impl Axis {
-    /// Computes the factors of an axis of `n` cells of `h` metres with `pml` more on each side, for
-    /// time steps of `dt` seconds and a damping of `d0` per second at the outer edge.
+    /// Computes the factors of an axis of `n` cells of `h` metres with `pml` more on each side.
+    /// `dt`: time step in s; `d0`: damping per second at the outer edge.
     pub fn new(n: usize, pml: usize, dt: f32, h: f32, d0: f32) -> Axis {
         let rate = dt / h;
         let profiles = Profiles::new(n, pml, dt, d0);

@@ -3,7 +3,7 @@
 //! Steps are put on the stream in batches; batches with the same launches are one CUDA graph. While
 //! the GPU computes a batch, the host receives the results of the one before: samples, a snapshot,
 //! the largest pressure. A second stream copies these to the host. So the GPU waits neither for the
-//! host nor for copies, the work on the stream is bounded, and a cancel takes effect within two
+//! host nor for copies. The work on the stream is bounded, and a cancel takes effect within two
 //! batches.
 
 use std::ops::Range;
