@@ -48,7 +48,7 @@ tuning: steps with few cells are timed; src/fd/tiled/tuning.rs; s/activity.share
 tuning: a slow candidate wins;          src/fd/time_loop/autotuner.rs; s/min_by(|&a/max_by(|\&a/; --lib autotuner
 one pass: a resumed shot is taken to be at rest; src/fd/time_loop/cpu.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
-exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
+exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::warped_wavelet.*, nt, /nt, /; --test numerics accuracy
 exact time: snapshots are taken;            src/fd/exact_time.rs; s/let Some(every) = shot.snapshot_every/let Some(every) = shot.snapshot_every.filter(|_| false)/; --features cli --test command bad_surveys
 source: a monopole has another power of h;  src/fd/source.rs;    s/modulus(cell) \/ volume/modulus(cell) \/ h[0].powi(2)/; --test numerics sources
 source: a force has another power of h;     src/fd/source.rs;    s/(h\[axis\] \* volume)/volume/;               --test numerics sources

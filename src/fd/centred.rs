@@ -59,8 +59,8 @@ pub fn largest(stencil: Stencil) -> f64 {
 /// sqrt(1/dx² + 1/dy² + 1/dz²))`.
 // Let k be the wavenumber of a wave in radians a cell, and w = -(vp dt)² sum over the axes of
 // D(k_a) / h_a². Then P+ - (2 - w) P + P- = 0, which stays bounded if 0 <= w <= 4. The signs of
-// c_0, c_1, .. alternate. So -D(k) = -c_0 - 2 sum c_m cos(m k) is largest at k = pi, where it is
-// |c_0| + 2 sum |c_m| = s. Where vp varies, V L is similar to the symmetric vp L vp, no eigenvalue of
+// c_0, c_1, .. alternate. So -D(k) = -c_0 - 2 sum c_m cos(m k) is largest at k = pi, where it is s
+// = |c_0| + 2 sum |c_m|. Where vp varies, V L is similar to the symmetric vp L vp, no eigenvalue of
 // which exceeds vmax² times that of L. With a sponge of one factor g, P+ - g (2 - w) P + g² P- = 0.
 // Its roots are g times those without it.
 pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {

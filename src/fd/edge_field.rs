@@ -165,10 +165,10 @@ impl EdgeField {
     /// [`Error::NoHostMemory`](crate::error::Error::NoHostMemory).
     pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
         let mut values = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         for row in 0..self.rows(from) {
             let len = from.padded[2];
-            let row_values = self.at(from.row(row), len).values(&mut room);
+            let row_values = self.at(from.row(row), len).values(&mut buffer);
             values[to.row(row)..][..len].copy_from_slice(row_values);
         }
         Ok(values)
@@ -231,15 +231,15 @@ impl EdgeField {
 }
 
 impl<'a> EdgeRow<'a> {
-    /// Returns the values as float32. `room` holds them if they have to be computed.
+    /// Returns the values as float32. `buffer` holds them if they have to be computed.
     #[inline(always)]
-    pub fn values(self, room: &'a mut Vec<f32>) -> &'a [f32] {
+    pub fn values(self, buffer: &'a mut Vec<f32>) -> &'a [f32] {
         match self {
             EdgeRow::Values(values) => values,
             EdgeRow::Numbers(numbers, scale) => {
-                room.clear();
-                room.extend(numbers.iter().map(|q| scale.value(*q)));
-                room
+                buffer.clear();
+                buffer.extend(numbers.iter().map(|q| scale.value(*q)));
+                buffer
             }
         }
     }

@@ -43,7 +43,7 @@ const HIGHEST: f64 = 2.0 * PI / 3.0;
 /// Returns the wavelet to inject in the steps of a shot. A wavelet that lasts to the end of the
 /// record and does not end with zero is continued smoothly. The record does not depend on the
 /// continuation, but a sudden end would ring back into it.
-pub fn foreseen(shot: &Shot) -> Wavelet {
+pub fn warped_wavelet(shot: &Shot) -> Wavelet {
     let source = |stepped: f64| Some(2.0 * (stepped / 2.0).sin()).filter(|_| stepped <= HIGHEST);
     let samples = &shot.wavelet.samples;
     let nt = steps(shot);
@@ -91,8 +91,8 @@ pub fn bytes(shot: &Shot) -> u64 {
     of(steps, 1).max(of(samples, THREADS))
 }
 
-/// Corrects the record of a shot that ran [`steps`] steps with the wavelet of [`foreseen`], and
-/// cuts it to the shot's samples. Call it before the mute.
+/// Corrects the record of a shot that ran [`steps`] steps with the wavelet of [`warped_wavelet`],
+/// and cuts it to the shot's samples. Call it before the mute.
 pub fn corrected(mut gather: Gather, shot: &Shot, lane: Lane<'_>) -> Result<Gather> {
     correct(&mut gather, shot.record_every, lane)?;
     let (taken, samples) = (gather.samples, shot.samples());
@@ -110,7 +110,7 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
         return Ok(());
     }
     let highest = HIGHEST.min(PI / every as f64);
-    let source = |true_one: f64| Some(2.0 * (true_one / 2.0).asin()).filter(|stepped| *stepped <= highest);
+    let source = |frequency: f64| Some(2.0 * (frequency / 2.0).asin()).filter(|stepped| *stepped <= highest);
     // Sample 0 of the record is taken after the first step, so at time 1; value 0 of the wavelet is
     // at time 0.
     let warp = Warp::new(samples + FADE, Times { first: 1, every }, source);
@@ -166,9 +166,9 @@ mod tests {
         for (nt, every) in [(150, 1), (400, 1), (401, 3)] {
             let smooth = |i: usize| (-((i as f64 - 60.0) / 12.0).powi(2)).exp() as f32;
             let shot = shot((0..nt).map(smooth).collect());
-            let foreseen = foreseen(&shot);
+            let warped = warped_wavelet(&shot);
             let taken = |samples: &[f32]| samples.iter().copied().skip(1).step_by(every).collect::<Vec<_>>();
-            let data = [taken(&foreseen.samples[..nt]), taken(&foreseen.samples[..nt])].concat();
+            let data = [taken(&warped.samples[..nt]), taken(&warped.samples[..nt])].concat();
             let mut gather = Gather { traces: 2, samples: data.len() / 2, data };
             correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();
             let truth = taken(&shot.wavelet.samples);
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn an_early_wavelet_is_the_same_and_a_late_one_comes_before_its_time() {
         let early = Wavelet::new(Shape::Ricker, 10.0, 1e-4, 5000).unwrap();
-        let apart = foreseen(&shot(early.samples.clone()))
+        let apart = warped_wavelet(&shot(early.samples.clone()))
             .samples
             .iter()
             .zip(&early.samples)
@@ -195,7 +195,7 @@ mod tests {
             ((t / 100.0).powi(2) * -0.5).exp() * (t * 2.0 * PI / 5.0).cos()
         };
         let late = shot((0..2000).map(|i| burst(i) as f32).collect());
-        let early = foreseen(&late).samples;
+        let early = warped_wavelet(&late).samples;
         let power = |samples: &[f32]| samples.iter().map(|v| f64::from(v * v)).sum::<f64>();
         let centre =
             early.iter().enumerate().map(|(i, v)| i as f64 * f64::from(v * v)).sum::<f64>() / power(&early);
@@ -209,6 +209,6 @@ mod tests {
             correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();
             assert!(gather.data.iter().all(|v| v.is_finite()));
         }
-        assert!(foreseen(&shot(vec![1.0])).samples[0].is_finite());
+        assert!(warped_wavelet(&shot(vec![1.0])).samples[0].is_finite());
     }
 }

@@ -67,9 +67,9 @@ impl IsotropicBall {
             |cell: [usize; 3]| (0..3).map(|axis| cell[axis].abs_diff(source[axis]).pow(2)).sum::<usize>();
         let values = |field: &EdgeField, reduced: &dyn Fn(f32, f64) -> f32| {
             let mut all = Vec::with_capacity(x.len() * y.len() * z.len());
-            let mut room = Vec::new();
+            let mut buffer = Vec::new();
             for (iy, ix) in y.clone().flat_map(|iy| x.clone().map(move |ix| (iy, ix))) {
-                let row = field.row(layout, [ix, iy, z.start], z.len()).values(&mut room);
+                let row = field.row(layout, [ix, iy, z.start], z.len()).values(&mut buffer);
                 let reduced = |(&value, iz)| reduced(value, factor(squared([ix, iy, iz])));
                 all.extend(row.iter().zip(z.clone()).map(reduced));
             }

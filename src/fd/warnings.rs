@@ -66,10 +66,10 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
                  raise frequency_hz (it is in Hz) or nt"
             ));
         }
-        let kept = 0.5 / (dt * shot.record_every as f64);
-        if plan.options.exact_time && kept < highest {
+        let nyquist = 0.5 / (dt * shot.record_every as f64);
+        if plan.options.exact_time && nyquist < highest {
             warnings.push(format!(
-                "with exact time, records lose frequencies above {kept:.4} Hz, half their sampling rate, and the \
+                "with exact time, records lose frequencies above {nyquist:.4} Hz, half their sampling rate, and the \
                  wavelet reaches {highest:.4} Hz, 2.5 times frequency_hz: lower record_every"
             ));
         }

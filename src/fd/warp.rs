@@ -96,8 +96,8 @@ impl Warp {
     pub fn scratch(&self) -> WarpScratch {
         let zeros = |len| vec![ZERO; len];
         let period = self.forward.len();
-        let room = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
-        WarpScratch { from: zeros(period), to: zeros(period), fft: zeros(room) }
+        let scratch_len = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
+        WarpScratch { from: zeros(period), to: zeros(period), fft: zeros(scratch_len) }
     }
 
     /// Warps two real series in place, one as real and one as imaginary part.
@@ -216,8 +216,8 @@ mod tests {
             for (found, truth) in found.iter().zip(by_definition(&series, times, source)) {
                 assert!((found - truth).norm() < 2e-8, "{len}, {every}: {found} and {truth}");
             }
-            let kept = size_of_val(&*warp.weights) + size_of_val(&*warp.bins);
-            assert!(kept as u64 <= Warp::bytes(len)[0], "{len}: {kept} bytes");
+            let bytes = size_of_val(&*warp.weights) + size_of_val(&*warp.bins);
+            assert!(bytes as u64 <= Warp::bytes(len)[0], "{len}: {bytes} bytes");
         }
     }
 

@@ -216,9 +216,9 @@ impl<P: Policy> Sweep<'_, P> {
             if number >= P::MIXING {
                 return (std::ptr::null(), 0);
             }
-            let room = self.scratch.mixing[number];
+            let buffer = self.scratch.mixing[number];
             // SAFETY: by the caller's promise.
-            unsafe { self.rows(self.policy.mixing(number), y, cells.clone(), room, self.len) }
+            unsafe { self.rows(self.policy.mixing(number), y, cells.clone(), buffer, self.len) }
         })
     }
 

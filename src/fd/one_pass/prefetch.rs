@@ -31,7 +31,7 @@ pub struct Prefetch {
 impl<P: Policy> Sweep<'_, P> {
     /// Returns the address of a row of coefficients, in their stored format, for a prefetch.
     #[inline(always)]
-    pub fn asked(&self, field: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
+    pub fn coefficient_row(&self, field: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
         match field.onward(&self.c.layout, [x, y, self.first]) {
             EdgeRow::Values(values) => values.as_ptr(),
             EdgeRow::Numbers(numbers, _) => numbers.as_ptr().cast(),
@@ -45,13 +45,13 @@ impl<P: Policy> Sweep<'_, P> {
         let at = self.at(x, y);
         let mut rows = [std::ptr::null(); PREFETCHED];
         rows[0] = self.d[0].wrapping_add(at);
-        rows[1] = self.asked(&self.c.kappa, [x, y]);
+        rows[1] = self.coefficient_row(&self.c.kappa, [x, y]);
         if P::PRESSURES == 2 {
             rows[2] = self.d[1].wrapping_add(at);
             rows[3] = self.old[1].wrapping_add(at);
         }
         for number in 0..P::MIXING {
-            rows[4 + number] = self.asked(self.policy.mixing(number), [x, y]);
+            rows[4 + number] = self.coefficient_row(self.policy.mixing(number), [x, y]);
         }
         rows
     }
@@ -78,10 +78,10 @@ impl<P: Policy> Sweep<'_, P> {
         };
         Prefetch {
             p: p(x, there(NEXT + HALF_WIDTH, end + HALF_WIDTH)),
-            b: self.asked(&self.c.b, [x, there(NEXT + lead, end + lead)]),
+            b: self.coefficient_row(&self.c.b, [x, there(NEXT + lead, end + lead)]),
             beside: match nth.checked_sub(2 * BESIDE) {
                 None => p(beside(nth, BESIDE), next),
-                Some(nth) => self.asked(&self.c.b, [beside(nth, BEFORE), next]),
+                Some(nth) => self.coefficient_row(&self.c.b, [beside(nth, BEFORE), next]),
             },
         }
     }

@@ -96,7 +96,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
         field: &EdgeField,
         y: usize,
         rows: Range<usize>,
-        room: *mut f32,
+        buffer: *mut f32,
         len: usize,
     ) -> (*const f32, usize) {
         let layout = &self.c.layout;
@@ -110,11 +110,11 @@ impl<'a, P: Policy> Sweep<'a, P> {
                 let end = if step == 0 { begin + 1 } else { end };
                 for nth in 0..end - begin {
                     let numbers = numbers.as_ptr().wrapping_add((begin + nth) * step);
-                    let to = room.wrapping_add(nth * row);
+                    let to = buffer.wrapping_add(nth * row);
                     // SAFETY: by the caller's promise.
                     unsafe { self.isa.run(&Expansion { numbers, scale, len, to }) };
                 }
-                (room.wrapping_sub(begin * row), row)
+                (buffer.wrapping_sub(begin * row), row)
             }
         }
     }
