@@ -5,14 +5,15 @@ use std::path::PathBuf;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=GPUSCHED_SONAME");
-    // The name that programs ask for at run time. Packagers set libgpusched.so.0 and ship the links.
+    // The name that programs look up at run time. Packagers set libgpusched.so.0 and ship the
+    // links.
     let soname = std::env::var("GPUSCHED_SONAME").unwrap_or_else(|_| "libgpusched.so".into());
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
-        // Worker threads run our code: dlclose must not take it away under them.
+        // Worker threads run code of the library, so dlclose must not unmap it.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-        // A symbol that nobody defines is an error now and not when the library is loaded; but a sanitizer's are
-        // the program's.
+        // An undefined symbol is a link error, and not an error when the library is loaded. A
+        // sanitizer's symbols are defined by the program.
         if std::env::var_os("CARGO_CFG_SANITIZE").is_none() {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-z,defs");
         }
@@ -25,7 +26,7 @@ fn main() {
     }
 }
 
-/// Packs a file of `kernels/ptx`, to a fifth of its size, into the folder for what is built.
+/// Packs a file of `kernels/ptx`, to a fifth of its size, into cargo's output folder.
 fn pack(name: &str) {
     let from = PathBuf::from("kernels/ptx").join(name);
     println!("cargo:rerun-if-changed={}", from.display());

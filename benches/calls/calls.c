@@ -1,5 +1,6 @@
-// What a call into the library costs, in nanoseconds: the lower quartile of many batches, for other work on a
-// machine only ever slows one down. Where two tasks are named, both do it at a time.
+// Measures the time of single calls of the C API, in nanoseconds: the lower quartile of many
+// batches, because other work on the machine only ever makes a call slower. If two tasks are named,
+// both run at the same time.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -122,7 +123,7 @@ static void submit_and_wait(const sched_exec_t *exec) {
 }
 
 static double submitting(void) {
-    // Behind a closed gate, so that only the submits are seen.
+    // Behind a closed gate, so that the time contains the submissions only.
     struct inside gates[2] = {{0}, {0}};
     for (int i = 0; i < 2; i++) {
         sched_task_desc_t desc = {

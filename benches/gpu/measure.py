@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Tests and measures gpusched on the GPUs of this machine, with the folder that `benches/gpu/run --build` has filled.
+"""Tests and measures gpusched on the GPUs of this machine, with the folder that `benches/gpu/run
+--build` has filled.
 
-Writes report.json and report.txt. Ends with 0 if everything was right and fast enough, 77 without a GPU, else 1,
-also for a GPU that cannot be used.
+Writes report.json and report.txt. Exit status: 0 if everything is right and fast enough, 77 without
+a GPU, else 1, also for a GPU that cannot be used.
 """
 
 import argparse
@@ -18,20 +19,21 @@ import tempfile
 import time
 from pathlib import Path
 
-# Bytes that a step moves for each padded cell: outside absorbing layers, and on average with them. The second gives the
-# memory roof, the copy's bandwidth over it.
+# Bytes that a step moves for each padded cell: outside absorbing layers, and on average with them.
+# The second number gives the memory roof: the bandwidth of a copy divided by it.
 PLAIN_BYTES, BYTES = 24, 28
-# The first of these of the other equations.
+# The first of these numbers for the other equations.
 OTHERS = {"acoustic2": 16, "vti": 48, "tti": 104}
-# Share of the roof that must be reached in grids from this size on.
+# Smallest share of the roof that is accepted, in grids from this size on.
 SHARE, SHARE_SIZE = 0.50, 400
-# Share of a shot's wall time outside its time loop, at most.
+# Largest share of a shot's wall time outside its time loop.
 OUTSIDE = 0.02
-# Times that scatter by so much are equal.
+# Relative difference up to which two times count as equal.
 EQUAL = 1.05
-# Steps of a measurement.
+# Time steps of a measurement.
 STEPS = 1000
-# Failures in the order in which they are tried, the one that may cost the GPU last; and the seconds that each may take.
+# Failures in the order of their tests, last the one that may cost the GPU; with the time limit of
+# each in s.
 FAILURES = ["no-memory", "fork", "two-processes", "two-schedulers", "out-of-bounds", "misaligned", "trap", "endless"]
 FAILURE_SECONDS = 60
 NO_GPU = 77
@@ -62,7 +64,7 @@ def arguments():
 
 
 class Report:
-    """What was found, as rows of a table; and what was not right."""
+    """Results as rows of a table, and the list of failures."""
 
     def __init__(self, seconds):
         self.begin, self.end = time.monotonic(), time.monotonic() + seconds
@@ -80,7 +82,7 @@ class Report:
         print(f"{what:44} {'-':7} left out: {why}", flush=True)
 
     def run(self, command, seconds=1e9, **variables):
-        """Exit status (None where the time was up), standard output, standard error."""
+        """Returns the exit status (None after a timeout), standard output and standard error."""
         left = min(seconds, self.end - time.monotonic())
         if left <= 1:
             return None, "", "the time was up"
@@ -102,7 +104,7 @@ def objects(text):
 
 
 def devices(report, here):
-    """The GPUs that can be used."""
+    """Returns the GPUs that can be used."""
     status, out, err = report.run([here / "gpusched", "devices", "--json"])
     if status != 0:
         report.row("gpusched devices", last_words(err), False)
@@ -119,7 +121,7 @@ def devices(report, here):
 
 
 class Driver:
-    """The few calls of the driver that tell what a GPU makes of the kernels."""
+    """The calls of the driver that report how it has compiled the kernels."""
 
     REGISTERS, LOCAL, SHARED = 4, 3, 1
 
@@ -138,14 +140,15 @@ class Driver:
         return number.value
 
     def capability(self, ordinal):
-        """Of a GPU, as PTX has it: 80."""
+        """Returns the compute capability of a GPU in PTX notation, such as 80."""
         device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         return 10 * self.number("cuDeviceGetAttribute", 75, device) + self.number("cuDeviceGetAttribute", 76, device)
 
     def kernels(self, ordinal, text, names):
-        """Of each kernel, with the threads of its blocks: registers, local and shared memory, share of a
-        multiprocessor's threads that can be there; and the seconds that the driver's compiler took."""
+        """Returns for each kernel, with the threads of its blocks: registers, local and shared
+        memory, occupancy (share of a multiprocessor's threads), and the seconds of the driver's
+        compiler."""
         device, context, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -175,7 +178,7 @@ class Driver:
 
 
 def kernels(report, here, gpus):
-    """What the driver's compiler has made of the kernels; run in a process of its own."""
+    """Reports how the driver has compiled the kernels. Runs in its own process."""
     ordinals = [gpu["ordinal"] for gpu in gpus]
     code = f"import measure, json; print(json.dumps(measure.all_kernels({str(here)!r}, {ordinals})))"
     status, out, err = report.run([sys.executable, "-c", code], PYTHONPATH=str(Path(__file__).parent))
@@ -204,12 +207,12 @@ def all_kernels(here, ordinals):
 
 
 def threads(kernel):
-    """Of a block of a kernel that computes steps; 0 of the small ones."""
+    """Returns the threads of a block of a kernel that computes steps; 0 for the small kernels."""
     return 128 if re.search(r"(_4x2(_16_bit)?|_layers)$", kernel) else 0
 
 
 def golden(report, here, options):
-    """The recorded cases on each GPU, and on all at once."""
+    """Runs the recorded cases on each GPU, and on all at once."""
     variables = {"GPUSCHED_GOLDEN": str(here / "golden")}
     if options.steps:
         variables["GPUSCHED_GPU_STEPS"] = str(options.steps)
@@ -225,13 +228,13 @@ def golden(report, here, options):
         told = f"{shots} shots, {bits}" + (f"; record off by {worst:.1e} at most" if worst else "")
         name = "recorded cases on all GPUs at once" if device == "cuda" else f"recorded cases on {device}"
         report.row(name, "; ".join(bad) or told, not bad)
-    # Also where it has not got as far as to say what failed.
+    # Also if the process ended before it could report the cause.
     if (status != 0 and all(one["ok"] for one in found)) or not found:
         report.row("recorded cases", last_words(err), False)
 
 
 def production(report, here, options):
-    """Every kernel in grids with tiles of every kind, bit for bit against the CPU."""
+    """Compares every kernel with the CPU, bit for bit, in grids with tiles of every kind."""
     if not options.grids:
         return
     variables = {"GPUSCHED_GPU_PML": str(options.pml)}
@@ -252,7 +255,8 @@ def production(report, here, options):
 
 
 def failures(report, here, options):
-    """Kernels that fail, each in a process of its own; after each a recorded case has the bits of the CPU."""
+    """Runs kernels that fail, each in its own process; a recorded case after each must have the
+    bits of the CPU."""
     variables = {"GPUSCHED_GOLDEN": str(here / "golden"), "RUST_BACKTRACE": "0"}
     if options.steps:
         variables["GPUSCHED_GPU_STEPS"] = str(options.steps)
@@ -271,7 +275,8 @@ def failures(report, here, options):
 
 
 def details(report, here, options):
-    """Times that `bench fd` does not measure, of each GPU: the lines of `gpu-tests --measure`."""
+    """Measures the times that `bench fd` does not, on each GPU: the lines of `gpu-tests
+    --measure`."""
     judged = lambda good: None if options.slow else good
     variables = {"GPUSCHED_GPU_PML": str(options.pml), "RUST_BACKTRACE": "0"}
     if options.slow:
@@ -299,11 +304,11 @@ def memcheck(report, here):
     tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if not tool:
         return report.without("compute-sanitizer", "it is not installed; it comes with the CUDA toolkit")
-    # A call that a driver refuses is no fault of a kernel's.
+    # A call that the driver refuses is not a fault of the kernel.
     options = ["--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9"]
     cases = {
         "a recorded case": (["iso1_corner"], {"GPUSCHED_GPU_STEPS": "40"}),
-        # A small grid with tiles of every kind, until the wave has reached each.
+        # A small grid with tiles of every kind, until the wave has reached each tile.
         "every kernel": (["--production", "41x10x134"], {"GPUSCHED_GPU_PML": "8"}),
     }
     for what, (words, variables) in cases.items():
@@ -315,7 +320,7 @@ def memcheck(report, here):
 
 
 def own_kernel(report, here):
-    """A callback with a kernel of its own."""
+    """Runs a callback with a custom kernel."""
     if not (here / "kernel").exists():
         return report.without("a callback's own kernel", "there was no C compiler when the folder was made")
     status, out, err = report.run([here / "kernel"])
@@ -323,7 +328,7 @@ def own_kernel(report, here):
 
 
 def bench(report, here, gpu, options, size, nt, more=()):
-    """The line of `bench fd` in a list, which is empty where it does not run."""
+    """Returns the line of `bench fd` in a list, or an empty list if it does not run."""
     # The shot, its record, and the two sides of the copy.
     what, needed = f"{gpu['device']} {size} cubed, {nt} steps", 32 * (size + 2 * options.pml) ** 3 + 4 * size**2 * nt + (512 << 20)
     if needed > min(gpu["free_bytes"] or gpu["total_bytes"], 2 * host_memory() / 3):
@@ -383,7 +388,7 @@ def speeds(report, here, gpu, options):
 
 
 def repeats_for(report, here, gpu, size, options):
-    """Repetitions of a measurement that take the least time."""
+    """Returns the number of repetitions for a short measurement."""
     if options.slow:
         return 1
     short = bench(report, here, gpu, options, size, 50, more=["--repeats", "1"])
@@ -393,7 +398,7 @@ def repeats_for(report, here, gpu, size, options):
 
 
 def small_shots(report, here, gpu, options):
-    """Small shots, some at a time: how many a second."""
+    """Measures the rate of small shots, several at a time, in shots per second."""
     size, nt = options.small
     first = None
     for slots in options.at_once:
@@ -437,7 +442,7 @@ pictures = 0
 
 
 def surveyed(report, here, devices, n, nt, shots, slots=1, every=16):
-    """What `gpusched run` tells at the end of a survey, or None and why."""
+    """Returns the summary of `gpusched run` at the end of a survey, or None and the reason."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "survey.toml"
         file.write_text(SURVEY.format(n=n, nt=nt, shots=shots, middle=n // 2 * 10, slots=slots, every=every))
@@ -452,7 +457,7 @@ def surveyed(report, here, devices, n, nt, shots, slots=1, every=16):
 
 
 def survey(report, here, gpus, options):
-    """Files in, files out, on all GPUs."""
+    """Measures a survey from files to files, on all GPUs."""
     n, nt = options.survey
     shots = min(4 * len(gpus), n)
     end, why = surveyed(report, here, "cuda", n, nt, shots, every=4)
@@ -472,7 +477,7 @@ def main():
     report.found["machine"] = {"host": platform.node(), "kernel": platform.release(), "processors": os.cpu_count()}
     gpus = devices(report, here)
     if not gpus and not report.failures:
-        # The test of the GPUs tells a machine without any from one whose GPUs can't be used.
+        # The test program ends with 0 without a GPU, and fails if a GPU cannot be used.
         status, out, err = report.run([here / "gpu-tests"])
         if status == 0:
             print("no GPU that could be measured")
@@ -485,7 +490,7 @@ def main():
         production(report, here, options)
         memcheck(report, here)
         own_kernel(report, here)
-        # GPUs of one name are alike.
+        # GPUs of the same name count as equal.
         alike = {gpu["name"]: gpu for gpu in reversed(gpus)}
         for gpu in reversed(alike.values()):
             speeds(report, here, gpu, options)

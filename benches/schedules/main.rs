@@ -1,5 +1,6 @@
-//! How good the schedules are, beside those of others, in the same simulated worlds: prints a table, and where
-//! ours loses to any of them; writes target/schedules.json.
+//! Compares the planner's schedules with those of other policies in the same simulated worlds.
+//! Prints a table, and the worlds in which the planner loses to a rival; writes
+//! target/schedules.json.
 //!
 //! ```text
 //! cargo bench --bench schedules                  all worlds, 200 seeds each
@@ -14,7 +15,7 @@ use serde_json::json;
 use testmodels::schedules::compare::{Case, POLICIES, Policy, Ratios, ratios, rival};
 use testmodels::schedules::worlds::{Mishap, NODES, Shots};
 
-/// Of the larger surveys fewer seeds are enough: they scatter less.
+/// Larger surveys scatter less, so fewer seeds are enough.
 const LARGE: usize = 1000;
 
 fn policies() -> Vec<Policy> {
@@ -87,7 +88,7 @@ fn cell(ratios: &Ratios) -> String {
     }
 }
 
-/// Where ours is worse on average than a rival that goes by no more than it does.
+/// Prints the worlds in which the planner is worse on average than a rival that knows no more than it does.
 fn losses(policies: &[Policy], rows: &[(Case, u64, Vec<Ratios>)]) {
     println!("\nWhere ours loses to one that is told no more:");
     let mut none = true;

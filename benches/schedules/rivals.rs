@@ -1,11 +1,12 @@
-//! Other ways to give shots to GPUs, in the same worlds: each tells when its last shot has ended.
+//! Other policies that give shots to GPUs, in the same worlds. Each returns the time when its last
+//! shot ends.
 
 use std::collections::VecDeque;
 
 use gpusched::sched::simulation::Scenario;
 use testmodels::schedules::greedy::{from_one_queue, play};
 
-/// Each idle GPU takes the longest shot, going by the hints.
+/// Each idle GPU takes the longest shot by the hints.
 pub fn longest_first(world: &Scenario) -> f64 {
     let mut order: Vec<usize> = (0..world.tasks.len()).collect();
     let hint = |task: &usize| world.tasks[*task].hint.unwrap_or(0.0);
@@ -13,13 +14,13 @@ pub fn longest_first(world: &Scenario) -> f64 {
     from_one_queue(world, order)
 }
 
-/// Each GPU has a block of as many shots as any other.
+/// Each GPU gets a block of shots, all blocks of equal size.
 pub fn blocks(world: &Scenario) -> f64 {
     let count = world.devices.len();
     by_share(world, &vec![1.0; count])
 }
 
-/// Each GPU has a block of as many shots as it is fast, and its speed is known exactly.
+/// Each GPU gets a block of shots in proportion to its speed, which is known exactly.
 pub fn blocks_by_speed(world: &Scenario) -> f64 {
     let speeds: Vec<f64> = world.devices.iter().map(|device| device.speed).collect();
     by_share(world, &speeds)
@@ -36,13 +37,14 @@ fn by_share(world: &Scenario, shares: &[f64]) -> f64 {
     fixed(world, |task| ends.iter().position(|&end| task < end).unwrap_or(0))
 }
 
-/// Shot after shot, GPU after GPU.
+/// Shots in order, GPUs in turn.
 pub fn round_robin(world: &Scenario) -> f64 {
     let count = world.devices.len();
     fixed(world, |task| task % count)
 }
 
-/// The longest shots first, each to where it will end first: all work and speeds are known exactly.
+/// The longest shots first, each on the GPU where it ends first; all work and speeds are known
+/// exactly.
 pub fn oracle(world: &Scenario) -> f64 {
     let mut order: Vec<usize> = (0..world.tasks.len()).collect();
     order.sort_by(|&a, &b| world.tasks[b].work.total_cmp(&world.tasks[a].work));
@@ -64,15 +66,15 @@ fn fixed(world: &Scenario, home: impl Fn(usize) -> usize) -> f64 {
     play(world, |device| queues[device].pop_front())
 }
 
-/// What the old packages did: as many processes as there are GPUs, a shot every three seconds, the first of
-/// them to GPU after GPU, each later one to the GPU with the largest share of free memory, the first
-/// of equals. Shots that share a GPU share its speed. The shares are read in the order of
-/// nvidia-smi, and the position is taken for one of CUDA's.
+/// The old packages' rule: as many processes as GPUs, and a shot every three seconds. The first
+/// shots go to the GPUs in turn, each later one to the GPU with the largest share of free memory,
+/// the first of equals. Shots that share a GPU share its speed. The shares are in the order of
+/// nvidia-smi, but the position is used as a CUDA number.
 pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
     const EVERY: f64 = 3.0;
-    /// A process reads its shot's files before it takes the GPU's memory.
+    /// Time in which a process reads its shot's files before it takes the GPU's memory.
     const LOADING: f64 = 2.0;
-    /// What a process keeps on a GPU that it has used.
+    /// Memory that a process holds on each GPU that it has used.
     const CONTEXT: f64 = 0.3e9;
 
     struct Process {
@@ -81,7 +83,7 @@ pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
         at: Option<(usize, usize, f64, f64)>,
     }
     if world.devices.iter().any(|device| device.fail_at.is_some()) {
-        // The shot is lost, and the pool waits for it.
+        // The shot is lost, and the pool waits for it for ever.
         return f64::INFINITY;
     }
     let count = world.devices.len();
@@ -127,7 +129,7 @@ pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
         }
         let Some(number) = idle else { continue };
         let share = |smi: usize| {
-            // The GPU that nvidia-smi shows there.
+            // The GPU at that place in nvidia-smi's order.
             let gpu = smi_gpu(smi, count, order_differs);
             let total = world.devices[gpu].memory_bytes as f64;
             let contexts = processes.iter().filter(|process| process.used[gpu]).count() as f64 * CONTEXT;
@@ -136,7 +138,7 @@ pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
             let shots: f64 = shots.map(|at| world.tasks[at.0].device_bytes as f64).sum();
             (total - contexts - shots) / total
         };
-        // The position among nvidia-smi's GPUs is used as one among CUDA's.
+        // A position in nvidia-smi's order is used as a CUDA number.
         let mut gpu = 0;
         for position in 1..count {
             if sent < count && position == sent || sent >= count && share(position) > share(gpu) {
@@ -150,7 +152,7 @@ pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
     }
 }
 
-/// nvidia-smi counts by the bus, here the other way round than CUDA, where that differs.
+/// nvidia-smi counts by bus address. Here that order is the reverse of CUDA's where the two differ.
 fn smi_gpu(smi: usize, count: usize, order_differs: bool) -> usize {
     if order_differs { count - 1 - smi } else { smi }
 }

@@ -1,8 +1,8 @@
-"""Stand-ins for the CUDA libraries that torch's wheel loads when it is imported and never calls on a CPU.
+"""Stand-ins for the CUDA libraries that torch's wheel loads on import and never calls on a CPU.
 
-torch for Linux comes from PyPI with CUDA only, and wants some gigabytes of libraries beside it. The loader asks of
-them no more than to be there with the names that torch was linked against; so a library is made for each, of
-functions that answer 1. They are compiled with `cc`, into a folder for LD_LIBRARY_PATH.
+PyPI has torch for Linux with CUDA only, which depends on gigabytes of libraries. The loader only
+needs libraries that define the names against which torch was linked. So this script compiles a
+library for each with `cc`, of functions that return 1, into a folder for LD_LIBRARY_PATH.
 """
 
 import re
@@ -17,7 +17,8 @@ def told(*command: object) -> str:
 
 
 def make(libraries: Path, to: Path) -> None:
-    """For all that the libraries in a folder need and neither hold nor the system has."""
+    """Writes stand-ins for all libraries that those in a folder need and that neither it nor the
+    system has."""
     own = {path.name for path in libraries.glob("*.so*")}
     needed: set[str] = set()
     symbols: set[str] = set()
@@ -37,7 +38,7 @@ def make(libraries: Path, to: Path) -> None:
             bare.append(name)
     to.mkdir(parents=True, exist_ok=True)
     for library in absent:
-        # Names without a version may come from any library: each has them all.
+        # Any library may define a name without a version, so each stand-in defines all of them.
         names = sorted({*versioned[library], *bare})
         code = to / f"{library}.c"
         code.write_text("".join(f"int {name}(void) {{ return 1; }}\n" for name in names))

@@ -1,9 +1,11 @@
-"""A shot in Deepwave's `acoustic`: pressure and velocity in a medium of variable density, accuracy 8, its own PML.
+"""A shot in Deepwave's `acoustic`: pressure and velocity in a medium of variable density, accuracy
+8, with Deepwave's PML.
 
-    deepwave_shot.py N LAYER THREADS     reads numbers of steps, a line each, and answers with the seconds that they took
+    deepwave_shot.py N LAYER THREADS
 
-A call pads the model and makes its fields before the first step. What that takes is measured by calls of one step
-before and after and taken off.
+Reads numbers of steps, one per line, and prints the seconds that they took. A call pads the model
+and allocates its fields before the first step. Calls of one step before and after measure that
+time, which is subtracted.
 """
 
 import sys

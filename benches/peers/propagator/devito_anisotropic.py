@@ -1,11 +1,13 @@
-"""A shot in Devito with its own pseudo-acoustic operators, of constant density, centred, of space order 8:
+"""A shot in Devito with Devito's pseudo-acoustic operators, of constant density, centred, of space
+order 8:
 
 - `vti`: epsilon and delta
 - `tti`: epsilon, delta, tilt and azimuth
 
     devito_anisotropic.py vti|tti N LAYER
 
-It answers as devito_shot.py does. The operators are those of Devito's `examples.seismic.tti`.
+Input and output are those of devito_shot.py. The operators are those of Devito's
+`examples.seismic.tti`.
 """
 
 import sys
@@ -20,7 +22,7 @@ SPACING = 10.0
 
 def solver(form: str, n: int, width: int, steps: int) -> AnisotropicWaveSolver:
     def depths(top: float, step: float) -> np.ndarray:
-        """Grows with depth in steps of ten cells."""
+        """Returns values that grow with depth in steps of ten cells."""
         return np.broadcast_to((top + step * (np.arange(n) // 10 % 20)).astype(np.float32), (n,) * 3).copy()
 
     angles = {"theta": depths(0.1, 0.03), "phi": depths(0.3, 0.02)} if form == "tti" else {}
@@ -38,7 +40,7 @@ def solver(form: str, n: int, width: int, steps: int) -> AnisotropicWaveSolver:
 
 def main() -> None:
     form, n, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # Samples that source and receivers have room for.
+    # Capacity of source and receivers in samples.
     shot = solver(form, n, width, 1000)
     op = shot.op_fwd(False)
     op.cfunction  # Compiled.

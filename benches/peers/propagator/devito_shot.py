@@ -2,12 +2,13 @@
 
 - `first`: pressure and velocity in a medium of variable density
 - `second`: the pressure alone in a medium of constant density
-- `adjoint`: the pressure alone in a medium of variable density, the self-adjoint operator. Its physics are this library's.
+- `adjoint`: the pressure alone in a medium of variable density, the self-adjoint operator;
+  the physics of this library
 
     devito_shot.py first|second|adjoint N LAYER
 
-At the first line it reads it finds its block sizes and answers with them. The others are numbers of steps, answered with
-the seconds of the time loop as Devito takes them, and of the whole call.
+Tunes its block sizes after the first line of input, and prints them. Each further line is a number
+of steps. The answer is the seconds of the time loop as Devito measures them, and of the whole call.
 """
 
 import sys
@@ -22,7 +23,7 @@ SPACING, STEP = 10.0, 1e-3
 
 
 def layer(grid: Grid, inner: int, width: int, name: str) -> Function:
-    """The usual profile of the examples that come with Devito: 0 inside, growing outwards."""
+    """Returns the damping profile of the examples of Devito: 0 inside, growing outwards."""
     damp = Function(name=name, grid=grid, space_order=8)
     values = np.zeros(grid.shape, dtype=np.float32)
     top = 1.5 * np.log(1000.0) / 40.0
@@ -39,7 +40,7 @@ def layer(grid: Grid, inner: int, width: int, name: str) -> Function:
 
 
 def depths(grid: Grid, top: float, step: float) -> np.ndarray:
-    """Grows with depth in steps of ten cells."""
+    """Returns velocities that grow with depth in steps of ten cells."""
     return np.broadcast_to((top + step * (np.arange(grid.shape[2]) // 10 % 20)).astype(np.float32), grid.shape)
 
 
@@ -92,7 +93,7 @@ def operator(form: str, n: int, width: int, steps: int):
 
 def main() -> None:
     form, n, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # Samples that source and receivers have room for.
+    # Capacity of source and receivers in samples.
     steps = 1000
     op, p = operator(form, n, width, steps)
     first = 1

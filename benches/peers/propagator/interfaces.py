@@ -1,13 +1,14 @@
-"""How far reflections are from those of a finer grid: this library beside Deepwave, in one run.
+"""Compares the errors of reflections in this library and in Deepwave with a finer grid, in one run.
 
     benches/peers/propagator/run --rounds 0 --peers gpusched,deepwave     # installs, and builds the library
     LD_LIBRARY_PATH=target/peers/stand-ins PYTHONPATH=bindings/python GPUSCHED_LIBRARY=target/release/libgpusched.so \
         target/peers/python/bin/python benches/peers/propagator/interfaces.py
 
-A model of 40 cubed cells: water, a wavy sea floor, dipping layers, a body of salt, and a box of random cells. Densities go
-up and down from layer to layer. Both programs compute a shot in it and in water alone; the difference is what the model
-reflects. The truth is the same with a third of the spacing and of the time step, by this library. All layers have 20
-cells, of which the finer ones are thinner, so the absorbing layers are a part of the differences.
+A model of 40 cubed cells: water, a wavy sea floor, dipping layers, a body of salt, and a box of
+random cells. Densities go up and down from layer to layer. Both programs compute a shot in it and
+in water alone; the difference is what the model reflects. The truth is the same with a third of the
+spacing and of the time step, by this library. All layers have 20 cells, of which the finer ones are
+thinner, so the absorbing layers are a part of the differences.
 """
 
 from collections.abc import Callable
@@ -78,7 +79,8 @@ def ours(medium: Medium, finer: int) -> np.ndarray:
 
 
 def theirs(medium: Medium, finer: int) -> np.ndarray:
-    """Returns the same of Deepwave, whose rate is that of a cubic metre, and whose first sample is of the time 0."""
+    """Returns the same record from Deepwave, whose source rate is per cubic metre and whose
+    first sample is at time 0."""
     vp, rho = (torch.from_numpy(refined(values, finer)).float() for values in medium)
     nt, dt_s = NT * finer, DT_S / finer
     with torch.no_grad():

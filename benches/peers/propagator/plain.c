@@ -1,7 +1,7 @@
 /* Two loops over the grid, all velocities from the pressure, then the pressure from them, in a medium of
  * variable density. Eighth order, no absorbing layer, no tiling; the compiler does what it can.
  *
- *     plain N          reads numbers of steps, a line each, and answers with the seconds that they took
+ *     plain N          reads numbers of steps, one per line, and prints the seconds that they took
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ int main(int count, char **words)
 {
     int n = count > 1 ? atoi(words[1]) : 240, steps;
     size_t cells = (size_t)n * n * n;
-    /* b dt/h and kappa dt/h, of which a product of 0.1 is stable; dt/h is in both. */
+    /* b dt/h and kappa dt/h. A product of 0.1 is stable. Both contain dt/h. */
     float *b = field(cells, 0.25f), *kappa = field(cells, 0.4f), *p = field(cells, 0);
     float *u = field(cells, 0), *v = field(cells, 0), *w = field(cells, 0);
     p[cells / 2 + n / 2 * (size_t)n + n / 2] = 1;

@@ -1,4 +1,4 @@
-// The measurements, the same for every peer. Linked with one shim; one test a process.
+// The measurements, the same for every peer. Linked with one shim; one test per process.
 // Prints lines of "name value"; times in seconds unless the name says otherwise.
 #include <pthread.h>
 #include <stdatomic.h>

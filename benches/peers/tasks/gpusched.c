@@ -1,5 +1,5 @@
-// Ours, over the C API: the CPU device with two slots. With PLANNED each task states its work, so
-// that the planner places it; StarPU's tasks are always placed by its scheduler.
+// This library, over the C API: the CPU device with two slots. With PLANNED each task states its
+// work, so the planner places it; StarPU's scheduler places every task.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static int32_t piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, voi
     return 0;
 }
 
-// The grain is left to the library.
+// The library chooses the grain.
 int peer_for(size_t count, body_fn body, void *user) {
     struct loop loop = {body, user};
     sched_range_desc_t desc = {.size = sizeof desc, .end = count, .run = piece, .user = &loop};

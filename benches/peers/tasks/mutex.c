@@ -1,4 +1,4 @@
-// The least that a queue of tasks can be: one mutex, one list, two threads. Each task is allocated.
+// The smallest possible task queue: one mutex, one list, two threads. Each task is allocated.
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-// What every peer of the comparison does, in its own words behind one interface.
-// One thread calls all of it; `work` runs on the peer's threads.
+// Interface of the peers: each shim implements it with the calls of one peer. One thread makes all
+// calls; `work` runs on the peer's threads.
 #ifndef PEER_H
 #define PEER_H
 #include <stddef.h>
@@ -11,19 +11,20 @@ extern "C" {
 typedef void (*work_fn)(void *user);
 typedef void (*body_fn)(size_t index, void *user);
 
-// Two cores are to be used, in the way that is natural for the peer.
+// Starts the peer on two cores, in the form that is usual for it.
 void peer_init(void);
 void peer_fini(void);
 
-// Fire and forget, and a wait for all that were fired.
+// Submits a task without a handle; waits for all of these.
 void peer_submit(work_fn work, void *user);
 void peer_wait_all(void);
 
-// A handle each; the wait gives the handle back.
+// Submits a task with a handle; the wait releases the handle.
 void *peer_submit_handle(work_fn work, void *user);
 void peer_wait(void *handle);
 
-// A parallel loop, one element at a time as far as the peer allows. 0: the peer has none.
+// Runs a parallel loop, one element at a time as far as the peer allows. Returns 0 if the peer has
+// no loops.
 int peer_for(size_t count, body_fn body, void *user);
 
 #ifdef __cplusplus

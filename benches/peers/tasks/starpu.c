@@ -56,7 +56,7 @@ static void one(void *user) {
     element->body(element->index, element->user);
 }
 
-// It has no loop: one task an element.
+// StarPU has no parallel loop: one task per element.
 int peer_for(size_t count, body_fn body, void *user) {
     struct element *elements = malloc(count * sizeof *elements);
     for (size_t i = 0; i < count; i++) {

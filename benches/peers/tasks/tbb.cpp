@@ -1,5 +1,5 @@
-// oneTBB. GROUP: tasks of a task_group; who waits for it works too, so one worker besides.
-// Else: tasks that a thread outside enqueues into an arena of two workers.
+// oneTBB. With GROUP: tasks of a task_group; the waiting thread works too, so one worker is enough.
+// Otherwise: tasks that a thread outside enqueues into an arena of two workers.
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>

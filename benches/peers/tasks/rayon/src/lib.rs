@@ -15,7 +15,7 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 static WAITER: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 
 thread_local! {
-    /// So that a submit does not pay for the lock of `POOL`.
+    /// Spares a submission the lock of `POOL`.
     static MINE: std::cell::RefCell<Option<Arc<ThreadPool>>> = const { std::cell::RefCell::new(None) };
 }
 
@@ -70,7 +70,8 @@ pub extern "C" fn peer_wait_all() {
     }
 }
 
-/// A flag, looked at for a moment and then slept on: what somebody writes who wants a handle from rayon.
+/// A flag that a thread polls for a moment, then sleeps on: the usual handle in programs that use
+/// rayon.
 #[derive(Default)]
 struct Handle {
     done: AtomicBool,
@@ -94,7 +95,7 @@ pub extern "C" fn peer_submit_handle(work: Work, user: *mut c_void) -> *const c_
 }
 
 /// # Safety
-/// `handle` is what `peer_submit_handle` gave, and is given back once.
+/// `handle` comes from `peer_submit_handle`, and is passed once.
 #[no_mangle]
 pub unsafe extern "C" fn peer_wait(handle: *const c_void) {
     let handle = unsafe { Arc::from_raw(handle.cast::<Handle>()) };
