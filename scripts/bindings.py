@@ -2,15 +2,15 @@
 """Writes the raw layers of the bindings from include/gpusched.h.
 
     python3 scripts/bindings.py            # write them
-    python3 scripts/bindings.py --check    # say which are stale; exit status 1 if any
+    python3 scripts/bindings.py --check    # list stale files; exit status 1 if any
 
-What it writes:
+The files are:
 
     bindings/python/gpusched/_abi.py       ctypes structures, callback types, prototypes
     bindings/fortran/gpusched_c.inc        bind(c) types, abstract interfaces, interfaces
 
-The header is simple C on purpose, so a few patterns read it. Whatever this
-script does not understand is an error: nothing is left out silently.
+The header is simple C on purpose, so a few patterns read it. Text that this script cannot parse is
+an error: nothing is left out silently.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def ctype(var: Var, header: Header) -> str:
 
 
 def hint(var: Var, header: Header) -> str:
-    """What ctypes hands out when the field is read."""
+    """Returns the type that ctypes returns when it reads the field."""
     base = header.aliases.get(var.type, var.type)
     if var.pointers:
         return {"c_void_p": "int | None", "c_char_p": "bytes | None"}.get(ctype(var, header), "Any")
@@ -290,7 +290,7 @@ def kind(var: Var, header: Header) -> str:
 
 
 def initial(var: Var, header: Header) -> str:
-    """Every field starts as zero, which means its default."""
+    """Every field starts as zero, which stands for its default."""
     declared = kind(var, header)
     start = {"type(c_ptr)": "c_null_ptr", "type(c_funptr)": "c_null_funptr", "character(kind=c_char)": "c_null_char"}
     if declared in start:
@@ -315,7 +315,7 @@ def fortran_procedure(function: Function, header: Header, abstract: bool, indent
     out += [f"{indent}  import"]
     for var, name in zip(function.arguments, names):
         if abstract and var.pointers == 1 and header.is_struct(var.type):
-            # What a callback is given is there: no need to look behind a pointer.
+            # A callback's arguments always exist, so Fortran need not dereference a pointer.
             out += [f"{indent}  type({var.type}), intent({'in' if var.const else 'inout'}), target :: {name}"]
         else:
             out += [f"{indent}  {kind(var, header)}, value :: {name}"]
@@ -338,10 +338,10 @@ def fortran(header: Header) -> str:
     taken = {function.name.upper() for function in header.functions}
     for name, value in header.constants.items():
         wide = "c_int64_t" if name in WIDE_CONSTANTS else "c_int32_t"
-        # Fortran has no unsigned numbers: the same bits, as it has them.
+        # Fortran has no unsigned numbers, so its constants have the same bits.
         if wide == "c_int32_t" and 2**31 <= int(value) < 2**32:
             value = int(value) - 2**32
-        # Fortran knows no case: a constant named like a function needs another name.
+        # Fortran ignores case: a constant named like a function needs another name.
         name += "_BUILT" if name in taken else ""
         out += [f"  integer({wide}), parameter :: {name} = {value}_{wide}"]
     for struct in header.structs:

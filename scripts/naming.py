@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares docs/naming.md with the header, the bindings and the survey file: `naming.py --check`.
 
-A field of the C structs and a C function have their own names in every language, or a row with others."""
+A field of the C structs and a C function have their own names in every language, or a row with
+others."""
 
 import ast
 import re

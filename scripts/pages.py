@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps the pages true: README.md, those in docs, and those of the examples.
+"""Checks the pages: README.md, those in docs, and those of the examples.
 
     python3 scripts/pages.py                  # copy files into the pages that show them
     python3 scripts/pages.py --check          # fail on stale copies and names, broken links, unknown blocks
@@ -11,9 +11,10 @@ A block is
     c         declarations, compiled after the headers of include
     output    lines that the block before it prints, in this order; `...` stands for any text
     text      neither commands nor code; `mermaid` likewise
-or follows `<!-- file: PATH -->` and equals that file, or `<!-- file: PATH, PART -->` and equals
-its lines between `begin PART` and `end PART`. A first line `# Not run by the tests: REASON`
-exempts a block. `{include}` inserts another page; `{literalinclude}` shows a file. Files that are shown are examples or headers, which CTest compiles and runs.
+or follows `<!-- file: PATH -->` and equals that file, or `<!-- file: PATH, PART -->` and equals its
+lines between `begin PART` and `end PART`. A first line `# Not run by the tests: REASON` exempts a
+block. `{include}` inserts another page; `{literalinclude}` shows a file. Files that are shown are
+examples or headers, which CTest compiles and runs.
 """
 
 import os
@@ -43,7 +44,7 @@ EXEMPT = "# Not run by the tests: "
 MARK = "@@ block "
 LIMIT_S = 600
 
-# Replaces cargo, which would compile again in another folder what the release build has compiled.
+# Replaces cargo, which would compile the sources again in another folder.
 CARGO = """#!/bin/sh -eu
 built={root}/target/release target=target command=$1
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -126,7 +127,8 @@ def stale_names(page: Path) -> list[str]:
 
 
 def unexplained_atomics(page: Path) -> list[str]:
-    """Returns the atomic fields of the scheduler that the section on atomics of a page does not name."""
+    """Returns the atomic fields of the scheduler that the section on atomics of a page does not
+    name."""
     section = page.read_text().partition("\n## Atomics\n")[2].partition("\n## ")[0]
     wrong = []
     for path in sorted((ROOT / "src/sched").rglob("*.rs")):
@@ -143,7 +145,8 @@ def copied(page: Path) -> str:
 
 
 def part(path: str, name: str | None) -> str:
-    """Returns a file, or its lines between `begin NAME` and `end NAME` without their indentation."""
+    """Returns a file, or its lines between `begin NAME` and `end NAME` without their
+    indentation."""
     text = (ROOT / path).read_text()
     if name is None:
         return text.rstrip("\n")

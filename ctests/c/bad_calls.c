@@ -1,4 +1,4 @@
-/* What a caller can get wrong, one row each: the status that it gets and a part of the message.
+/* Wrong calls, one per row, with the status and a part of the message that each must return.
  * Prints every message; docs/errors.md is made of them. */
 #define _GNU_SOURCE
 #include <math.h>

@@ -17,7 +17,7 @@ static unsigned read_mode(void) { return (unsigned)__builtin_aarch64_get_fpcr();
 static void set_flush(void) { __builtin_aarch64_set_fpcr(read_mode() | FLUSHES); }
 #endif
 
-/* What a thread's mode is, and what it makes of three results. */
+/* The floating-point mode of a thread, and three results computed in it. */
 struct seen {
   unsigned mode;
   int rounding, traps, flags;
@@ -53,8 +53,9 @@ static int same(struct seen a, struct seen b) {
   return equal;
 }
 
-/* Each sets the whole mode of the calling thread. TRAPPING also traps on inexact results, so any
- * arithmetic of the library ends the program. AS_STARTED is the mode of the start-up code. */
+/* Each value sets the whole mode of the calling thread. TRAPPING also traps on inexact results,
+ * so any arithmetic of the library ends the program. AS_STARTED is the mode of the start-up
+ * code. */
 enum mode { STANDARD, FLUSHING, UPWARD, TRAPPING, MODES, AS_STARTED };
 
 static fenv_t at_start;
@@ -94,7 +95,8 @@ static int32_t run(const sched_exec_t *exec, void *user) {
   return body->fail_first && exec->attempt == 1 ? 7 : 0;
 }
 
-/* Tasks that have begun. None of them returns before there are two, so both slots take part. */
+/* Number of tasks that have begun. No task returns before there are two, so both slots take
+ * part. */
 static int begun;
 
 static int32_t run_together(const sched_exec_t *exec, void *user) {
@@ -385,7 +387,7 @@ static void arithmetic(void) {
   }
 }
 
-/* A host that traps sees its traps in its callbacks, on the worker that divides. */
+/* A host that traps gets its traps in its callbacks, on the worker that divides. */
 static _Thread_local sigjmp_buf trapped;
 
 static void on_trap(int signal) {

@@ -46,8 +46,8 @@ static inline void on_tick(int signal) {
   _exit(write(2, words, sizeof words - 1) < 0 ? 2 : 142);
 }
 
-/* Ends the process with 142 after `seconds` ticks of its timer. Ticks that come while the process is
- * stopped count as one. A child of fork has to call it again. */
+/* Ends the process with 142 after `seconds` ticks of its timer. Ticks that come while the process
+ * is stopped count as one. A child of fork has to call it again. */
 static inline void within(int seconds) {
   struct sigaction action;
   struct itimerval every = {{1, 0}, {1, 0}};

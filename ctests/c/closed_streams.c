@@ -1,4 +1,5 @@
-/* A program without standard streams, as daemons are: descriptors 0 to 2 are closed before the first call of the library.
+/* A program without standard streams, as daemons are: descriptors 0 to 2 are closed before the
+ * first call of the library.
  *
  *   closed_streams files CASE_FOLDER OUT_FOLDER   no file of the library takes one of them
  *   closed_streams log CASE_FOLDER OUT_FOLDER     a log on standard error does not go to a file of the program
@@ -18,7 +19,7 @@
 #include "gpusched.h"
 #include "gpusched_legacy.h"
 
-/* A copy of the standard error that the program was started with. */
+/* Copy of the standard error with which the program started. */
 enum { REPORT = 100 };
 static int failures, files_forced, counting;
 
@@ -27,7 +28,8 @@ static void check(int right, const char *what, long number) {
   failures += !right;
 }
 
-/* Takes the system function's place in the library, too, which calls it with files that are not closed yet. */
+/* Replaces the system function, also in the library, which calls it with files that are not
+ * closed yet. */
 int fsync(int file) {
   if (counting) {
     __atomic_fetch_add(&files_forced, 1, __ATOMIC_SEQ_CST);
@@ -44,7 +46,8 @@ static void close_streams(void) {
   for (int low = 0; low < 3; low++) close(low);
 }
 
-/* Six steps of a shot on the model in `folder`, with a device number that is not there, which the library logs. */
+/* Runs six steps of a shot on the model in `folder`, with a device number that does not exist,
+ * which the library logs. */
 static void call(const char *folder, const char *out) {
   char vel[4096], rho[4096], snap[4096], shot[4096];
   snprintf(vel, sizeof vel, "%s/vel.bin", folder);

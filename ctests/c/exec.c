@@ -83,7 +83,8 @@ static int32_t returns(const sched_exec_t *exec, void *user) {
   return *(int32_t *)user;
 }
 
-/* Numbers of errno, of CUDA and of a program's own are errors, and never a code that cancels or retries. */
+/* Numbers of errno, of CUDA and of a program's own are errors, and never a code that cancels or
+ * retries. */
 static void returns_a_number_of_its_own(void) {
   sched_t *s = scheduler(1);
   for (int32_t number = -5000; number <= 5000; number++) {

@@ -1,10 +1,12 @@
-/* Random calls of the C API from several threads, also inside tasks: handles that are stale, foreign or NULL, structs of wrong
- * sizes, absurd numbers. Every call returns, with a status that the header knows; what was lent is given back exactly once;
- * nothing is written beyond the room that was offered.
+/* Random calls of the C API from several threads, also inside tasks: handles that are stale,
+ * foreign or NULL, structs of wrong sizes, absurd numbers. Every call returns, with a status that
+ * the header knows; what was lent is given back exactly once; nothing is written beyond the room
+ * that was offered.
  *
  *   fuzz_calls SEED CALLS THREADS FOLDER
  *
- * CALLS are those of each thread. Ends with 1 if something was not as promised, with 142 and each thread's last call if it hangs. */
+ * CALLS are those of each thread. Ends with 1 if something was not as promised, with 142 and each
+ * thread's last call if it hangs. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>
@@ -36,8 +38,8 @@ static void fail(const char *call, const char *why, int64_t number) {
 
 typedef struct {
   uint64_t state;
-  int inside; /* a task: no waits without end, and nothing is ended but its own scheduler */
-  int thread; /* -1: one of the library's */
+  int inside; /* in a task: no endless waits, and only its own scheduler may be destroyed */
+  int thread; /* -1: a thread of the library */
 } chance_t;
 
 static uint64_t any(chance_t *c) {
@@ -102,7 +104,7 @@ static sched_fd_model_t *model(chance_t *c) {
   }
 }
 
-/* A task with its scheduler, mostly. */
+/* Returns an id, and mostly the scheduler of that task. */
 static uint64_t task(chance_t *c, sched_t **of) {
   uint64_t at = below(c, TASKS);
   *of = __atomic_load_n(&tasks[at].of, __ATOMIC_SEQ_CST);
@@ -168,7 +170,8 @@ static int odd_size(chance_t *c, struct_t *s, size_t right) {
       } \
   } while (0)
 
-/* What a task is lent; gone once it is dropped, so that a late use is seen by whoever watches memory. */
+/* User data of a task. It is freed when the task drops it, so that a memory checker reports a
+ * late use. */
 typedef struct {
   sched_t *of;
   uint64_t seed;
@@ -232,7 +235,7 @@ static lent_t *lend(chance_t *c, sched_t *of, int depth) {
   return lent;
 }
 
-/* The struct, and whether the library owes a drop for it. */
+/* Fills in the struct. Returns whether the library owes a drop for it. */
 static int describe(chance_t *c, struct_t *s, sched_t *of, int depth, uint64_t *after, int shot) {
   memset(s, 0, sizeof *s);
   int odd = odd_size(c, s, sizeof s->task);
@@ -316,7 +319,7 @@ static void make_model(chance_t *c) {
   s.model.dx_m = s.model.dy_m = s.model.dz_m = 10.0f;
   s.model.vp_m_s = field;
   if (one_in(c, 2)) s.model.rho_kg_m3 = field;
-  /* No more cells than the arrays have, or absurdly many. */
+  /* Either at most as many cells as the arrays have, or absurdly many. */
   if (one_in(c, 10)) s.model.nx = one_in(c, 2) ? 0 : 100001 + number(c) / 2;
   if (one_in(c, 10)) s.model.dx_m = (float)real(c);
   if (one_in(c, 10)) s.model.flags = (uint32_t)below(c, 8);
@@ -358,7 +361,7 @@ static void submit_shot(chance_t *c, int depth) {
   if (size.traces * size.samples > 1 << 20 || s.shot.nt > 1000) return;
   if (!describe(c, &t, of, depth, after, 1)) return;
   lent_t *lent = t.task.user;
-  /* Just as much as is asked for, or one too few. */
+  /* The required length, or one value less. */
   s.shot.record_len = size.traces * size.samples - (size_t)one_in(c, 12);
   s.shot.snapshots_len = size.snapshots * 1000;
   lent->record = malloc(4 * (s.shot.record_len + 1));
@@ -504,17 +507,17 @@ int main(int argc, char **argv) {
   seed = strtoull(argv[1], NULL, 10);
   calls_each = atoi(argv[2]);
   int how_many = atoi(argv[3]) < THREADS ? atoi(argv[3]) : THREADS;
-  /* Traces may get any name there. */
+  /* Traces may get any name in this folder. */
   if (chdir(argv[4]) != 0) return perror(argv[4]), 2;
   snprintf(trace_path, sizeof trace_path, "trace.json");
   for (int i = 0; i < 1000; i++) field[i] = 2000.0f + (float)i;
   signal(SIGALRM, hangs);
-  /* A machine that stops the process for a while does not use this up. */
+  /* Long enough for a machine that stops the process for a while. */
   alarm(120 + (unsigned)calls_each / 20);
   for (intptr_t i = 0; i < how_many; i++) pthread_create(&threads[i], NULL, thread, (void *)i);
   for (int i = 0; i < how_many; i++) pthread_join(threads[i], NULL);
   chance_t end = {1, 0, 0}, *c = &end;
-  /* What was made inside of tasks while these ended, too. */
+  /* Schedulers that tasks created while the threads ended. */
   for (int i = 0; i < SCHEDULERS; i++) CALL(sched_destroy, load(&schedulers[i]));
   CALL(sched_wait_all, NULL, SCHED_FOREVER);
   for (int i = 0; i < MODELS; i++) CALL(sched_fd_model_destroy, load(&models[i]));
@@ -522,7 +525,7 @@ int main(int argc, char **argv) {
   if (made != dropped) fail("drop", "not everything that was lent was given back", made - dropped);
   printf("seed %llu: %ld calls, %ld errors, %ld tasks accepted, %ld callbacks ran, %ld lent and %ld given back\n",
          (unsigned long long)seed, calls, errors, accepted, ran, made, dropped);
-  /* Else the calls are so bad that they test nothing. */
+  /* With fewer successes or errors the calls test nothing. */
   if (calls > 2000 && (ran < calls / 50 || errors < calls / 50)) fail("fuzz_calls", "too one-sided", ran);
   return failures != 0;
 }

@@ -1,4 +1,4 @@
-/* The header as the rudest user includes it: alone, twice, beside the other sched_ functions. */
+/* Includes the header under hard conditions: alone, twice, beside the other sched_ functions. */
 #include "gpusched.h"
 #include "gpusched.h"
 
@@ -11,7 +11,7 @@ static int32_t run(const sched_exec_t *exec, void *user) {
 }
 
 int main(void) {
-  cpu_set_t set; /* glibc's */
+  cpu_set_t set; /* of glibc */
 #ifdef __cplusplus
   sched_task_desc_t desc;
   memset(&desc, 0, sizeof desc);

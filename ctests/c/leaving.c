@@ -11,7 +11,7 @@
 static sched_t *s;
 static int called, ran, dropped, leaves_thread;
 
-/* One of several threads that come here at a time leaves first. */
+/* One of several threads that call this at the same time leaves first. */
 static void leave(void) {
   add(&called);
   if (leaves_thread) pthread_exit(NULL);
@@ -65,7 +65,7 @@ static void in_a_drop(void) {
   OK(wait_for(s, submit(s, desc)));
   desc.work = 1;
   OK(wait_for(s, submit(s, desc)));
-  /* The worker that ends takes none of those behind with it. */
+  /* The worker that ends must not take other tasks with it. */
   for (int i = 0; i < 4; i++) ids[i] = submit(s, desc);
   for (int i = 0; i < 4; i++) OK(wait_for(s, ids[i]));
 }
@@ -142,7 +142,7 @@ static void drop_destroys(void *user) {
   add(&dropped);
 }
 
-/* A drop on a thread that cancels and on one that destroys. */
+/* Runs a drop on a thread that cancels, and on one that destroys. */
 static void destroy_in_drop(void) {
   sched_t *one = scheduler(1);
   sched_task_desc_t desc = task(counts, one);

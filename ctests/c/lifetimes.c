@@ -1,4 +1,5 @@
-/* Creates and destroys schedulers, or loads and unloads the library, and compares what the process holds before and after.
+/* Creates and destroys schedulers, or loads and unloads the library, and compares what the process
+ * holds before and after.
  *
  *   lifetimes schedulers COUNT     creates, uses and destroys COUNT schedulers
  *   lifetimes loads COUNT          opens, uses and closes the library COUNT times, also while workers sleep
@@ -78,8 +79,9 @@ static long size_of(const char *key) {
   return kilobytes * 1024;
 }
 
-/* Keeps caches out of the sizes. glibc keeps up to 40 MiB of stacks of threads that have ended, and arenas and small blocks
- * for each thread; with transparent huge pages, two cached stacks are 4 MiB. */
+/* Bounds the caches that the sizes would include. glibc caches up to 40 MiB of stacks of ended
+ * threads, and arenas and small blocks for each thread; with transparent huge pages, two cached
+ * stacks are 4 MiB. */
 static void without_caches(char **argv) {
   const char *tunables = "glibc.pthread.stack_cache_size=0:glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0";
   const char *found = getenv("GLIBC_TUNABLES");
@@ -96,7 +98,7 @@ struct has { long threads, files, maps, space, used, resident; };
 
 static struct has now(long threads) {
   struct has has;
-  /* A thread that was joined may stay in the list for a moment. */
+  /* A thread that was joined may remain in the list for a moment. */
   for (int i = 0; i < 1000 && threads >= 0 && entries("/proc/self/task") > threads; i++) usleep(1000);
   malloc_trim(0);
   has.threads = entries("/proc/self/task");
@@ -109,8 +111,9 @@ static struct has now(long threads) {
   return has;
 }
 
-/* `rounds` rounds lie between the two. The limits are far below one page, or one mapping, a round, and far above what
- * the heap varies by from one moment to the next (0.1 MB), whatever the number of rounds. */
+/* Compares the sizes before and after `rounds` rounds. The limits are far below one page, or one
+ * mapping, per round, and far above the variation of the heap (0.1 MB), which does not depend on
+ * the number of rounds. */
 static void same(struct has before, struct has after, int rounds) {
   const long heap = 256 << 10, pages = 1 << 20;
   printf("threads %ld, files %ld, mappings %ld (%+ld), space %+ld bytes, in use %+ld bytes, resident %+ld bytes\n",
@@ -146,7 +149,7 @@ static sched_task_t submit(sched_t *s, const sched_task_desc_t *desc, int round)
   return id;
 }
 
-/* One life; `round` decides what happens in it. */
+/* Runs one lifetime; `round` selects the calls in it. */
 static void live(int round) {
   sched_config_t config = {.size = sizeof config, .devices = "cpu"};
   config.slots = 1 + (uint32_t)round % 3;
@@ -197,7 +200,7 @@ static void live_and_shoot(int rounds) {
 
 static struct has start(void) {
   struct has has = now(-1);
-  has.threads = 2 + 1; /* "." and "..", and this one */
+  has.threads = 2 + 1; /* the entries ".", ".." and this thread */
   return has;
 }
 
@@ -207,7 +210,8 @@ static void schedulers(int count) {
   struct has before = start();
   live_and_shoot(count);
   printf("%d schedulers, %ld tasks: ", count, ran);
-  /* Of 10,000 schedulers, the limit of the heap is 26 bytes each: less than the smallest block. */
+  /* With 10,000 schedulers, the limit of the heap is 26 bytes each: less than the smallest
+   * block. */
   same(before, now(before.threads), count);
 }
 
@@ -217,7 +221,7 @@ static void until_ran(long wanted) {
 
 static void loads(int count) {
   struct has before = {0, 0, 0, 0, 0, 0};
-  /* Before anything else could hold it. */
+  /* Before anything else could hold a reference. */
   open_library();
   check(dlclose(library) == 0, "dlclose", 0);
   check(dlopen(NAME, RTLD_NOW | RTLD_NOLOAD) != NULL, "the library can't be unloaded", 0);

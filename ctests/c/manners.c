@@ -19,7 +19,8 @@ static int child_ends(void (*code)(sched_t *), sched_t *s) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* A scheduler that has run a task, with a running one; the default one has run one, too. */
+/* Returns a scheduler that has run a task and runs another; the default scheduler has run one,
+ * too. */
 static sched_t *used(void) {
   sched_t *s = scheduler(2);
   OK(wait_for(s, submitted(s, counts, &ran)));
@@ -74,7 +75,7 @@ static void fork_and_exit(void) {
   OK(sched_destroy(s));
 }
 
-/* Children that a task has forked, and that go on as their parent would. */
+/* Child processes that a task forks, and that continue like their parent. */
 struct forker { int children, bad, waits; };
 
 static int32_t forks(const sched_exec_t *exec, void *user) {
@@ -182,7 +183,7 @@ static void pthread_cancel_in_a_call(void) {
   CHECK(rmdir(folder) == 0);
 }
 
-/* Two libraries in one process, each with a handle to the default scheduler. */
+/* Two libraries in one process, each with its handle to the default scheduler. */
 static void two_libraries(void) {
   sched_t *first = NULL, *second = NULL;
   sched_task_desc_t desc = task(lasts, &ran);
@@ -205,7 +206,7 @@ static void two_libraries(void) {
 static sched_t *both[2];
 static int levels[4] = {0, 1, 2, 3}, begun;
 
-/* Each level waits for two tasks of the scheduler that it does not belong to. */
+/* Each level waits for two tasks of another scheduler than its own. */
 static int32_t waits_across(const sched_exec_t *exec, void *user) {
   int level = *(int *)user;
   sched_t *other = both[level % 2];

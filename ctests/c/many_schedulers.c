@@ -1,4 +1,5 @@
-/* Many schedulers, where the system may give few threads or files: each task ends, well or with a message.
+/* Runs many schedulers where the system may refuse threads or files: each task ends, with success
+ * or with a message.
  *
  *   many_schedulers COUNT EACH [all]    EACH tasks in each of COUNT; with `all` none may fail */
 #define _GNU_SOURCE
@@ -32,7 +33,7 @@ static int entries(const char *folder) {
 
 static void drop(void *user) { add(&((struct one *)user)->dropped); }
 
-/* A negative status that the header has, and its message, which is printed once. */
+/* Checks a refusal: a negative status of the header, and its message, which is printed once. */
 static void check_refusal(sched_status_t status, const char *message, const char *what, int i) {
   static char last[200];
   CHECK(status < 0 && strcmp(sched_status_name(status), "unknown status") != 0);
@@ -90,7 +91,7 @@ int main(int argc, char **argv) {
   CHECK(argc >= 3);
   int count = atoi(argv[1]), made[2], well[2];
   each = atoi(argv[2]);
-  /* What is made once for a process. */
+  /* Warms up: allocations that are made once per process. */
   crowd(2, &made[0], &well[0]);
   int files = entries("/proc/self/fd");
   crowd(count, &made[0], &well[0]);

@@ -1,4 +1,4 @@
-/* Callbacks call the library from where they stand: a log function, a drop function. */
+/* Callbacks that call the library: a log function, a drop function. */
 #define _GNU_SOURCE
 #include <pthread.h>
 
@@ -22,7 +22,7 @@ static void drop_destroys(void *user) {
   add(&drops);
 }
 
-/* The only slot is the drop's, and the task that it waits for needs one. */
+/* The drop has the only slot, and the task that it waits for needs one. */
 static void drop_waits(void *user) {
   (void)user;
   until(&known, 1);

@@ -1,9 +1,9 @@
-/* Every task has the stack that its scheduler promises, also on top of a waiting task.
+/* Every task has the stack that its scheduler promises, also as a nested task.
  *
  *     task_stack OUTER_KIB INNER_KIB STACK_KIB NESTED
  *
- * A task uses OUTER_KIB of stack, and waits for one that uses INNER_KIB. STACK_KIB: stack_bytes, 0 for the
- * default. NESTED: 1 if both have to run on one thread, 0 if on two, -1 if either will do.
+ * A task uses OUTER_KIB of stack, and waits for one that uses INNER_KIB. STACK_KIB: stack_bytes, 0
+ * for the default. NESTED: 1 if both have to run on one thread, 0 if on two, -1 if either will do.
  *
  *     task_stack chain DEPTH KIB    DEPTH tasks, each of which uses KIB and waits for the next one */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 
 typedef struct {
   size_t bytes;
-  int left; /* Tasks that still have to be submitted, each by the one before it. */
+  int left; /* Tasks still to be submitted, each by the one before it. */
   pthread_t thread;
 } step_t;
 

@@ -50,13 +50,13 @@ static void create_early(void) {
   s = scheduler(2);
   before = submitted(s, counts, &ran);
   OK(wait_for(s, before));
-  /* A message is kept for this thread. */
+  /* The library stores a message for this thread. */
   EXPECT(SCHED_E_ARGUMENT, sched_submit(s, NULL, NULL));
 }
 
 static void leave(void) { _exit(failures || !late); }
 
-/* The first handler is called last. */
+/* The C library calls the first registered handler last. */
 static void first_handler(void) {
   if (!in_destructor) leave();
 }
@@ -93,7 +93,7 @@ static void *thread(void *data) {
   return NULL;
 }
 
-/* Two threads, so that the second finds what the first has left. */
+/* Runs two threads, so that the second finds the state that the first has left. */
 static void run_threads(void (*end)(void)) {
   at_the_end = end;
   make_key();
@@ -107,7 +107,7 @@ static void run_threads(void (*end)(void)) {
 
 static void used_in_a_key(void) { run_threads(use_late); }
 
-/* Gives the worker's thread data of its own. */
+/* Sets thread-specific data of the worker's thread. */
 static int32_t own(const sched_exec_t *exec, void *user) {
   (void)exec;
   pthread_setspecific(key, user);
@@ -119,7 +119,7 @@ static int32_t own_and_leave(const sched_exec_t *exec, void *user) {
   pthread_exit(NULL);
 }
 
-static int known; /* The program knows how the task ended. */
+static int known; /* The program knows the outcome of the task. */
 
 static void run_on_worker(sched_run_fn code, sched_status_t status, void (*end)(void)) {
   create_early();
@@ -144,7 +144,7 @@ static void destroyed_in_a_key_of_a_worker(void) {
 static void own_progress(const sched_progress_t *progress, void *user) {
   (void)progress;
   pthread_setspecific(key, user);
-  /* Its thread has nothing more to do. */
+  /* Ends the thread of progress callbacks. */
   OK(sched_progress_callback(s, NULL, NULL, 0));
 }
 

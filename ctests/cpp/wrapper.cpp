@@ -78,7 +78,7 @@ void lifetimes() {
     Tracked tracked(&alive);
     auto kept = s.submit([tracked] { return tracked.alive->load(); });
     CHECK(kept.get() > 0 && alive == 1);
-    s.submit([tracked] {});  // dropped at once: runs on, unobserved
+    s.submit([tracked] {});  // dropped at once: continues to run, unobserved
     gpusched::options nowhere;
     nowhere.device_bytes = UINT64_MAX;
     EXPECT(SCHED_E_MEMORY, status_of([&] { s.submit(nowhere, [tracked] {}); }));
@@ -237,7 +237,8 @@ void ranges() {
   thrown<gpusched::cancelled>([&] { s.run_range(0, count, cancels); });
 }
 
-// Only 64 tasks wait at a time: the last one is refused, and so is its range. No call of that comes later.
+// Only 64 tasks wait at a time: the last one is refused, and so is its range. No call of that comes
+// later.
 void refused_wait() {
   gpusched::scheduler s = small();
   std::atomic<bool> over(false);

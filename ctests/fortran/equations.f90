@@ -40,7 +40,8 @@ program equations
   call sched%destroy()
 contains
 
-  ! The record differs from the one before, and, if `anisotropic`, from that with `anisotropic_source`.
+  ! The record differs from the one before, and, if `anisotropic`, from that with
+  ! `anisotropic_source`.
   subroutine check(anisotropic, equation, epsilon, delta, theta_rad, phi_rad, pml)
     logical, intent(in) :: anisotropic
     logical, intent(in), optional :: pml

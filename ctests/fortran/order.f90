@@ -36,7 +36,7 @@ contains
     status = merge(2, 1, c_associated(user))
   end function
 
-  ! Waits for the task `user`. One that is refused the wait runs a range, whose wait is refused, too.
+  ! Waits for the task `user`. If the wait is refused, runs a range, whose wait is refused, too.
   function waits(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user

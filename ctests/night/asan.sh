@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds the library with AddressSanitizer and runs C and Python programs with it: random calls, bad calls, calls from
-# callbacks. Ends with 1 if a program fails, or touches memory that is not its own.
+# Builds the library with AddressSanitizer and runs C and Python programs with it: random calls, bad
+# calls, calls from callbacks. Ends with 1 if a program fails, or accesses memory that it does not
+# own.
 #
 #   ctests/night/asan.sh              some minutes, most of it the build
 #   ctests/night/asan.sh SEEDS        random calls of so many seeds, not of 5
@@ -18,7 +19,7 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$work \
     cargo build --locked --no-default-features --lib --target "$target"
 library=$work/$target/debug
 export LD_LIBRARY_PATH=$library GPUSCHED_DEVICES=cpu
-# What a scheduler keeps as long as the process lives is no leak; what nobody points to is.
+# Only unreachable memory is a leak, not that which a scheduler holds until the process ends.
 export ASAN_OPTIONS="detect_leaks=1 exitcode=99 detect_stack_use_after_return=0 ${ASAN_OPTIONS-}"
 mkdir -p "$work/programs" "$work/written"
 

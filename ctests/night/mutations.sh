@@ -237,7 +237,7 @@ if [ "${1-}" = --check ]; then
 fi
 mkdir -p "$work/tree"
 git ls-files -z --cached --others --exclude-standard | sort -z >"$work/files"
-# cargo goes by times: a file that differs gets the time of now, an equal one stays untouched.
+# cargo compares times: a file that differs gets the current time, an equal one is not touched.
 while read -r -d '' file; do
     cmp -s "$file" "$work/tree/$file" || cp --parents "$file" "$work/tree"
 done <"$work/files"

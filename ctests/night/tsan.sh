@@ -1,10 +1,12 @@
 #!/bin/bash
-# Runs the tests of the scheduler under ThreadSanitizer. Ends with 1 if it has found a race or a test fails.
+# Runs the tests of the scheduler under ThreadSanitizer. Ends with 1 if it has found a race or a
+# test fails.
 #
 #   ctests/night/tsan.sh              all of tests/scheduler, some minutes with the build
 #   ctests/night/tsan.sh WORDS        arguments of the test program: a name, for instance
 #
-# Builds the standard library, too, and installs its sources if they are missing. The build is in target/tsan.
+# Builds the standard library, too, and installs its sources if they are missing. The build is in
+# target/tsan.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -e "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ] || rustup component add rust-src

@@ -261,7 +261,8 @@ class OnDask(unittest.TestCase):
             gpusched.dask.map(abs, [1], client)
 
     def test_worker_without_the_package_is_named(self) -> None:
-        # A cluster of its own: this has plugins of a client that was killed, with which such a worker does not start.
+        # A cluster of its own: this has plugins of a client that was killed, with which such a
+        # worker does not start.
         with LocalCluster(n_workers=0, dashboard_address=None) as cluster, Client(cluster) as client:
             words = [sys.executable, "-m", "dask", "worker", "--no-dashboard", cluster.scheduler_address]
             environment = {**os.environ, "PYTHONPATH": ""}

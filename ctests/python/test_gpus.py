@@ -14,7 +14,8 @@ TWO = "dev=mem:1G,ctx:2M;dev=mem:1G,ctx:2M"
 
 
 def output(code: str, faults: str) -> str:
-    """Runs a program with two GPUs, calls of which fail as FAKECUDA_FAULTS says; returns its output."""
+    """Runs a program with two GPUs, calls of which fail as FAKECUDA_FAULTS says; returns its
+    output."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             os.symlink(DRIVER, os.path.join(folder, name))

@@ -90,7 +90,7 @@ class OfAShot(gpusched.GpuschedError):
 
 class Errors(unittest.TestCase):
     def test_pickled_or_copied_error_keeps_its_type_and_attributes(self) -> None:
-        """A worker whose error can't be unpickled leaves `Pool.map` waiting for ever."""
+        """A worker whose error cannot be unpickled would make `Pool.map` wait for ever."""
         plain = gpusched.GpuschedError(abi.SCHED_E_MEMORY, "too little memory")
         plain.shot = 12  # type: ignore[attr-defined]
         for error in (plain, gpusched.Cancelled(), gpusched.Cancelled("the survey was stopped"), OfAShot(7)):
@@ -278,7 +278,7 @@ class Futures(WithScheduler):
         begun.wait()
         tasks.append(self.scheduler.submit(abs))
         for task in tasks:
-            # The outcomes are kept before the slow callbacks come.
+            # The outcomes are stored before the slow callbacks run.
             task.add_done_callback(lambda task: (time.sleep(0.05), seen.append(task)))
         self.scheduler.close()
         self.assertEqual([task.state for task in tasks], ["done", "failed", "done", "cancelled", "cancelled"])
@@ -531,7 +531,7 @@ class Callables(WithScheduler):
         with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
             scheduler.submit(left.append).result()
             begun = threading.Event()
-            # The thread's next task, whose Exec the library keeps in the same place.
+            # The thread's next task, whose Exec is at the same address.
             task = scheduler.submit(lambda exec: begun.set() or self.hang())
             begun.wait()
             for call in (lambda: left[0].cancelled, lambda: left[0].report(0.5), lambda: left[0].memory(1), left[0].commit):
@@ -652,7 +652,7 @@ class Shots(unittest.TestCase):
             shot = dataclasses.replace(shot, nt=12)
             with self.assertRaisesRegex(ValueError, "^snapshots shares memory .*; accepted: "):
                 scheduler.submit_shot(model, shot, memory[1:2], field)
-            # Those that were refused are lent to nobody.
+            # Arrays of refused shots are not lent.
             others = [scheduler.submit_shot(model, shot, memory[row : row + 1]) for row in (0, 1, 3, 4)]
             self.assertRaises(TypeError, scheduler.submit_shot, model, shot, np.zeros((1, 12), np.float32), label=5)
             go.set()

@@ -54,7 +54,7 @@ class Progress(unittest.TestCase):
             task.result()
         self.assertTrue(told.came(len(told.seen) + 2))
         self.assertEqual((told.seen[-1].done, told.seen[-1].work_done), (2, 4.0))
-        # What it was handed stays as it was.
+        # The object that the callback received does not change.
         self.assertEqual(last.done, 0)
         self.scheduler.on_progress(None)
         count = len(told.seen)

@@ -41,7 +41,7 @@ def lock() -> TextIO:
 
 
 def interrupt(_signal: int, _frame: object) -> None:
-    """Ends the run. A further signal must not leave steps running that are about to be killed."""
+    """Ends the run. A further signal must not interrupt it, or steps would continue to run."""
     for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -92,7 +92,8 @@ def test_environment(level: str) -> dict[str, str]:
         "CARGO_TERM_COLOR": "never",
         "PYTHONDONTWRITEBYTECODE": "1",
         "RUST_TEST_THREADS": "2",
-        # As CMake builds the library: one build for both. `quick` shares its build with `cargo test`.
+        # CMake builds the library with the same setting: one build for both. `quick` shares its
+        # build with `cargo test`.
     } | ({} if level == "quick" else {"GPUSCHED_SONAME": table.soname()})
 
 

@@ -49,13 +49,13 @@ SMOKE = ("c_programs::the_wrapper_works_in_cpp17", "c_programs::callbacks_may_ca
 SLOW = ("threads_may_call_at_once", "without_hints_ours_is")
 # Recorded calls that take longest, or that have siblings which differ in one argument.
 LONG_CALLS = ("golden_cases::tti_homog", "golden_cases::vti_homog", "iso1_hetero_w3_mute", "iso1_multishot_mute")
-# Long tests that have shorter siblings.
+# Long tests that have shorter variants.
 NIGHT_NUMERICS = (
     *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
     *("odd_grids_with_the_other_equation", "tilted_reference"),
 )
 
-# The longest first. A program that is built and not listed runs whole.
+# The longest first. A program that is built but not listed runs whole.
 PARTS: dict[str, list[Part]] = {
     "cuda": [Part(minimum=112, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [

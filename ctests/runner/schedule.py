@@ -81,7 +81,7 @@ class Running:
         self.log.write_text(f"cd {folder} && env {variables} {step.command}\n")
         other = logs / step.output if step.output else os.devnull
         with open(self.log, "ab") as log, open(other, "wb") as output:
-            # A session of its own: all processes of the step are found by it.
+            # A session of its own, by which the runner finds all processes of the step.
             self.process = subprocess.Popen(
                 shlex.split(step.command), cwd=step.folder, env=own,
                 stdin=subprocess.DEVNULL, stdout=output if step.output else log, stderr=log,

@@ -1,4 +1,4 @@
-"""The table of steps: the earlier a step stands, the earlier it starts."""
+"""The table of steps. Earlier steps of the table start earlier."""
 
 import re
 import sys
@@ -20,12 +20,13 @@ THIS_PYTHON = quote(sys.executable)
 JSON = "--message-format=json-render-diagnostics"
 HOUR = 3600.0
 
-# A test program of `quick` has debug assertions; `full` tests the library and the command that users get.
+# The test programs of `quick` have debug assertions; `full` tests the library and the command that
+# users get.
 QUICK = "--lib --bin gpusched --test it --test scheduler --test cuda"
 QUICK_PROGRAMS = {"lib", "bin", "it", "scheduler", "cuda"}
 PROGRAMS = {*("it", "scheduler", "cuda", "numerics", "command", "fuzz", "kernels", "no_allocation", "node")}
-# Of unit tests, whose dependencies are those of the release build. Options after `--` and not RUSTFLAGS,
-# with which cargo builds all dependencies again.
+# Flags of unit tests, whose dependencies are those of the release build. They follow `--`, because
+# RUSTFLAGS would make cargo build all dependencies again.
 CHECKED = "-C debug-assertions=on -C overflow-checks=on -C lto=off -C codegen-units=24"
 
 

@@ -1,5 +1,5 @@
-/* A task with a custom CUDA kernel: squares, on the first free GPU. It is built without a CUDA toolkit:
- * the kernel is PTX text, and dlsym finds the driver's functions. */
+/* A task with a custom CUDA kernel: squares, on the first free GPU. It is built without a CUDA
+ * toolkit: the kernel is PTX text, and dlsym finds the driver's functions. */
 #include <dlfcn.h>
 #include <gpusched.h>
 #include <stdio.h>
@@ -8,7 +8,8 @@
 
 enum { TASKS = 8, COUNT = 500, THREADS = 128, NOT_HERE = 77 };
 
-/* Written by hand; nvcc -ptx generates such text. Drivers from 470 on compile this version and target. */
+/* Written by hand; nvcc -ptx generates such text. Drivers from 470 on compile this version and
+ * target. */
 static const char square[] = ".version 6.0\n.target sm_35\n.address_size 64\n"
                              ".visible .entry square(.param .u64 values, .param .u32 count)\n"
                              "{\n"
@@ -76,7 +77,8 @@ static int32_t result(const sched_exec_t *exec, int status) {
     }
 }
 
-/* The GPU's context is current on this thread. The stream and the memory are the callback's until it returns. */
+/* The GPU's context is current on this thread. Stream and memory belong to the callback until it
+ * returns. */
 static int32_t squares(const sched_exec_t *exec, void *user) {
     float *values = user;
     void *memory, *module, *function;
@@ -86,7 +88,8 @@ static int32_t squares(const sched_exec_t *exec, void *user) {
     int count = COUNT;
     void *arguments[] = {&address, &count};
 
-    /* The module belongs to the context. A program with many short tasks would load it once per device. */
+    /* The module belongs to the context. A program with many short tasks would load it once per
+     * device. */
     int status = cu.load(&module, square);
     if (status) return result(exec, status);
     status = cu.find(&function, module, "square");

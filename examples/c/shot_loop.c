@@ -1,10 +1,11 @@
 /* A shot loop as tasks. Each shot computes a window of a 2-D model; the shots run in any order, and
- * their traces are appended to one SU file in the order of the shots. A shot that fails is reported,
- * and the file has no trace of it.
+ * their traces are appended to one SU file in the order of the shots. A shot that fails is
+ * reported, and the file has no trace of it.
  *
  *     shot_loop LOOP.su TASKS.su
  *
- * writes the file twice, by a loop and by tasks, with the same bytes. docs/porting.md explains it. */
+ * writes the file twice, by a loop and by tasks, with the same bytes.
+ * docs/porting.md explains it. */
 #include <gpusched.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 
     python3 ssh.py SURVEY NODE...
 
-Dask's scheduler runs on the first node. ~/.ssh/config applies; logins need no password. All nodes have this
-Python, with gpusched, at the same path.
+Dask's scheduler runs on the first node. ~/.ssh/config applies; logins need no password. All nodes
+have this Python, with gpusched, at the same path.
 
 Needs: pip install "gpusched[dask]" asyncssh
 """

@@ -1,12 +1,14 @@
-/* A survey over the nodes of an MPI job: one process a node, each with a scheduler over all GPUs of its node.
+/* A survey over the nodes of an MPI job: one process a node, each with a scheduler over all GPUs of
+ * its node.
  *
  *     mpirun -n 4 --map-by ppr:1:node shots FOLDER
  *
- * The processes take shots from a common counter, so fast nodes compute more of them. A process has as many shots at a
- * time as its devices have slots, and one more. Each record is written to FOLDER/shot_0001.bin, whole or not at all;
- * shots whose file is there are not computed again, so a job that died is resumed by starting it again. A shot that
- * fails is computed again by the next process; a process whose devices have failed takes no more. MPI ends the whole
- * job if a process dies. */
+ * The processes take shots from a common counter, so fast nodes compute more of them. A process has
+ * as many shots at a time as its devices have slots, and one more. Each record is written to
+ * FOLDER/shot_0001.bin, whole or not at all; shots whose file is there are not computed again, so a
+ * job that died is resumed by starting it again. A shot that fails is computed again by the next
+ * process; a process whose devices have failed takes no more. MPI ends the whole job if a process
+ * dies. */
 #include <errno.h>
 #include <gpusched.h>
 #include <mpi.h>
@@ -100,8 +102,9 @@ static int take(MPI_Win counter) {
     return number;
 }
 
-/* Computes the shots of a list that are this process's: in the first round those that it takes from the counter, later
- * those that the process before it has failed. Sets `outcomes[shot]` to 1 + rank if it failed, 1 + ranks if it is done. */
+/* Computes the shots of a list that are this process's: in the first round those that it takes from
+ * the counter, later those that the process before it has failed. Sets `outcomes[shot]` to 1 + rank
+ * if it failed, 1 + ranks if it is done. */
 static void compute(const int *list, int count, const int *owner, MPI_Win counter, int places_count, place_t *places, int *outcomes) {
     int running = 0, next = 0, more = 1;
     sched_task_t ids[MOST];

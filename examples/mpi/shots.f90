@@ -5,8 +5,8 @@
 !
 ! The processes take shots from a common counter, so fast nodes compute more of them. Each record is
 ! written to FOLDER/shot_0001.bin, whole or not at all; shots whose file is there are not computed
-! again. A shot that fails is computed again by the next process; a process whose devices have failed
-! takes no more.
+! again. A shot that fails is computed again by the next process; a process whose devices have
+! failed takes no more.
 module files
   use, intrinsic :: iso_c_binding
   implicit none

@@ -1,10 +1,12 @@
-"""The survey of shots.c in Python: a pool of MPI processes, each with one scheduler over all GPUs of its node.
+"""The survey of shots.c in Python: a pool of MPI processes, each with one scheduler over all GPUs
+of its node.
 
     mpirun -n 5 python3 -m mpi4py.futures shots.py FOLDER
 
-Process 0 hands out the shots, the others compute them: start one more than there are nodes. A process computes
-the shots of a call at the same time. Each record is written to FOLDER/shot_0001.bin, whole or not at all; shots
-whose file is there are not computed again. A shot that fails is computed again, by the process that is free.
+Process 0 hands out the shots, the others compute them: start one more than there are nodes. A
+process computes the shots of a call at the same time. Each record is written to
+FOLDER/shot_0001.bin, whole or not at all; shots whose file is there are not computed again. A shot
+that fails is computed again, by the process that is free.
 """
 
 import dataclasses
@@ -19,7 +21,8 @@ import numpy as np
 from mpi4py.futures import MPIPoolExecutor
 
 N, SHOTS, ROUNDS = 32, 16, 3
-# Shots of a call: a multiple of the slots of a node, because the next call begins when all have ended.
+# Shots of a call: a multiple of the slots of a node, because the next call begins when all have
+# ended.
 BATCH = 2
 
 

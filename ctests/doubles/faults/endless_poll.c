@@ -1,4 +1,5 @@
-/* Preloaded: a `poll` with a limit of a tenth of a second or more creates the file POLL_MARK and waits for ever. */
+/* Preloaded: a `poll` with a limit of a tenth of a second or more creates the file POLL_MARK and
+ * waits for ever. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

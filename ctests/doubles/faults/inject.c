@@ -1,16 +1,17 @@
-/* Preloaded into a process, fails its writing below one folder, to see what the process makes of it.
+/* Makes writes below one folder fail in the process into which it is preloaded.
  *
- * The calls that create, write, force to disk or rename a file below FAULT_FOLDER, or force that folder to disk,
- * are counted. The one with the number FAULT_AT does what FAULT_HOW says:
+ * The calls that create, write, force to disk or rename a file below FAULT_FOLDER, or force that
+ * folder to disk, are counted. The one with the number FAULT_AT does what FAULT_HOW says:
  *
  *   a number   fails with this errno; a write puts half of its bytes down before
  *   kill       ends the process by SIGKILL before the call
  *   vanish     renames the folder to FAULT_FOLDER.gone before the call
  *   replace    as vanish, and makes an empty folder in its place
- *   watch      does what it should
+ *   watch      nothing; the call succeeds
  *
- * With FAULT_LASTS set so does every call after it. What was hit, the call and the path, is appended to the file
- * FAULT_MARK, a line each, which must lie elsewhere. FAULT_FOLDER must be absolute and without links.
+ * With FAULT_LASTS set, every later call does so, too. A line with call and path of each such call
+ * is appended to the file FAULT_MARK, which must lie elsewhere. FAULT_FOLDER must be absolute and
+ * without links.
  *
  * With FAULT_LOCK set to an errno other than 0, each flock of FAULT_FOLDER itself fails with it. */
 
@@ -30,7 +31,7 @@
 
 static atomic_int calls;
 
-/* Looked up where it is called: a constructor may run after the first call. */
+/* Looks the function up at its call: a constructor may run after the first call. */
 #define REAL(type, name) ((type)dlsym(RTLD_NEXT, name))
 
 typedef int (*open_function)(const char *, int, ...);
@@ -45,7 +46,7 @@ static int inside(const char *path) {
     return length && !strncmp(path, folder, length) && (!path[length] || path[length] == '/');
 }
 
-/* Its path, if it is inside; else NULL. */
+/* Returns the path of the descriptor if it is inside the folder, else NULL. */
 static const char *inside_fd(int fd, char path[PATH_MAX]) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -63,7 +64,7 @@ static void mark(const char *call, const char *path) {
     close(fd);
 }
 
-/* Whether this call is to fail; errno tells with what. */
+/* Returns true if this call is to fail; errno then has the error. */
 static int hit(const char *call, const char *path) {
     int number = atomic_fetch_add(&calls, 1) + 1, at = atoi(getenv("FAULT_AT"));
     const char *how = getenv("FAULT_HOW");

@@ -1,4 +1,5 @@
-/* Preloaded: `pthread_create` fails FAULT_COUNT times, from call FAULT_AT on, but not for the virtual driver. */
+/* Preloaded: `pthread_create` fails FAULT_COUNT times, from call FAULT_AT on, but not for the
+ * virtual driver. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

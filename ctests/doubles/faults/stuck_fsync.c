@@ -1,4 +1,5 @@
-/* Preloaded: once the file FAULT_ARMED exists, `fsync` creates the file FAULT_STUCK and does not return. */
+/* Preloaded: once the file FAULT_ARMED exists, `fsync` creates the file FAULT_STUCK and does not
+ * return. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-// Runs the threads of a block on one thread of the host: one after the other on one stack until a thread comes to a
-// barrier. That stack waits, and the others run on another. makecontext begins a stack, and _longjmp switches between
-// them, because swapcontext makes two system calls each time.
+// Runs the threads of a block on one thread of the host: one after the other on one stack until a
+// thread comes to a barrier. That stack waits, and the others run on another. makecontext begins a
+// stack, and _longjmp switches between them, because swapcontext makes two system calls each time.
 #pragma once
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -52,7 +52,8 @@ class Fibers {
 public:
     using Body = void (*)(const void *kernel, std::uint32_t thread);
 
-    // Runs all threads of a block in this order. Returns false if they do not meet at a barrier; see `defect`.
+    // Runs all threads of a block in this order. Returns false if they do not meet at a barrier;
+    // see `defect`.
     bool block(Body body, const void *kernel, const std::vector<std::uint32_t> &threads) {
         this->body = body, this->kernel = kernel, this->threads = &threads;
         next = 0;

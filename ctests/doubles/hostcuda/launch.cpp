@@ -1,6 +1,6 @@
-// Runs the kernels of the file KERNELS on the host: `hostcuda_launch` takes the place of cuLaunchKernel. All threads of
-// all blocks run on the caller's thread in the order asked for.
-#undef _FORTIFY_SOURCE // whose longjmp refuses to switch stacks
+// Runs the kernels of the file KERNELS on the host: `hostcuda_launch` takes the place of
+// cuLaunchKernel. All threads of all blocks run on the caller's thread in the order asked for.
+#undef _FORTIFY_SOURCE // its longjmp refuses to switch stacks
 #include <link.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -67,7 +67,8 @@ int find(dl_phdr_info *library, std::size_t, void *found) {
     return 0;
 }
 
-// Sets this thread to flush denormal numbers, as the instructions of the PTX do, until it is destroyed.
+// Sets this thread to flush denormal numbers, as the instructions of the PTX do, until it is
+// destroyed.
 class Flushing {
 public:
     Flushing() {
@@ -141,7 +142,8 @@ int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const vo
 
 } // namespace
 
-// Returns 0; 1 if the kernel does not exist; 2 if threads did not meet at a barrier, see `hostcuda_defect`.
+// Returns 0; 1 if the kernel does not exist; 2 if threads did not meet at a barrier, see
+// `hostcuda_defect`.
 extern "C" int hostcuda_launch(const char *name, const unsigned *grid, const unsigned *block,
                                const void *const *arguments, unsigned order)
 {
@@ -153,7 +155,7 @@ extern "C" int hostcuda_launch(const char *name, const unsigned *grid, const uns
     return 1;
 }
 
-// Of this thread's last launch.
+// Returns the defect of this thread's last launch.
 extern "C" const char *hostcuda_defect() {
     return defect;
 }

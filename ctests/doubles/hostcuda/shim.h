@@ -1,5 +1,5 @@
-// The part of CUDA that the kernels use, for the host's compiler; included before a .cu file. Dynamic shared memory and
-// warp functions are missing.
+// The part of CUDA that the kernels use, for the host's compiler; included before a .cu file.
+// Dynamic shared memory and warp functions are missing.
 #pragma once
 #include <cmath>
 #include <cstring>

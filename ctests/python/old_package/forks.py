@@ -1,9 +1,11 @@
-"""Old calls in forked processes: whether they give the recorded result or say why not, and never hang.
+"""Old calls in forked processes: they return the recorded result or the reason of a failure, and
+never hang.
 
     forks.py LIBRARY VIRTUAL
 
-A process forks after a call, during a call of another thread, or without one; its children and grandchildren call. Without
-GPUs all calls work. With GPUs, children of a process that has used them get an error: NVIDIA's driver does not survive a fork.
+A process forks after a call, during a call of another thread, or without one; its children and
+grandchildren call. Without GPUs all calls work. With GPUs, children of a process that has used them
+get an error: NVIDIA's driver does not survive a fork.
 """
 
 import os
@@ -21,7 +23,8 @@ LIMIT = 120
 
 
 def call(library, name, number=0):
-    """What is wrong with a call: a sentence of the library, or its record."""
+    """Returns the error of a call, as the library's message or a difference of its record; None
+    if neither."""
     shot = shots.all_shots()[number]
     record = f"out/{name}.bin"
     said = shot.call(library, record)
@@ -31,7 +34,7 @@ def call(library, name, number=0):
 
 
 def in_child(work):
-    """What `work` says, in a child that has LIMIT seconds."""
+    """Returns the result of `work`, from a child process with a time limit of LIMIT seconds."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -46,7 +49,7 @@ def in_child(work):
 
 
 def expect(problems, what, said, sentence=None):
-    """`sentence`: what has to be said; else nothing may be wrong."""
+    """Checks the error of a call: it contains `sentence`; without one, no error is accepted."""
     good = sentence in (said or "") if sentence else not said
     if not good:
         problems.append(f"{what}: {said or 'nothing was said'}")
@@ -76,7 +79,8 @@ def family(gpus):
     expect(problems, "a child seven forks deep", descend(7, "seventh"), sentence)
     expect(problems, "a child eight forks deep", descend(8, "eighth"), sentence or TOO_DEEP)
 
-    # In the middle: a child must not wait for what a thread of its parent holds, wherever that thread is.
+    # A child must not wait for a lock that a thread of its parent holds, so the fork comes during
+    # calls.
     over = threading.Event()
     said = []
 

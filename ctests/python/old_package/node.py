@@ -1,4 +1,4 @@
-"""A node with virtual GPUs that processes share, in a folder of its own, and what its log says of them."""
+"""A node with virtual GPUs that processes share, in a folder of its own, and checks of its log."""
 
 import os
 import shutil
@@ -8,19 +8,21 @@ import tempfile
 from collections import defaultdict, namedtuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Two GPUs of one generation and two of another, as the old package's users have them.
+# Two GPUs of one generation and two of another, like the machines of the old package's users.
 SPEEDS = [2.2, 2.2, 1, 1]
 # Memory of a GPU. A shot takes 9 to 12 MB, and a process that has a context there 2.4: one of
 # the largest fits beside four processes, two do not.
 MEMORY = 22 << 20
 
 Event = namedtuple("Event", "time process gpu what bytes in_use kernel")
-# The use of a GPU by a process in a call: from its first launch to the end of its last.
+# The use of a GPU by a process during a call: from the start of its first kernel to the end of its
+# last.
 Span = namedtuple("Span", "begin end process gpu")
 
 
 class Node:
-    """`pace`: million instructions a second of a GPU of speed 1 (0: as fast as they are interpreted)."""
+    """`pace`: million instructions a second of a GPU of speed 1 (0: as fast as they are
+    interpreted)."""
 
     def __init__(self, library, virtual, pace=0, **variables):
         self.folder = tempfile.mkdtemp(prefix="gpusched-node-")
@@ -38,7 +40,7 @@ class Node:
             "GPUSCHED_LEASE_DIR": os.path.join(self.folder, "leases"),
             "XDG_CACHE_HOME": os.path.join(self.folder, "cache"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            # Of the caller: what the test is to be broken with.
+            # Settings of the caller that are to break the test.
             **{key: value for key, value in os.environ.items() if key in ("GPUSCHED_LEASE_DIR", "GPUSCHED_LOG")},
             **variables,
         }
@@ -53,7 +55,7 @@ class Node:
         return os.path.join(self.folder, *names)
 
     def start(self, script, *arguments, **options):
-        """A Python program of this folder, in the folder of the node."""
+        """Starts a Python program of this folder, in the folder of the node."""
         command = [sys.executable, os.path.join(HERE, script), *map(str, arguments)]
         return subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True, **options)
 
@@ -75,7 +77,8 @@ class Node:
 
 
 def spans(events, calls):
-    """Where and when each call worked; a call is (process, begin, end). A call that has worked nowhere has none."""
+    """Returns the GPU and the time of each call's kernels; a call is (process, begin, end). A
+    call without kernels has none."""
     found = []
     for process, begin, end in calls:
         runs = defaultdict(list)
@@ -87,7 +90,7 @@ def spans(events, calls):
 
 
 def overlaps(found):
-    """Two processes that worked on one GPU at a time."""
+    """Returns a problem for each two processes that worked on one GPU at the same time."""
     problems = []
     for one, span in enumerate(found):
         for other in found[:one]:
@@ -98,7 +101,7 @@ def overlaps(found):
 
 
 def contexts(events):
-    """How many contexts each process has made, by GPU."""
+    """Returns the number of contexts that each process has created, by GPU."""
     made = defaultdict(lambda: [0] * len(SPEEDS))
     for event in events:
         if event.what == "context":

@@ -1,6 +1,7 @@
 """Calls of the old functions whose results are known: the recorded ones of tests/golden, cut short.
 
-A record of fewer steps is the beginning of one of more, and the kernels of virtual GPUs are interpreted: so three steps.
+A record of fewer steps is the beginning of one of more. Three steps are enough, because the kernels
+of virtual GPUs are interpreted.
 """
 
 import array
@@ -21,7 +22,8 @@ TYPES = {"char*": lambda path: c_char_p(path and path.encode()), "int": c_int, "
 
 
 class Shot:
-    """One shot of a recorded call with its first `steps`, or with all for None; without a number, the whole call."""
+    """One shot of a recorded call with its first `steps`, or all for None; without a number, the
+    whole call."""
 
     def __init__(self, case, number=None, steps=STEPS):
         self.folder = os.path.join(GOLDEN, case)
@@ -56,13 +58,13 @@ class Shot:
             self.args[name] = (self.args[name][0], value)
 
     def call(self, library, record, device=0, **changes):
-        """As the old package calls: without argument types. Returns what went wrong."""
+        """Calls the library as the old package does: without argument types. Returns its error."""
         self.set(**{"FNshot": record, "FNsnap": record + "_", "cudaDevicei": device} | changes)
         self.returned = getattr(library, self.kernel)(*(TYPES[kind](value) for kind, value in self.args.values()))
         return error(library)
 
     def wrong(self, record):
-        """What is wrong with a record, or None."""
+        """Returns the difference of a record from the recorded one, or None."""
         try:
             found = floats(record)
         except FileNotFoundError:
@@ -92,7 +94,7 @@ def load(path="./lib/acoustic1order.so"):
 
 
 def check(problems):
-    """Ends the program with the first of them, if there are any."""
+    """Ends the program with the first problems, if there are any."""
     if problems:
         more = [f"and {len(problems) - 12} more"] if len(problems) > 12 else []
         sys.exit("\n".join(problems[:12] + more))

@@ -1,4 +1,5 @@
-"""Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual GPUs.
+"""Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual
+GPUs.
 
     twelve.py LIBRARY VIRTUAL [--kill]
 
@@ -22,7 +23,7 @@ PROCESSES = 12
 
 
 def child(number):
-    """Makes one call, once it is told to; then prints a line of what happened."""
+    """Makes one call after a line on standard input; then prints a line with the result."""
     library = shots.load()
     shot = shots.all_shots()[number % len(shots.all_shots())]
     print("ready", flush=True)
@@ -56,7 +57,8 @@ def go(process):
 
 
 def at_the_same_moment(place, meanwhile=lambda processes: set()):
-    """What each process tells at its end, by its number; those that `meanwhile` has killed are not waited for."""
+    """Returns the report of each process by its number; processes that `meanwhile` has killed
+    have none."""
     processes = [start(place, "child", number) for number in range(PROCESSES)]
     for process in processes:
         go(process)
@@ -72,7 +74,7 @@ def at_the_same_moment(place, meanwhile=lambda processes: set()):
 
 
 def look(place, told):
-    """What is wrong on the node; how often a GPU was used."""
+    """Returns the problems of the node, and how often each GPU was used."""
     events = place.events()
     calls = [(one["process"], one["begin"], one["end"]) for one in told.values()]
     found = node.spans(events, calls)
@@ -80,7 +82,8 @@ def look(place, told):
     problems += [f"process {number}: {one['said']}" for number, one in told.items() if one["said"]]
     made = node.contexts(events)
     for one in told.values():
-        # The last one that is left may begin its shot a second time on a GPU that is faster and idle.
+        # The last remaining process may start its shot a second time, on a GPU that is faster and
+        # idle.
         if sum(made[one["process"]]) > 1 + one["copies"]:
             problems.append(f"process {one['process']} made contexts: {made[one['process']]}, copies: {one['copies']}")
     counted = collections.Counter(span.gpu for span in found)
@@ -108,7 +111,7 @@ def twelve(library, virtual):
 
 
 def kill(library, virtual):
-    """Two of those that work and one that waits, as soon as all GPUs are at work."""
+    """Kills two processes that compute and one that waits, as soon as all GPUs are in use."""
     with node.Node(library, virtual, pace=PACE) as place:
         def meanwhile(processes):
             working = []
@@ -134,7 +137,8 @@ def kill(library, virtual):
         return problems + records(place, told)
 
 
-# Million instructions a second: some two seconds a shot on a slow GPU, which takes less than one to interpret.
+# Million instructions a second: about two seconds a shot on a slow GPU, whose interpretation takes
+# less than one.
 PACE = 60
 
 

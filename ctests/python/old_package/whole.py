@@ -1,8 +1,10 @@
-"""A recorded call as a whole, through a link of the old name: modes of devices, paths that are NULL.
+"""A recorded call as a whole, through a link of the old name: modes of devices, paths that are
+NULL.
 
     whole.py LIBRARY VIRTUAL
 
-The library writes the recorded files or refuses the call, and prints nothing in its caller's terminal.
+The library writes the recorded files or refuses the call, and prints nothing in its caller's
+terminal.
 """
 
 import subprocess
@@ -12,8 +14,8 @@ import node
 import shots
 
 FILES = [f"ishot_{shot}it_{step}.bin" for shot in range(3) for step in (0, 60)] + ["shot.bin"]
-# Device, GPUSCHED_LEGACY_DEVICE, and why the call is refused. A device number that is not there is a
-# hint, unless the mode is strict.
+# Device, GPUSCHED_LEGACY_DEVICE, and why the call is refused. A device number that is not there is
+# a hint, unless the mode is strict.
 CASES = [
     (7, None, None),
     (7, "strict", "it asks for device 7 and GPUSCHED_LEGACY_DEVICE is strict; there are: cpu:0"),
