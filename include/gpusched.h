@@ -300,8 +300,8 @@
 
 /**
  * Flag of a shot: spatial derivatives are optimised for waves of 3.5 cells and more, with an error
- * of 3.6e-4, instead of eighth order, which is better from six cells on. The largest time step is
- * 0.9634 of the result of sched_fd_dt_max.
+ * of 3.6e-4. Without the flag they have eighth order, which is better from six cells on. With it
+ * the largest time step is 0.9634 of the result of sched_fd_dt_max.
  */
 #define SCHED_FD_SHOT_OPTIMISED_STENCIL 4
 
@@ -361,8 +361,8 @@ typedef int32_t sched_status_t;
  * Receives a line of the log. `level` is 1 (error), 2 (warning), 3 (information), 4 (debug) or 5
  * (trace); `message` is valid during the call. Warnings report failed tasks, late attempts and
  * retired devices; information reports retries and second attempts. Any thread may call it,
- * several at the same time. The function must not log through the library, must not destroy a
- * scheduler (the calling thread may end with it), and no exception may leave it. It runs in the
+ * several at the same time. The function must not log through the library and must not destroy a
+ * scheduler (the calling thread may end with it). No exception may leave it. It runs in the
  * floating-point mode of the thread that called sched_log_callback, see sched_run_fn.
  */
 typedef void (*sched_log_fn)(int32_t level, const char *message, void *user);
@@ -391,9 +391,9 @@ typedef struct sched_config_t {
   /** Must be zero. */
   uint32_t reserved;
   /**
-   * File that keeps the measured rates of devices and the results of autotuning between runs,
-   * for programs whose task classes and units of work mean the same. A missing or damaged file
-   * is no error; missing folders are created. NULL: none. Copied.
+   * File that keeps the measured rates of devices and the results of autotuning between runs.
+   * Programs may share it if their task classes and units of work mean the same. A missing or
+   * damaged file is no error; missing folders are created. NULL: none. Copied.
    */
   const char *rates_path;
   /**

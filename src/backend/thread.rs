@@ -74,9 +74,8 @@ pub fn join(thread: JoinHandle<()>) {
     let _ = thread.join();
 }
 
-/// Returns true if `thread` is the calling thread, which must not join itself. Code of a caller
-/// also runs at the very end of a thread, as a destructor of a thread-local value, and may end the
-/// scheduler there.
+/// Returns true if `thread` is the calling thread, which must not join itself. The caller's code
+/// may end the scheduler even at the very end of a thread, in a destructor of a thread-local value.
 pub fn is_current_thread(thread: &JoinHandle<()>) -> bool {
     #[cfg(unix)]
     {

@@ -23,8 +23,8 @@ pub const SCHED_FD_SHOT_MUTE_DIRECT: u32 = 1;
 /// than two samples per period. A shot with snapshots is refused: they would keep the error.
 pub const SCHED_FD_SHOT_EXACT_TIME: u32 = 2;
 /// Flag of a shot: spatial derivatives are optimised for waves of 3.5 cells and more, with an error
-/// of 3.6e-4, instead of eighth order, which is better from six cells on. The largest time step is
-/// 0.9634 of the result of sched_fd_dt_max.
+/// of 3.6e-4. Without the flag they have eighth order, which is better from six cells on. With it
+/// the largest time step is 0.9634 of the result of sched_fd_dt_max.
 pub const SCHED_FD_SHOT_OPTIMISED_STENCIL: u32 = 4;
 /// Flag of a shot: epsilon and delta keep their values around the source. Without it they are 0 up
 /// to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.

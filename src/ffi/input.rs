@@ -121,6 +121,8 @@ pub(super) struct OutStruct<T: VersionedStruct> {
 }
 
 impl<T: VersionedStruct> OutStruct<T> {
+    /// Checks the pointer and the caller's `size`.
+    ///
     /// # Safety
     /// `at` is NULL or points to as many writable bytes as its `size` says, until the call returns.
     pub(super) unsafe fn new(at: *mut T) -> Result<Self> {
@@ -148,6 +150,8 @@ impl<T: VersionedStruct> OutStruct<T> {
 pub(super) struct OutParam<T>(*mut T);
 
 impl<T> OutParam<T> {
+    /// Returns an error for NULL.
+    ///
     /// # Safety
     /// `at` is NULL or points to room for a `T`, until the call returns.
     pub(super) unsafe fn new(what: &str, at: *mut T) -> Result<Self> {
@@ -167,6 +171,8 @@ pub(super) struct OutText<'a> {
 }
 
 impl OutText<'_> {
+    /// Returns an error for a NULL `at`, unless `len` is 0.
+    ///
     /// # Safety
     /// `at` is NULL or points to `len` writable bytes. `length` is NULL or points to room for a
     /// number. Both hold until the call returns.

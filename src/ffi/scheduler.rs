@@ -37,9 +37,9 @@ pub struct sched_config_t {
     pub trace_events: u32,
     /// Must be zero.
     pub reserved: u32,
-    /// File that keeps the measured rates of devices and the results of autotuning between runs,
-    /// for programs whose task classes and units of work mean the same. A missing or damaged file
-    /// is no error; missing folders are created. NULL: none. Copied.
+    /// File that keeps the measured rates of devices and the results of autotuning between runs.
+    /// Programs may share it if their task classes and units of work mean the same. A missing or
+    /// damaged file is no error; missing folders are created. NULL: none. Copied.
     pub rates_path: *const c_char,
     /// Bytes of stack for each callback, 1048576 to 68719476736 (1 MiB to 64 GiB). 0: 8 MiB. Each
     /// worker reserves 4 MiB more; only touched pages take memory.

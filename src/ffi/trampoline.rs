@@ -157,6 +157,8 @@ mod frame {
     /// Exception class of Rust.
     const RUST: u64 = u64::from_be_bytes(*b"MOZ\0RUST");
 
+    /// Claims foreign exceptions, and sends every unwinding to the landing pad except Rust's.
+    ///
     /// # Safety
     /// Called by the unwinder only.
     unsafe extern "C" fn personality(
@@ -183,8 +185,10 @@ mod frame {
         INSTALL
     }
 
+    /// Deletes an exception.
+    ///
     /// # Safety
-    /// An exception that the landing pad received; called once.
+    /// The landing pad has received the exception. Called once.
     pub unsafe fn delete(exception: usize) {
         // SAFETY: as promised by the caller.
         unsafe { _Unwind_DeleteException(std::ptr::with_exposed_provenance_mut(exception)) }
@@ -199,6 +203,8 @@ mod frame {
 
     pub const THROWN: usize = 1;
 
+    /// Calls the function without a landing pad.
+    ///
     /// # Safety
     /// As for [`super::call`].
     pub unsafe fn call(
@@ -213,6 +219,8 @@ mod frame {
         unsafe { function(first, second, third, fourth) }
     }
 
+    /// Does nothing.
+    ///
     /// # Safety
     /// Never called: this platform has no landing pad.
     pub unsafe fn delete(_exception: usize) {}

@@ -35,8 +35,8 @@ impl Output {
     /// Creates the temporary file for `target`. An existing target stays until the commit replaces
     /// it.
     ///
-    /// Returns an error if the folder is missing or not writable, or if the target exists and is
-    /// not a plain file (a folder, a link, a device).
+    /// Returns an error if the folder is missing or not writable. A target that exists and is not a
+    /// plain file (a folder, a link, a device) is an error, too.
     pub fn create(target: &Path) -> Result<Output> {
         check_target(target)?;
         let folder = folder_of(target);

@@ -40,7 +40,7 @@ pub fn here() -> Result<&'static Calls> {
 /// Returns the scheduler for the calls of a function: the process's default one. A forked child of
 /// a process that has created it gets a scheduler of its own.
 ///
-/// Returns an error in a forked child whose parent has used GPUs, unless `GPUSCHED_DEVICES` is
+/// Returns an error in a forked child whose parent has found GPUs, unless `GPUSCHED_DEVICES` is
 /// `cpu`.
 pub fn scheduler(function: &str) -> Result<&'static Scheduler> {
     if cuda::parent_found_gpus()

@@ -1,6 +1,6 @@
-//! Reserves file names for one call at a time. The names of the old packages do not contain the
-//! depth of the source, nor all that distinguishes the snapshots of shots. So two calls of a
-//! process may have the same names.
+//! Reserves file names for one call at a time. An old package gives sources that differ only in
+//! depth the same record name, and a snapshot's name contains only the number of the shot within
+//! its call. So two calls of a process may have the same names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -40,7 +40,7 @@ pub(super) struct MemberRecord {
 pub(super) struct DeviceEntry {
     /// Index in the device list of the table.
     pub device: usize,
-    /// Most tasks at a time, of all members together.
+    /// Maximum number of tasks at a time, of all members together.
     pub slots: u32,
     /// Cost of the requested task on the device. `None`: the task can't run there.
     pub cost: Option<f64>,

@@ -5,7 +5,8 @@
 pub struct SharedDevice<'a> {
     /// Name of the device, the same in every process: 1 to 95 printable ASCII characters.
     pub uuid: &'a str,
-    /// Most tasks of all members together that this member accepts on the device, at most 65535.
+    /// Maximum number of tasks of all members together that this member accepts on the device, at
+    /// most 65535.
     pub slots: u32,
 }
 

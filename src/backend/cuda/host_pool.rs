@@ -28,8 +28,8 @@ unsafe impl Sync for PinnedBlock {}
 impl PinnedBlock {
     /// Returns zeros in whole pages; `None` if the host has too little memory.
     ///
-    /// A forked child does not get the pages. With a copy of them, older kernels would give the
-    /// process new pages at its next write, while the GPU goes on writing to the old ones; newer
+    /// A forked child does not get the pages. With copies of them, older kernels would give the
+    /// parent new pages at its next write, while the GPU continues to write to the old ones. Newer
     /// kernels would copy all of them at each fork.
     pub fn new(bytes: usize) -> Option<Self> {
         if !can_allocate(bytes as u64) {

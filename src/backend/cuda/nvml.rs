@@ -17,7 +17,7 @@ pub struct NvmlDevice {
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,
     pub name: String,
-    /// In the driver's form, see [`short_pci`].
+    /// PCI address in the driver's form, see [`short_pci`].
     pub pci: Option<String>,
     /// The compute mode excludes all programs.
     pub prohibited: bool,
@@ -29,7 +29,7 @@ pub struct NvmlDevice {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeviceExtent {
     Whole,
-    /// Not at all: only its instances run programs.
+    /// Programs can use only its instances, not the GPU itself.
     Divided,
     /// An instance of a GPU with this memory. `None`: NVML does not report it to this user.
     Part {

@@ -82,8 +82,8 @@ pub fn status(folder: &Path) -> Result<Merged> {
     merge(folder, None, false)
 }
 
-/// Checks the files of all shots and writes `survey.json`, unless a running run owns it. Removes
-/// the reports of parts if none of them still runs.
+/// Checks the files of all shots and writes `survey.json`, unless a run of all shots still writes
+/// it. Removes the reports of parts if none of them still runs.
 pub fn collect(folder: &Path) -> Result<Merged> {
     // Without a lock, because parts may begin meanwhile.
     let mut merged = merge(folder, Some(&BTreeSet::new()), false)?;

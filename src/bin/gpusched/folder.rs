@@ -131,7 +131,7 @@ pub fn check_results(job: &Job) -> Result<u64> {
 }
 
 /// Returns an error if the run would overwrite the survey file or a file of the model, or if its
-/// trace would overwrite one of its own results.
+/// trace would overwrite one of its results.
 pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
     let folder = resolved(&job.folder);
     let is_output = |file: &Path| {

@@ -1,5 +1,5 @@
-//! Restarts the command in a new process image. After a kernel has failed, a driver may refuse the
-//! old process a context of that GPU, while a new process can use it at once.
+//! Restarts the command in a new process image. After a failed kernel, a driver may refuse the old
+//! process a context of that GPU, but give one to a new process at once.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};

@@ -60,7 +60,7 @@ pub(super) struct TableHeader {
     pub boot_id: [u8; 16],
     /// Counts the writes of all members.
     pub changes: u64,
-    /// From 1 on.
+    /// Ticket that the next waiter draws, from 1.
     pub next_ticket: u64,
     /// `None`: no member has measured it.
     pub seconds_per_cost: Option<f64>,

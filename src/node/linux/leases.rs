@@ -34,16 +34,16 @@ impl Membership {
     /// `folder`: folder of the table; takes precedence over `GPUSCHED_LEASE_DIR` and the defaults.
     /// `devices`: by the scheduler's index; `None`: not shared (the CPU).
     ///
-    /// Fails if the folder or the file in it is refused, if 256 schedulers use it already, if they
-    /// name more than 64 devices together, and if the disk is full.
+    /// Fails if the folder or the file in it is refused, or if the disk is full. Limits of a table
+    /// are 256 schedulers and 64 devices together; beyond them it fails, too.
     pub fn join(folder: Option<&Path>, devices: &[Option<SharedDevice<'_>>]) -> Result<Option<Membership>> {
         let Some(candidates) = folder::candidates(folder)? else { return Ok(None) };
         let member = Arc::new(LocalMember::join(candidates, devices)?);
         Ok(Some(Membership { member, listener: ChangeListener::new()? }))
     }
 
-    /// Sets the most tasks at a time that this member accepts on a device. Others see it when a
-    /// thread of this member next locks the table.
+    /// Sets the maximum number of tasks at a time that this member accepts on a device. Others see
+    /// it when a thread of this member next locks the table.
     pub fn set_slots(&self, device: usize, slots: u32) {
         if !self.member.is_here() {
             return;
@@ -79,8 +79,8 @@ impl Membership {
         self.listener.wake();
     }
 
-    /// Returns true if a change of this member's record, such as a returned lease, is not written
-    /// yet because another member kept the table locked for too long.
+    /// Returns true if a change of this member's record is not written yet, because another member
+    /// kept the table locked for too long. A returned lease is such a change.
     pub fn is_behind(&self) -> bool {
         self.member.is_here() && self.member.own_record().dirty
     }
