@@ -100,11 +100,12 @@ impl Planner {
         if self.tasks.get(id).is_ok_and(|record| record.live_attempts > 0) {
             self.stop_losers(now, id);
         }
-        self.count_wrong_results(id, effects);
         if plain {
             self.tune_concurrency(run, effects);
         }
         self.end_task(id, Ok(()), effects);
+        // After the end: if a device is retired now, ready tasks without another fail.
+        self.count_wrong_results(id, effects);
     }
 
     /// The attempt has failed, or was cancelled. The task ends, is tried again, or goes on with another copy.
@@ -116,7 +117,7 @@ impl Planner {
             record.wrong_results += 1;
             record.suspect_devices.add(run.device);
         }
-        if record.live_attempts > 0 {
+        if record.live_attempts > 0 && !guilty {
             record.reopen(run.number);
             record.copy_failure = Some(Box::new(error));
             // No other copy comes here: it could fail here for as long as the first attempt runs.

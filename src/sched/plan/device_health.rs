@@ -36,7 +36,7 @@ impl Planner {
         if *fault == DeviceFault::Poisoned && was_poisoned {
             return self.record_late_report(run, &why, effects);
         }
-        let mut guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {
+        let limit_reached = self.tasks.get_mut(run.id).is_ok_and(|record| {
             if record.role != Role::Task {
                 return record.is_cause;
             }
@@ -49,11 +49,10 @@ impl Planner {
         });
         if *fault == DeviceFault::Lost {
             self.retire(index, &why, effects);
-            return guilty;
+            return limit_reached;
         }
         let other = self.count_exposures(run);
-        guilty =
-            if other { run.role != Role::Task && guilty } else { guilty || self.stands_out(index, run.id) };
+        let guilty = limit_reached && (run.role != Role::Task || !other);
         if guilty {
             self.count_faulty_task(run);
         }
@@ -74,7 +73,16 @@ impl Planner {
     /// run after their launches, so the task that reports a failure first need not have caused it.
     fn record_late_report(&mut self, run: &Attempt, why: &str, effects: &mut Effects) -> bool {
         let index = run.device;
-        if !self.devices[index].poisoned_tasks.contains(&run.id) || !self.stands_out(index, run.id) {
+        let inside = &mut self.devices[index].poisoned_tasks;
+        let is_light = !inside.is_empty() && !inside.contains(&run.id);
+        if let Ok(record) = self.tasks.get_mut(run.id)
+            && is_light
+        {
+            // The planner did not know that it was inside.
+            record.poisonings += 1;
+            inside.push(run.id);
+        }
+        if inside.is_empty() || !self.stands_out(index, run.id) {
             return false;
         }
         self.count_faulty_task(run);
@@ -89,7 +97,7 @@ impl Planner {
         let inside: Vec<_> = self.devices[run.device].attempts.iter().map(|other| other.id).collect();
         for &other in &inside {
             if let Ok(record) = self.tasks.get_mut(other) {
-                record.exposures += u32::from(record.role == Role::Task);
+                record.poisonings += u32::from(record.role == Role::Task);
             }
         }
         self.devices[run.device].poisoned_tasks.clone_from(&inside);
@@ -100,7 +108,7 @@ impl Planner {
     /// Returns true if a task was inside enough poisoned contexts to be their cause, and inside more of them than any
     /// other that was in the last one of this device.
     fn stands_out(&self, index: usize, id: TaskId) -> bool {
-        let times = |id| self.tasks.get(id).map_or(0, |record| record.poisonings + record.exposures);
+        let times = |id| self.tasks.get(id).map_or(0, |record| record.poisonings);
         let others = self.devices[index].poisoned_tasks.iter().filter(|&&other| other != id);
         let most = others.map(|&other| times(other)).max().unwrap_or(0);
         times(id) > most && times(id) >= self.policy.fault_limit(DeviceFault::Poisoned)
@@ -108,8 +116,15 @@ impl Planner {
 
     /// The task of an attempt is the cause of a poisoned context, so no other is, nor a device.
     fn count_faulty_task(&mut self, run: &Attempt) {
-        self.devices[run.device].fault_count += 1;
-        self.devices[run.device].poisoned_tasks.clear();
+        let device = &mut self.devices[run.device];
+        device.fault_count += 1;
+        for other in std::mem::take(&mut device.poisoned_tasks) {
+            if let Ok(record) = self.tasks.get_mut(other)
+                && other != run.id
+            {
+                record.poisonings -= u32::from(record.role == Role::Task);
+            }
+        }
         for device in &mut self.devices {
             device.suspects.retain(|&suspect| suspect != run.id);
         }

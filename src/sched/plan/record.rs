@@ -205,10 +205,8 @@ pub struct TaskRecord {
     pub(super) times_passed: u32,
     /// Priorities gained by waiting.
     pub(super) priority_gain: u32,
-    /// Contexts that it may have poisoned.
+    /// Poisoned contexts in which it was inside, unless another task is known as the cause.
     pub(super) poisonings: u32,
-    /// Contexts that were poisoned while it was inside, as another task reported.
-    pub(super) exposures: u32,
     /// Devices that were lost while it ran there.
     pub(super) devices_lost: u32,
     /// An owner's or a helper's: elements of the range are the cause of its device faults.
@@ -273,7 +271,6 @@ impl TaskRecord {
             times_passed: 0,
             priority_gain: 0,
             poisonings: 0,
-            exposures: 0,
             devices_lost: 0,
             is_cause: false,
             wrong_results: 0,

@@ -10,10 +10,14 @@ use crate::sched::base::{DeviceMask, Role, TaskId};
 
 impl Planner {
     /// Returns the devices where a task may begin as soon as they have room: those that it may use, without those
-    /// that refused it and still back off, and without those where it failed unless it can't have another.
+    /// that refused it and still back off, without those where it failed unless it can't have another, and without
+    /// those of another task that may poison contexts, too.
     pub(super) fn eligible(&self, now: Duration, record: &TaskRecord) -> DeviceMask {
         let may = self.possible(record);
-        if record.refused_devices == DeviceMask::NONE && record.avoided_devices == DeviceMask::NONE {
+        if record.poisonings == 0
+            && record.refused_devices == DeviceMask::NONE
+            && record.avoided_devices == DeviceMask::NONE
+        {
             return may;
         }
         let backs_off = |&index: &usize| {
@@ -28,7 +32,25 @@ impl Planner {
         let is_urgent = record.live_attempts == 0 && (!record.shuns || waits());
         let is_free = |index| better.contains(index) && self.is_free_for(now, record, index);
         let all = better == DeviceMask::NONE || is_urgent && !(0..self.devices.len()).any(is_free);
-        if all { may } else { better }
+        (if all { may } else { better }).without(self.kept_apart(record))
+    }
+
+    /// Returns the devices where no attempt may begin at a task that may poison contexts: those where another such task
+    /// runs, so that two poisoned contexts show the cause; all while an attempt of its own runs. While a task waits
+    /// inside its code on a device, others may run there: it may wait for one of them.
+    fn kept_apart(&self, record: &TaskRecord) -> DeviceMask {
+        let may_poison = |record: &TaskRecord| record.poisonings > 0;
+        if !may_poison(record) {
+            return DeviceMask::NONE;
+        }
+        if record.live_attempts > 0 {
+            return DeviceMask::ALL;
+        }
+        let is_other = |run: &Attempt| self.tasks.get(run.id).is_ok_and(may_poison);
+        let devices = self.devices.iter().enumerate();
+        let apart =
+            devices.filter(|(_, device)| device.waiting_slots == 0 && device.attempts.iter().any(is_other));
+        apart.map(|(index, _)| index).collect()
     }
 
     /// Returns true if a device has a slot and memory for a task now.

@@ -36,7 +36,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Fails all attempts on a device; hung ones only if the device is lost.
+    /// Fails all attempts on a device, oldest first; hung ones only if the device is lost.
     pub(super) fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
         for number in self.live.clone() {
             let run = &mut self.attempts[number];

@@ -179,7 +179,12 @@ impl<'a> Simulation<'a> {
             PendingKind::Return(number, version) => {
                 let run = &self.attempts[number];
                 if run.version == version && !run.hung {
-                    self.leave(number);
+                    match run.fate {
+                        Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => {
+                            self.fail_all(run.device, DeviceFault::Poisoned, "an illegal address");
+                        }
+                        _ => self.leave(number),
+                    }
                 }
             }
             PendingKind::Alarm => self.planner.advance(&mut self.effects),
@@ -259,11 +264,7 @@ impl<'a> Simulation<'a> {
             place.tasks += 1;
         }
         self.record(number, SimEventKind::Return);
-        let poisoned = matches!(fate, Err(Error::Device { fault: DeviceFault::Poisoned, .. }));
         self.planner.on_attempt_end(device, id, attempt, AttemptEnd::Ran(fate), &mut self.effects);
-        if poisoned {
-            self.fail_all(device, DeviceFault::Poisoned, "another's illegal address");
-        }
         self.settle();
     }
 

@@ -57,6 +57,18 @@ fn only_device_is_tried_again_and_its_faults_count() {
     assert!(driver.is_retired(0));
 }
 
+/// Its device is retired as it ends. It is in the ready queue, for a copy.
+#[test]
+fn late_task_that_ends_well_is_done_though_no_device_is_left() {
+    let mut driver = driver(1).seasoned();
+    driver.planner.devices[0].wrong_result_tasks.push("task 'a'".into());
+    let id = driver.attempt([10, 11], 0, Task { idempotent: true, ..task() }, wrong());
+    let run = driver.take(11, 0).unwrap();
+    driver.pass(18);
+    driver.ends(19, 0, &run, Ok(()));
+    assert_eq!((driver.state(id), driver.is_retired(0)), (TaskStatus::Done, true));
+}
+
 #[test]
 fn copy_proves_a_fault_like_a_retry_before_and_after_it_shows() {
     for right_first in [false, true] {
