@@ -35,8 +35,8 @@ C_PROGRAMS = ("bad_calls::", "c_programs::")
 # One or two cases of each file.
 FEW_GPU_CASES = (
     *("visible_numbers", "visible_names", "the_used_gpu_alone_has_a_context"),
-    *("memory_is_used_again", "what_a_callback_answers", "a_poisoned_context"),
-    *("a_gpu_that_a_new_driver_does_not_know", "shots_have_the_bits_of_the_cpu"),
+    *("memory_is_used_again", "status_of_a_callback_ends_or_retries_its_task", "a_poisoned_context"),
+    *("gpu_that_a_new_driver_does_not_know_is_retired", "shots_have_the_bits_of_the_cpu"),
     *("a_graph_in_flight_is_waited_for", "one_script"),
 )
 OLD_PACKAGE = (

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
-use crate::fixtures::{cu, told};
+use crate::fixtures::{cu, driver_count};
 use gpusched::ffi::*;
 
 fn create(devices: &CStr, slots: u32) -> *mut sched_t {
@@ -31,15 +31,15 @@ fn destroy(scheduler: *mut sched_t) {
 const BYTES: usize = 100_000;
 
 unsafe extern "C-unwind" fn fills(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
-    let told = unsafe { &*exec };
+    let fields = unsafe { &*exec };
     let (mut memory, mut context) = (ptr::null_mut(), 0_usize);
-    assert!(told.backend == SCHED_BACKEND_CUDA && told.cpu_threads == 0 && !told.stream.is_null());
+    assert!(fields.backend == SCHED_BACKEND_CUDA && fields.cpu_threads == 0 && !fields.stream.is_null());
     let mut bytes = vec![0_u8; BYTES];
     unsafe {
         assert_eq!((cu!(cuCtxGetCurrent(&mut context => &mut usize)), context == 0), (0, false));
         assert_eq!(sched_exec_memory(exec, BYTES as u64, &mut memory), SCHED_OK);
         let address = memory.addr() as u64;
-        let (to, value, stream) = (bytes.as_mut_ptr(), told.attempt as u8, told.stream);
+        let (to, value, stream) = (bytes.as_mut_ptr(), fields.attempt as u8, fields.stream);
         assert_eq!(
             cu!(cuMemsetD8Async(address => u64, value => u8, BYTES => usize, stream => *mut c_void)),
             0
@@ -63,11 +63,11 @@ unsafe extern "C-unwind" fn fills(exec: *const sched_exec_t, _: *mut c_void) -> 
 pub fn a_callback_has_context_stream_and_memory() {
     let scheduler = create(c"cuda:0", 1);
     (0..5).for_each(|_| assert_eq!(run(scheduler, Some(fills), 2 * BYTES as u64), SCHED_OK));
-    assert_eq!((told(0, "allocations_made"), told(0, "contexts_made")), (2, 1));
+    assert_eq!((driver_count(0, "allocations_made"), driver_count(0, "contexts_made")), (2, 1));
     destroy(scheduler);
 }
 
-/// Allocates by itself, and finds what the library keeps for reuse in the way the first time.
+/// Allocates by itself. The first attempt fails because of the memory that the library caches.
 unsafe extern "C-unwind" fn allocates(_: *const sched_exec_t, _: *mut c_void) -> i32 {
     let mut address = 0_u64;
     if cu!(cuMemAlloc_v2(&mut address => &mut u64, 40 << 20 => usize)) != 0 {
@@ -77,75 +77,75 @@ unsafe extern "C-unwind" fn allocates(_: *const sched_exec_t, _: *mut c_void) ->
     SCHED_OK
 }
 
-unsafe extern "C-unwind" fn asks(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+unsafe extern "C-unwind" fn requests_memory(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
     let mut memory = ptr::null_mut();
     unsafe { sched_exec_memory(exec, 30 << 20, &mut memory) }
 }
 
-/// And goes on without.
-fn asks_too_much(exec: *const sched_exec_t) -> i32 {
+/// Requests too much memory, and continues without it.
+fn requests_too_much(exec: *const sched_exec_t) -> i32 {
     let (mut memory, before) = (ptr::dangling_mut(), ptr::dangling_mut());
     assert_eq!(unsafe { sched_exec_memory(exec, 1 << 60, &mut memory) }, SCHED_E_MEMORY);
     if memory == before { SCHED_OK } else { 1 }
 }
 
-unsafe extern "C-unwind" fn goes_without(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
-    asks_too_much(exec)
+unsafe extern "C-unwind" fn continues_without(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    requests_too_much(exec)
 }
 
-pub fn what_is_kept_is_in_no_callbacks_way() {
+pub fn callback_gets_the_memory_that_the_library_caches() {
     let scheduler = create(c"cuda:0", 1);
-    assert_eq!(run(scheduler, Some(asks), 30 << 20), SCHED_OK);
-    assert_eq!(told(0, "allocations"), 1);
+    assert_eq!(run(scheduler, Some(requests_memory), 30 << 20), SCHED_OK);
+    assert_eq!(driver_count(0, "allocations"), 1);
     assert_eq!(run(scheduler, Some(allocates), 40 << 20), SCHED_OK);
-    assert_eq!(told(0, "allocations"), 0);
+    assert_eq!(driver_count(0, "allocations"), 0);
     destroy(scheduler);
 }
 
-unsafe extern "C-unwind" fn says_device(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+unsafe extern "C-unwind" fn reports_device(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
     if unsafe { (*exec).attempt } == 1 { SCHED_E_DEVICE } else { SCHED_OK }
 }
 
-unsafe extern "C-unwind" fn says_resources(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+unsafe extern "C-unwind" fn reports_resources(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
     if unsafe { (*exec).attempt } == 1 { SCHED_E_RESOURCES } else { SCHED_OK }
 }
 
-/// Throws the current context away, as a careless library does.
+/// Leaves no context current, as a careless library does.
 unsafe extern "C-unwind" fn leaves_no_context(exec: *const sched_exec_t, user: *mut c_void) -> i32 {
     let done = unsafe { fills(exec, user) };
     assert_eq!(cu!(cuCtxSetCurrent(0 => usize)), 0);
     done
 }
 
-pub fn what_a_callback_answers() {
+pub fn status_of_a_callback_ends_or_retries_its_task() {
     let scheduler = create(c"cuda:0", 1);
-    assert_eq!(run(scheduler, Some(says_device), 0), SCHED_OK);
-    assert_eq!(told(0, "contexts_made"), 2);
-    assert_eq!(run(scheduler, Some(says_resources), 0), SCHED_OK);
+    assert_eq!(run(scheduler, Some(reports_device), 0), SCHED_OK);
+    assert_eq!(driver_count(0, "contexts_made"), 2);
+    assert_eq!(run(scheduler, Some(reports_resources), 0), SCHED_OK);
     assert_eq!(run(scheduler, Some(leaves_no_context), 0), SCHED_OK);
     assert_eq!(run(scheduler, Some(leaves_no_context), 0), SCHED_OK);
-    assert_eq!(run(scheduler, Some(goes_without), 0), SCHED_OK);
-    assert_eq!(told(0, "contexts_made"), 2);
+    assert_eq!(run(scheduler, Some(continues_without), 0), SCHED_OK);
+    assert_eq!(driver_count(0, "contexts_made"), 2);
     destroy(scheduler);
 }
 
-/// As one does whose recording of a graph has failed half-way.
+/// Leaves a capture open, as code does that fails while it captures a graph.
 unsafe extern "C-unwind" fn leaves_a_recording(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
     let stream = unsafe { (*exec).stream };
     assert_eq!(cu!(cuStreamBeginCapture_v2(stream => *mut c_void, 0 => u32)), 0);
     SCHED_OK
 }
 
-/// That one fails, and the next has a stream that can be used.
-pub fn a_stream_that_is_left_in_no_state_to_be_used() {
+/// The task that leaves the capture fails, and the next task has another stream.
+pub fn stream_left_in_a_capture_is_replaced() {
     let scheduler = create(c"cuda:0", 1);
     assert_eq!(run(scheduler, Some(leaves_a_recording), 0), SCHED_E_DRIVER);
     assert_eq!(run(scheduler, Some(fills), 2 * BYTES as u64), SCHED_OK);
-    assert_eq!(told(0, "streams"), 1);
+    assert_eq!(driver_count(0, "streams"), 1);
     destroy(scheduler);
 }
 
-/// Allocates meanwhile, as a library does that keeps memory for its graphs.
+/// Allocates during a capture, as a library does that caches memory for its graphs.
 unsafe extern "C-unwind" fn captures(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
     let stream = unsafe { (*exec).stream };
     let (mut memory, mut graph) = (ptr::null_mut(), 0_usize);
@@ -168,7 +168,7 @@ fn text(field: &[std::ffi::c_char]) -> &str {
     unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap()
 }
 
-pub fn what_is_told_of_a_gpu() {
+pub fn device_info_describes_a_gpu() {
     let scheduler = create(c"cuda", 1);
     // SAFETY: numbers and texts.
     let mut info: sched_device_info_t = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Another library captures a graph: nothing that the library does fails for that, or spoils it.
+//! Another library captures a graph: the capture goes on, and the calls of this library succeed.
 
 use std::sync::{Arc, Mutex};
 
@@ -48,7 +48,7 @@ impl OtherLibrary {
     }
 }
 
-/// The thread that captures itself calls the library, which is more than other threads may.
+/// The capturing thread itself calls the library.
 pub fn a_capture_of_another_library_goes_on() {
     for mode in 0..3 {
         let theirs = OtherLibrary::begin();
@@ -71,14 +71,14 @@ pub fn a_capture_of_another_library_goes_on() {
         });
         run(&scheduler, keep).unwrap();
         drop(scheduler);
-        assert_eq!(told(0, "retained"), 2);
+        assert_eq!(driver_count(0, "retained"), 2);
         drop(kept);
         assert_eq!(exchange_mode(GLOBAL), mode, "the thread's mode");
-        assert_eq!((theirs.end(), told(0, "retained")), (0, 0));
+        assert_eq!((theirs.end(), driver_count(0, "retained")), (0, 0));
     }
 }
 
-/// The test above can fail.
+/// Shows that the test above can fail.
 pub fn a_call_in_the_wrong_mode_ends_the_capture() {
     let theirs = OtherLibrary::begin();
     let mut address = 0_u64;

@@ -1,4 +1,4 @@
-//! Which GPUs are found, under which number, and what is said of the others.
+//! Discovery: the GPUs that are found, their numbers, and the notes on the others.
 
 use gpusched::Error;
 use gpusched::device::{DeviceInfo, Health};
@@ -6,7 +6,7 @@ use gpusched::sched::Builder;
 
 use crate::fixtures::*;
 
-/// Names by the driver's numbers, and whether what NVML and the driver tell is of the same GPU.
+/// Returns the names by the driver's numbers. Checks that NVML and the driver describe the same GPU.
 fn names() -> Vec<String> {
     let (gpus, _) = found();
     for (place, gpu) in gpus.iter().enumerate() {
@@ -79,7 +79,7 @@ pub fn visible_none() {
     let (_, notes) = found();
     assert!(notes.contains("CUDA_VISIBLE_DEVICES= hides every GPU"), "{notes}");
     assert!(refused("cuda:0").contains("hides every GPU"));
-    // Nobody asked for a GPU: the processor will do.
+    // The selection names no GPU, so the CPU is enough.
     assert_eq!(labels("all"), ["cpu:0"]);
 }
 
@@ -97,7 +97,7 @@ pub fn mig() {
     assert_eq!(found().0[0].speed, Some(64e9));
 }
 
-/// Nobody reports the memory of the whole GPU: the part is not taken for it, and its share is unknown.
+/// Neither NVML nor the driver reports the memory of the whole GPU, so the part's share is unknown.
 pub fn mig_without_its_gpu() {
     one_part(40 << 30);
     let (gpus, notes) = found();
@@ -126,7 +126,7 @@ pub fn closed_gpus() {
     compute("all");
     let why = refused("cuda:0");
     assert!(why.contains("can't be used") && why.contains("compute mode prohibited"), "{why}");
-    assert_eq!(told(0, "contexts_made"), 0);
+    assert_eq!(driver_count(0, "contexts_made"), 0);
 }
 
 pub fn nothing_but_closed_gpus() {
@@ -154,7 +154,7 @@ pub fn nvml_of_470() {
     assert_eq!((gpus[0].compute_capability, notes.as_str()), (Some((3, 5)), ""));
 }
 
-pub fn a_gpu_that_nvml_cant_ask() {
+pub fn gpu_that_nvml_cannot_query_is_used() {
     let (gpus, notes) = found();
     assert_eq!(gpus.len(), 2);
     assert!(notes.contains("NVML can't query its GPU 0"), "{notes}");
@@ -190,11 +190,11 @@ pub fn memory_of_the_host() {
     assert_eq!(gpus[0].total_bytes, 64 << 40);
     assert!((1..most).contains(&gpus[0].free_bytes), "{:?}", gpus[0]);
     let scheduler = scheduler("cuda", 1).unwrap();
-    let told = task(move |stream| match stream.free_bytes() {
+    let check = task(move |stream| match stream.free_bytes() {
         free if (1..most).contains(&free) => filled(stream, 1.0),
         free => Err(Error::Internal(format!("{free} bytes are free"))),
     });
-    run(&scheduler, told).unwrap();
+    run(&scheduler, check).unwrap();
 }
 
 pub fn no_driver() {
@@ -222,7 +222,7 @@ pub fn old_gpu() {
     assert!(notes.contains("capability 3.0") && notes.contains("3.5"), "{notes}");
 }
 
-pub fn who_names_no_gpu_loads_no_driver() {
+pub fn selection_without_gpus_loads_no_driver() {
     let scheduler = scheduler("cpu", 1).unwrap();
     assert_eq!(scheduler.devices().len(), 1);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

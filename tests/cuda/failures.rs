@@ -1,4 +1,4 @@
-//! Everything that can go wrong, on purpose.
+//! Provoked failures: memory, poisoned contexts, lost and hung GPUs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -42,7 +42,7 @@ fn wild(stream: &Stream) -> Result<()> {
 pub fn no_memory_has_numbers() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let large = |stream: &Stream| stream.alloc::<f32>(20 << 20, "a field").map(|_| ());
-    // What is kept for reuse is in nobody's way.
+    // Cached memory is freed for larger allocations.
     for values in [3 << 20, 5 << 20, 10 << 20, 12 << 20] {
         let some = move |stream: &Stream| stream.alloc::<f32>(values, "a field").map(|_| ());
         run(&scheduler, task(some)).unwrap();
@@ -62,7 +62,7 @@ fn blocks(mib: usize) -> Task {
     Task { device_bytes: (mib as u64) << 20, ..task(fill) }
 }
 
-/// The context takes 4 MiB more than is left to it.
+/// The context takes 4 MiB more than the reserve for it.
 pub fn a_task_that_fits_only_without_the_context_is_refused_at_once() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let check = |error: Error| {
@@ -80,7 +80,7 @@ pub fn a_task_that_fits_only_without_the_context_is_refused_at_once() {
     let mut range = Range::new(0..2, |_: &Exec<'_>, _: std::ops::Range<u64>| Ok(()));
     range.task.device_bytes = 58 << 20;
     check(scheduler.submit_range(range).unwrap_err());
-    // Another scheduler knows from the start.
+    // The process has measured the context, so another scheduler refuses the task at once.
     check(crate::fixtures::scheduler("cuda", 1).unwrap().submit(blocks(58)).unwrap_err());
 }
 
@@ -114,26 +114,27 @@ pub fn memory_that_others_took_beside_a_new_context_is_waited_for() {
 pub fn a_process_that_waits_for_memory_has_no_context() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let id = scheduler.submit(blocks(58)).unwrap();
-    while told(0, "contexts_made") == 0 || told(0, "contexts") == 1 {
+    while driver_count(0, "contexts_made") == 0 || driver_count(0, "contexts") == 1 {
         assert_eq!(scheduler.wait(id, Some(Duration::from_millis(5))), Ok(WaitResult::Pending));
     }
     wait(&scheduler, id).unwrap_err();
 }
 
-/// Between what the ledger knows and the allocation another process takes what is left; or resources are short.
+/// Another process takes the rest of the memory between lease and allocation; or launch resources are short.
 pub fn task_goes_on_where_nothing_is_short() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| Task { device_bytes: 500 << 20, ..task }), [0, 1]);
     assert_eq!(health(&scheduler), [Health::Good; 2]);
 }
 
-/// Requeued elsewhere, also after a later driver's code that the next call repeats. The driver gives this process no other context of the GPU, whichever scheduler asks.
+/// The task is retried on the other GPU, also after an unknown code that the next call repeats. The driver gives this
+/// process no new context of the GPU, for any scheduler.
 pub fn a_poisoned_context() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
-    assert_eq!(health(&scheduler), [Health::Good; 2], "nobody has asked for another context yet");
-    restart_is_asked_for(&scheduler, 0);
-    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (1, 0));
+    assert_eq!(health(&scheduler), [Health::Good; 2], "no task has needed another context yet");
+    requires_restart(&scheduler, 0);
+    assert_eq!((driver_count(0, "contexts_made"), driver_count(0, "retained")), (1, 0));
     assert!(scheduler.submit(on(0, good())).unwrap_err().to_string().contains("retired"));
     drop(scheduler);
     let next = crate::fixtures::scheduler("cuda", 1).unwrap();
@@ -141,14 +142,14 @@ pub fn a_poisoned_context() {
     assert_eq!(health(&next), [Health::Retired, Health::Good]);
 }
 
-fn restart_is_asked_for(scheduler: &Scheduler, gpu: usize) {
+fn requires_restart(scheduler: &Scheduler, gpu: usize) {
     let error = run(scheduler, on(gpu, good())).unwrap_err();
     assert!(matches!(error, Error::NoDevice { .. }), "{error}");
     assert!(error.to_string().contains("restart the process"), "{error}");
     assert_eq!(health(scheduler)[gpu], Health::Retired);
 }
 
-/// The range's callback checks its CUDA calls, and returns an error of its own when the context is gone.
+/// The range's callback checks its CUDA calls, and returns an error of its own when the context is poisoned.
 pub fn a_poisoned_context_under_a_range() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let code = |exec: &Exec<'_>, _| filled(stream(exec), 1.0).map_err(|_| Error::Callback { code: 1 });
@@ -156,17 +157,17 @@ pub fn a_poisoned_context_under_a_range() {
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }
 
-/// Every code after which a context is gone, each on a GPU of its own. The two for a handle that is no longer valid leave
-/// the process a new one.
+/// Every code that poisons a context, each on a GPU of its own. After the two codes for an invalid handle the driver gives
+/// the process a new context.
 pub fn every_code_that_poisons() {
     let scheduler = scheduler("cuda", 1).unwrap();
     for gpu in 0..scheduler.devices().len() {
         if [5, 17].contains(&gpu) {
             run(&scheduler, on(gpu, good())).unwrap();
-            let there = (told(gpu, "contexts_made"), health(&scheduler).swap_remove(gpu));
-            assert_eq!(there, (2, Health::Good), "GPU {gpu}");
+            let found = (driver_count(gpu, "contexts_made"), health(&scheduler).swap_remove(gpu));
+            assert_eq!(found, (2, Health::Good), "GPU {gpu}");
         } else {
-            restart_is_asked_for(&scheduler, gpu);
+            requires_restart(&scheduler, gpu);
         }
     }
 }
@@ -176,14 +177,14 @@ pub fn a_task_that_poisons_two_gpus() {
     let error = run(&scheduler, task(wild)).unwrap_err();
     assert!(matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }), "{error}");
     assert!(error.to_string().contains("700 (CUDA_ERROR_ILLEGAL_ADDRESS)"), "{error}");
-    // The third goes on.
+    // The third GPU still works.
     let works = |gpu: &usize| run(&scheduler, on(*gpu, good())).is_ok();
     assert_eq!((0..3).filter(works).count(), 1);
     run(&scheduler, good()).unwrap();
 }
 
-/// Its kernel fails while it computes on the host, so others in the context report that first.
-pub fn who_tells_late_is_to_blame() {
+/// The kernel fails while its task computes on the host, so other tasks in the context report the failure first.
+pub fn task_that_reports_last_is_the_cause() {
     let scheduler = scheduler("cuda", 2).unwrap();
     let after = |millis, code: fn(&Stream) -> Result<()>| {
         let code = task(move |stream| {
@@ -199,16 +200,16 @@ pub fn who_tells_late_is_to_blame() {
     assert!(matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }), "{error}");
 }
 
-/// Those beside it in the same context are not to blame, stated or not.
-pub fn who_is_beside_it_is_not_to_blame() {
+/// Four tasks are in the context that the first launch poisons, with stated work and without.
+pub fn tasks_beside_the_cause_end_well() {
     for stated in [false, true] {
         let scheduler = scheduler("cuda:0", 4).unwrap();
         let door = Arc::new(Barrier::new(4));
         let tasks = (0..4).map(|_| {
-            let (door, came) = (door.clone(), AtomicBool::new(false));
+            let (door, arrived) = (door.clone(), AtomicBool::new(false));
             let code = task(move |stream| {
-                // The first time all four are inside, and the first launch of all fails.
-                if !came.swap(true, Ordering::SeqCst) && stream.free_bytes() > 0 {
+                // In the first attempts all four are in the context, and the first launch fails.
+                if !arrived.swap(true, Ordering::SeqCst) && stream.free_bytes() > 0 {
                     door.wait();
                 }
                 filled(stream, 2.0)
@@ -217,83 +218,90 @@ pub fn who_is_beside_it_is_not_to_blame() {
         });
         run_all(&scheduler, tasks);
         assert_eq!(health(&scheduler), [Health::Good]);
-        assert!(stated || told(0, "contexts_made") == 2);
+        assert!(stated || driver_count(0, "contexts_made") == 2);
     }
 }
 
-/// One scheduler has to do with a context that is poisoned under another.
+/// A context that is poisoned under one scheduler fails tasks of another.
 pub fn two_schedulers_on_a_gpu() {
     let (one, other) = (scheduler("cuda:0", 1).unwrap(), scheduler("cuda:0", 1).unwrap());
     run(&one, good()).unwrap();
     run(&other, good()).unwrap();
-    assert_eq!((told(0, "contexts_made"), told(0, "retained"), told(0, "module_loads")), (1, 1, 1));
-    // Its handle is no longer valid. The other scheduler finds that out before its task begins.
+    assert_eq!(
+        (driver_count(0, "contexts_made"), driver_count(0, "retained"), driver_count(0, "module_loads")),
+        (1, 1, 1)
+    );
+    // The context's handle is not valid. The other scheduler notices that before its task begins.
     run(&one, good()).unwrap();
     run(&other, good()).unwrap();
-    assert_eq!((told(0, "contexts_made"), other.stats().unwrap().counts.retried), (2, 0));
-    // A kernel fails.
+    assert_eq!((driver_count(0, "contexts_made"), other.stats().unwrap().counts.retried), (2, 0));
+    // A kernel fails in the shared context.
     let error = run(&one, task(wild)).unwrap_err();
     assert!(error.to_string().contains("700 (CUDA_ERROR_ILLEGAL_ADDRESS)"), "{error}");
-    restart_is_asked_for(&other, 0);
+    requires_restart(&other, 0);
     drop(one);
     assert_eq!(health(&other), [Health::Retired]);
 }
 
-/// A task waits for one that runs on top of it and poisons the context, which is not renewed while the first is in it.
-pub fn who_waits_for_the_task_that_poisons_is_still_inside() {
+/// A task waits for another that is nested in it and poisons the context.
+pub fn context_is_not_renewed_under_a_task_that_waits() {
     let (one, other) = (scheduler("cuda:0", 1).unwrap(), scheduler("cuda:0", 1).unwrap());
     let (one, other) = (Arc::new(one), Arc::new(other));
     let (again, beside) = (Arc::downgrade(&one), other.clone());
-    let late = Arc::new(Mutex::new(None));
-    let place = late.clone();
+    let submitted = Arc::new(Mutex::new(None));
+    let place = submitted.clone();
     let outer = task(move |stream| {
         if place.lock().unwrap().is_some() {
-            // Once more, for the first time it has ended in a context of no use.
+            // The second attempt: the first ended in a poisoned context.
             return filled(stream, 4.0);
         }
         let own = again.upgrade().ok_or(Error::Cancelled)?;
         let inner = own.submit(task(|stream| filled(stream, 3.0)))?;
-        // It has failed, and waits for another context.
+        // The inner task has failed, and waits for another context.
         assert_eq!(own.wait(inner, Some(Duration::from_millis(50)))?, WaitResult::Pending);
-        assert!(stream.finish().is_err(), "this one has ended with it");
+        assert!(stream.finish().is_err(), "the context is poisoned for the outer task, too");
         let next = beside.submit(good())?;
         assert_eq!(beside.wait(next, Some(Duration::from_millis(300)))?, WaitResult::Pending);
-        assert_eq!(told(0, "contexts_made"), 1, "a context is made anew under a task that is inside");
+        assert_eq!(driver_count(0, "contexts_made"), 1, "the context is renewed under a task that is inside");
         *place.lock().unwrap() = Some((inner, next));
         Ok(())
     });
     run(&one, outer).unwrap();
-    let (inner, next) = late.lock().unwrap().take().expect("the task ran to its end");
+    let (inner, next) = submitted.lock().unwrap().take().expect("the task ran to its end");
     wait(&one, inner).unwrap();
     wait(&other, next).unwrap();
-    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
+    assert_eq!((driver_count(0, "contexts_made"), driver_count(0, "retained")), (2, 1));
 }
 
-/// It has retained the primary context, too, which lives on when we make ours anew, and then end.
+/// Another library has retained the primary context, too, which outlives our renewal and our end.
 pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
     let scheduler = scheduler("cuda", 2).unwrap();
     let mut theirs = 0usize;
     assert_eq!(cu!(cuDevicePrimaryCtxRetain(&mut theirs => &mut usize, 0 => i32)), 0);
-    // Something shared, and a queue that is idle when the other one's task fails.
+    // A shared object, and a queue that is idle when the task of the other one fails.
     let owner = Arc::new(1_u32);
     run_together(&scheduler, 2, move |stream| {
         stream.shared(&owner, || stream.uploaded(&[1.5_f32; 5000], "a model"))?;
         filled(stream, 1.0)
     });
-    assert_eq!((told(0, "streams"), told(0, "modules"), told(0, "allocations") > 1), (2, 1, true));
+    assert_eq!(
+        (driver_count(0, "streams"), driver_count(0, "modules"), driver_count(0, "allocations") > 1),
+        (2, 1, true)
+    );
     run(&scheduler, wrong_at_first()).unwrap();
-    // The queue of the second attempt is all that there is.
-    let there = ["contexts", "retained", "streams", "modules", "allocations"].map(|what| told(0, what));
+    // Only the queue of the second attempt is left.
+    let there =
+        ["contexts", "retained", "streams", "modules", "allocations"].map(|what| driver_count(0, what));
     assert_eq!((there, report()["pinned"].as_u64()), ([1, 2, 1, 0, 0], Some(0)));
     run(&scheduler, good()).unwrap();
     drop(scheduler);
-    let there =
-        ["contexts", "retained", "streams", "modules", "allocations", "events"].map(|what| told(0, what));
+    let there = ["contexts", "retained", "streams", "modules", "allocations", "events"]
+        .map(|what| driver_count(0, what));
     assert_eq!(there, [1, 1, 0, 0, 0, 0]);
     assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), 0);
 }
 
-/// The driver takes it back neither way: the GPU is of no more use to this process, and what is pinned stays.
+/// The driver neither releases nor resets the context: this process cannot use the GPU, and pinned memory stays.
 pub fn a_context_that_can_not_be_ended() {
     keeps_objects();
     let scheduler = scheduler("cuda", 1).unwrap();
@@ -305,8 +313,8 @@ pub fn a_context_that_can_not_be_ended() {
 }
 
 fn wrong_at_first() -> Task {
-    let said = AtomicU32::new(0);
-    task(move |stream| match said.fetch_add(1, Ordering::SeqCst) {
+    let attempts = AtomicU32::new(0);
+    task(move |stream| match attempts.fetch_add(1, Ordering::SeqCst) {
         0 => Err(Error::Device {
             device: stream.device().label(),
             what: "it looks wrong".into(),
@@ -316,22 +324,22 @@ fn wrong_at_first() -> Task {
     })
 }
 
-/// It falls off the bus at a launch or a wait, or its driver does not take the kernels.
+/// The GPU is lost at a launch or a wait, or the driver refuses the kernels.
 pub fn gpu_that_is_lost_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
 }
 
-/// Drivers that have a code of its own for a GPU that is taken mean another thing by this one.
-pub fn a_gpu_that_a_new_driver_does_not_know() {
+/// Old drivers report a GPU in use by this code. New ones have another code for that.
+pub fn gpu_that_a_new_driver_does_not_know_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [1]);
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
 }
 
-/// Runs tasks that fail with these words, and one that does not. The driver has done this once.
-fn fails_as_the_driver_says(all: &[[&str; 2]], once: &str) {
+/// Runs tasks that fail with these words, then one that succeeds. `once`: a count of the driver's report that is 1.
+fn fails_with(all: &[[&str; 2]], once: &str) {
     let scheduler = scheduler("cuda", 1).unwrap();
     for words in all {
         let error = run(&scheduler, good()).unwrap_err();
@@ -339,17 +347,17 @@ fn fails_as_the_driver_says(all: &[[&str; 2]], once: &str) {
         assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
     }
     run(&scheduler, good()).unwrap();
-    assert_eq!((health(&scheduler), told(0, once)), (vec![Health::Good], 1));
+    assert_eq!((health(&scheduler), driver_count(0, once)), (vec![Health::Good], 1));
 }
 
-/// The driver has trouble of its own: the task's, and not the GPU's.
-pub fn a_load_that_says_nothing_of_the_kernels() {
+/// An error of the driver itself fails the task, and the GPU stays.
+pub fn failed_load_without_a_fault_of_the_kernels_keeps_the_gpu() {
     let codes = ["304 (CUDA_ERROR_OPERATING_SYSTEM)", "1 (CUDA_ERROR_INVALID_VALUE)", "917"];
     let codes = codes.map(|code| format!("status {code}"));
-    fails_as_the_driver_says(&codes.each_ref().map(|code| [code, "small"]), "module_loads");
+    fails_with(&codes.each_ref().map(|code| [code, "small"]), "module_loads");
 }
 
-/// A kernel that never ends: its task goes on elsewhere, its GPU is retired.
+/// A kernel never ends: its task is restarted on the other GPU, its GPU is retired.
 pub fn a_hang() {
     keeps_objects();
     let scheduler = scheduler("cuda", 1).unwrap();
@@ -357,10 +365,10 @@ pub fn a_hang() {
     let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
     assert_eq!(attempts(&scheduler, |task| Task { deadline, idempotent, ..task }), [0, 1]);
     ends_without_first_gpu(scheduler);
-    assert_eq!(told(1, "contexts"), 0);
+    assert_eq!(driver_count(1, "contexts"), 0);
 }
 
-/// The GPU is retired, and nobody waits for a thread that hangs.
+/// The GPU is retired, and the end of the scheduler does not wait for the thread that hangs.
 fn ends_without_first_gpu(scheduler: Scheduler) {
     let wait_until = |what: &dyn Fn() -> bool| {
         let begin = Instant::now();
@@ -375,7 +383,7 @@ fn ends_without_first_gpu(scheduler: Scheduler) {
     wait_until(&|| end.is_finished());
 }
 
-/// The idle slot frees nothing: that would wait for the kernel, and the end of the scheduler for the slot.
+/// The idle slot frees no memory: that would wait for the kernel, and the end of the scheduler for the slot.
 pub fn a_hang_beside_an_idle_slot() {
     keeps_objects();
     let scheduler = scheduler("cuda", 2).unwrap();
@@ -390,7 +398,7 @@ pub fn a_hang_beside_an_idle_slot() {
     ends_without_first_gpu(scheduler);
 }
 
-/// Nothing has failed before, so a new process would do no better.
+/// A new process would fail, too, so the message does not advise a restart.
 pub fn a_first_context_that_is_refused() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [1]);
@@ -398,7 +406,7 @@ pub fn a_first_context_that_is_refused() {
     assert!(why.contains("status 214") && !why.contains(RESTART), "{why}");
 }
 
-/// Its next use has the same handle, and nothing that was made in the context before.
+/// The next use of the context has the same handle, and no object of before the reset.
 pub fn a_context_that_another_library_resets() {
     let scheduler = scheduler("cuda", 2).unwrap();
     run_together(&scheduler, 2, |stream| filled(stream, 1.0));
@@ -407,17 +415,16 @@ pub fn a_context_that_another_library_resets() {
     assert_eq!(cu!(cuDevicePrimaryCtxRetain(&mut theirs => &mut usize, 0 => i32)), 0);
     let again = |_: &u32| run(&scheduler, Task { retries: 2, work: Some(1.0), ..good() }).is_ok();
     assert!((0..4).filter(again).count() > 0);
-    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 2), "theirs stays");
+    assert_eq!((driver_count(0, "contexts_made"), driver_count(0, "retained")), (2, 2), "theirs stays");
     assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), 0);
 }
 
-/// Codes that no list has are errors with their number, and nothing else.
-pub fn codes_that_nobody_knows() {
-    // At first 46: somebody else has it; it is tried again.
-    fails_as_the_driver_says(&["917", "1234"].map(|code| ["status ", code]), "contexts_made");
+pub fn unknown_codes_are_errors_with_their_number() {
+    // The first code, 46, means that another process has the GPU: the task is retried.
+    fails_with(&["917", "1234"].map(|code| ["status ", code]), "contexts_made");
 }
 
-/// It is busy, which old drivers report by another code, and not retired: it may be free later.
+/// The GPU is busy, which old drivers report by another code. It is not retired, because it may be free later.
 pub fn a_gpu_that_another_process_has() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [1]);

@@ -20,7 +20,7 @@ pub fn scheduler(devices: &str, slots: u32) -> Result<Scheduler> {
     let mut builder = Scheduler::builder();
     builder.devices = Some(devices.into());
     builder.slots = Some(slots);
-    // An hour for other processes is too long here.
+    // The default waits an hour for other processes.
     builder.policy.rounds_beside_others = builder.policy.backoff.len();
     builder.build()
 }
@@ -34,7 +34,7 @@ pub fn found() -> (Vec<DeviceInfo>, String) {
 pub fn stream<'a>(exec: &'a Exec<'_>) -> &'a Stream {
     match exec.lane {
         Lane::Cuda(stream) => stream,
-        Lane::Cpu(_) => panic!("a GPU was asked for"),
+        Lane::Cpu(_) => panic!("the lane is not a GPU's"),
     }
 }
 
@@ -113,8 +113,8 @@ pub fn report() -> Value {
     serde_json::from_slice(&text[..length as usize]).expect("JSON")
 }
 
-/// A number of the report on a GPU, by its place in `FAKECUDA`.
-pub fn told(gpu: usize, what: &str) -> u64 {
+/// Returns a number of the virtual driver's report on a GPU, by its place in `FAKECUDA`.
+pub fn driver_count(gpu: usize, what: &str) -> u64 {
     report()["gpus"][gpu][what].as_u64().unwrap_or_else(|| panic!("no {what} in the report"))
 }
 

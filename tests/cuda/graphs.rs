@@ -1,4 +1,4 @@
-//! Launches that come again are graphs: with the same numbers, and whatever befalls them they stand in no shot's way.
+//! Repeated launches become graphs, with the same results. A graph that fails does not fail its shot.
 
 use gpusched::Result;
 use gpusched::backend::cuda::{Graphs, Launches, Params, Stream};
@@ -12,7 +12,7 @@ use testkit::random::noise;
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::World;
 
-/// Four launches, each of which needs the one before: twice `y = a x + y; x = a y + x`. Key by key, some times.
+/// Puts four launches for each factor, in rounds: twice `y = a x + y; x = a y + x`. Each needs the one before.
 fn grow(stream: &Stream, factors: &[f32], rounds: usize) -> Result<()> {
     const VALUES: usize = 64;
     let kernel = stream.function(SMALL, "saxpy")?;
@@ -41,21 +41,26 @@ fn grow(stream: &Stream, factors: &[f32], rounds: usize) -> Result<()> {
     Ok(())
 }
 
-pub fn what_comes_again_is_one_launch() {
+pub fn repeated_launches_become_one_graph() {
     let scheduler = scheduler("cuda", 1).unwrap();
     run(&scheduler, task(|stream| grow(stream, &[0.25, 0.5], 5))).unwrap();
-    let done = (told(0, "launches"), told(0, "graph_launches"), told(0, "graph_nodes"));
-    // The first round by itself.
+    let done =
+        (driver_count(0, "launches"), driver_count(0, "graph_launches"), driver_count(0, "graph_nodes"));
+    // The launches of the first round are single.
     assert_eq!(done, (8, 8, 32));
-    assert_eq!((told(0, "graphs"), report()["graphs"].as_u64()), (0, Some(0)), "a task leaves its graphs");
-    // More lists than are remembered.
+    assert_eq!(
+        (driver_count(0, "graphs"), report()["graphs"].as_u64()),
+        (0, Some(0)),
+        "a task leaves its graphs"
+    );
+    // More lists than the cache holds.
     let many: Vec<f32> = (0..40).map(|k| 1.0 / (16 + k) as f32).collect();
     run(&scheduler, task(move |stream| grow(stream, &many, 3))).unwrap();
-    let graphs = (told(0, "graph_launches") - 8) / 2;
-    assert_eq!((graphs, told(0, "launches")), (32, 8 + 160 + 2 * 4 * (40 - 32)));
+    let graphs = (driver_count(0, "graph_launches") - 8) / 2;
+    assert_eq!((graphs, driver_count(0, "launches")), (32, 8 + 160 + 2 * 4 * (40 - 32)));
 }
 
-/// Lists that come no more, such as those of a slower shape, do not keep later ones from becoming graphs.
+/// Lists that are not put again, such as those of a slower shape, make room for graphs of later ones.
 pub fn stale_lists_make_room() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let factor = |k: usize| 1.0 / (64 + k) as f32;
@@ -64,10 +69,10 @@ pub fn stale_lists_make_room() {
     let all: Vec<f32> = tried.chain(kept).collect();
     run(&scheduler, task(move |stream| grow(stream, &all, 1))).unwrap();
     // The first 32 lists once each; the other five from submission 290 on, after they have come once more.
-    assert_eq!(told(0, "graph_launches"), 32 + 464 - 290 - 4);
+    assert_eq!(driver_count(0, "graph_launches"), 32 + 464 - 290 - 4);
 }
 
-/// A graph that is still at work when its task gives up.
+/// The task returns an error while its graph still runs.
 pub fn a_graph_in_flight_is_waited_for() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let code = task(|stream| {
@@ -85,7 +90,7 @@ pub fn a_graph_in_flight_is_waited_for() {
         Err(gpusched::Error::Internal("enough".into()))
     });
     assert!(run(&scheduler, code).is_err());
-    assert_eq!((told(0, "graph_launches"), told(0, "graphs")), (5, 0));
+    assert_eq!((driver_count(0, "graph_launches"), driver_count(0, "graphs")), (5, 0));
 }
 
 /// Runs a shot whose wavelet lasts two batches of 16 steps and a half, and compares it with the CPU.
@@ -99,38 +104,38 @@ fn fire(scheduler: &Scheduler, nt: usize) {
     }
 }
 
-/// All batches that come again, and so a step costs few calls of the driver. Each call makes the context current first.
+/// Repeated batches are graphs, so a step costs few calls of the driver. Each call makes the context current first.
 pub fn a_shots_batches_are_graphs() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let calls = || report()["calls"].as_u64().unwrap();
     let begin = calls();
     fire(&scheduler, 100);
-    // Of seven batches the second, which is as the first, and two of those between the wavelet's end and the last.
-    assert_eq!(told(0, "graph_launches"), 3, "{}", report());
-    assert_eq!(told(0, "graphs"), 0, "a shot leaves its graphs");
+    // Three of seven batches: the second, which equals the first, and two between the wavelet's end and the last.
+    assert_eq!(driver_count(0, "graph_launches"), 3, "{}", report());
+    assert_eq!(driver_count(0, "graphs"), 0, "a shot leaves its graphs");
     let short = calls() - begin;
     let begin = calls();
     fire(&scheduler, 260);
-    assert_eq!(told(0, "graph_launches"), 16, "{}", report());
+    assert_eq!(driver_count(0, "graph_launches"), 16, "{}", report());
     let long = calls() - begin;
     // 160 steps in ten batches. Launched each by itself, a step takes more than six calls.
     assert!(long - short <= 160 * 5 / 2, "{} calls for 160 steps", long - short);
 }
 
-/// By a driver that makes none, or does not take the first: the launches come one by one.
-pub fn no_graphs_are_no_harm() {
+/// The driver makes no graphs, or refuses the first: the launches are single.
+pub fn shot_runs_without_graphs() {
     let scheduler = scheduler("cuda", 1).unwrap();
     fire(&scheduler, 100);
-    assert!(told(0, "launches") > 100, "{}", report());
-    assert_eq!((health(&scheduler), told(0, "contexts_made")), (vec![Health::Good], 1));
+    assert!(driver_count(0, "launches") > 100, "{}", report());
+    assert_eq!((health(&scheduler), driver_count(0, "contexts_made")), (vec![Health::Good], 1));
 }
 
-/// In the middle of a shot; it goes on elsewhere, and the GPU that is still there is used again.
+/// A graph fails in the middle of a shot. The shot is retried on the other GPU, and both GPUs are used again.
 pub fn a_graph_that_poisons() {
     let scheduler = scheduler("cuda", 1).unwrap();
     fire(&scheduler, 100);
     assert_eq!(health(&scheduler), [Health::Good; 2]);
-    assert_eq!((0..2).map(|gpu| told(gpu, "contexts_made")).sum::<u64>(), 2);
+    assert_eq!((0..2).map(|gpu| driver_count(gpu, "contexts_made")).sum::<u64>(), 2);
     fire(&scheduler, 100);
 }
 
@@ -139,5 +144,8 @@ pub fn a_gpu_falls_off_at_a_graph() {
     fire(&scheduler, 100);
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
     drop(scheduler);
-    assert_eq!((told(1, "graphs"), told(1, "contexts"), report()["graphs"].as_u64()), (0, 0, Some(0)));
+    assert_eq!(
+        (driver_count(1, "graphs"), driver_count(1, "contexts"), report()["graphs"].as_u64()),
+        (0, 0, Some(0))
+    );
 }

@@ -1,5 +1,5 @@
-//! Made-up nights: random machines on which random calls of the driver fail in random ways. Nothing is lost: each task ends once, an
-//! outcome "done" means that the values were right, and nothing of ours is left behind.
+//! Random machines on which random calls of the driver fail in random ways. Each task ends once, its values are right
+//! if it is done, and the library leaves no object on a GPU.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use testkit::virtual_gpus::attach;
 use testkit::{Folder, Random};
 
 const SCRIPTS: u64 = 100;
-/// Scripts at a time: most of their time is waiting before another attempt.
+/// Scripts that run at a time: they mostly wait for back-offs.
 const AT_ONCE: usize = 24;
 const TASKS: usize = 12;
-/// Memory and resources that stay short are asked for again for minutes.
+/// Tasks are retried for minutes while memory or resources are short.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
-/// Codes that leave the context alone, that poison it, and some that nobody knows.
+/// Codes that leave the context intact, codes that poison it, and unknown codes.
 const CODES: [u32; 15] = [2, 701, 700, 716, 719, 702, 214, 1, 999, 46, 917, 1234, 304, 3, 201];
 /// The faults among them that end a context, and the loss of a GPU.
 const LOSES_CONTEXT: [&str; 8] = ["700", "716", "719", "702", "214", "201", "999", "lost"];
@@ -54,8 +54,8 @@ fn script(seed: u64) -> (String, String) {
     (machine.join(";"), faults.join(";"))
 }
 
-/// All scripts, each in a process of its own: a failure names the script.
-pub fn nothing_is_lost_whatever_fails() {
+/// Runs each script in a process of its own. A failure names the script.
+pub fn no_task_is_lost_in_random_failures() {
     let first = std::env::var("GPUSCHED_TEST_SCRIPTS").map_or(0, |text| {
         text.parse().expect("GPUSCHED_TEST_SCRIPTS: the number of the first of 100 scripts")
     });
@@ -80,8 +80,8 @@ pub fn nothing_is_lost_whatever_fails() {
                     let count = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0);
                     done.fetch_add(count, Ordering::Relaxed);
                     if !output.status.success() {
-                        let (said, status) = (String::from_utf8_lossy(&output.stderr), output.status);
-                        let text = format!("script {seed}: {machine}\n{faults}\n{status}\n{said}");
+                        let (stderr, status) = (String::from_utf8_lossy(&output.stderr), output.status);
+                        let text = format!("script {seed}: {machine}\n{faults}\n{status}\n{stderr}");
                         bad.lock().unwrap().push(text);
                     }
                 }
@@ -145,7 +145,7 @@ impl Expected {
 pub fn one_script() {
     let seed: u64 = match std::env::var("GPUSCHED_TEST_SEED") {
         Ok(seed) => seed.parse().unwrap(),
-        // By itself it is a night without faults.
+        // Without a seed the script has no faults.
         Err(_) => 0,
     };
     let mut random = Random::new(seed ^ 0x5eed);

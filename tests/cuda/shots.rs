@@ -24,7 +24,7 @@ fn one_trace(n: [usize; 3], nt: usize, seed: u64) -> World {
     World::rough(n, nt, Receivers::List(vec![[0; 3]]), &mut Random::new(seed))
 }
 
-/// Odd sizes; batches that end for their length, for snapshots, and with the shot; samples that fill a batch or don't.
+/// Odd sizes; batches that end at their full length, at snapshots, and with the shot; samples that fill a batch or do not.
 pub fn shots_have_the_bits_of_the_cpu() {
     if !fused_or_skip() {
         return;
@@ -58,7 +58,7 @@ pub fn shots_have_the_bits_of_the_cpu() {
     assert!(without_receivers.fire_on(&scheduler).unwrap().record.is_empty());
 }
 
-/// The shot ends while its pressure is on its way to infinity.
+/// The shot ends while its pressure grows without limit.
 pub fn a_shot_that_blows_up_is_found() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut world = one_trace([4; 3], 20, 24);
@@ -96,7 +96,7 @@ fn advised(error: &Error) -> usize {
 }
 
 /// A shot of the advised size runs, and one cell more is refused.
-pub fn what_would_fit_does() {
+pub fn shot_of_the_advised_size_fits() {
     let scheduler = scheduler("cuda", 1).unwrap();
     for equation in EQUATIONS.into_iter().chain(WITH_OTHER_LAYER) {
         let error = submit(cube_for(equation, 200), &scheduler).unwrap_err();
@@ -129,7 +129,7 @@ pub fn a_gpu_that_gives_less_than_it_promised() {
     let n = advised(&submit(cube(200), &scheduler).unwrap_err());
     let id = submit(cube(n), &scheduler).unwrap();
     let error = wait(&scheduler, id).unwrap_err();
-    // The GPU's, without its context's 2 MiB and what the other has.
+    // The GPU's memory, without the context's 2 MiB and the other process's share.
     assert!(matches!(error, Error::NoMemory { there, .. } if there == (30 << 20) - 8_000_000), "{error}");
     let smaller = advised(&error);
     assert!(smaller < n, "{error}");
@@ -158,7 +158,7 @@ pub fn small_shots_share_a_large_gpu() {
     let slots = scheduler.stats().unwrap().devices[0].slots;
     assert!((2..=8).contains(&slots), "{slots} slots");
     // Every change of their number makes other queues, and the context stays.
-    assert!(told(0, "contexts_made") == 1 && told(0, "streams") > 1, "{}", report());
+    assert!(driver_count(0, "contexts_made") == 1 && driver_count(0, "streams") > 1, "{}", report());
 }
 
 /// Shots on one plan, each on a stream of its own, share what the plan uploads.
@@ -168,7 +168,7 @@ pub fn small_shots_overlap_and_share_their_plan() {
     let mut random = Random::new(51);
     let world = World::rough([3, 2, 4], 40, Receivers::Plane { iz: 1, every: [1, 1] }, &mut random);
     let plan = world.plan();
-    // Of one size, so that a later one may have the memory of an earlier.
+    // All shots have one size, so a later one may reuse the memory of an earlier one.
     let mut elsewhere = || Shot { source: random.cell([3, 2, 4]), ..world.shot.clone() };
     let survey: Survey = (0..8).map(|_| (plan.clone(), elsewhere())).collect();
     for (found, (_, shot)) in fire_all(&scheduler, &survey).iter().zip(&survey) {
@@ -178,18 +178,18 @@ pub fn small_shots_overlap_and_share_their_plan() {
 
     // A kernel of each slot's shot at a time, and none of a stream that others wait for.
     // Modules: snapshot and peak, the step, the source.
-    assert_eq!(told(0, "together"), u64::from(SLOTS), "{}", report());
-    let made = ["contexts_made", "streams", "module_loads"].map(|what| told(0, what));
+    assert_eq!(driver_count(0, "together"), u64::from(SLOTS), "{}", report());
+    let made = ["contexts_made", "streams", "module_loads"].map(|what| driver_count(0, what));
     assert_eq!(made, [1, u64::from(SLOTS), 3]);
     // The promise to each shot counts what they share. Two batches of each in flight use few pinned pages.
     fire_all(&scheduler, &survey);
     let promised = plan.shot_bytes(&survey[0].1, 0).device;
-    let (used, context) = (told(0, "peak_bytes"), 8 << 20);
+    let (used, context) = (driver_count(0, "peak_bytes"), 8 << 20);
     assert!(used <= context + u64::from(SLOTS) * promised, "{used} bytes, {promised} a shot");
     assert!(report()["pinned"].as_u64() <= Some(6 * u64::from(SLOTS)), "{}", report());
 }
 
-/// It stops at the ends of batches and leaves all that the next part needs.
+/// The shot stops at the ends of batches, and its state has all that the next part needs.
 pub fn a_shot_goes_on_after_a_pause() {
     if !fused_or_skip() {
         return;
@@ -218,17 +218,17 @@ pub fn a_shot_goes_on_after_a_pause() {
     }
 }
 
-/// Processes that come later find the GPU's memory free, although the plan lives on.
-pub fn a_plan_that_rests_keeps_no_memory() {
+/// Later processes find the GPU's memory free while the plan exists.
+pub fn idle_plan_caches_no_memory() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let (plan, shot) = cube(5);
     wait(&scheduler, submit((plan.clone(), shot), &scheduler).unwrap()).unwrap();
     let begun = Instant::now();
-    while told(0, "allocations") > 0 {
+    while driver_count(0, "allocations") > 0 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", report());
         thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!((told(0, "contexts"), Arc::strong_count(&plan)), (1, 1), "{}", report());
+    assert_eq!((driver_count(0, "contexts"), Arc::strong_count(&plan)), (1, 1), "{}", report());
 }
 
 /// Without other processes, plans share a GPU that has room for the coefficients of one.
@@ -242,7 +242,7 @@ pub fn plans_make_room_for_others() {
     assert_eq!(scheduler.stats().unwrap().counts.retried, 0);
 }
 
-/// The GPU has enough: the task may be tried again when others of the host have ended.
+/// The host's memory is too little, not the GPU's: the task may be retried when other programs have ended.
 pub fn a_record_that_the_host_has_no_memory_for() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut world = one_trace([3; 3], 30, 23);

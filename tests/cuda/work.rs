@@ -1,4 +1,4 @@
-//! Queues at work, and what they leave.
+//! Queues: their memory, kernels and shared objects, and the end of their work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
@@ -14,10 +14,10 @@ use testkit::process::in_child;
 
 pub fn the_used_gpu_alone_has_a_context() {
     let scheduler = scheduler("cuda:1", 2).unwrap();
-    assert_eq!(told(1, "contexts_made"), 0, "nothing has run");
+    assert_eq!(driver_count(1, "contexts_made"), 0, "nothing has run");
     (0..4).for_each(|value| run(&scheduler, task(move |stream| filled(stream, value as f32))).unwrap());
-    assert_eq!((told(0, "contexts_made"), told(1, "contexts_made")), (0, 1));
-    assert_eq!((told(1, "retained"), told(1, "module_loads")), (1, 1));
+    assert_eq!((driver_count(0, "contexts_made"), driver_count(1, "contexts_made")), (0, 1));
+    assert_eq!((driver_count(1, "retained"), driver_count(1, "module_loads")), (1, 1));
 }
 
 /// Another library may create the next context. `set`: flags that it sets while this one exists.
@@ -48,7 +48,7 @@ pub fn flags_of_contexts_are_restored() {
 pub fn memory_is_used_again() {
     let scheduler = scheduler("cuda", 1).unwrap();
     (0..10).for_each(|_| run(&scheduler, task(|stream| filled(stream, 3.0))).unwrap());
-    assert_eq!((told(0, "allocations_made"), report()["pinned"].as_u64()), (1, Some(1)));
+    assert_eq!((driver_count(0, "allocations_made"), report()["pinned"].as_u64()), (1, Some(1)));
 }
 
 fn downloading(values: usize) -> Task {
@@ -58,7 +58,7 @@ fn downloading(values: usize) -> Task {
     })
 }
 
-/// Each asks for more than the one before, as when every shot has other receivers: what was kept is too small.
+/// Each task needs more than the one before, as when every shot has other receivers: the cached memory is too small.
 pub fn pinned_memory_does_not_grow_with_the_tasks() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let pinned = || report()["pinned"].as_u64().unwrap();
@@ -75,38 +75,38 @@ pub fn pinned_memory_does_not_grow_with_the_tasks() {
             }),
         )
         .unwrap();
-        // Two in use, and some that are twice as long each.
+        // Two pieces in use, and cached ones that are twice as long each.
         assert!(pinned() <= 8, "{} pieces after task {number}", pinned());
     }
-    // What has been pinned fits the next.
+    // Pinned memory fits the next task.
     let before = pinned();
     [60, 55, 50].iter().for_each(|rows| run(&scheduler, downloading(1024 * rows)).unwrap());
     assert!(pinned() <= before + 1);
 }
 
-/// The values come all the same, with nothing pinned.
+/// The values arrive without pinned memory.
 pub fn memory_that_cant_be_pinned() {
     let scheduler = scheduler("cuda", 1).unwrap();
     (0..3).for_each(|value| run(&scheduler, task(move |stream| filled(stream, value as f32))).unwrap());
     assert_eq!(report()["pinned"].as_u64(), Some(0));
 }
 
-/// What is kept makes room.
+/// Cached memory is freed for a larger piece.
 pub fn memory_that_is_short_to_pin() {
     let scheduler = scheduler("cuda", 1).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
     run(&scheduler, downloading(5000)).unwrap();
-    // Of whole pages; the piece of the first task has made room.
+    // One piece of whole pages: that of the first task was freed.
     assert_eq!((report()["pinned"].as_u64(), report()["pinned_bytes"].as_u64()), (Some(1), Some(20480)));
 }
 
-/// Sixteen threads ask for the kernels of a GPU at once.
+/// Sixteen tasks need the same kernels at once.
 pub fn kernels_are_loaded_once_a_gpu() {
     let scheduler = scheduler("cuda", 8).unwrap();
     run_together(&scheduler, 16, |stream| filled(stream, 4.0));
     for gpu in 0..2 {
-        assert_eq!((told(gpu, "module_loads"), told(gpu, "contexts_made")), (1, 1));
-        assert_eq!((told(gpu, "retained"), told(gpu, "streams")), (1, 8));
+        assert_eq!((driver_count(gpu, "module_loads"), driver_count(gpu, "contexts_made")), (1, 1));
+        assert_eq!((driver_count(gpu, "retained"), driver_count(gpu, "streams")), (1, 8));
     }
 }
 
@@ -133,10 +133,10 @@ pub fn loading_a_module_keeps_no_other_waiting() {
         Ok(())
     });
     run_all(&scheduler, [loads, launches]);
-    assert_eq!(told(0, "module_loads"), 2);
+    assert_eq!(driver_count(0, "module_loads"), 2);
 }
 
-/// A driver may take a minute for kernels that it has never seen.
+/// A driver may compile new kernels for a minute.
 pub fn a_deadline_begins_when_the_kernels_are_compiled() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let text: &'static str = Box::leak(SMALL.text.to_owned().into_boxed_str());
@@ -157,8 +157,8 @@ pub fn a_deadline_begins_when_the_kernels_are_compiled() {
     run_within(900, 0);
 }
 
-/// Objects that all slots of a GPU share are made once, and freed with their owner.
-pub fn what_is_shared_is_made_once() {
+/// Objects that all slots of a GPU share are freed with their owner.
+pub fn shared_objects_are_made_once() {
     let scheduler = scheduler("cuda", 4).unwrap();
     let (owner, made, door) = (Arc::new(7_u32), Arc::new(AtomicU32::new(0)), Arc::new(Barrier::new(4)));
     let tasks = (0..8).map(|_| {
@@ -175,20 +175,20 @@ pub fn what_is_shared_is_made_once() {
         })
     });
     run_all(&scheduler, tasks);
-    assert_eq!((made.load(Ordering::SeqCst), told(0, "allocations")), (1, 1));
+    assert_eq!((made.load(Ordering::SeqCst), driver_count(0, "allocations")), (1, 1));
     assert_eq!(Arc::strong_count(&owner), 1);
-    // Another's, after the first is gone: it takes the place of the first.
+    // Objects of another owner take the place of the first.
     drop(owner);
     let owner = Arc::new(8_u32);
     let code = task(move |stream| {
         stream.shared(&owner, || stream.uploaded(&[2.5_f32; 5000], "a model")).map(|_| ())
     });
     run(&scheduler, code).unwrap();
-    // In the same memory if it came to the queue that had made the first before that gave it back, else in new.
-    assert!(told(0, "allocations_made") <= 2, "{}", report());
+    // The memory is reused if the same queue allocates it; otherwise it is new.
+    assert!(driver_count(0, "allocations_made") <= 2, "{}", report());
 }
 
-/// Memory that one slot has given back is not another's while work may still use it.
+/// Memory that one slot has returned is not allocated by another while work may still use it.
 pub fn memory_stays_with_its_slot_until_the_work_is_done() {
     let scheduler = scheduler("cuda", 2).unwrap();
     let (door, numbers) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU32::new(0)));
@@ -203,7 +203,7 @@ pub fn memory_stays_with_its_slot_until_the_work_is_done() {
                 drop(block);
                 door.wait();
                 door.wait();
-                // The same queue has it at once.
+                // The same queue may allocate it at once.
                 assert_eq!(stream.alloc::<f32>(1000, "a test's values")?.address(), address);
             } else {
                 door.wait();
@@ -214,11 +214,11 @@ pub fn memory_stays_with_its_slot_until_the_work_is_done() {
         })
     });
     run_all(&scheduler, tasks);
-    assert_eq!(told(0, "allocations_made"), 2);
+    assert_eq!(driver_count(0, "allocations_made"), 2);
 }
 
-/// What a task has put on its queue is done before the task is.
-pub fn a_task_ends_when_its_work_has() {
+/// The work that a task has put on its queue ends before the task.
+pub fn task_ends_after_its_work_on_the_gpu() {
     let scheduler = scheduler("cuda", 1).unwrap();
     run(
         &scheduler,
@@ -232,14 +232,14 @@ pub fn a_task_ends_when_its_work_has() {
             let under_way = stream.download(&to, 4000..4096)?;
             drop(stream.download(&to, 0..4096)?);
             assert_eq!(under_way.wait()?[..], [3; 96]);
-            // Left under way.
+            // Still runs when the job returns.
             fill(stream, &stream.zeroed(64, "values")?, 1.0)
         }),
     )
     .unwrap();
 }
 
-pub fn mistakes_are_told() {
+pub fn mistakes_are_reported() {
     use gpusched::backend::cuda::Params;
     let scheduler = scheduler("cuda", 1).unwrap();
     let code = task(|stream| {
@@ -265,19 +265,19 @@ pub fn mistakes_are_told() {
     run(&scheduler, code).unwrap();
 }
 
-/// A driver does not survive a fork: the child finds no GPUs, is told why, and ends without harm.
+/// A driver does not survive a fork: the child finds no GPUs, gets the reason, and ends normally.
 pub fn a_child_finds_no_gpus() {
     let scheduler = scheduler("cuda", 2).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
-    let told = in_child(|| {
+    let child = in_child(|| {
         let forked = matches!(scheduler.submit(task(|_| Ok(()))), Err(gpusched::Error::Forked));
         forked && finds_no_gpus()
     });
-    assert!(told);
+    assert!(child);
     run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();
 }
 
-/// Copies of a GPU write to the pages of the parent only, so the child must not share them.
+/// A GPU writes to the parent's pages only, so the child must not share them.
 pub fn a_child_gets_no_pinned_memory() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let code = task(|stream| {
@@ -294,8 +294,8 @@ pub fn a_child_gets_no_pinned_memory() {
     run(&scheduler, code).unwrap();
 }
 
-/// Another thread is in the middle of it, and whatever it has locked stays locked in the child.
-pub fn a_child_of_a_process_that_looks_for_gpus() {
+/// Another thread is in discovery at the fork, so its locks stay locked in the child.
+pub fn child_forked_during_discovery_finds_no_gpus() {
     std::thread::scope(|scope| {
         // NVML takes its time to begin.
         scope.spawn(found);

@@ -39,7 +39,7 @@ pub fn a_gpu_whose_results_go_wrong_is_retired() {
 }
 
 /// The only GPU computes wrong results at each attempt.
-pub fn where_it_went_wrong_is_told() {
+pub fn error_says_where_a_result_went_wrong() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let world = World::rough([9, 8, 7], 100, Receivers::List(vec![[0; 3]]), &mut Random::new(42));
     let error = world.fire_on(&scheduler).err().expect("a field that is not finite");
@@ -55,7 +55,7 @@ pub fn where_it_went_wrong_is_told() {
     assert_eq!((health, devices[0].failed), (Health::Good, 2), "a shot that fails twice is no fault");
 }
 
-pub fn a_check_finds_it_first() {
+pub fn a_check_finds_a_wrong_gpu_first() {
     let scheduler = scheduler("cpu,cuda", 1).unwrap();
     let found = check::devices(&scheduler).unwrap();
     let passed: Vec<_> = found.iter().map(Result::is_ok).collect();
@@ -64,14 +64,14 @@ pub fn a_check_finds_it_first() {
         assert_eq!(*passed, ["cpu:0", "cuda:1"].contains(&label.as_str()), "{label}: {found:?}");
         let suspect = found.as_ref().err().is_none_or(Error::is_suspect);
         assert!(suspect, "{label}: {found:?}");
-        let told = found.as_ref().err().map(ToString::to_string).unwrap_or_default();
-        assert!(*passed || told.contains("the check shot "), "{told}");
-        assert!(!told.contains("CFL"), "no advice for a model that is not the caller's: {told}");
+        let error = found.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert!(*passed || error.contains("the check shot "), "{error}");
+        assert!(!error.contains("CFL"), "no advice for a model that is not the caller's: {error}");
     }
 }
 
-/// It passes its check the second time, and has one strike.
-pub fn once_is_a_strike() {
+/// One wrong result retires no GPU.
+pub fn gpu_that_passes_its_second_check_is_used() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(check::devices(&scheduler).unwrap(), [Ok(())]);
     let stats = scheduler.stats().unwrap();
@@ -88,7 +88,7 @@ fn check_devices(folder: &Workspace, options: &[&str]) -> Ended {
     Ended::from(output(&mut command).expect("the command runs"))
 }
 
-pub fn a_survey_leaves_it_out() {
+pub fn survey_leaves_out_a_wrong_gpu() {
     let folder = Workspace::with_survey(&brief());
     let ended = check_devices(&folder, &["--json"]);
     assert_eq!(ended.status, 0, "{ended:?}");
