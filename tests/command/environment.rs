@@ -1,4 +1,4 @@
-//! What is around the command: pipes that break, disks that are full, a second run.
+//! The environment of the command: pipes that break, disks that are full, a second run.
 
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
@@ -39,7 +39,8 @@ fn small_stack_of_the_shell_is_enough() {
     all_shots_are_there(&folder);
 }
 
-/// The time grows with the number of shots and not with its square: a second or two of the processor, or minutes.
+/// Checks that the time grows with the number of shots and not with its square: CPU seconds, not
+/// minutes.
 #[test]
 fn stopping_a_survey_of_many_shots_takes_little_time() {
     let many = SURVEY
@@ -73,7 +74,7 @@ fn two_runs_do_not_write_into_one_folder() {
     assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
 }
 
-/// A pipe without a reader is not waited for.
+/// The command does not wait for a pipe without a reader.
 #[test]
 fn settings_without_effect_are_logged_and_valid_ones_are_not() {
     let folder = Workspace::new();

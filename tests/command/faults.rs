@@ -1,6 +1,7 @@
-//! Output that fails: each call that writes into the output folder fails in turn, by `ctests/doubles/faults/inject.c`,
-//! and a disk is really full. No half-written file is left, each shot that is not whole is reported with the cause, and
-//! a resume without the fault gives the files of an undisturbed run.
+//! Output that fails: each call that writes into the output folder fails in turn, by
+//! `ctests/doubles/faults/inject.c`, and one test fills a real disk. No half-written file remains,
+//! each incomplete shot is reported with the cause, and a resume without the fault completes the
+//! files of an undisturbed run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +18,7 @@ const SHOTS: u64 = 2;
 const RUN: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache"];
 const RESUME: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache", "--resume"];
 
-/// Errors and their words.
+/// Error numbers and the text of each in a message.
 const ERRORS: [(i32, &str); 6] = [
     (libc::ENOSPC, "No space left on device"),
     (libc::EDQUOT, "Disk quota exceeded"),
@@ -27,17 +28,17 @@ const ERRORS: [(i32, &str); 6] = [
     (libc::ENOENT, "No such file or directory"),
 ];
 
-/// Where and how writing fails.
+/// The calls that fail, and how they fail.
 #[derive(Debug)]
 struct Fault {
-    /// The call, counted from 1.
+    /// Number of the call, from 1.
     at: u32,
     how: String,
     lasts: bool,
 }
 
 impl Fault {
-    /// Sets the variables of the injector, which notes the calls that it hits in the file `mark`.
+    /// Sets the variables of the injector, which writes the calls that it hits to the file `mark`.
     fn set<'a>(&self, folder: &Workspace, command: &'a mut Command) -> &'a mut Command {
         if self.lasts {
             command.env("FAULT_LASTS", "1");
@@ -50,7 +51,8 @@ impl Fault {
             .env("FAULT_MARK", folder.at("mark"))
     }
 
-    /// Runs with it, and gives the calls that it hit, too. `None`: the run has fewer calls.
+    /// Runs the survey with the fault. Returns the calls that it hit, too; `None` if the run has
+    /// fewer calls.
     fn run(&self, folder: &Workspace) -> Option<(Ended, String)> {
         let mark = folder.at("mark");
         let ended = Ended::from(self.set(folder, &mut folder.command(RUN)).output().unwrap());
@@ -65,7 +67,7 @@ fn injector() -> &'static Path {
     BUILT.get_or_init(|| c::preload("inject", &c::scratch("faults")))
 }
 
-/// The output folder by its whole path, as the injector compares it.
+/// The absolute path of the output folder, with which the injector compares.
 fn folder() -> Workspace {
     let folder = Workspace::new();
     let out = fs::canonicalize(folder.at(".")).unwrap().join("out");
@@ -83,7 +85,7 @@ fn whole(folder: &Workspace) -> BTreeSet<u64> {
     dry.shots("kept").into_iter().collect()
 }
 
-/// Each shot is whole, or told to have failed, and nothing is half-written.
+/// Checks that each shot is complete or reported as failed, and that no file is half-written.
 fn check(folder: &Workspace, fault: &Fault, ended: &Ended, words: &str) {
     let names: Vec<_> = folder.results().into_keys().collect();
     assert!(!names.iter().any(|name| name.ends_with(".part")), "{fault:?}: {names:?}, {ended:?}");
@@ -92,7 +94,7 @@ fn check(folder: &Workspace, fault: &Fault, ended: &Ended, words: &str) {
     assert!(!events.iter().any(is_retried), "{fault:?}: {ended:?}");
     match ended.status {
         0 => {
-            // It was for once, and of survey.json.
+            // The fault hit one call, of survey.json.
             assert!(!fault.lasts, "{fault:?}: {ended:?}");
             assert!(events.iter().any(|event| event["event"] == "warning"), "{fault:?}: {ended:?}");
             assert_eq!(whole.len() as u64, SHOTS, "{fault:?}: {ended:?}");
@@ -126,10 +128,12 @@ fn undisturbed() -> Workspace {
     folder
 }
 
-/// Calls of a run: three of the first file, survey.json, and of each shot a probe and three files of five calls at least.
+/// Lower bound of the calls of a run: three of the first file, five of survey.json, and for each
+/// shot a probe and three files of five calls.
 const AT_LEAST: u32 = 3 + 5 + SHOTS as u32 * 16;
 
-/// Created under another name, written, forced to disk, named, the name forced to disk.
+/// A file is created under another name, written, forced to disk, renamed, and the folder forced to
+/// disk.
 #[test]
 fn every_file_is_on_disk_before_it_has_its_name() {
     let folder = folder();
@@ -147,7 +151,7 @@ fn every_file_is_on_disk_before_it_has_its_name() {
     for (path, mut calls) in files {
         assert!(path.contains("/.gpusched-") && path.ends_with(".part"), "{path}");
         calls.dedup();
-        // The first of a run, and of each shot, only tries the place.
+        // The first file of a run, and of each shot, only probes the folder.
         if calls.contains(&"rename") {
             assert_eq!(calls, ["create", "write", "fsync", "rename"], "{path}");
             named += 1;
@@ -157,7 +161,8 @@ fn every_file_is_on_disk_before_it_has_its_name() {
     assert!(named > 3 * SHOTS as usize, "{named}");
 }
 
-/// For each call, or every `step`th, a run in a folder of its own in which that call fails; `check` and a resume follow.
+/// Runs the survey in a new folder for each call, or every `step`th, which fails in that run; then
+/// `check` and a resume.
 fn for_each_call(step: u32, fault: impl Fn(u32) -> Fault, check: impl Fn(&Workspace, &Fault, &Ended)) {
     let undisturbed = undisturbed();
     for at in (1..).step_by(step as usize) {
@@ -183,7 +188,7 @@ fn a_call_that_fails_once_costs_no_more_than_its_shot() {
 
 #[test]
 fn lasting_fault_is_reported_for_each_shot_and_a_resume_completes() {
-    // In steps of 5, the calls of a file, it would be the same call of each.
+    // Every third call: a file has 5 calls, so steps of 5 would hit the same call of each file.
     let fault = |at| Fault { at, how: error_of(at / 3).0.to_string(), lasts: true };
     for_each_call(3, fault, |folder, fault, ended| check(folder, fault, ended, error_of(fault.at / 3).1));
 }
@@ -193,7 +198,8 @@ fn a_process_that_dies_in_any_call_is_resumed() {
     let fault = |at| Fault { at, how: "kill".into(), lasts: false };
     for_each_call(1, fault, |folder, fault, ended| {
         assert_eq!(ended.status, -1, "{fault:?}: {ended:?}");
-        // What has a description is whole. One slot: at most one shot that was begun is not.
+        // A shot with a description is complete. With one slot at most one shot that began is
+        // incomplete.
         let names: Vec<_> = folder.results().into_keys().collect();
         let described = names.iter().filter(|name| name.ends_with(".json")).count();
         assert_eq!(described, whole(folder).len(), "{fault:?}");
@@ -202,18 +208,19 @@ fn a_process_that_dies_in_any_call_is_resumed() {
     });
 }
 
-/// So that no description is beside files that it is not of.
+/// No description may remain beside files of another run.
 #[test]
 fn what_an_earlier_run_left_of_a_shot_goes_before_the_shot_writes() {
     let folder = undisturbed();
-    // The place is tried, survey.json written, the shot's place tried, its first snapshot created.
+    // Calls before: the probe of the folder, survey.json, the shot's probe, the creation of its
+    // first snapshot.
     let fault = Fault { at: 3 + 5 + 1 + 1, how: "kill".into(), lasts: false };
     let (_, hit) = fault.run(&folder).unwrap();
     assert!(hit.starts_with("create "), "{hit}");
     let left = folder.results();
     let expected = ["shot_0002.bin", "shot_0002.json", "shot_0002_step_000000.bin"];
     assert!(left.keys().filter(|name| !name.ends_with(".part")).eq(expected), "{:?}", left.keys());
-    // No process has such a number.
+    // No process has this number.
     fs::write(folder.at("out/.gpusched-4294967295-0.part"), "").unwrap();
     let resumed = folder.gpusched(&["run", "survey.toml", "--resume"]);
     assert!(resumed.out.contains("removed unfinished files of a killed run: 1\n"), "{resumed:?}");
@@ -238,7 +245,8 @@ fn folder_that_vanishes_or_is_replaced_fails_what_is_left_of_the_survey() {
     }
 }
 
-/// The command with a limit on the size of files, in blocks of 512 bytes, or of 1024 in some shells.
+/// Returns the command with a limit on the size of files, in blocks of 512 bytes, or of 1024 in
+/// some shells.
 #[cfg(unix)]
 fn limited(folder: &Workspace, blocks: u32, args: &[&str]) -> Command {
     let mut shell = isolated("sh");
@@ -247,7 +255,7 @@ fn limited(folder: &Workspace, blocks: u32, args: &[&str]) -> Command {
     shell
 }
 
-/// The system would end the process.
+/// By default the system would end the process.
 #[test]
 #[cfg(unix)]
 fn a_limit_on_the_size_of_files_is_an_error_of_the_file() {
@@ -260,12 +268,12 @@ fn a_limit_on_the_size_of_files_is_an_error_of_the_file() {
     assert!(!folder.results().keys().any(|name| name.ends_with(".part")), "{:?}", folder.results().keys());
 }
 
-/// As on NFS, where a folder has no lock though files have: another process may write there.
+/// As on NFS, where a folder cannot be locked though files can: another process may write there.
 #[test]
 fn unfinished_files_stay_in_a_folder_that_cannot_be_locked() {
     let folder = folder();
     fs::create_dir(folder.at("out")).unwrap();
-    // No process has such a number; no shot of the survey has a snapshot of this step.
+    // No process has this number; no shot of the survey has a snapshot of this step.
     let left =
         ["out/.gpusched-4294967295-0.part", "out/shot_0001_step_000003.bin"].map(|name| folder.at(name));
     for why in [0, libc::ENOLCK, libc::EOPNOTSUPP] {
@@ -280,8 +288,8 @@ fn unfinished_files_stay_in_a_folder_that_cannot_be_locked() {
     }
 }
 
-/// Where writing has failed, room for the whole record is looked for before a shot is computed. A computed shot
-/// writes its snapshots, which have room here; records have not.
+/// After a failed write, the command checks the room for a whole record before it computes a shot.
+/// A computed shot writes its snapshots, for which the room suffices here; records have none.
 #[test]
 #[cfg(unix)]
 fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
@@ -302,11 +310,11 @@ fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
     let calls = fs::read_to_string(folder.at("mark")).unwrap();
     let whole: BTreeSet<&str> =
         calls.lines().filter(|line| line.starts_with("fsync ") && line.ends_with(".part")).collect();
-    // The ten snapshots of the one attempt that was computed, and survey.json a few times.
+    // The ten snapshots of the only computed attempt, and survey.json a few times.
     assert!((10..20).contains(&whole.len()), "{calls}");
 }
 
-/// In a file system of its own, in memory, where the system lets anybody have one.
+/// Uses a file system in memory, where the system allows any user to mount one.
 #[test]
 fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
     let folder = folder();

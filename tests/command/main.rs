@@ -18,14 +18,14 @@ use std::path::Path;
 
 use testkit::command::{Ended, Workspace};
 
-/// A folder in which the survey has run to its end.
+/// Returns a folder in which the survey has run to its end.
 fn finished(survey: &str) -> Workspace {
     let folder = Workspace::with_survey(survey);
     run_well(&folder, &[]);
     folder
 }
 
-/// Runs the survey in the folder with further arguments, every shot of which is written.
+/// Runs the survey in the folder with further arguments; checks that every shot is written.
 fn run_well(folder: &Workspace, more: &[&str]) -> Ended {
     let ended = folder.gpusched(&[&["run", "survey.toml"], more].concat());
     assert_eq!(ended.status, 0, "{ended:?}");
@@ -40,7 +40,7 @@ fn flip_a_bit(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A file in NPY's format, of this shape in Python's words.
+/// Returns an NPY file of this shape, in Python's notation.
 fn npy(shape: &str, values: impl Iterator<Item = f32>) -> Vec<u8> {
     let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
     let length = (header.len() as u16).to_le_bytes();

@@ -1,4 +1,4 @@
-//! What is told of a run while it goes on and at its end, and what is kept for the next one.
+//! Output of a run while it computes and at its end, and the rates that it stores for the next run.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn summary_has_each_device_and_the_lower_bound() {
     let end = &events.last().unwrap()["schedule"];
     let number = |value: &Value| value.as_f64().unwrap();
     assert!(number(&end["lower_bound_s"]) > 0.0);
-    // The bound is a bound, but for the rounding of sums of durations.
+    // A lower bound, except for the rounding of sums of durations.
     assert!(number(&end["lower_bound_s"]) <= number(&end["makespan_s"]) * 1.000_001, "{end}");
     let device = &end["devices"][0];
     assert_eq!((&device["device"], &device["done"]), (&"cpu:0".into(), &4.into()));

@@ -1,4 +1,5 @@
-//! `run --shots`: several runs compute one survey into one folder; `status` and `collect` report what is there.
+//! `run --shots`: several runs compute one survey into one folder; `status` and `collect` report
+//! what is there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -59,7 +60,7 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
             assert_eq!(found[key], expected[key], "{key} of {found}");
         }
     }
-    // Once more, of the merged report alone.
+    // A second `collect` reads the merged report only.
     let ended = folder.gpusched(&["collect", "out", "--json"]);
     let event = &ended.events()[0];
     assert_eq!((ended.status, &event["done"], &event["not_done"]), (0, &4.into(), &"".into()), "{event}");
@@ -87,7 +88,7 @@ fn part_keeps_the_report_of_another_process_of_its_number_and_host_name() {
     assert_eq!(reports(&folder), 0);
 }
 
-/// A part that is killed once it has its name leaves an empty one.
+/// A part that is killed right after it has created its report leaves an empty one.
 #[test]
 fn empty_report_of_a_part_is_ignored_and_removed() {
     let folder = Workspace::with_survey(&brief());
@@ -126,7 +127,7 @@ fn missing_and_damaged_shots_are_listed() {
     let why = event["errors"][0]["error"].as_str().unwrap();
     assert_eq!(why, "shot_0003.bin is damaged: its checksum differs");
     assert_eq!(folder.json("out/survey.json")["state"], "stopped");
-    // `status` repeats it, until another `collect` finds the file good.
+    // `status` repeats the errors until another `collect` finds the file undamaged.
     let status = || folder.gpusched(&["status", "out", "--json"]).events().remove(0);
     assert_eq!(status(), *event);
     flip_a_bit(&folder.at("out/shot_0003.bin"));
@@ -135,7 +136,7 @@ fn missing_and_damaged_shots_are_listed() {
     assert_eq!((&whole["done"], &whole["errors"]), (&2.into(), &Value::Array(Vec::new())), "{whole}");
     assert_eq!(status(), *whole);
     flip_a_bit(&folder.at("out/shot_0003.bin"));
-    // The list is one that a run takes.
+    // `run --shots` accepts the list.
     let list = event["not_done"].as_str().unwrap();
     assert_eq!(part(&folder, list).shots("done"), [2, 3, 4]);
     assert_eq!(folder.gpusched(&["collect", "out"]).status, 0);
@@ -155,7 +156,7 @@ fn killed_part_leaves_its_finished_shots_to_collect() {
     let ended = folder.gpusched(&["status", "out"]);
     let lines = "0 of 4 shots done, 2 running or queued, 2 missing\nnot done: 1-4\n";
     assert_eq!((ended.status, ended.out.as_str()), (1, lines), "{ended:?}");
-    // The lock of the running part: a run of all shots is refused, another part is not.
+    // The running part holds the lock: a run of all shots is refused, another part is not.
     let refused = folder.gpusched(&["run", "survey.toml"]);
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.err.contains("another run writes to it"), "{refused:?}");
@@ -299,7 +300,7 @@ fn shots_begin_as_their_numbers_arrive_on_standard_input() {
             assert!(line.contains(&shot["shot"].to_string()), "{shot} after {line}");
         }
     }
-    // A shot that has failed is sent again.
+    // A failed shot is computed again if its number arrives again.
     let [record, side] = ["out/shot_0003.bin", "out/shot_0003.json"].map(|name| folder.at(name));
     for (line, state) in [("3", "failed"), ("3", "failed"), ("3", "done")] {
         if state == "failed" {

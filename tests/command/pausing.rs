@@ -1,5 +1,5 @@
-//! A run that is asked to stop leaves the state of its shots, and the next goes on from there: the files are those of a
-//! run in one go, bit for bit.
+//! A run that gets a stop request saves the states of its shots, and the next run continues from
+//! them: the files are those of an uninterrupted run, bit for bit.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -15,7 +15,7 @@ use testkit::virtual_gpus::attach;
 
 use crate::{finished, flip_a_bit, run_well};
 
-/// Longer than any run takes to come to a state on a busy machine.
+/// Longer than a run takes on a busy machine to reach any state.
 const LONG: Duration = Duration::from_secs(120);
 const RESUME: &[&str] = &["--json", "--resume"];
 
@@ -47,17 +47,18 @@ fn of<'a>(events: &'a [Value], state: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["event"] == "shot" && event["state"] == state).collect()
 }
 
-/// How many events warn in these words.
+/// Returns the number of warnings that contain these words.
 fn warned(events: &[Value], words: &str) -> usize {
     events.iter().filter(|event| event["warning"].as_str().is_some_and(|said| said.contains(words))).count()
 }
 
-/// Six shots that no test waits for.
+/// Six shots that take longer than any test.
 fn endless_survey() -> String {
     survey().replace("nt = 60", "nt = 200000")
 }
 
-/// Runs with a time limit, and with longer ones until `count` shots had begun and have left their state.
+/// Runs the survey with time limits, each longer than the last, until `count` shots have begun and
+/// saved their states.
 fn stopped_with(folder: &Workspace, args: &[&str], count: usize) -> Vec<Value> {
     let mut milliseconds = 250;
     loop {
@@ -74,7 +75,8 @@ fn stopped_with(folder: &Workspace, args: &[&str], count: usize) -> Vec<Value> {
     }
 }
 
-/// Returns true if the run has a handler for that signal. It registers those for SIGTERM before the one for SIGINT.
+/// Returns true if the run has a handler for the signal. The run registers that of SIGTERM before
+/// that of SIGINT.
 fn catches(run: &Child, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -82,7 +84,7 @@ fn catches(run: &Child, signal: i32) -> bool {
     caught >> (signal - 1) & 1 == 1
 }
 
-/// Waits for a state of a run.
+/// Waits until a run is in this state.
 fn until(mut state: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !state() {
@@ -95,8 +97,8 @@ fn paused(folder: &Workspace) -> Vec<String> {
     folder.results().into_keys().filter(|name| name.ends_with(".paused")).collect()
 }
 
-/// Runs the survey and sends it the signal once its first shot has ended, until that stops a shot before its end: others
-/// have not begun then.
+/// Runs the survey and sends it the signal after its first shot. Repeats that until the signal
+/// stops a shot before its end; other shots have not begun then.
 fn signalled(stop: i32) -> (Workspace, Vec<Value>) {
     for _ in 0..20 {
         let folder = Workspace::with_survey(&survey());
@@ -109,13 +111,13 @@ fn signalled(stop: i32) -> (Workspace, Vec<Value>) {
             assert_eq!(status, Some(1), "{events:?}");
             return (folder, events);
         }
-        // All shots had ended before the signal, or those that ran.
+        // All shots, or all running ones, had ended before the signal.
         assert!(matches!(status, Some(0 | 1)), "{events:?}");
     }
     panic!("no run of 20 was stopped in the middle of a shot");
 }
 
-/// The driver takes its time to refuse the context, and the run is stopped meanwhile.
+/// The driver refuses the context after two seconds, and the run is stopped before that.
 #[test]
 fn run_that_is_stopped_while_it_asks_a_busy_gpu_does_not_wait_for_it() {
     let folder = Workspace::with_survey(&survey());
@@ -143,7 +145,7 @@ fn stopped_run_resumes_with_the_same_bits() {
         let manifest = folder.json("out/survey.json");
         assert_eq!(manifest["state"], "stopped");
 
-        // One whose state was harmed begins anew.
+        // A shot whose state is damaged starts from its first step.
         let harmed = number == 1;
         if harmed {
             flip_a_bit(&folder.at("out").join(&paused(&folder)[0]));
@@ -167,7 +169,7 @@ fn stopped_run_resumes_with_the_same_bits() {
     }
 }
 
-/// Limits that are over before the first shot is submitted.
+/// The time limit is over before the first shot is submitted.
 #[test]
 fn run_that_is_to_stop_neither_begins_shots_nor_draws_kept_ones() {
     let folder = finished(&survey());
@@ -216,7 +218,8 @@ fn a_state_of_something_else_is_left_alone() {
     assert!(paused(&folder).is_empty(), "they have gone");
 }
 
-/// Other parts may write the snapshots of other shots meanwhile, so only those of the state are removed.
+/// Other parts may write the snapshots of other shots at the same time, so only the snapshots of
+/// the state are removed.
 #[test]
 fn resumed_part_of_a_changed_survey_removes_stale_states_and_their_snapshots() {
     let changed = survey().replace("nt = 60", "nt = 20").replace("[snapshots]\nevery = 25\n", "");
@@ -244,7 +247,7 @@ fn resumed_part_of_a_changed_survey_removes_stale_states_and_their_snapshots() {
     }
 }
 
-/// As on a disk that is full by then: it is told, and costs no more than the steps.
+/// As on a full disk: the failure is reported, and costs the steps only.
 #[test]
 fn state_that_cannot_be_saved_is_reported() {
     let folder = Workspace::with_survey(&endless_survey());
@@ -257,13 +260,13 @@ fn state_that_cannot_be_saved_is_reported() {
     assert!(of(&events, "failed").is_empty(), "{events:?}");
     assert!(!folder.names().iter().any(|name| name.ends_with(".part")), "{:?}", folder.names());
 
-    // Nor does it fail the shot once that is written.
+    // The failure does not fail the shot once the shot is written.
     fs::write(folder.at("survey.toml"), survey().replace("nt = 60", "nt = 20")).unwrap();
     let end = run_well(&folder, RESUME).events().pop().unwrap();
     assert!(end["done"] == 6 && end["schedule"]["retried"] == 0, "{end}");
 }
 
-/// The first signal alone never ends the run: the state of its shots can't be forced to disk.
+/// The first signal alone never ends the run: the states of its shots cannot be forced to disk.
 #[test]
 fn second_signal_ends_the_run_at_once() {
     for asks in [&[][..], &["--stop-after", "3s"]] {
@@ -279,7 +282,8 @@ fn second_signal_ends(asks: &[&str]) {
     command.env("LD_PRELOAD", c::preload("stuck_fsync", &folder.at(".")));
     command.envs([("FAULT_ARMED", &armed), ("FAULT_STUCK", &stuck)]);
     let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // From then on only states of shots are forced to disk, and at the end the description of the survey.
+    // After this the run forces only states of shots to disk, and at the end the survey's
+    // description.
     until(|| catches(&run, libc::SIGINT) || run.try_wait().unwrap().is_some());
     fs::write(&armed, "").unwrap();
     if asks.is_empty() {

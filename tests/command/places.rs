@@ -1,4 +1,5 @@
-//! Where files are made: only in the folders that the caller named, whatever the survey is called and whatever lies there.
+//! The command creates files in the named folders only, whatever names the survey has and whatever
+//! the folders contain.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,7 +14,7 @@ use testkit::command::Workspace;
 const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvp = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
                       [wavelet]\nfrequency_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
 
-/// Everything below a folder with its content. Links are not followed.
+/// Returns everything below a folder with its content. Does not follow links.
 fn all(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
     let content = |name: String| {
         let path = folder.at(&name);
@@ -124,7 +125,8 @@ fn inputs_and_results_are_not_overwritten() {
     }
 }
 
-/// Before anything runs, and by name; a folder that no file of the survey is called is left alone.
+/// The refusal comes before the run and names the file; a folder whose name no file of the survey
+/// has is not touched.
 #[test]
 fn folder_in_place_of_a_result_is_refused() {
     let folder = Workspace::with_survey(SURVEY);
@@ -155,7 +157,7 @@ fn paths_need_not_be_utf8() {
     assert!(home.join("out/shot_0001.json").exists());
 }
 
-/// What waits in the output folder under the names that the command uses must not lead anywhere.
+/// Links in the output folder under the names that the command uses are not followed.
 #[test]
 fn links_in_the_output_folder_are_not_followed() {
     let folder = Workspace::with_survey(SURVEY);
@@ -172,7 +174,7 @@ fn links_in_the_output_folder_are_not_followed() {
     }
 }
 
-/// The survey's own path, and a trace's, are as hostile as their caller likes.
+/// The survey's path, and a trace's, with hostile names.
 #[test]
 fn odd_paths_on_the_command_line_are_read_or_refused_in_a_sentence() {
     let folder = Workspace::with_survey(SURVEY);
@@ -184,7 +186,7 @@ fn odd_paths_on_the_command_line_are_read_or_refused_in_a_sentence() {
         let refused = folder.gpusched(&["run".as_ref(), path]);
         let shown = path.to_string_lossy().chars().take(20).collect::<String>();
         assert_eq!(refused.status, 2, "{shown:?}: {refused:?}");
-        // The command line's own parser takes some lines to say it.
+        // The command line's own parser reports it in several lines.
         let is_odd = |letter: char| letter.is_control() && letter != '\n';
         assert!(!refused.err.contains(is_odd), "{shown:?}: {refused:?}");
         let traced = ["run", "survey.toml", "--dry-run", "--trace"].map(OsStr::new);

@@ -1,4 +1,4 @@
-//! What is refused before anything runs, with the status and the sentence.
+//! Refusals before a run, with status and message.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use testkit::command::{SURVEY, Workspace};
 
 use crate::npy;
 
-/// A change to the survey, and what must be said about it.
+/// A change of the survey, and the required message.
 type Case = (&'static str, &'static str, &'static [&'static str]);
 
 #[rustfmt::skip]
@@ -137,7 +137,7 @@ fn bad_surveys_are_refused_with_key_value_and_range() {
     assert!(!folder.at("out/shot_0001.bin").exists());
 }
 
-/// On the finest grid that is accepted a step is some trillionths of a second long, and zero is none.
+/// On the finest accepted grid a step is some 1e-12 s long, and zero is no step.
 #[test]
 fn largest_step_of_a_fine_grid_has_five_digits() {
     let survey = "[grid]\nn = [3, 3, 3]\nspacing_m = 1e-6\n[model]\nvp = 20000\n[time]\ndt_s = 1\nnt = 3\n\
@@ -195,7 +195,7 @@ fn bad_command_lines_are_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Who reads objects has one more, beside the words for people.
+/// Readers of JSON objects get an object in addition to the text.
 #[test]
 fn a_refusal_is_an_object_too() {
     let folder = Workspace::with_survey(&SURVEY.replace("nt = 60", "nt = 0"));

@@ -1,4 +1,5 @@
-//! A survey whose only GPU is of no more use to its process goes on in a new one, which begins with the same fault.
+//! A survey whose only GPU became unusable in its process continues in a new process, which starts
+//! with the same fault.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -45,7 +46,8 @@ fn run_that_starts_again_keeps_no_shot_of_an_earlier_run_without_resume() {
     }
 }
 
-/// Shot 1 fails, because its description of the earlier run cannot be removed, before the run starts again.
+/// Shot 1 fails before the run starts again, because its description of the earlier run cannot be
+/// removed.
 #[test]
 fn failed_shot_is_computed_by_the_next_process_or_the_run_ends() {
     let refusals = Folder::new();
@@ -67,8 +69,8 @@ fn failed_shot_is_computed_by_the_next_process_or_the_run_ends() {
     }
 }
 
-/// Those of a stream have to be reported at once: whoever sent them may compute them elsewhere. A pipe cannot be read
-/// again.
+/// Shots of a stream are reported at once: their sender may compute them elsewhere. A pipe cannot
+/// be read again.
 #[test]
 fn shots_that_arrived_fail_and_the_run_ends_without_a_device() {
     for list in ["-", "/dev/stdin"] {
@@ -85,7 +87,7 @@ fn shots_that_arrived_fail_and_the_run_ends_without_a_device() {
     }
 }
 
-/// As one that comes while the command waits before it starts again.
+/// A signal that arrives while the command waits before it starts again.
 #[test]
 fn signal_between_two_processes_stops_the_run() {
     let folder = Workspace::with_survey(&brief());

@@ -1,4 +1,5 @@
-//! `run --resume`: what is kept, what is computed again and why, and that the result is what one run gives.
+//! `run --resume`: the shots that are kept, the reasons for those computed again, and the equality
+//! with one run's result.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +33,8 @@ fn remove(path: &Path) {
     fs::remove_file(path).unwrap();
 }
 
-/// The file of shot 2 that is harmed, how, and a part of the reason for computing it again; "" if it is only missing.
+/// The damaged file of shot 2, the damage, and a part of the reason for computing it again; "" if
+/// it is only missing.
 type Harm = (&'static str, fn(&Path), &'static str);
 
 const HARMS: [Harm; 12] = [
@@ -76,7 +78,7 @@ fn only_what_is_missing_or_harmed_is_computed_again() {
         }
         assert!(folder.results() == whole, "{file}, {why}: other files than of one run");
     }
-    // What was behind the link is as it was.
+    // The target of the link is unchanged.
     assert_eq!(fs::read(folder.at("elsewhere.bin")).unwrap(), whole["shot_0002.bin"]);
 }
 
@@ -113,7 +115,7 @@ fn complete_survey_is_kept_and_reported() {
     assert!(shots[2].get("kept").is_none());
 }
 
-/// `key::tests` of the command has the changes that make other results.
+/// `key::tests` of the command has the changes that change results.
 #[test]
 fn shots_of_a_survey_that_is_written_otherwise_are_kept() {
     let indifferent = [
@@ -131,7 +133,7 @@ fn shots_of_a_survey_that_is_written_otherwise_are_kept() {
     }
 }
 
-/// Of the files, the content counts: here one value of one cell.
+/// The content of the files decides: here one value of one cell.
 #[test]
 fn another_model_in_the_same_file_is_another_survey() {
     let survey = brief().replace("rho = \"gardner\"", "rho = \"rho.bin\"");
@@ -145,7 +147,8 @@ fn another_model_in_the_same_file_is_another_survey() {
     assert_eq!(folder.gpusched(RESUME).shots("done"), [1, 2, 3, 4]);
 }
 
-/// Of all shots, or of two that were killed when their snapshots had names and their descriptions had not.
+/// For all shots, or for two that were killed after their snapshots and before their descriptions
+/// had names.
 #[test]
 fn files_that_other_parameters_left_go_once_a_shot_is_computed_again() {
     let fewer = finished(&brief().replace("every = 3", "every = 2"));
@@ -166,7 +169,7 @@ fn files_that_other_parameters_left_go_once_a_shot_is_computed_again() {
     }
 }
 
-/// A description may say what it likes: nothing outside the shot's own names is removed.
+/// A hostile description cannot cause the removal of any file that is not the shot's own.
 #[test]
 fn a_description_can_not_have_other_files_removed() {
     let folder = finished(&brief());
@@ -194,7 +197,7 @@ fn dry_run_reports_kept_shots_and_writes_nothing() {
     assert!(!unborn.at("out").exists());
 }
 
-/// Fields that do not decide the result are brought up to date without computing the shot.
+/// Fields that do not affect the result are updated without computing the shot.
 #[test]
 fn a_description_of_another_version_is_renewed() {
     let folder = finished(&brief());
@@ -204,8 +207,8 @@ fn a_description_of_another_version_is_renewed() {
     assert!(folder.results() == whole);
 }
 
-/// A change of any bit of a result must raise the number that the keys of shots are made with; else a resume would keep
-/// shots that differ from those it computes.
+/// A change of any bit of a result requires a new number of the numerics, which is a part of the
+/// shots' keys. Otherwise a resume would keep shots that differ from those that it computes.
 #[test]
 fn results_have_the_bits_that_belong_to_the_number_of_the_numerics() {
     if !fused_or_skip() {
@@ -254,8 +257,8 @@ fn without_the_option_all_is_computed_again_and_pictures_of_other_parameters_go(
     assert!(!picture.exists());
 }
 
-/// A run that was killed before it removed the state leaves it, and so does a part that was stopped after another had
-/// written the shot.
+/// The state remains if a run was killed before it removed it, or if a part was stopped after
+/// another had written the shot.
 #[test]
 fn state_of_a_complete_shot_is_removed() {
     let folder = finished(&brief());

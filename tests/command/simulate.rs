@@ -150,7 +150,7 @@ fn a_trace_has_the_schedule_in_virtual_time() {
     }
 }
 
-/// A change to the scenario, and what must be said about it.
+/// A change of the scenario, and the required message.
 #[rustfmt::skip]
 const REFUSED: &[(&str, &str, &[&str])] = &[
     ("{\"seed\"", "[\"seed\"", &["world.json: the text is not JSON", "one JSON object"]),

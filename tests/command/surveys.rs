@@ -1,4 +1,4 @@
-//! Surveys that run: what is written, what is told, and what a failure does to the rest.
+//! Surveys that run: their files, their output, and the effect of a failure on the other shots.
 
 use std::fs;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
     assert!(!folder.names().iter().any(|name| name.contains(".gpusched-")), "{:?}", folder.names());
 }
 
-/// The same shot alone, from a list of positions, is the same record bit for bit; and a list of
-/// receivers picks the same traces.
+/// A list with one shot's position gives the same record bit for bit; a list of receivers selects
+/// the same traces.
 #[test]
 fn lists_of_positions_give_what_grids_give() {
     let grid = finished(&SURVEY.replace("count = [4, 1]", "count = [2, 1]"));
@@ -103,7 +103,7 @@ fn options_of_accuracy_change_the_record_and_are_listed() {
     let optimised = record(&with("stencil = 'optimised'"), false, "optimised", "float32");
     assert!(exact != plain && optimised != plain && exact != optimised);
     assert!([&exact, &optimised].iter().all(|other| other.len() == plain.len()));
-    // Of two rocks 16 bits lose nothing, of three a little.
+    // 16-bit storage is exact for two rocks, and nearly so for three.
     let halved = with("storage = '16-bit'");
     assert_eq!(record(&halved, false, "taylor", "16-bit"), plain);
     let three =
@@ -133,7 +133,8 @@ fn model_files_give_what_layers_give() {
     let column: Vec<f32> = (0..16).map(|iz| if iz < 8 { 1500.0 } else { 2000.0 }).collect();
     let cells = column.iter().copied().cycle().take(24 * 8 * 16);
     fs::write(raw.at("vp.bin"), cells.flat_map(f32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
-    // Twice as many cells and three more in front; those that are not to be taken are far too fast.
+    // Twice as many cells, and three more in front; the cells that must be skipped are far too
+    // fast.
     let (nx, nz) = (2 * 24 + 3, 2 * 16);
     let taken = |ix: usize, iz: usize| ix >= 3 && (ix - 3).is_multiple_of(2) && iz.is_multiple_of(2);
     let value = |at: usize| if taken(at % nx, at / nx) { column[at / nx / 2] } else { 9000.0 };
@@ -201,14 +202,14 @@ fn summary(survey: &str) -> Value {
     events[0]["survey"].clone()
 }
 
-/// The table of the survey that exact time refuses.
+/// The section of the survey that exact time refuses.
 const SNAPSHOTS: &str = "[snapshots]\nevery = 30\n";
 
 const MUTED: &str = "the mute zeroes all samples";
 const LATE: &str = "after the end of the record, at 0.1200 s: raise frequency_hz";
 
-/// A change of the survey at the limit of a warning, words of it, and whether a dry run gives it. `fd::warnings` tests
-/// the others.
+/// A change of the survey at the limit of a warning, a part of the warning, and whether a dry run
+/// prints it. `fd::warnings` tests the others.
 #[rustfmt::skip]
 const WARNINGS: &[(&str, &str, &str, bool)] = &[
     // 62.5 Hz and 41.7 Hz; the wavelet has 50 Hz.
@@ -232,7 +233,7 @@ fn doubtful_surveys_cause_warnings_with_the_number() {
     }
 }
 
-/// Only the layers of the old operators reflect where the axis is tilted.
+/// Only the absorbing layers of the old operators reflect where the axis is tilted.
 #[test]
 fn a_survey_whose_axis_is_nearly_horizontal_warns_of_the_layers() {
     let cases = [("0.7854", false), ("-1.2", true), ("1.9", true), ("3.1", false)];
@@ -250,7 +251,8 @@ fn a_survey_whose_axis_is_nearly_horizontal_warns_of_the_layers() {
     }
 }
 
-/// A force at the border along its axis: the first of four sources along x, and all of them along z.
+/// A force at the border along its axis: the first of four sources along x, and all sources along
+/// z.
 #[test]
 fn warnings_name_the_shots_that_they_are_about() {
     for (axis, first, expected) in [
@@ -277,7 +279,7 @@ fn an_automatic_step_is_stable_and_short() {
     assert_eq!(summary(&SURVEY.replace("dt_s = 0.002", "dt_s = \"auto\""))["time"]["dt_s"], 0.002);
 }
 
-/// At a flat interface where density is thrice as large below, and the fastest velocity is there.
+/// A flat interface with three times the density below it, where the velocity is also the highest.
 #[test]
 fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
     let density = "rho = { layers = [{ value = 800.0 }, { top_m = 80.0, value = 2400.0 }] }";
@@ -288,10 +290,10 @@ fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
         let warnings = summary["warnings"].to_string();
         (summary["time"]["dt_s"].as_f64().unwrap(), warnings.contains("only steps up to 0.00194"))
     };
-    // sqrt(3 / 4) of the 0.00224421 s that velocity allows.
+    // sqrt(3 / 4) of 0.00224421 s, the limit by velocity.
     assert_eq!(warned(&survey.replace("dt_s = 0.002", "dt_s = \"auto\"")), (0.0019, false));
     assert_eq!(warned(&survey), (0.002, true));
-    // The mean at the interface leaves 0.953 of it.
+    // With the mean density at the interface the limit is 0.953 of it.
     assert_eq!(warned(&half_points), (0.002, false));
     assert_eq!(warned(&SURVEY.replace("dt_s = 0.002", "dt_s = 0.0022")), (0.0022, false));
 }
@@ -317,7 +319,7 @@ fn samples_before_the_mute_are_zero_and_no_others() {
     assert!(silenced > 100, "{silenced} samples were muted");
 }
 
-/// CRC-32 bit by bit, as PNG's specification has it.
+/// CRC-32 bit by bit, as in PNG's specification.
 fn crc32(bytes: &[u8]) -> String {
     let step = |crc: u32| if crc & 1 == 1 { 0xEDB8_8320 ^ (crc >> 1) } else { crc >> 1 };
     let crc =
@@ -325,7 +327,7 @@ fn crc32(bytes: &[u8]) -> String {
     format!("{:08x}", !crc)
 }
 
-/// The finest spacings that are accepted make positions of micrometres and times of picoseconds.
+/// The finest accepted spacings give positions in micrometres and times in picoseconds.
 #[test]
 fn description_of_a_fine_grid_keeps_all_digits() {
     let survey = brief()
@@ -364,7 +366,7 @@ fn sources_form_a_grid_in_x_and_y() {
     let expected = [[60.0, 10.0], [100.0, 10.0], [60.0, 30.0], [100.0, 30.0], [60.0, 50.0], [100.0, 50.0]];
     assert_eq!([1, 2, 3, 4, 5, 6].map(place), expected.map(|[x, y]| [x, y, 30.0]));
     assert!(!folder.at("out/shot_0007.json").exists());
-    // The shot stands where its description says.
+    // The shot's position is that of its description.
     let alone = one_shot(SURVEY)
         .replace("first_m = [60.0, 40.0, 10.0]", "first_m = [100.0, 50.0, 30.0]")
         .replace("nt = 60", "nt = 20");
@@ -383,7 +385,7 @@ fn duration_is_rounded_to_whole_steps() {
     assert_eq!(["0.12", "0.1209", "0.1211", "0.0011"].map(steps), [60, 60, 61, 1]);
 }
 
-/// Each name stands for the shape of that name in the library.
+/// Each name selects the shape of that name in the library.
 #[test]
 fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
     let names = [

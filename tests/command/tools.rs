@@ -23,7 +23,7 @@ fn survey_of_init_is_valid_and_not_overwritten() {
     assert_eq!(folder.gpusched(&["init"]).status, 0);
     let checked = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
     assert_eq!((checked.status, checked.err.as_str()), (0, ""));
-    // Each key after a # is accepted, too: alone, since some exclude each other.
+    // Each commented key is accepted, too: one at a time, since some exclude each other.
     let written = fs::read_to_string(folder.at("survey.toml")).unwrap();
     for table in "equation [accuracy] [mute] [run] record_every shape clip_percentile any_values".split(' ') {
         let begin = written.find(&format!("# {table}")).expect(table);
@@ -80,7 +80,7 @@ fn help_of_each_command_states_the_exit_status() {
     }
 }
 
-/// The names are what others parse.
+/// Other programs parse these names.
 #[test]
 fn the_benchmark_prints_one_line_with_the_agreed_names() {
     let args = "bench fd --equation acoustic1 --n 20 18 16 --nt 3 --threads 1 --repeats 1 --json";

@@ -33,7 +33,8 @@ fn use_it(node: &Membership) -> Result<()> {
     Ok(())
 }
 
-/// Written over while a member lives, and read by it and by one that comes.
+/// The table is overwritten while a member uses it; the member reads it, and so does one that
+/// joins.
 #[test]
 fn lease_file() {
     run(&Target {

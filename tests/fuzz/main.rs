@@ -1,14 +1,15 @@
-//! Hostile input: whatever the library reads is changed at random, and must be read or refused in a sentence: no panic,
-//! no abort, no hang, no memory beyond what the input deserves.
+//! Hostile input: the library must read or refuse randomly changed input: no panic, no abort, no
+//! hang, and no more memory than the input's size justifies.
 //!
 //! ```text
 //! cargo test --test fuzz                              a few seconds for each target, always the same inputs
 //! FUZZ_RUNS=1000000 FUZZ_SEED=7 cargo test --release --test fuzz npy -- --nocapture
 //! FUZZ_FILE=path cargo test --test fuzz npy        one input, as it is
 //! ```
-//! Inputs begin as the files in `corpus/TARGET`; one with a new answer is changed further. An input that fails stays in
-//! the folder that the message names; it belongs into the corpus, which is tried first. `cargo test --bin gpusched fuzz`
-//! fuzzes the inputs of the command; `store::format` tests changed texts of the rates cache.
+//! Inputs begin as the files in `corpus/TARGET`; one with a new answer is changed further. An input
+//! that fails stays in the folder that the message names; it belongs into the corpus, which is
+//! tried first. `cargo test --bin gpusched fuzz` fuzzes the inputs of the command; `store::format`
+//! tests changed texts of the rates cache.
 
 mod leases;
 

@@ -1,4 +1,4 @@
-//! Whether this machine has a GPU, asked of NVIDIA's libraries and not of the code under test.
+//! Detects a GPU by NVIDIA's libraries, and not by the code under test.
 
 use std::ffi::{c_int, c_uint};
 
@@ -6,9 +6,10 @@ use libloading::Library;
 
 const NO_DEVICE: c_int = 100;
 
-/// Evidence of a GPU that a program should be able to use. `None`: there is none, or the user hides all.
+/// Returns evidence of a GPU that a program should be able to use. `None`: no GPU, or the user
+/// hides all.
 pub fn sign() -> Option<String> {
-    // A library that the machine does not have tells of nothing.
+    // A missing library is no evidence.
     driver().or_else(|| if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() { None } else { nvml() })
 }
 

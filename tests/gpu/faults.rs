@@ -1,5 +1,5 @@
-//! Failures on purpose, each in a process of its own. After each a recorded case must have the bits of the CPU: in the
-//! same process, or, where the GPU is retired, in the next one.
+//! Provoked failures, each in its own process. After each a recorded case must have the bits of the
+//! CPU: in the same process, or, if the GPU is retired, in the next one.
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -69,13 +69,13 @@ fn launch(stream: &Stream, kernel: &'static str, address: u64) -> Result<()> {
     stream.finish()
 }
 
-/// Writes to an address that is made of a valid one.
+/// Writes to an invalid address that is derived from a valid one.
 fn store(stream: &Stream, address: impl Fn(u64) -> u64) -> Result<()> {
     let block = stream.zeroed::<f32>(64, "a test's values")?;
     launch(stream, "store", address(block.address()))
 }
 
-/// The recorded case, with the bits of the CPU.
+/// Runs the recorded case; its bits must be those of the CPU.
 fn sound(scheduler: &Scheduler) -> Value {
     Run::new(CASE, Some(steps().unwrap_or(STEPS))).on(scheduler, false)
 }
@@ -86,8 +86,8 @@ fn none() -> Value {
     sound(&scheduler)
 }
 
-/// A kernel fails, and with it the context. Either the next task of the process gets another, or the GPU is retired, and
-/// the next process gets one.
+/// A kernel fails, and with it the context. The next task of the process either gets another
+/// context, or the GPU is retired, and the next process gets a context.
 fn poisoned(code: fn(&Stream) -> Result<()>, statuses: &[u32]) -> Value {
     let scheduler = one();
     let error = submit(&scheduler, task(code)).unwrap_err();
@@ -100,7 +100,7 @@ fn poisoned(code: fn(&Stream) -> Result<()>, statuses: &[u32]) -> Value {
     found
 }
 
-/// The recorded case after a kernel's failure, in this process or in the next.
+/// Runs the recorded case after a kernel's failure, in this process or in the next.
 fn next(scheduler: &Scheduler, error: &Error) -> Value {
     let health = scheduler.stats().unwrap().devices[0].device.health;
     if matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }) {
@@ -125,7 +125,7 @@ fn no_memory() -> Value {
     let error = submit(&scheduler, task(move |stream| stream.alloc::<u8>(total, "a field").map(|_| ())));
     let error = error.unwrap_err();
     assert!(matches!(error, Error::NoMemory { .. }), "{error}");
-    // More than there is, with all that could be cached in use.
+    // More memory than the GPU has, while the process uses all memory that it could cache.
     let fill = task(move |stream| {
         let mut held = Vec::new();
         while let Ok(block) = stream.alloc::<u8>(total / 16, "a field") {
@@ -141,7 +141,7 @@ fn no_memory() -> Value {
     found
 }
 
-/// The child of a process that uses a GPU finds none and ends; its parent goes on.
+/// The child of a process that uses a GPU finds no GPU and ends; its parent continues.
 fn fork() -> Value {
     let scheduler = one();
     sound(&scheduler);
@@ -157,7 +157,7 @@ fn scheduler_in_child_fails() -> bool {
     matches!(scheduler(GPU, 1).err(), Some(Error::NoDevice { .. }))
 }
 
-/// Two processes, one of which fails while the other works.
+/// Runs two processes; one fails while the other computes.
 fn two_processes() -> Value {
     let results = std::thread::scope(|scope| {
         let runs = ["none", "out-of-bounds", "none"].map(|name| scope.spawn(move || start(name)));
@@ -169,7 +169,7 @@ fn two_processes() -> Value {
     json!({ "processes": 3 })
 }
 
-/// The context of two schedulers fails under one of them.
+/// The context of two schedulers fails in a task of one of them.
 fn two_schedulers() -> Value {
     let (one, other) = (one(), one());
     submit(&one, task(|stream| store(stream, |address| address))).unwrap();
@@ -183,7 +183,7 @@ fn two_schedulers() -> Value {
     next(&one, &error)
 }
 
-/// A kernel that never ends costs the GPU, and neither the process nor its other threads.
+/// A kernel that never ends costs the GPU only: the process and its other threads continue.
 fn endless() -> Value {
     let mut builder = Scheduler::builder();
     (builder.devices, builder.slots) = (Some(GPU.into()), Some(1));

@@ -1,4 +1,5 @@
-//! Recorded cases of the old kernels on a GPU, against the records and, bit for bit, against the CPU.
+//! Recorded cases of the old kernels on a GPU, against the records and, bit for bit, against the
+//! CPU.
 
 use std::sync::Arc;
 
@@ -15,10 +16,11 @@ use testmodels::shots::{Shots, Survey, fire_all, fire_on, fire_with};
 
 use crate::scheduler;
 
-/// Where the CPU rounds otherwise than a GPU: as far as both may be from the old kernel.
+/// Accepted difference where the CPU rounds unlike a GPU: the sum of both distances from the old
+/// kernel.
 const UNFUSED: f64 = 1e-5;
 
-/// A case, and what the CPU makes of it.
+/// A case and its results on the CPU.
 pub struct Run {
     pub name: String,
     case: Case,
@@ -32,7 +34,7 @@ impl Run {
         let mut shots = gate::shots(&case);
         for shot in &mut shots {
             shot.nt = steps.map_or(shot.nt, |steps| steps.min(shot.nt));
-            // What is silent from its beginning shows nothing.
+            // A trace that is silent from its beginning tests nothing.
             shot.mute = shot.mute.take().filter(|_| steps.is_none());
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -63,7 +65,7 @@ impl Run {
     }
 }
 
-/// All shots of all cases, wherever there is room. Panics as [`Run::on`].
+/// Runs all shots of all cases on any devices. Panics like [`Run::on`].
 pub fn at_once(runs: &[Run]) -> Value {
     let mut survey = Survey::new();
     for run in runs {
@@ -82,7 +84,7 @@ pub fn at_once(runs: &[Run]) -> Value {
     json!({ "shots": found.len(), "bits": fused(), "shots_of_gpus": busy })
 }
 
-/// Bit for bit, where the CPU fuses products and sums as a GPU does.
+/// Compares bit for bit, if the CPU fuses products and sums like a GPU.
 pub fn agree(found: &Shots, expected: &Shots, what: &str) {
     if fused() {
         return same(found, expected, what);

@@ -1,5 +1,5 @@
-//! Tests and measurements that need a real GPU. `benches/gpu/run` runs them on a machine with one, and
-//! `ctests/night/gpu-script` on virtual GPUs. Each result is a line of JSON.
+//! Tests and measurements that need a real GPU. `benches/gpu/run` runs them on a machine with one,
+//! and `ctests/night/gpu-script` on virtual GPUs. Each result is a line of JSON.
 //!
 //! | arguments | what runs on every GPU |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | `--fault NAME` | a failure on the first GPU, and a recorded case after it |
 //! | `--measure GRID...` | times, see `measure.rs` |
 //!
-//! `GPUSCHED_GPU_STEPS` cuts shots to that many steps; recorded cases are then compared with the CPU only.
-//! `GPUSCHED_GPU_PML` is the width of the layers of `--production` and `--measure`. Without a GPU the program skips; a
-//! GPU that cannot be used is a failure.
+//! `GPUSCHED_GPU_STEPS` cuts shots to that many steps; recorded cases are then compared with the
+//! CPU only. `GPUSCHED_GPU_PML` is the width of the layers of `--production` and `--measure`.
+//! Without a GPU the program skips; a GPU that cannot be used is a failure.
 
 mod detect;
 mod faults;

@@ -1,5 +1,5 @@
-//! Times that the command's benchmark does not measure, for each grid: seconds of the first shot and of later ones; with
-//! many receivers and with one; several at a time.
+//! Times that the command's benchmark does not measure, for each grid: seconds of the first shot
+//! and of later ones; with many receivers and with one; with several shots at a time.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,5 +1,6 @@
-//! The kernels of production against the CPU, bit for bit: all equations and storages in grids whose tiles are of every
-//! kind. A tile without absorbing layers needs 79 cells along z, more than any recorded case has.
+//! The kernels of production surveys against the CPU, bit for bit: all equations and storages in
+//! grids whose tiles are of every kind. A tile without absorbing layers needs 79 cells along z,
+//! more than any recorded case has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +23,9 @@ use crate::{grid, layer, scheduler, steps, told};
 
 /// Blocks that a GPU is assumed to run at a time, for the count of tiles.
 const AT_ONCE: usize = 396;
-/// Of the largest time step: densities jump from cell to cell.
+/// Share of the largest time step, because densities jump from cell to cell.
 const STABLE: f64 = 0.6;
-/// Shots at a time.
+/// Number of concurrent shots.
 const BESIDE: usize = 3;
 
 pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
@@ -67,8 +68,9 @@ pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
     results
 }
 
-/// A model in which no two cells are alike, a source in the middle, receivers in each cell of a plane; long enough for
-/// the pressure to be other than zero in every cell: it runs ahead of the wave by as many cells as numbers are normal.
+/// A model in which no two cells are alike, a source in the middle, receivers in each cell of a
+/// plane. The shot is long enough for a nonzero pressure in every cell: it spreads ahead of the
+/// wave through as many cells as numbers stay normal.
 fn world(equation: &str, n: [usize; 3]) -> World {
     let mut random = Random::new(n.iter().sum::<usize>() as u64);
     let nt = steps().unwrap_or(n.iter().max().unwrap() / 2 + layer() + 60);
@@ -87,7 +89,8 @@ fn on_cpu(world: &World) -> Shots {
     fire_with(&world.model, world.dt, &world.shot, world.options, threads)
 }
 
-/// How many tiles there are of each kind; 0 is a tile without absorbing layers, and any of `acoustic2`.
+/// Returns the number of tiles of each kind; 0 is a tile without absorbing layers, and any of
+/// `acoustic2`.
 fn kinds(world: &World) -> BTreeMap<String, usize> {
     let Options { equation, pml, storage, stencil, .. } = world.options;
     let tables = if equation.name() == "acoustic2" {
@@ -107,7 +110,7 @@ fn kinds(world: &World) -> BTreeMap<String, usize> {
     kinds
 }
 
-/// A whole shot, one in three parts, and three at a time.
+/// Runs a whole shot, one in three parts, and three at a time.
 fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> bool {
     let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
     let Options { equation, storage, stencil, .. } = world.options;
@@ -145,7 +148,7 @@ fn beside(scheduler: &Scheduler, plan: &Arc<Plan>, world: &World, expected: &Sho
     }
 }
 
-/// Records without the error of steps in time.
+/// Computes records without the error of time steps.
 fn exact_time(gpu: &str, grid: &str, world: &World) -> bool {
     let options = Options { exact_time: true, ..world.options };
     let shot = Shot { snapshot_every: None, ..world.shot.clone() };
