@@ -1,4 +1,5 @@
-//! The time loop of a shot on the CPU allocates nothing. A program of its own: requests of the process are counted.
+//! The time loop of a shot on the CPU allocates nothing. This needs its own program, since it
+//! counts the process's allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::AtomicUsize;
@@ -43,9 +44,9 @@ fn a_step_asks_for_no_memory() {
         run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap();
         REQUESTS.load(Relaxed) - before
     };
-    // The first long shot finds the tile size; a change of tiles allocates.
+    // The first long shot tunes the tile size; a change of tiles allocates.
     requests(640);
     let [short, long] = [64, 640].map(requests);
-    // One in a step would be 576, one every 16 steps 36.
+    // With one request per step the difference would be 576, with one every 16 steps 36.
     assert!(long < short + 20, "{short} requests in 64 steps, {long} in 640");
 }

@@ -1,4 +1,4 @@
-//! What the shared library shows to a linker and a loader, looked at in the binary itself.
+//! The shared library as linkers and loaders see it, checked in the binary itself.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn soname_is_what_was_asked_for() {
 
 #[test]
 fn needs_the_c_runtime_and_nothing_else() {
-    // A machine without a GPU and its driver can load the library.
+    // The library must load on a machine without a GPU and its driver.
     const RUNTIME: [&str; 6] = ["libc.so", "libm.so", "libgcc_s.so", "libdl.so", "libpthread.so", "ld-linux"];
     for needed in dynamic("NEEDED") {
         let name = needed.split('[').nth(1).unwrap_or_default();

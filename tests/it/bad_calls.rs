@@ -2,7 +2,8 @@
 
 use testkit::{assert_committed, c};
 
-/// Masks parts that differ between runs and machines: numbers become "N", and parts in brackets are removed.
+/// Masks parts that differ between runs and machines: numbers become "N", and parts in brackets are
+/// removed.
 fn masked(message: &str) -> String {
     let mut out = String::new();
     let mut inside = false;

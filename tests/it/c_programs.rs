@@ -1,6 +1,7 @@
-//! Programs in C and C++ that use the library in every way that the header allows, and in others.
+//! Programs in C and C++ that use the library as the header allows, and in ways that it forbids.
 //!
-//! `FUZZ_SEED=1000 FUZZ_RUNS=500 cargo test --release --test it random_calls` makes other calls.
+//! `FUZZ_SEED=1000 FUZZ_RUNS=500 cargo test --release --test it random_calls` makes other random
+//! calls.
 
 use std::process::Command;
 
@@ -36,7 +37,8 @@ fn ten_thousand_schedulers_leave_nothing_behind() {
     print!("{}", c::run_plain(&c::program("lifetimes"), &["schedulers", &count]));
 }
 
-/// The library is loaded as a plugin and closed, also while tasks run. It stays, and the next load finds it.
+/// Loads the library as a plugin and closes it, also while tasks run. The library remains loaded,
+/// and the next load finds it.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_thousand_loads_leave_nothing_behind() {
@@ -48,7 +50,7 @@ fn callbacks_may_call_the_library() {
     c::run(&c::program("reentry"));
 }
 
-/// The number and the message of a callback that fails are its task's error.
+/// A failed callback's number and message are the error of its task.
 #[test]
 fn exec_is_stale_after_its_callback_and_failures_keep_number_and_message() {
     for case in [
@@ -61,7 +63,8 @@ fn exec_is_stale_after_its_callback_and_failures_keep_number_and_message() {
     }
 }
 
-/// Without valgrind: the same code as in C++17 but for captures that are moved, and a range that pauses for 21 s.
+/// Without valgrind: the code of C++17 except captures that are moved, and a range that pauses for
+/// 21 s.
 #[test]
 fn the_wrapper_works_in_cpp11() {
     if !c::has(&c::cpp_compiler()) {
@@ -169,7 +172,7 @@ mod many_schedulers {
         on_the_cpu(program("ulimit -n 256;", &["300", "3", "all"]));
     }
 
-    /// Schedulers that find no lease or no file are refused with the reason.
+    /// Schedulers that find no free lease or no descriptor are refused with the reason.
     #[test]
     fn three_hundred_with_gpus() {
         let said = on_gpus(program("", &["300", "0"]));
@@ -179,7 +182,8 @@ mod many_schedulers {
         assert!(said.contains("SCHED_E_IO: ") && said.contains("(ulimit -n)"), "{said}");
     }
 
-    /// The system refuses all threads from one on, or just one: a device that has fewer threads works.
+    /// The system refuses all threads from a certain one on, or just one: a device with fewer
+    /// threads works.
     #[test]
     fn few_threads() {
         let folder = Folder::new();

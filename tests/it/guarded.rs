@@ -2,10 +2,11 @@
 
 use testkit::root;
 
-/// These do nothing that can fail, and `sched_last_error` must not disturb what it tells.
+/// Functions that cannot fail; `sched_last_error` must not change the error that it returns.
 const BARE: [&str; 4] = ["sched_abi_version", "sched_last_error", "sched_status_name", "sched_version"];
 
-/// The statement that may precede a guard, which changes the caller's floating-point mode. It cannot fail.
+/// The statement that may precede a guard, which changes the caller's floating-point mode. It
+/// cannot fail.
 const MODE: &str = "let mode = CallbackMode::of_this_thread();";
 
 const GUARDS: [&str; 3] = ["guard(|| ", "guard_status(|| ", "guard_in_callers_mode(|| "];

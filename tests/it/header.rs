@@ -1,4 +1,4 @@
-//! `include/gpusched.h` and `gpusched_legacy.h` are what the sources say, and any compiler takes them.
+//! `include/gpusched.h` and `gpusched_legacy.h` match the sources, and any compiler accepts them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use gpusched::ffi::sched_status_name;
 use testkit::c::{compiler, cpp_compiler, has};
 use testkit::{Folder, assert_committed, root, skip};
 
-/// In the order in which a reader meets them.
+/// In the order of the header.
 const FILES: &str = "status log_callback scheduler_handle scheduler device run_control task_run device_memory \
     submit task range observability model_handle fd_model fd_shot fd_submit";
 
@@ -38,7 +38,8 @@ fn generate_legacy() -> String {
     written(config, "legacy")
 }
 
-/// Returns the header of some files of `src/ffi`: negative constants in parentheses, short comments on one line.
+/// Returns the header of some files of `src/ffi`: negative constants in parentheses, short comments
+/// on one line.
 fn written(config: cbindgen::Config, files: &str) -> String {
     let files = files.split_whitespace().map(|file| root().join(format!("src/ffi/{file}.rs")));
     let builder = cbindgen::Builder::new().with_config(config);
@@ -111,7 +112,8 @@ fn header_compiles_alone_twice_and_beside_the_systems_own() {
     }
 }
 
-/// Built programs rely on `abi/layout.txt`: sizes of structs, offsets and sizes of fields. Lines may only be added.
+/// Built programs rely on `abi/layout.txt`: sizes of structs, offsets and sizes of fields. Lines
+/// may only be added.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn layout_is_as_promised_and_without_holes() {
@@ -120,7 +122,7 @@ fn layout_is_as_promised_and_without_holes() {
     let mut promise = |what: &str, size: usize, name: &str| {
         writeln!(source, "_Static_assert({what} == {size}, \"{name}\");").expect("a string");
     };
-    // Of each struct: its size, and the end of the fields so far.
+    // For each struct: its size, and the end of the fields so far.
     let mut structs = BTreeMap::new();
     for line in promised.lines() {
         let (name, numbers) = line.split_once(' ').expect("numbers");

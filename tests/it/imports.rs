@@ -16,7 +16,7 @@ struct Module {
     words: BTreeSet<String>,
 }
 
-/// By paths, which begin with `lib` or `bin`.
+/// Modules by path, which begins with `lib` or `bin`.
 type Modules = BTreeMap<Names, Module>;
 
 fn flatten(code: TokenStream, tokens: &mut Names) {
@@ -38,7 +38,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
 
-/// Adds the paths of `a::{b, c::d as e};` and their names. Returns the place of the semicolon.
+/// Adds the paths of `a::{b, c::d as e};` and their names. Returns the position of the semicolon.
 fn read_use(tokens: &[String], mut at: usize, is_public: bool, own: &mut Module) -> usize {
     let (mut path, mut outer) = (Names::new(), vec![0]);
     loop {
@@ -115,7 +115,8 @@ fn read(files: &Files, file: &str, mut module: Names, modules: &mut Modules) {
     }
 }
 
-/// Returns the modules that define what a path in `module` names: several by platform, none in other crates.
+/// Returns the modules that define what a path in `module` names: several by platform, none in
+/// other crates.
 fn definers(modules: &Modules, mut module: Names, path: &[String]) -> Vec<Names> {
     for (at, name) in path.iter().enumerate() {
         let below = [&module[..], &path[at..=at]].concat();
@@ -137,7 +138,8 @@ fn definers(modules: &Modules, mut module: Names, path: &[String]) -> Vec<Names>
     vec![module]
 }
 
-/// Follows names through `use` to their files. A `pub use` of a module below is an import only if its name is used.
+/// Follows names through `use` to their files. A `pub use` of a module below is an import only if
+/// its name is used.
 pub fn imports(files: &Files) -> Imports {
     let (mut modules, mut imports) = (Modules::new(), Imports::new());
     read(files, "lib.rs", vec!["lib".into()], &mut modules);

@@ -1,4 +1,5 @@
-//! Files import downwards and form no circle, `unsafe` stays where it belongs, and one module opens files.
+//! Files import downwards and form no circle, `unsafe` stays where it belongs, and one module opens
+//! files.
 
 use testkit::{names_below, root};
 

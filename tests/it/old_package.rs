@@ -1,5 +1,5 @@
-//! The old package and its many processes, on a node of four virtual GPUs that all of them share: the programs of
-//! `ctests/python/old_package`, each of which says on standard error what is wrong.
+//! The old package and its many processes, on a node of four virtual GPUs that all of them share:
+//! the programs of `ctests/python/old_package`, each of which says on standard error what is wrong.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -60,13 +60,14 @@ fn survey(folder: &Path, name: &str, text: &str) -> Command {
     command
 }
 
-/// Its first two threads are the command's own and the worker. So many after that it does not get.
+/// Makes the process fail to start `count` threads, after its first two: the command's own and the
+/// worker.
 fn without_threads(command: &mut Command, folder: &Path, count: u32) {
     let preload = c::preload("no_thread", folder);
     command.env("LD_PRELOAD", preload).envs([("FAULT_AT", "3".into()), ("FAULT_COUNT", count.to_string())]);
 }
 
-/// Its shots are tried again after a while, when memory was short.
+/// Its shots are tried again after a pause, when memory was short.
 #[test]
 fn who_gets_no_thread_to_watch_the_time_goes_on() {
     let folder = Folder::new();
@@ -79,11 +80,13 @@ fn who_gets_no_thread_to_watch_the_time_goes_on() {
     assert!(said.contains("refused") && ended.status.success(), "{}: {said}", ended.status);
 }
 
-/// Nobody would tell it that the GPU is free again, so it begins beside the other, and does not wait for ever.
+/// Nobody would wake it when the GPU becomes free, so it begins beside the other and does not wait
+/// for ever.
 #[test]
 fn who_gets_no_thread_to_stand_in_line_goes_on() {
     let folder = Folder::new();
-    // The first runs until it is killed: the second finds the GPU taken, however late it comes.
+    // The first survey runs until it is killed: the second finds the GPU in use, however late it
+    // comes.
     let endless = SURVEY.replace("nt = 4", "nt = 10000000");
     let mut first = survey(folder.path(), "first", &endless).stdout(Stdio::null()).spawn().unwrap();
     let works = || std::fs::read_to_string(folder.at("node.log")).is_ok_and(|log| log.contains(" begin "));

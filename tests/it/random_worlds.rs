@@ -17,7 +17,7 @@ fn chance(random: &mut Random, share: f64) -> bool {
     random.unit() < share
 }
 
-/// From `low` to `high`, as many below their geometric mean as above.
+/// Returns a number from `low` to `high`, as often below their geometric mean as above.
 fn spread(random: &mut Random, low: f64, high: f64) -> f64 {
     low * (high / low).powf(random.unit())
 }
@@ -86,7 +86,7 @@ fn task(random: &mut Random, number: usize, devices: &[SimDevice], quiet: bool) 
 
 struct Simulated {
     world: Scenario,
-    /// Nothing goes wrong but what the tasks' own code does, as in a fifth of the worlds.
+    /// No faults except in the tasks' own code, as in a fifth of the worlds.
     quiet: bool,
 }
 
@@ -100,7 +100,7 @@ impl Simulated {
         let mut world = Scenario { devices, tasks: Vec::new() };
         for number in 0..1 + random.below(40) {
             let mut task = task(&mut random, number, &world.devices, quiet);
-            // Comes after is: submitted later.
+            // A task is submitted after those that it follows.
             let before = task.after.iter().map(|&before| world.tasks[before].submit_at);
             task.submit_at = before.fold(task.submit_at, f64::max);
             world.tasks.push(task);
@@ -111,7 +111,7 @@ impl Simulated {
 
 type Slots = BTreeMap<u32, (usize, u32)>;
 
-/// Reads the diary of a run, and keeps book of it.
+/// Replays the diary of a run and checks each event.
 struct Reader<'a> {
     world: &'a Scenario,
     report: &'a SimReport,
@@ -119,7 +119,7 @@ struct Reader<'a> {
     /// The last attempt of each task that began.
     attempts: Vec<u32>,
     ended: Vec<Option<TaskStatus>>,
-    /// When the loss of a device was first felt.
+    /// Time at which an attempt on a lost device first returned.
     lost: Vec<f64>,
     time: f64,
 }
@@ -155,7 +155,8 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// An attempt has returned: the scheduler knows of a lost device then, unless the attempt had been asked to stop.
+    /// An attempt has returned: the scheduler then knows that the device is lost, unless it had
+    /// asked the attempt to stop.
     fn feel(&mut self, task: usize, device: usize) {
         let now = self.time;
         let over = |at: Option<f64>| at.is_some_and(|at| at <= now);
@@ -188,7 +189,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is known when all is over.
+    /// Checks the outcomes after the run.
     fn conclude(&self, quiet: bool) {
         let Reader { world, report, .. } = self;
         assert_eq!(report.outcomes.len(), world.tasks.len());
@@ -240,8 +241,8 @@ impl<'a> Reader<'a> {
         (0..devices.len()).filter(|&index| told.devices.contains(index)).filter(fits)
     }
 
-    /// An attempt that hangs and has no deadline may go on for ever, and holds up what comes after it and
-    /// what can run nowhere else, or has failed elsewhere.
+    /// Returns true if a task may remain without an end. An attempt that hangs and has no deadline
+    /// holds up the tasks after it, and those that can run nowhere else or have failed elsewhere.
     fn is_held_up(&self, task: usize) -> bool {
         let told = &self.world.tasks[task];
         let hangs = |run: &(usize, u32)| self.world.tasks[run.0].deadline.is_none();
@@ -256,13 +257,13 @@ impl<'a> Reader<'a> {
             || if avoids { places.any(hung) } else { places.all(hung) }
     }
 
-    /// A task fails only for what was against it.
+    /// Checks that the world contains a cause of the task's failure.
     fn explains(&self, task: usize, error: &Error) {
         let (world, told) = (self.world, &self.world.tasks[task]);
         let faults = || world.devices.iter().flat_map(|device| &device.faults).map(|fault| &fault.kind);
         let lost = world.devices.iter().any(|device| device.fail_at.is_some());
         let hang = faults().any(|fault| *fault == FaultKind::Hang);
-        // A device may be gone by the time it is asked for.
+        // A device may already be lost when the task begins.
         let has_poison = faults().any(|fault| *fault == FaultKind::Poisoned);
         let poison = has_poison || world.tasks.iter().any(|task| task.poison);
         let wrong = faults().any(|fault| matches!(fault, FaultKind::Wrong { .. }));

@@ -1,4 +1,5 @@
-//! The numbers that docs/scheduling.md promises. `cargo bench --bench schedules` prints the whole table.
+//! The numbers that docs/scheduling.md promises. `cargo bench --bench schedules` prints the whole
+//! table.
 
 use testmodels::schedules::compare::{Case, POLICIES, Ratios, ratios as ratios_of};
 use testmodels::schedules::worlds::{Mishap, NODES, Node, Shots};

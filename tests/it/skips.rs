@@ -4,7 +4,7 @@ use std::process::Command;
 
 use testkit::{Folder, skip};
 
-/// Runs itself in processes with their own variables; in them it skips.
+/// Runs itself in child processes with other variables, in which it skips.
 #[test]
 fn skip_appends_a_line_and_fails_where_skips_are_forbidden() {
     const INSIDE: &str = "GPUSCHED_TEST_SKIP_INSIDE";

@@ -9,7 +9,7 @@ fn run(outer: u32, inner: u32, stack: u32, nested: i32) {
 }
 
 const MIB: u32 = 1 << 10;
-/// For the frame of the C function itself.
+/// Stack of the C function's own frame.
 const FRAME: u32 = 1;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Flushing of the interpreter at the boundary of denormal numbers. `backend::float_mode` has the same values of the CPU.
+//! Flushing of the interpreter at the boundary of denormal numbers. `backend::float_mode` has the
+//! same values of the CPU.
 
 use fakecuda::ptx::flush::{add, fma, mul};
 

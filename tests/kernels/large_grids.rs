@@ -1,4 +1,5 @@
-//! Indices of grids with more than 2^32 cells, in memory of which only the pages exist that a kernel touches.
+//! Indices of grids with more than 2^32 cells. Memory allocates only the pages that a kernel
+//! accesses.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ const PAGE: u64 = 4096;
 /// Arrays of any size: pages are allocated at the first access, filled with zeros.
 #[derive(Default)]
 struct Sparse {
-    /// First and last address of each.
+    /// First and last address of each array.
     arrays: Vec<(u64, u64)>,
     pages: RefCell<BTreeMap<u64, Box<[u64; PAGE as usize / 8]>>>,
 }
@@ -46,7 +47,7 @@ impl Memory for Sparse {
 }
 
 const PML: usize = 8;
-/// A plane of the user's cells has 4.9e9 of them, more than 32 bits can count.
+/// A plane of the user's cells has 4.9e9 cells, more than 32 bits can count.
 const INNER: [usize; 3] = [70_000, 2, 70_000];
 
 #[test]
@@ -63,7 +64,7 @@ fn snapshot_of_a_grid_with_more_than_32_bits_of_cells_is_complete() {
     for cell @ [x, y, z] in cells() {
         let [x, y, z] = [x, y, z].map(|i| i + PML as u64);
         let at = y * field.plane as u64 + x * field.pitch as u64 + z;
-        // SAFETY: a place of a page, and nobody else has it.
+        // SAFETY: an address in a page, to which no other reference exists.
         unsafe { *memory.float(field.first + 4 * at) = value(cell) };
     }
     Interpreted::of(&[PTX]).try_launch(&memory, launch, &[bytes(&field), bytes(&to)]).unwrap();

@@ -1,4 +1,5 @@
-//! The committed PTX belongs to the source beside it and uses no instruction that may compute other numbers.
+//! The committed PTX belongs to the source beside it and uses no instruction whose rounding is
+//! undefined.
 
 use std::process::Command;
 
@@ -8,11 +9,11 @@ use testkit::c;
 
 use crate::shots::kernel_sets;
 
-/// Float operations that are rounded once, as IEEE says, and flush denormal numbers: `add.f32` without `.rn` might be
-/// fused. And the conversion from 16 bits, which is exact.
+/// Float operations with IEEE rounding that flush denormal numbers: a compiler may fuse `add.f32`
+/// without `.rn`. Also the conversion from 16 bits, which is exact.
 const EXACT: [&str; 6] =
     ["add.rn.ftz.f32", "sub.rn.ftz.f32", "mul.rn.ftz.f32", "fma.rn.ftz.f32", "neg.ftz.f32", "cvt.rn.f32.u16"];
-/// Off by a unit in the last place, and corrected: see `reciprocal.rs`.
+/// Wrong by up to a unit in the last place, and corrected: see `reciprocal.rs`.
 const APPROXIMATE: &str = "rcp.approx.ftz.f32";
 const MOVES: [&str; 7] = ["ld.param", "ld.global", "st.global", "ld.shared", "st.shared", "mov", "selp"];
 
@@ -45,7 +46,7 @@ fn the_ptx_is_of_the_source_beside_it() {
         let sum = sum(source, headers);
         let recorded = text.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
         assert_eq!(recorded, Some(sum.as_str()), "{source} has changed: python3 kernels/generate.py");
-        // What drivers from 470 on take, for GPUs from Kepler on.
+        // Accepted by drivers from 470 on, for GPUs from Kepler on.
         for line in [".version 6.0", ".target sm_35", ".address_size 64"] {
             assert!(text.lines().any(|found| found == line), "{line}");
         }

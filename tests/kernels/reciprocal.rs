@@ -6,8 +6,8 @@ fn step(x: f32, approximation: f32) -> f32 {
     (-x).mul_add(approximation, 1.0).mul_add(approximation, approximation)
 }
 
-/// All mantissas, with both numbers around the reciprocal: an approximation is off by less than a unit in the last place.
-/// The exponent changes nothing as long as all numbers are normal.
+/// All mantissas, with both numbers around the reciprocal: an approximation is off by less than a
+/// unit in the last place. The exponent changes nothing as long as all numbers are normal.
 #[test]
 fn a_step_rounds_any_approximate_reciprocal_as_a_division_does() {
     const ALL_ONES: u32 = 0x3fff_ffff;

@@ -44,7 +44,7 @@ pub fn kernel_sets() -> [&'static KernelSet; 5] {
     [Acoustic1Propagator::kernels(), acoustic2, VtiShot::kernels(), tti, old_tti]
 }
 
-/// All kernels, of texts that are changed in some way.
+/// Returns all kernels from texts to which `change` is applied.
 fn interpreted(change: impl Fn(&str) -> String) -> Interpreted {
     let texts = kernel_sets().map(KernelSet::all);
     let changed: Vec<String> =
@@ -52,7 +52,7 @@ fn interpreted(change: impl Fn(&str) -> String) -> Interpreted {
     Interpreted::of(&changed.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The kernels for coefficients that are stored so, on a GPU that runs so many blocks at the same time.
+/// The kernels for a storage of coefficients, on a GPU that runs so many blocks at the same time.
 #[derive(Debug, Clone, Copy)]
 struct Kernels(Storage, usize);
 
@@ -86,18 +86,19 @@ fn equations() -> impl Iterator<Item = &'static dyn Equation> {
     EQUATIONS.into_iter().chain(WITH_OTHER_LAYER)
 }
 
-/// The tables of a model of `acoustic1`.
+/// Returns the tile tables of a model of `acoustic1`.
 fn tables(model: &Model, pml: usize) -> Tables {
     Tables::new(&Acoustic1Propagator(Coefficients::new(model, 1e-4, pml).unwrap().into()))
 }
 
-/// The ways to store coefficients for which there are kernels.
+/// Returns the storages of coefficients for which kernels exist.
 fn storages(equation: &dyn Equation) -> impl Iterator<Item = Storage> {
     let most = if equation.name() == "tti" { 1 } else { 2 };
     [Storage::Float32, Storage::Bits16].into_iter().take(most)
 }
 
-/// All kinds of boxes, with sources in the middle, in the strip and at the layer's edge, thin axes without a middle.
+/// All kinds of tiles, with sources in the middle, in the PML zone and at the layer's edge; thin
+/// axes without a middle.
 #[test]
 fn shots_of_odd_sizes_come_out_bit_for_bit() {
     if !fused_or_skip() {
@@ -117,14 +118,16 @@ fn shots_of_odd_sizes_come_out_bit_for_bit() {
     let orders = [Order::Ascending, Order::Descending, Order::Shuffled(7)];
     let cases = equations().flat_map(|equation| sizes.map(|size| (equation, size)));
     for (number, (equation, (n, pml))) in cases.enumerate() {
-        // Others share the tiles of the first equation: one source each, at the centre of the largest.
+        // Other equations share the tiles of the first: one source each, at the centre of the
+        // largest.
         let others = number >= sizes.len();
         let nt = if others { 8 } else { 20 };
         let mut world = World::rough_for(equation, n, nt, Receivers::List(Vec::new()), &mut random);
         (world.options.pml, world.shot.record_every, world.shot.snapshot_every) =
             (pml, 1 + number % 3, Some(7));
         let last = n.map(|n| n - 1);
-        // Corners hear the source in another corner; a cell may have several receivers.
+        // Receivers in corners record the source in another corner; a cell may have several
+        // receivers.
         let corners: Vec<_> = (0..8).map(|k| [0, 1, 2].map(|axis| last[axis] * (k >> axis & 1))).collect();
         let centre = n.map(|n| n / 2);
         let lists = [corners, vec![centre; 2], vec![random.cell(n); 3]].concat();
@@ -196,7 +199,8 @@ fn models_without_density_and_of_one_velocity_come_out_bit_for_bit() {
     }
 }
 
-/// Blocks skip the tiles that the wave has not reached: those of a long model, whose source is at one of its ends.
+/// Blocks skip the tiles that the wave has not reached. The model is long, with the source at one
+/// end.
 #[test]
 fn tiles_at_rest_are_skipped_with_the_same_bits() {
     if !fused_or_skip() {
@@ -211,7 +215,7 @@ fn tiles_at_rest_are_skipped_with_the_same_bits() {
         world.shot.source = if number % 2 == 0 { [0; 3] } else { n.map(|n| n - 1) };
         world.shot.receivers = Receivers::Plane { iz: world.shot.source[2], every: [1, 1] };
         world.shot.snapshot_every = Some(5);
-        // A wavelet that begins late.
+        // A wavelet with a late beginning.
         world.shot.wavelet.samples[..number % 3].fill(0.0);
         let order = [Order::Ascending, Order::Descending][number % 2];
         for storage in storages(equation) {
@@ -220,7 +224,8 @@ fn tiles_at_rest_are_skipped_with_the_same_bits() {
     }
 }
 
-/// The interpreter is slow, so shots are few and short. It reports unwritten shared memory, races, divergent barriers.
+/// The interpreter is slow, so shots are few and short. It reports unwritten shared memory, races,
+/// divergent barriers.
 #[test]
 fn the_committed_ptx_computes_the_same_bits() {
     if !fused_or_skip() {
@@ -241,7 +246,7 @@ fn the_committed_ptx_computes_the_same_bits() {
     }
 }
 
-/// The record and the snapshots are zero; those of kernels that keep denormal numbers are not.
+/// Record and snapshots are zero; with kernels that do not flush denormal numbers they are not.
 #[test]
 fn denormal_fields_are_flushed_by_both_engines() {
     let receivers = Receivers::Plane { iz: 3, every: [1, 1] };

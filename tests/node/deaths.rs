@@ -10,8 +10,8 @@ fn members(count: usize) -> (Folder, Vec<Member>) {
     (folder, members)
 }
 
-/// Plays lines such as `a begin: yes`, of the members a, b and so on: what one is told, and its answer.
-/// Either may be missing: `b turn` is answered later, by `b: yes`.
+/// Plays lines such as `a begin: yes`, for the members a, b and so on: a command and its answer.
+/// Either may be missing: `b: yes` has the later answer to `b turn`.
 fn talk(members: &mut [Member], script: &str) {
     for line in script.split(", ") {
         let (who, answer) = line.split_once(": ").map_or((line, None), |(who, said)| (who, Some(said)));
@@ -39,7 +39,7 @@ pub fn killed_holder_wakes_the_waiter_and_leaves_slot_and_bytes() {
     talk(&mut members, "c look: 1 7 0");
 }
 
-/// The waiter has no timer: its `poll` waits for events without end. So a wake-up by inotify is the only one.
+/// The waiter has no timer: its `poll` waits for events without end. So only inotify can wake it.
 pub fn waiter_is_woken_by_inotify_without_a_timer() {
     let folder = Folder::new();
     let preload = testkit::c::preload("endless_poll", folder.path());
@@ -77,14 +77,14 @@ pub fn stopped_waiter_is_passed_and_gets_its_place_back() {
         &mut members,
         "a begin: yes, b want: ok, c want: ok, b stops, a drop: ok, c begin: no, c turn, c: yes",
     );
-    // B was stopped for little more than C has waited for it, and is before C from now on.
+    // B was stopped for only little longer than C has waited, so B is before C again.
     talk(
         &mut members,
         "b goes on, b begin: no, c want: ok, c drop: ok, c begin: no, b turn, b: yes, c begin: no",
     );
 }
 
-/// `inotify_init` fails where the process has no descriptor left, or the user no further instance.
+/// `inotify_init` fails if the process has no free descriptor, or the user no free instance.
 pub fn member_without_inotify_says_so_and_still_sees_changes() {
     let folder = Folder::new();
     let log = folder.at("log");
@@ -96,7 +96,7 @@ pub fn member_without_inotify_says_so_and_still_sees_changes() {
     let logged = || std::fs::read_to_string(&log).unwrap_or_default();
     assert!(soon(|| logged().contains("leases: no inotify (Too many open files")), "{}", logged());
     talk(&mut members, "a drop: ok, b: yes");
-    // A member that waits for no slot looks, too.
+    // A member that waits for no slot also sees changes.
     while members[1].ask("wait 0") == "Changed" {}
     talk(&mut members, "b wait 20000, a want: ok, b: Changed");
     assert_eq!(logged().matches("no inotify").count(), 1, "{}", logged());
@@ -131,14 +131,14 @@ pub fn child_that_lives_on_keeps_nothing_of_its_parent() {
     talk(&mut members, "a begin 5: yes");
     let child: libc::pid_t = members[0].ask("fork").parse().expect("a process");
     talk(&mut members, "b look: 1 5 0, a dies");
-    // SAFETY: asks whether it is there.
+    // SAFETY: signal 0 only tests whether the process exists.
     assert_eq!(unsafe { libc::kill(child, 0) }, 0, "the child has to live for this to say something");
     let mut looked = String::new();
     let free = soon(|| {
         looked = members[1].ask("look");
         looked == "0 0 0"
     });
-    // SAFETY: the child is of this test, and has nothing else to do.
+    // SAFETY: the child belongs to this test, which has no further use for it.
     unsafe { libc::kill(child, libc::SIGKILL) };
     assert!(free, "{looked}");
     talk(&mut members, "b begin: yes");

@@ -20,7 +20,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Joins where the variables say, and tells how that went.
+/// Joins as the variables say, and prints the result.
 pub fn play() -> ExitCode {
     println!(
         "{}",
@@ -33,7 +33,7 @@ pub fn play() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the output of a process with these variables, and no others that matter.
+/// Returns the output of a process with these variables, and no others that affect leases.
 fn told(variables: &[(&str, &Path)]) -> String {
     told_by(&std::env::current_exe().expect("this program"), variables, None)
 }
@@ -141,7 +141,8 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     assert_eq!(with(&named), within(named.clone()));
     assert_eq!(with(Path::new("")), within(session.join("gpusched")));
     assert_eq!(with(Path::new("none")), "off");
-    // A named folder is not replaced by another; of the default ones the next is tried.
+    // A named folder is not replaced by another one; after a refused default folder the next one is
+    // tried.
     set_mode(&named, 0o777);
     assert!(with(&named).contains("others may write to it"));
     assert_eq!(told(&[usual[1]]), within(last.clone()));
@@ -155,7 +156,7 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     assert!(told(&usual).contains("it is a link or a file"));
 }
 
-/// Root, whom modes do not stop, joins as another user.
+/// Root, to whom modes do not apply, joins as another user.
 pub fn folder_that_may_not_be_written_to_is_an_error() {
     let folder = Folder::new();
     let path = leases(&folder);
@@ -174,7 +175,7 @@ pub fn folder_that_may_not_be_written_to_is_an_error() {
     assert!(said.contains("Permission denied") && said.contains("leases-1"), "{said}");
 }
 
-/// Fills a small file system that only the process which mounts it sees.
+/// Fills a small file system that only the mounting process sees.
 pub fn full_disk_is_an_error_and_a_file_with_room_works_on() {
     let folder = Folder::new();
     let this = std::env::current_exe().expect("this program");
@@ -227,7 +228,7 @@ pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {
     for said in [refusal(&leases(&folder)), node.lock().expect_err("garbage").to_string()] {
         assert!(said.contains("and schedulers use it; end them and delete it"), "{said}");
     }
-    // Another kernel has written it: two machines see one folder.
+    // Another kernel has written the table: two machines use one folder.
     file.write_all_at(&good, 0).unwrap();
     file.write_all_at(&[1; 16], 8).unwrap();
     for said in [refusal(&leases(&folder)), node.lock().expect_err("another's").to_string()] {
@@ -238,7 +239,7 @@ pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {
     drop(hold);
 }
 
-/// The file lives on under another name, and members that join later make a new one.
+/// The file remains under another name, and members that join later create a new one.
 pub fn table_that_loses_its_name_in_use_is_replaced() {
     type Move = fn(&Path, &Path) -> std::io::Result<()>;
     let moves: [Move; 2] = [
@@ -273,7 +274,8 @@ pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     for node in [&a, &b] {
         assert!(node.lock().expect_err("nothing").to_string().contains("delete it"));
     }
-    // As its words say. Whoever looks goes on with a new one, and finds there what the others hold and want.
+    // As the message says. Members that read the table continue with a new one, and find the leases
+    // and requests of the others there.
     fs::remove_file(&path).unwrap();
     let other = [None, Some("GPU-9"), Some("GPU-1")].map(|uuid| Some(SharedDevice { uuid: uuid?, slots: 1 }));
     let c = Membership::join(Some(&leases(&folder)), &other).unwrap().expect("leases");
@@ -287,13 +289,13 @@ pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     assert!(begin(&c, 2, 0, 1, 1.0, 1).unwrap().is_none(), "the one that waits is before it");
     let hold = begin(&b, 1, 0, 1, 1.0, 1).unwrap();
     assert!(hold.is_some() && begin(&a, 1, 0, 1, 1.0, 1).unwrap().is_none());
-    // With its folder, too; who sleeps finds it out.
+    // The folder is deleted, too; a sleeping member detects it.
     fs::remove_dir_all(leases(&folder)).unwrap();
     while a.lock().unwrap().availability()[1].busy_slots.is_empty() {
         b.wait(None);
         drop(b.lock().unwrap());
     }
-    // Where no folder can be made, that is an error, until it can.
+    // While no folder can be created, joining is an error.
     let away = folder.path().with_extension("away");
     fs::rename(folder.path(), &away).unwrap();
     fs::remove_dir_all(away.join("leases")).unwrap();

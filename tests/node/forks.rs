@@ -1,4 +1,4 @@
-//! What a forked child may and may not do with schedulers.
+//! Calls of schedulers that a forked child may and may not make.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -57,7 +57,7 @@ pub fn the_process_wide_scheduler_is_the_childs_if_the_parent_had_none() {
 }
 
 pub fn a_child_may_have_one_though_its_parent_failed_to_make_one() {
-    // SAFETY: no other thread of this process looks at its variables.
+    // SAFETY: no other thread of this process reads its variables.
     unsafe { std::env::set_var("GPUSCHED_DEVICES", "abacus") };
     assert!(Scheduler::process_default().is_err());
     // SAFETY: as above.

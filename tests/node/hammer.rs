@@ -1,4 +1,5 @@
-//! Many processes that take and give back as fast as they can, with a witness of their own.
+//! Many processes that lease and release as fast as they can, with a check that does not depend on
+//! the leases.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,7 +14,7 @@ use super::member::{Folder, join};
 
 const SLOTS: usize = 2;
 
-/// A file for each slot, locked by who has it in a way that has nothing to do with the leases.
+/// A file for each slot. The process that holds the slot locks it, independently of the leases.
 struct Witnesses(Vec<[File; SLOTS]>);
 
 impl Witnesses {
@@ -25,7 +26,7 @@ impl Witnesses {
         Witnesses((0..4).map(|device| std::array::from_fn(|slot| file(device, slot))).collect())
     }
 
-    /// Locks a slot of the device that nobody has, and writes this process's number into its file.
+    /// Locks a free slot of the device, and writes this process's number into its file.
     fn take(&self, device: usize, held: &[Taken<'_>]) -> Option<(usize, &File)> {
         let ours = |slot| held.iter().any(|taken| (taken.device, taken.slot) == (device, slot));
         let others = || self.0[device].iter().enumerate().filter(|&(slot, _)| !ours(slot));
@@ -34,7 +35,8 @@ impl Witnesses {
                 witness.write_all_at(&std::process::id().to_ne_bytes(), 0).expect("room for a number");
                 return Some((slot, witness));
             }
-            // The kernel closes the files of a killed process in any order, the lease's perhaps first.
+            // The kernel closes the files of a killed process in any order, possibly the lease's
+            // first.
             if !others().any(|(_, witness)| is_exiting(witness)) {
                 return None;
             }
@@ -42,7 +44,8 @@ impl Witnesses {
     }
 }
 
-/// Returns true if the process that wrote its number into the file is dead or about to be, or has not written it yet.
+/// Returns true if the process that wrote its number into the file is dead or about to be, or has
+/// not written it yet.
 fn is_exiting(witness: &File) -> bool {
     const PF_EXITING: u32 = 4;
     let mut number = [0; 4];
@@ -61,7 +64,8 @@ struct Taken<'a> {
     _hold: SlotLease,
 }
 
-/// The witness first: it says that we have it, so it must not outlive the lease.
+/// Unlocks the witness first: it says that this process holds the slot, so it must not outlive the
+/// lease.
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.witness.unlock().expect("our own lock");
@@ -105,7 +109,7 @@ pub fn play(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Begins where it may, or waits for a moment with its ticket.
+/// Begins if a slot is free, or waits for a moment with its ticket.
 fn turn(node: &Membership, want: SlotRequest, held: &[Taken<'_>]) -> Option<(usize, SlotLease)> {
     let mut table = node.lock().expect("table");
     let costs = want.costs.clone();
@@ -117,7 +121,7 @@ fn turn(node: &Membership, want: SlotRequest, held: &[Taken<'_>]) -> Option<(usi
     };
     let Some(device) = (0..4).find(free) else {
         drop(table);
-        // Also when nobody gives back, because we are the ones who hold: then we do.
+        // With a limit, because all holders may be this process, which then releases.
         node.wait(Some(std::time::Duration::from_millis(2)));
         return None;
     };

@@ -1,4 +1,5 @@
-//! Leases between processes: a member of a node is this program once more, told what to do line by line.
+//! Leases between processes: a member of a node is another process of this program, which reads
+//! commands line by line.
 
 #[cfg(target_os = "linux")]
 mod deaths;
@@ -25,7 +26,7 @@ fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let role = arguments.get(1).map(String::as_str);
     if role.is_some_and(|word| ["--member", "--join", "--full-disk", "--hammer"].contains(&word)) {
-        // SAFETY: arms a clock that ends this process if it hangs.
+        // SAFETY: sets an alarm that ends this process if it hangs.
         unsafe { libc::alarm(300) };
     }
     match role {

@@ -1,4 +1,4 @@
-//! A process that is a member of a node, and does what it is told.
+//! A process that is a member of a node, and executes commands.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use gpusched::node::{Membership, SharedDevice, SlotLease, SlotRequest};
 pub use testkit::Folder;
 use testkit::process::isolated;
 
-/// Long enough for a machine that stops processes now and then.
+/// Long enough for a machine that sometimes stops processes.
 pub const LONG: Duration = Duration::from_secs(60);
 
 pub const UUIDS: [&str; 4] = ["GPU-0", "GPU-1", "GPU-2", "GPU-3"];
@@ -41,7 +41,7 @@ pub fn begin(
     }
 }
 
-/// The process's end of a [`Member`]. Of one device, of one slot.
+/// Runs the process of a [`Member`], with one device of one slot.
 pub fn play(arguments: &[String]) -> ExitCode {
     gpusched::ffi::logging::start_or("off");
     let node = join(Path::new(&arguments[0]), 1, 1).expect("to join");
@@ -68,14 +68,14 @@ pub fn play(arguments: &[String]) -> ExitCode {
             "use" => holds[0].set_used_bytes(number),
             "drop" => holds.clear(),
             "wait" => answer = format!("{:?}", node.wait(Some(Duration::from_millis(number)))),
-            // From now on the process gets no further descriptor.
+            // Lets the process open no further descriptor.
             "no-descriptors" => {
                 let next = File::open("/dev/null").expect("a descriptor").as_raw_fd();
                 let limit = libc::rlimit { rlim_cur: next as libc::rlim_t, rlim_max: next as libc::rlim_t };
                 // SAFETY: sets a limit of this process.
                 assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
             }
-            // Answers when it could begin.
+            // Answers when it has the slot.
             "turn" => {
                 while holds.is_empty() {
                     holds.extend(begin(&node, 0, 0, 1, 1.0, number).expect("inside"));
@@ -85,7 +85,7 @@ pub fn play(arguments: &[String]) -> ExitCode {
                 }
                 answer = "yes".into();
             }
-            // A child that lives on, whatever becomes of this process.
+            // A child that outlives this process.
             "fork" => {
                 // SAFETY: the child sleeps and ends.
                 let child = unsafe { libc::fork() };
@@ -99,10 +99,10 @@ pub fn play(arguments: &[String]) -> ExitCode {
                 answer = child.to_string();
             }
             "inside" => answer = node.lock().err().map_or(answer, |error| error.to_string()),
-            // Is stopped while nobody else gets in.
+            // Stops while it holds the lock of the table.
             "stop-inside" => {
                 let _inside = node.lock().expect("inside");
-                // SAFETY: stops this process, which is what it is told to do.
+                // SAFETY: stops this process, as commanded.
                 unsafe { libc::raise(libc::SIGSTOP) };
             }
             _ => panic!("what is {line}?"),
@@ -147,7 +147,7 @@ impl Member {
     pub fn answers(&self, within: Duration) -> bool {
         let mut asked =
             libc::pollfd { fd: self.from.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one struct of ours.
+        // SAFETY: a valid struct of this function.
         unsafe { libc::poll(&raw mut asked, 1, within.as_millis() as libc::c_int) == 1 }
     }
 
@@ -165,7 +165,7 @@ impl Member {
         assert_eq!(unsafe { libc::kill(self.id(), signal) }, 0);
     }
 
-    /// As the system kills for want of memory.
+    /// Kills the process, as the system does when memory is short.
     pub fn kill(&mut self) {
         self.child.kill().expect("to kill");
         self.child.wait().expect("its end");

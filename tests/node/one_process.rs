@@ -1,4 +1,4 @@
-//! Several members in one process, forks, and what is left behind.
+//! Several members in one process, forks, and leases that outlive their owner.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn two_members(devices: usize) -> (Folder, Membership, Membership) {
     (folder, a, b)
 }
 
-/// Leases 10 bytes of a device, of which another member may have its only slot.
+/// Leases 10 bytes of a device. Returns `None` if another member has its only slot.
 fn lease(node: &Membership, device: usize) -> Option<SlotLease> {
     begin(node, device, 0, 1, 1.0, 10).unwrap()
 }
@@ -93,7 +93,8 @@ pub fn wait_ends_with_a_change_a_wake_or_its_time() {
     assert_eq!(a.wait(None), WaitEnd::Changed);
     assert_eq!(a.wait(Some(Duration::from_millis(1))), WaitEnd::Timeout);
     drop(hold);
-    // Seen by another thread of the same member: the one that waits is told all the same.
+    // Another thread of the same member has seen the change; the waiting thread is woken
+    // nevertheless.
     assert!(a.lock().unwrap().availability()[0].busy_slots.is_empty());
     assert_eq!(a.wait(None), WaitEnd::Changed);
     drop(b);
@@ -141,7 +142,8 @@ pub fn calls_in_a_forked_child_fail_and_it_can_join() {
         a.set_slots(0, 7);
         a.wake();
         let own = join(&leases(&folder), 1, 1);
-        // The parent's lease is another's here, and dropping what was the parent's closes nothing of ours.
+        // The parent's lease belongs to another member here, and dropping the parent's objects
+        // closes none of the child's.
         drop((hold.take(), a));
         let works = own.is_ok_and(|own| begin(&own, 0, 0, 1, 1.0, 1).is_ok_and(|held| held.is_none()));
         forked && works

@@ -1,4 +1,4 @@
-//! The options that change the answer, against the wave equation.
+//! Options that change the result, compared with the wave equation.
 
 use std::sync::Arc;
 
@@ -12,14 +12,16 @@ use testmodels::dipole::{Bell, samples};
 use testmodels::norms::relative_l2;
 use testmodels::shots::{fire_with, homogeneous, plain_shot};
 
-/// Cells per wavelength at 2.5 times the peak frequency, and how many of them the wave travels, nearly.
+/// Cells per wavelength at 2.5 times the peak frequency, and about how many cells the wave travels.
 const CELLS: f64 = 3.5;
 const DISTANCE: usize = 80;
 
-/// A Ricker wavelet after 23 of its shortest wavelengths along the z axis, at a Courant number of 0.42.
+/// Returns the relative error of a Ricker wavelet after 23 of its shortest wavelengths along the z
+/// axis, at a Courant number of 0.42.
 ///
-/// The record is that of one pole: what the two of the dipole send down the axis is the same, two cells apart, so the sum over
-/// receivers every two cells has the nearest pole's wave, and the farthest's, which has not come yet.
+/// The record is that of one pole. Both poles of the dipole emit the same wave along the axis, two
+/// cells apart. So the sum over receivers every two cells contains the nearest pole's wave, and the
+/// farthest's, which has not arrived yet.
 fn after_23_wavelengths(options: Options) -> f64 {
     let (h, speed) = (10.0f32, 2000.0f32);
     let dt = 0.42 * h / speed;
@@ -44,7 +46,8 @@ fn after_23_wavelengths(options: Options) -> f64 {
     relative_l2(&record, &(0..nt).map(at).collect::<Vec<_>>())
 }
 
-/// The error of each option alone is that of the dispersion relation; `docs/numerics.md` has the numbers.
+/// The error of each option alone is that of its dispersion relation; `docs/numerics.md` has the
+/// numbers.
 #[test]
 fn a_coarse_grid_is_enough_with_all_options() {
     let plain = Options { pml: 12, ..Options::default() };
@@ -64,7 +67,8 @@ fn a_coarse_grid_is_enough_with_all_options() {
     }
 }
 
-/// A rough medium, against steps with a thousandth of the error. The correction does not know the layers' damping.
+/// Compares a rough medium with steps of a thousandth of the error. The correction does not include
+/// the layers' damping.
 #[test]
 fn steps_in_time_leave_no_error_in_any_medium() {
     let n = [26, 22, 30];
@@ -99,7 +103,7 @@ fn steps_in_time_leave_no_error_in_any_medium() {
     assert!(with < 3e-4 && thinned < 1e-3, "{with:e}, {thinned:e}");
 }
 
-/// The steps after the end, which the correction needs, are seen by nobody.
+/// The correction needs steps after the end, which no output contains.
 #[test]
 fn a_shot_is_as_long_as_it_was_asked_for() {
     let model = homogeneous([9, 8, 10], [10.0; 3], 2000.0, 1700.0);
@@ -115,8 +119,10 @@ fn a_shot_is_as_long_as_it_was_asked_for() {
     assert!(before.iter().all(|v| *v == 0.0) && after.iter().all(|v| *v != 0.0), "{:?}", shots.record);
 }
 
-/// No record depends on later samples of its source: neither with exact time, whose correction looks at them, nor with a
-/// monopole, whose rate is a difference. The rest is float32, and the guess of how a caller's own samples go on. Limits: about twice what other lengths gave.
+/// No record depends on later samples of its source: neither with exact time, whose correction
+/// reads later samples, nor with a monopole, whose rate is a difference. The accepted differences
+/// cover float32 and the extrapolation of a caller's own samples. They are about twice the
+/// differences at other lengths.
 #[test]
 fn a_record_is_the_beginning_of_a_longer_one_while_the_source_is_active() {
     let (nt, dt, frequency) = (44, 2e-3, 15.0);
@@ -152,8 +158,9 @@ fn a_record_is_the_beginning_of_a_longer_one_while_the_source_is_active() {
     }
 }
 
-/// A built-in wavelet that is cut where it ends, with the record or one step after it, is not continued: its last samples are
-/// far from zero, and the next are zero. Exact time drops the highest frequencies of the jump, so its records differ.
+/// A built-in wavelet that is cut at its end, with the record or one step after it, is not
+/// extrapolated: its last samples are far from zero, and the next are zero. Exact time drops the
+/// highest frequencies of the jump, so its records differ.
 #[test]
 fn a_cut_wavelet_that_ends_with_the_record_has_ended() {
     let (dt, frequency, ends) = (2e-3, 22.7, 44);

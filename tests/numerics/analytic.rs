@@ -11,13 +11,13 @@ use testmodels::shots::{fire, fire_with, homogeneous, plain_shot};
 const SPEED: f32 = 2000.0;
 const FREQUENCY: f64 = 10.0;
 
-/// 20 cells a wavelength at the peak. The little that the layer gives back in the time is part of the error.
+/// 20 cells per wavelength at the peak. The weak reflection from the layer is part of the error.
 #[test]
 fn a_record_is_the_solution_of_the_wave_equation() {
     let (h, dt, nt) = ([10.0, 12.0, 9.0f32], 0.0015f32, 245);
     let source = [39usize, 37, 40];
     let offsets = [[24, 0, 5], [-20, 12, -8], [0, -20, 16], [6, 5, -24], [0, 0, 26], [-15, -15, -15]];
-    // cut at 0.16 s from its centre, where it is 1e-11 of its peak
+    // Cut at 0.16 s from its centre, where it is 1e-11 of its peak.
     let bell = Bell { frequency: FREQUENCY, delay: 0.16 };
     let wavelet = samples(|t| bell.at(t), bell.delay, dt.into());
 
@@ -34,14 +34,15 @@ fn a_record_is_the_solution_of_the_wave_equation() {
     let time = relative_l2(&stepped, &exact);
     let space = relative_l2(&record, &stepped);
     println!("analytic: total {total:.1e}, of time {time:.1e}, of space {space:.1e}");
-    // What second order in time must cost, and next to nothing else.
+    // The error of second-order time steps, and almost no other.
     assert!((0.005..0.02).contains(&time), "{time:e}");
     assert!(space <= 1e-4, "{space:e}");
     assert!((total - time).abs() <= 1e-4, "{total:e} against {time:e}");
 }
 
-/// The spacing is halved, from 5 to 10 cells a wavelength. The error is that of the component in the middle of a narrow
-/// band: over a wide one, frequencies that the coarse grids hardly resolve would hide the order.
+/// Halves the spacing, from 5 to 10 cells per wavelength. The error is that of the component in the
+/// middle of a narrow band: in a wide band, frequencies that the coarse grids hardly resolve would
+/// hide the order.
 #[test]
 fn the_order_in_space_is_eight() {
     let (c, wavelength) = (f64::from(SPEED), f64::from(SPEED) / FREQUENCY);
@@ -50,12 +51,12 @@ fn the_order_in_space_is_eight() {
         let cycles = FREQUENCY * (t - delay);
         (TAU * cycles).cos() * (-(PI * cycles / 2.0).powi(2)).exp()
     };
-    // nothing comes back from the layer in time: a thin one will do
+    // A thin layer suffices, because no reflection arrives in time.
     let thin = Options { pml: 8, ..Options::default() };
     let spacings = [5, 6, 8, 10usize];
     let errors = spacings.map(|cells| {
         let h = (wavelength / cells as f64) as f32;
-        // one wavelength in x and z, about the middle of 6.5 wavelengths
+        // One wavelength in x and z, around the middle of 6.5 wavelengths.
         let n = 6 * cells + cells.div_ceil(2);
         let first = (n - cells) / 2;
         let dt = 0.4 * h / SPEED;
@@ -78,12 +79,13 @@ fn the_order_in_space_is_eight() {
     let halved = (errors[0] / errors[3]).log2();
     let shown = errors.map(|error| format!("{error:.2e}")).join(", ");
     println!("space: {spacings:?} cells a wavelength: {shown}; order {halved:.2}");
-    // The stencil's dispersion relation gives 7.6 along an axis: the next term works against the leading
-    // one on the coarse grid, the coefficients' seven digits are felt on the fine one. Sixth order gives 6.
+    // The stencil's dispersion relation gives 7.6 along an axis: on the coarse grid the next term
+    // reduces the leading one, and on the fine grid the seven digits of the coefficients have an
+    // effect. Sixth order gives 6.
     assert!((7.0..8.4).contains(&halved), "{shown}: order {halved}");
 }
 
-/// Real and imaginary part of a trace's component at `cycles` a sample.
+/// Returns real and imaginary part of a trace's component at `cycles` per sample.
 fn component(trace: &[f32], cycles: f64) -> (f64, f64) {
     trace.iter().enumerate().fold((0.0, 0.0), |(re, im), (i, &v)| {
         let (sin, cos) = (TAU * cycles * i as f64).sin_cos();

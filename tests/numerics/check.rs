@@ -1,4 +1,4 @@
-//! The answer that the library carries to its check shot is that of the reference.
+//! Compares the stored answer of the library's check shot with that of the reference.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn reference<'a>(model: &Model, medium: &'a Medium, dt: f32) -> Reference<'a> {
     Reference { layer: PML, density_at, old_rules: false, ..Reference::new(Equation::Acoustic1, medium, dt) }
 }
 
-/// `UPDATE=1` writes it anew.
+/// `UPDATE=1` writes the file again.
 #[test]
 fn the_known_answer_is_the_references() {
     let (model, dt, shot) = question().unwrap();
@@ -28,13 +28,14 @@ fn the_known_answer_is_the_references() {
     let bytes = std::fs::read(&path).unwrap();
     let carried: Vec<f32> =
         bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
-    // Double precision, rounded: what compilers may do to it is far less than float32 resolves.
+    // The answer is in double precision, rounded: differences between compilers are far below the
+    // resolution of float32.
     assert!(carried.len() == truth.len() && relative_l2(&carried, &truth) < 1e-7);
     let silent = carried.chunks(shot.samples()).filter(|trace| trace.iter().all(|value| *value == 0.0));
     assert_eq!(silent.count(), 0, "every receiver hears something");
 }
 
-/// A thousandth of a step off is far more than rounding.
+/// An error of a thousandth of a step is far larger than rounding.
 #[test]
 fn the_check_sees_small_mistakes() {
     let (model, dt, shot) = question().unwrap();

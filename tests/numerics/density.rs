@@ -1,4 +1,5 @@
-//! Density between two cells: where an interface lies, how strong it reflects, and that no direction is preferred.
+//! Density between two cells: the depth of an interface, the strength of its reflection, and the
+//! equality of all directions.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use testmodels::norms::relative_l2;
 use testmodels::shots::{World, fire_with, plain_shot};
 
 const SPEED: f32 = 2000.0;
-/// Cells are cubes of this side in metres. A wavelength has 20 at the peak frequency, and 8 at 2.5 times that.
+/// Cells are cubes of this side in metres. A wavelength has 20 cells at the peak frequency, and 8
+/// at 2.5 times that.
 const H: f32 = 10.0;
 const FREQUENCY: f64 = 10.0;
 const DT: f32 = 0.0015;
@@ -23,11 +25,13 @@ const SOURCE: [usize; 3] = [14, 16, 13];
 /// The interface lies half a cell after the cells of this index.
 const LAST: usize = 25;
 
-/// Returns the reflection of an interface across an axis, between densities before and after it, in percent: how far it is
-/// from the image solution, and its amplitude. Then the depth of the interface below its place, in cells.
+/// Returns the error of an interface's reflection, and its amplitude, both in percent, and how far
+/// the interface is too deep, in cells. The densities are those before and after the interface
+/// along the axis.
 ///
-/// With one velocity the reflection coefficient is `(after - before) / (after + before)` at all angles, so the reflection
-/// is the wave of the source's mirror image.
+/// The error is relative to the image solution. With one velocity the reflection coefficient is
+/// `(after - before) / (after + before)` at all angles, so the reflection is the wave of the
+/// source's mirror image.
 fn reflection(axis: usize, [before, after]: [f32; 2], density_at: DensityAt) -> [f64; 3] {
     let grid = Grid::new([40, 38, 41], [H; 3]).unwrap();
     let model = |after: f32| {
@@ -48,7 +52,7 @@ fn reflection(axis: usize, [before, after]: [f32; 2], density_at: DensityAt) -> 
     let found: Vec<f32> = with.iter().zip(without).map(|(with, without)| with - without).collect();
 
     let (h, coefficient) = (f64::from(H), f64::from((after - before) / (after + before)));
-    // The solution with the interface so many cells deeper.
+    // The solution with the interface `deeper` cells below its place.
     let truth = |deeper: f64| -> Vec<f32> {
         let of = |receiver: [usize; 3]| {
             let poles = [(0, -1.0), (2, 1.0)].map(|(below, sign)| {
@@ -73,12 +77,13 @@ fn reflection(axis: usize, [before, after]: [f32; 2], density_at: DensityAt) -> 
     [100.0 * relative_l2(&found, &exact), 100.0 * amplitude, moved / amplitude]
 }
 
-/// The rest of the reflection's error is that of waves with few cells: it falls with the square of the spacing.
+/// The remaining error of the reflection is that of coarse sampling: it falls with the square of
+/// the spacing.
 #[test]
 fn density_interface_lies_halfway_between_its_cells() {
     for densities in [[1000.0, 2400.0], [2400.0, 1000.0]] {
         let half_points = [0, 1, 2].map(|axis| (axis, DensityAt::HalfPoints, 0.0, 0.02));
-        // The old kernels' depth. The least squares are of small depths.
+        // The depth in the old kernels. The least squares are valid for small depths.
         let beside = 0.5 * f64::from(densities[0] / (densities[0] + densities[1]));
         for (axis, density_at, place, accepted) in
             half_points.into_iter().chain([(2, DensityAt::Cells, beside, 0.03)])
@@ -94,7 +99,7 @@ fn density_interface_lies_halfway_between_its_cells() {
     }
 }
 
-/// Returns a model turned round along an axis.
+/// Returns a model mirrored along an axis.
 fn mirrored(model: &Model, axis: usize) -> Arc<Model> {
     let grid = model.grid;
     let [nx, _, nz] = grid.n;
@@ -111,8 +116,9 @@ fn mirrored(model: &Model, axis: usize) -> Arc<Model> {
     Arc::new(Model::of(grid, properties).unwrap().with_density_at(model.density_at))
 }
 
-/// Returns the relative difference of a record in a random medium from that in the medium turned round along an axis. It is
-/// too short for waves from the layers, which begin a cell later at the far end.
+/// Returns the relative difference of records in a random medium and in the medium mirrored along
+/// an axis. The record ends before the arrival of reflections from the layers, which begin a cell
+/// later at the far end.
 fn asymmetry(equation: &'static dyn Equation, axis: usize, density_at: DensityAt) -> f64 {
     let (n, nt) = ([33, 31, 35], 48);
     let mut random = Random::new(41);
@@ -138,7 +144,7 @@ fn asymmetry(equation: &'static dyn Equation, axis: usize, density_at: DensityAt
     relative_l2(&turned.fire().record, &record)
 }
 
-/// Rounding alone is left: the order in which a derivative adds its taps is turned round.
+/// Rounding alone remains: the mirrored derivative adds its taps in the reverse order.
 #[test]
 fn mirrored_models_have_mirrored_records() {
     for equation in ["acoustic1", "vti"].map(|name| by_name(name).unwrap()) {

@@ -1,4 +1,5 @@
-//! Grids of every shape against the double-precision reference, and energy over many steps.
+//! Compares grids of every shape with the double-precision reference; checks energy over many
+//! steps.
 
 use std::sync::Arc;
 
@@ -16,19 +17,21 @@ use testmodels::shots::{fire_with, plain_shot, rough_for};
 /// Peak frequency times time step.
 const PEAK: f32 = 0.04;
 
-/// Returns the relative error of a record that rounding explains: `docs/numerics.md` derives it.
+/// Returns the relative error of a record by rounding: `docs/numerics.md` derives it.
 fn rounding(nt: usize) -> f64 {
     let turned = std::f64::consts::TAU * f64::from(PEAK) * nt as f64;
     f64::from(f32::EPSILON) / 2.0 * (turned / 2.0 + (nt as f64).sqrt())
 }
 
-/// Where something begins or ends along an axis of `n` cells: the model, the strip, the middle.
+/// Returns a random index at an edge along an axis of `n` cells: of the model, of the PML zone, or
+/// the middle.
 fn edge(n: usize, random: &mut Random) -> usize {
     let edges = [0, 1, 3, 4, 5, n / 2, n.saturating_sub(6), n.saturating_sub(5), n.saturating_sub(4), n - 1];
     edges[random.below(edges.len())].min(n - 1)
 }
 
-/// A shot from an edge with receivers at edges, one of them beside the source, so that a record is never weak.
+/// Returns a shot from an edge with receivers at edges. One is beside the source, so the record is
+/// never weak.
 fn shot_at_edges(n: [usize; 3], dt: f32, nt: usize, random: &mut Random) -> Shot {
     let source = n.map(|n| edge(n, random));
     let beside = [source[0], source[1], (source[2] + 1).min(n[2] - 1)];
@@ -55,7 +58,7 @@ fn compare_with(
 ) -> f64 {
     let mut h = [0; 3].map(|_| random.between(5.0, 20.0));
     if equation == Equation::Tti && absorber == Absorber::Pml {
-        // The reference scales derivatives as the old kernel does.
+        // The reference scales derivatives like the old kernel.
         h = [h[0]; 3];
     }
     let equation_of_library = with_absorber(equation.in_library().unwrap(), absorber).unwrap();
@@ -110,8 +113,8 @@ fn thin_grids_in_layers_of_any_width() {
     println!("edges, thin grids: at most {worst:.2} of the bound");
 }
 
-/// Compares each odd grid in layers of 8 with one equation, in layers of 13 with the other, and each small grid with one. The
-/// equations share rows and tiles.
+/// Compares each odd grid in layers of 8 with one equation, in layers of 13 with the other, and
+/// each small grid with one. The equations share rows and tiles.
 fn compare_odd_grids(first: usize) {
     let mut random = Random::new(23);
     let mut worst = 0.0f64;
@@ -138,10 +141,11 @@ fn odd_grids_with_the_other_equation() {
     compare_odd_grids(1);
 }
 
-/// Rounding, of the scheme without increments, and of its weights.
+/// Accepted rounding error of the scheme without increments, and of its weights.
 const SECOND_ORDER: f64 = 3e-6;
 
-/// The equation of second order. Its reference records the field before an update, so the shot begins a step late.
+/// The second-order equation. Its reference records the field before an update, so the shot begins
+/// a step late.
 #[test]
 fn second_order_in_grids_of_any_size() {
     let mut random = Random::new(14);
@@ -160,7 +164,7 @@ fn second_order_in_grids_of_any_size() {
         let receivers: Vec<_> = (0..40).map(|_| random.cell(n)).filter(|cell| !is_pole(cell)).collect();
         let shot = |samples| plain_shot(source, samples, nt, receivers.clone());
         let medium = Medium::from(&*model);
-        // The library's layer includes four cells at rest.
+        // The library's layer includes four cells that remain at rest.
         let reference = Reference {
             layer: pml - 4,
             pml: absorber == Absorber::Pml,
@@ -174,8 +178,9 @@ fn second_order_in_grids_of_any_size() {
     }
 }
 
-/// Neighbours may differ fifteen times in velocity and twenty times in density. No `rho vp²` is above the least density
-/// times the greatest velocity squared: it meets `1/rho` of its neighbours, and the step's limit holds for the product.
+/// Returns a model whose neighbouring cells may differ fifteen times in velocity and twenty times
+/// in density. No `rho vp²` is above the least density times the greatest velocity squared, because
+/// the step's limit holds for its product with the `1/rho` of neighbours.
 fn contrasts(n: [usize; 3], random: &mut Random) -> Arc<Model> {
     const RHO: [f64; 2] = [300.0, 6000.0];
     const VP: [f64; 2] = [400.0, 6000.0];
@@ -197,7 +202,7 @@ fn nothing_grows_in_20000_steps() {
     check_energy(&model, Options { equation: second, pml: 8, ..Options::default() });
 }
 
-/// Runs a shot for so long, and checks that its energy decreases.
+/// Runs a shot of 20,000 steps, and checks that its energy decreases.
 fn check_energy(model: &Arc<Model>, options: Options) {
     let dt = (0.99 * options.dt_max(model)) as f32;
     let nt = 20_000;
@@ -205,7 +210,7 @@ fn check_energy(model: &Arc<Model>, options: Options) {
     shot.wavelet = Wavelet::new(Shape::Ricker, PEAK / dt, dt, nt).unwrap();
     shot.amplitude = 1e4;
     shot.snapshot_every = Some(50);
-    // What a pressure stores: p² / 2 kappa.
+    // The energy that the pressure stores: p² / 2 kappa.
     let stored = |field: &[f32]| -> f64 {
         let rho = |at: usize| model.get(Property::Rho).map_or(1000.0, |rho| rho.at(at));
         let kappa = |at: usize| f64::from(rho(at)) * f64::from(model.vp().at(at)).powi(2);
@@ -213,8 +218,8 @@ fn check_energy(model: &Arc<Model>, options: Options) {
     };
     let run = fire_with(model, dt, &shot, options, 1);
     let energy: Vec<_> = run.snapshots.iter().map(|(_, field)| stored(field)).collect();
-    // The source is off after 50 steps. Then energy only leaves, slowly, as it is caught between contrasts; the share
-    // that the pressure stores varies by some percent.
+    // The source is off after 50 steps. Then energy only leaves, slowly, because contrasts trap it.
+    // The share that the pressure stores varies by some percent.
     let most: Vec<_> = energy[1..].chunks(100).map(|part| part.iter().copied().fold(0.0, f64::max)).collect();
     println!("{:?}, most energy in each 5000 steps: {most:?}", options.equation);
     assert!(most.iter().all(|&part| part <= 1.05 * most[0]), "{most:?}");

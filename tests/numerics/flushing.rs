@@ -11,7 +11,7 @@ use gpusched::fd::{control::State, survey::Receivers, wavelet::Wavelet};
 use testkit::Random;
 use testmodels::shots::{FAINT, World};
 
-/// Returns a shot with every storage.
+/// Returns the same shot with every storage.
 fn worlds() -> impl Iterator<Item = World> {
     let receivers = Receivers::Plane { iz: 4, every: [1, 1] };
     let mut world = World::rough([9, 7, 18], 24, receivers, &mut Random::new(31));
@@ -32,7 +32,7 @@ fn source_whose_fields_are_denormal_records_zeros() {
     }
 }
 
-/// Starts a shot after its first step, with one value everywhere.
+/// Resumes a shot after its first step, with one value in all fields.
 struct Filled(f32);
 
 impl Control for Filled {
@@ -48,7 +48,8 @@ impl Control for Filled {
 #[test]
 fn denormal_fields_at_the_start_count_as_zeros() {
     for mut world in worlds() {
-        // A source at the last step only: how large a pressure may be follows from the source.
+        // A source at the last step only, because the limit of the pressure follows from the
+        // source.
         let mut samples = vec![0.0; world.shot.nt];
         samples[world.shot.nt - 1] = 1.0;
         world.shot.wavelet = Wavelet::from_samples(samples).unwrap();
@@ -58,7 +59,7 @@ fn denormal_fields_at_the_start_count_as_zeros() {
             let later = gather.data.chunks(gather.samples).flat_map(|trace| &trace[1..shot.nt - 1]);
             later.fold(0.0, |most: f32, v| most.max(v.abs()))
         };
-        // Two of them add up to a normal number.
+        // The sum of two such values is a normal number.
         assert_eq!(largest(0.9 * f32::MIN_POSITIVE), 0.0, "{options:?}");
         assert!(largest(f32::MIN_POSITIVE * 2.0) > 0.0, "{options:?}");
     }
@@ -78,7 +79,7 @@ mod mode {
         mode & 0x8040
     }
 
-    /// Notes whether the caller of a step or a snapshot flushes.
+    /// Records whether the caller of a step or a snapshot flushes.
     struct Seen(Cell<u32>);
 
     impl Control for Seen {

@@ -1,4 +1,4 @@
-//! That the numbers are right. `docs/numerics.md` gives the reason of every tolerance.
+//! Tests of numerical results. `docs/numerics.md` gives the reason of every tolerance.
 
 mod accuracy;
 mod analytic;

@@ -1,4 +1,4 @@
-//! A shot that stops between two steps and goes on later gives the bits of one that does not stop.
+//! A shot that pauses between two steps and continues later has the bits of an uninterrupted shot.
 
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::fd::equation::{EQUATIONS, WITH_OTHER_LAYER};
@@ -9,7 +9,7 @@ use testkit::Random;
 use testmodels::bits::same;
 use testmodels::shots::{World, in_parts};
 
-/// Whatever it records, however it computes, with other threads after each pause.
+/// For all outputs and storages, with other threads after each pause.
 #[test]
 fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
     let teams: Vec<Team> = [2, 1, 3, 2].map(|threads| Team::new(threads).unwrap()).into();
@@ -35,7 +35,7 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
         let what = format!("case {number}");
         let lane = |part| Lane::Cpu(&teams[part % teams.len()]);
         let (found, ends) = in_parts(&world.plan(), &world.shot, &pauses, lane).unwrap();
-        // One step is computed after the question is answered.
+        // The shot computes one more step after the pause request.
         let expected: Vec<usize> = pauses.iter().map(|after| after + 1).collect();
         let apart = pauses.windows(2).all(|pair| pair[1] > pair[0] + 1);
         assert!(!apart || ends == expected, "{what}: {ends:?}");
@@ -44,7 +44,7 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
     }
 }
 
-/// A pause that comes too late changes nothing.
+/// A pause request at the last step has no effect.
 #[test]
 fn a_shot_that_is_about_to_end_ends() {
     let team = Team::new(2).unwrap();

@@ -16,8 +16,9 @@ fn ricker(f: f32, dt: f32) -> Vec<f32> {
     Wavelet::new(Shape::Ricker, f, dt, 10_000).unwrap().samples
 }
 
-/// A volume injected at `a` and heard at `b` gives the record of one injected at `b` and heard at `a`. So does a dipole
-/// heard by a dipole, once each pole of the listening one is divided by `rho vp²` of its cell, as the source term is.
+/// A volume injected at `a` and recorded at `b` gives the record of one injected at `b` and
+/// recorded at `a`. So does a dipole source with a dipole receiver, if each pole of the receiver is
+/// divided by `rho vp²` of its cell, like the source term.
 #[test]
 fn source_and_receiver_may_be_exchanged() {
     let with_density = rough([24, 20, 22], [10.0, 12.0, 9.0], &mut Random::new(21));
@@ -27,7 +28,7 @@ fn source_and_receiver_may_be_exchanged() {
         for kind in [SourceKind::Monopole, SourceKind::Pressure] {
             exchanged(by_name(equation).unwrap(), &model, &kind, 1e-5);
         }
-        // With a PML steps are symmetric but for what the layer reflects.
+        // With a PML, steps are symmetric except for its reflections.
         let with_pml = with_absorber(by_name(equation).unwrap(), Absorber::Pml).unwrap();
         exchanged(with_pml, &model, &SourceKind::Monopole, if equation == "acoustic1" { 1e-5 } else { 2e-3 });
     }
@@ -59,7 +60,7 @@ fn exchanged(equation: &'static dyn Equation, model: &Arc<Model>, kind: &SourceK
     }
 }
 
-/// The layer against no border at all: a grid so much larger that nothing comes back in time.
+/// Compares the layer with a grid so much larger that no reflection arrives in time.
 #[test]
 fn the_layer_absorbs() {
     let (h, c, f) = ([10.0; 3], 2000.0, 15.0);
@@ -94,8 +95,8 @@ fn tilted_record(absorber: Absorber, theta: f32) -> Vec<f32> {
     fire_with(&model, dt, &shot, Options { equation, pml: 40, ..Options::default() }, 2).record
 }
 
-/// In an isotropic medium the angles change the layers of the old operators alone, which damp each rotated flux by the profile
-/// of one axis of the grid.
+/// In an isotropic medium the angles change only the layers of the old operators, which damp each
+/// rotated flux by the profile of one axis of the grid.
 #[test]
 fn only_layers_of_the_old_operators_depend_on_the_tilt() {
     let reflected =
@@ -112,7 +113,8 @@ fn only_layers_of_the_old_operators_depend_on_the_tilt() {
     }
 }
 
-/// The angles of neighbours differ by up to 1.5 rad: steps of the old operators grow without limit there.
+/// The angles of neighbouring cells differ by up to 1.5 rad: with the old operators the field grows
+/// without limit there.
 #[test]
 fn tilted_steps_are_stable_for_any_angles() {
     let (n, random) = ([24; 3], &mut Random::new(5));
@@ -136,7 +138,7 @@ fn tilted_steps_are_stable_for_any_angles() {
     assert!(last < first, "{last:e} at last, {first:e} at first");
 }
 
-/// Rock below weathered soil, where the cell that the old rule takes lies. Beside a grid that is open.
+/// Rock below weathered soil, in which the cell of the old rule lies. Compared with a larger grid.
 #[test]
 fn the_layer_absorbs_what_is_faster_than_the_top() {
     let dt = 8e-4;
@@ -156,8 +158,9 @@ fn the_layer_absorbs_what_is_faster_than_the_top() {
     assert!(new < 5e-3 && old > 1e-2, "{new:e}, {old:e}");
 }
 
-/// A layer along a fine axis is thin, and damped for that; the old rule takes the mean spacing. Beside a grid that is
-/// open along that axis. In the continuum the two would reflect 3e-6 and 4e-3.
+/// A layer along a fine axis is thin, and damped accordingly; the old rule takes the mean spacing.
+/// Compared with a larger grid along that axis. In the continuum the two would reflect 3e-6 and
+/// 4e-3.
 #[test]
 fn the_layer_absorbs_along_a_finer_axis() {
     let (h, dt, nt) = ([40.0, 40.0, 4.0], 1.4e-3, 400);

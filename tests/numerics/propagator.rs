@@ -1,4 +1,5 @@
-//! The propagator's promises beside its numbers: odd grids, bad input, cancelling, blowing up.
+//! The propagator's behaviour apart from its numbers: odd grids, bad input, cancelling,
+//! instability.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, Weak};
@@ -78,13 +79,14 @@ fn a_shot_states_all_steps_that_it_computes() {
     }
 }
 
-/// A fast cell in a slow medium, for which the step is too large: there it begins. The words do not depend on threads.
+/// A fast cell in a slow medium, for which the step is too large: the instability begins there. The
+/// message does not depend on the threads.
 #[test]
 fn a_shot_that_blows_up_says_where() {
     let grid = Grid::new([12, 11, 13], [10.0, 10.0, 8.0]).unwrap();
     let mut vp = vec![1500.0; grid.cells()];
     vp[grid.index([7, 3, 9])] = 4000.0;
-    // A single cell takes more than a medium of its velocity would.
+    // A single cell stays stable at a larger step than a medium of its velocity.
     let dt = 1.6 * dt_max(&Model::new(grid, vp.clone(), None).unwrap(), Stencil::Taylor) as f32;
     let options = Options { allow_unstable: true, pml: 8, ..Options::default() };
     let plan = Plan::new(Arc::new(Model::new(grid, vp.clone(), None).unwrap()), dt, options).unwrap();
@@ -105,7 +107,7 @@ fn a_shot_that_blows_up_says_where() {
     }
 }
 
-/// Not if the step is stable: then it may be the device.
+/// At a stable step the device may be the cause.
 #[test]
 fn a_stable_shot_that_blows_up_is_suspect() {
     let plan = plan([5, 5, 5]);
@@ -174,12 +176,13 @@ fn memory_that_is_not_there_is_refused_with_numbers() {
     assert!(matches!(go(&plan, &shot(5)), Err(Error::NoMemory { .. })));
 }
 
-/// A shot on the CPU leases what it has allocated at its peak, also what each of its threads computes with.
+/// A shot on the CPU leases the memory that it allocates at its peak, including that of each
+/// thread.
 #[test]
 fn what_threads_compute_with_is_leased() {
     let plan = Arc::new(plan([20, 20, 60]));
     let bytes = |threads| plan.shot_bytes(&shot(3), threads).on(BackendKind::Cpu);
-    // 59 threads are 20, 20 and 19.
+    // 59 threads are divided into 20, 20 and 19.
     for (threads, slots, most) in [(20, 1, 20), (64, 1, 64), (59, 3, 20), (1, 3, 1)] {
         let mut builder = Scheduler::builder();
         (builder.devices, builder.cpu_threads, builder.slots) =
@@ -192,11 +195,11 @@ fn what_threads_compute_with_is_leased() {
         let leased = scheduler.stats().unwrap().devices[0].peak_bytes;
         assert_eq!(leased, bytes(most), "{threads} threads, {slots} slots");
     }
-    // By so many threads the CPU needs more than a GPU.
+    // With many threads the CPU needs more memory than a GPU.
     assert!(bytes(64) > bytes(0) && bytes(1001) - bytes(1000) > 40_000);
 }
 
-/// Notes the progress of its shot at each snapshot.
+/// Records the progress of its shot at each snapshot.
 struct Watcher(Weak<Scheduler>, Arc<Mutex<Vec<f64>>>);
 
 impl Output for Watcher {
@@ -222,14 +225,14 @@ fn running_shot_tells_its_progress() {
     let task = task(Arc::new(plan([8, 8, 8])), shot, scheduler.cpu_threads(), watcher).unwrap();
     let id = scheduler.submit(task).unwrap();
     scheduler.wait(id, None).unwrap();
-    // A step is told of when it is done, before or after its snapshot.
+    // A step is reported after its end, before or after its snapshot.
     for (part, progress) in told.lock().unwrap().iter().enumerate() {
         assert!((progress - 0.25 * part as f64).abs() <= 0.011, "{part}: {progress}");
     }
     assert_eq!(told.lock().unwrap().len(), 4);
 }
 
-/// What is told to take less is what takes too much.
+/// The advice names the input that needs too much memory.
 #[test]
 fn advice_for_too_little_memory_is_about_what_takes_it() {
     let plan = plan([37, 29, 31]);
@@ -241,7 +244,7 @@ fn advice_for_too_little_memory_is_about_what_takes_it() {
     assert!(long.contains("fewer receivers") && !long.contains("a cube"), "{long}");
     let large = advice(8_000_000, 5_000_000);
     assert!(large.contains("a cube of up to") && large.contains("the most that cpu:0 has"), "{large}");
-    // The process may get less than there is.
+    // The process may get less memory than is free.
     let limited = Error::NoMemory { what: "x".into(), needed: 8, place: "the host".into(), there: 9 };
     assert_eq!(limited.to_string(), "x needs 8 B, which the host can't provide, though 9 B are free");
 }

@@ -1,4 +1,5 @@
-//! The references against results of the old kernels. `edges` and `check` compare the library with them.
+//! Compares the references with results of the old kernels. `edges` and `check` compare the library
+//! with the references.
 
 use testmodels::golden::Case;
 use testmodels::reference::{Medium, Reference};

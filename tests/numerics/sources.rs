@@ -1,4 +1,5 @@
-//! Sources with a unit against the solution of the wave equation in a homogeneous medium: absolute pressures.
+//! Sources with a unit against the solution of the wave equation in a homogeneous medium: absolute
+//! pressures.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use testmodels::norms::relative_l2;
 use testmodels::shots::{World, fire_with, plain_shot, try_fire};
 
 const SPEED: f64 = 2000.0;
-/// The Gaussian of the source. Its derivative has a tenth of its peak spectrum at twice this.
+/// Frequency in Hz of the source's Gaussian. At twice this, the spectrum of its derivative is a
+/// tenth of its peak.
 const FREQUENCY: f64 = 10.0;
 const DELAY: f64 = 0.125;
 const DT: f32 = 0.00125;
@@ -27,7 +29,8 @@ fn rate(t: f64) -> f64 {
     -2.0 * (PI * FREQUENCY).powi(2) * (t - DELAY) * gauss(t)
 }
 
-/// Pressure in Pa of a source in a medium of density `rho`, whose wavelet is `amplitude` times [`gauss`].
+/// Returns the pressure in Pa of a source in a medium of density `rho`, whose wavelet is
+/// `amplitude` times [`gauss`].
 fn truth(kind: &SourceKind, rho: f64, amplitude: f64, from_source: [f64; 3], t: f64) -> f64 {
     let r = from_source.iter().map(|x| x * x).sum::<f64>().sqrt();
     let late = t - r / SPEED;
@@ -42,14 +45,14 @@ fn truth(kind: &SourceKind, rho: f64, amplitude: f64, from_source: [f64; 3], t: 
     amplitude * field / (4.0 * PI * r)
 }
 
-/// Returns the relative error of all traces of a shot whose cells are 12.5 m divided by `fine`, 8 cells a wavelength at twice
-/// [`FREQUENCY`] and more.
+/// Returns the relative error of all traces of a shot. Its cells are 12.5 m divided by `fine`: at
+/// least 8 cells per wavelength at twice [`FREQUENCY`].
 fn error(equation: &str, kind: &SourceKind, fine: usize, options: Options, dt: f32) -> f64 {
     let equation = by_name(equation).unwrap();
     let h = 12.5 / fine as f32;
-    // An odd spacing in z, so that no power of one is taken for another.
+    // An odd spacing in z, so that a wrong power of a spacing changes the result.
     let spacing = [h, h, 0.9 * h];
-    // Nothing comes back from the thin layer in the time.
+    // No reflection from the thin layer arrives in time.
     let (n, nt) = ([48 * fine; 3], (0.26 / dt) as usize);
     let source = [23 * fine, 24 * fine, 25 * fine];
     let offsets: [[isize; 3]; 5] = [[9, 0, 0], [0, -8, 2], [-4, 5, -9], [2, 3, 8], [-7, -6, 5]];
@@ -62,7 +65,7 @@ fn error(equation: &str, kind: &SourceKind, fine: usize, options: Options, dt: f
     let value = |property| match property {
         Property::Vp => SPEED as f32,
         Property::Rho => rho,
-        // Isotropic: only the coupling of two pressures is left.
+        // An isotropic medium: only the coupling of two pressures remains.
         _ => 0.0,
     };
     let properties: Vec<_> = all.all().map(|property| (property, value(property).into())).collect();
@@ -106,7 +109,7 @@ fn pressures_are_those_of_the_wave_equation_at_any_spacing() {
     }
 }
 
-/// Exact time takes out what steps in time cost these sources, too.
+/// Exact time removes the error of time steps for these sources, too.
 #[test]
 fn exact_time_leaves_the_error_of_space() {
     for kind in [SourceKind::Monopole, SourceKind::ForceZ] {

@@ -13,7 +13,8 @@ use testkit::Random;
 use testmodels::norms::peak;
 use testmodels::shots::{plain_shot, try_fire};
 
-/// Every cell its own velocity, and a density that may be twenty times its neighbour's.
+/// Returns a model in which every cell has its own velocity, and a density of up to twenty times
+/// its neighbour's.
 fn jumps(n: [usize; 3], density_at: DensityAt) -> Arc<Model> {
     let grid = Grid::new(n, [10.0, 12.0, 8.0]).unwrap();
     let mut random = Random::new(31);
@@ -22,8 +23,8 @@ fn jumps(n: [usize; 3], density_at: DensityAt) -> Arc<Model> {
     Arc::new(Model::new(grid, vp, Some(rho)).unwrap().with_density_at(density_at))
 }
 
-/// The certainly stable step is stable. Nearly the largest step by velocity is not, with the density of one cell at half
-/// points.
+/// The step that is certainly stable is stable. With the density of one cell at half points, almost
+/// the largest step by velocity is not.
 #[test]
 fn density_that_jumps_asks_for_smaller_steps() {
     for (density_at, expected) in [(DensityAt::HalfPoints, 0.79..0.81), (DensityAt::Cells, 0.51..0.52)] {

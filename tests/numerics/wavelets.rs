@@ -1,4 +1,4 @@
-//! Source time functions against tables written by the old kernel, and what is refused.
+//! Compares source time functions with tables of the old kernel; tests refusals.
 
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
@@ -43,7 +43,7 @@ fn active_steps_are_those_of_the_old_kernel() {
     }
 }
 
-/// Exact time computes 24 steps more, and a monopole's rate looks two samples ahead.
+/// Exact time computes 24 more steps, and a monopole's rate reads two later samples.
 #[test]
 fn short_run_has_the_beginning_of_the_wavelet() {
     let whole = Wavelet::new(Shape::Ricker, 20.0, 0.001, 1000).unwrap();
@@ -65,8 +65,8 @@ fn every_accepted_frequency_gives_finite_samples() {
 
 const LONG: [Shape; 3] = [Shape::LongRicker, Shape::LongGaussianDerivative, Shape::LongGaussian];
 
-/// Centred at 1.25 periods after the first sample, of unit peak. The spectrum of a Gaussian has no peak above 0: that of its
-/// second derivative is compared.
+/// Wavelets are centred 1.25 periods after the first sample, with unit peak. The spectrum of a
+/// Gaussian has no peak above 0, so the test compares that of its second derivative.
 #[test]
 fn long_wavelets_begin_and_end_below_1e_5_and_have_their_peak_frequency() {
     for shape in LONG {
@@ -78,7 +78,7 @@ fn long_wavelets_begin_and_end_below_1e_5_and_have_their_peak_frequency() {
             let ends = [samples[0], samples[samples.len() - 1]];
             assert!(ends.iter().all(|v| v.abs() < 1e-5 * peak), "{shape:?}, {f} Hz: {ends:?}");
             let (dt, f) = (f64::from(dt), f64::from(f));
-            // The middle of the energy.
+            // The centre of the energy.
             let power: f64 = samples.iter().map(|&v| f64::from(v).powi(2)).sum();
             let moment = samples.iter().enumerate().map(|(i, &v)| i as f64 * dt * f64::from(v).powi(2));
             let centre = moment.sum::<f64>() / power;

@@ -177,7 +177,8 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
     }
 }
 
-/// Nothing else happens meanwhile that would wake the planner, and too few like it have ended to tell that it is late.
+/// Nothing else happens meanwhile that would wake the planner, and too few like it have ended to
+/// tell that it is late.
 #[test]
 fn a_copy_of_what_takes_long_is_started_as_time_passes() {
     let scheduler = Scripted::new(2).scheduler(1);

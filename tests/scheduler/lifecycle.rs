@@ -107,7 +107,8 @@ fn shutdown_cancels_asks_and_waits() {
     assert!(matches!(scheduler.submit(quick()), Err(Error::Shutdown { .. })));
 }
 
-/// The thread that cancels a task drops its job, and those of the tasks after it. Only the end waits for that.
+/// The thread that cancels a task drops its job, and those of the tasks after it. Only the end
+/// waits for that.
 #[test]
 fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
     let scheduler = Scripted::new(1).scheduler(1);

@@ -98,7 +98,8 @@ fn neither_tier_starves_the_other() {
     wait_all(&scheduler);
 }
 
-/// A light task that fails for memory or a poisoned context goes on as a planned one, and is counted once.
+/// A light task that fails for memory or a poisoned context goes on as a planned one, and is
+/// counted once.
 #[test]
 fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
     type Fault = fn(&Exec<'_>) -> Error;
@@ -228,7 +229,8 @@ fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first
     thread::sleep(Duration::from_millis(50));
     let gate = Gate::new();
     let opens = Task { priority: 1, ..effect(|| gate.open()) };
-    // Woken once for both, the worker would wait at the gate for a task that no other was woken for.
+    // Woken once for both, the worker would wait at the gate for a task that no other was woken
+    // for.
     let ids = scheduler.submit_many(vec![opens, gated(gate)]).unwrap();
     let half = LONG.map(|long| long / 2);
     assert!(ids.iter().all(|&id| scheduler.wait(id, half) == Ok(WaitResult::Done)));

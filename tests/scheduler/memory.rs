@@ -8,7 +8,8 @@ use gpusched::sched::{DeviceMask, Scheduler, Task, WaitResult};
 
 use crate::scripted::*;
 
-/// One device with two slots, of which a task holds one and 200 bytes while processes of others leave `free` bytes.
+/// One device with two slots, of which a task holds one and 200 bytes while processes of others
+/// leave `free` bytes.
 fn beside_one(free: u64) -> (Arc<Scripted>, Arc<Scheduler>, &'static Gate) {
     let backend = Arc::new(Scripted::new(1));
     let scheduler = scheduler(backend.clone(), 2);

@@ -18,7 +18,8 @@ fn planned(task: Task) -> Task {
     Task { priority: 1, ..task }
 }
 
-/// The last thread that could go on is one of the caller's, which is about to publish the awaited end.
+/// The last thread that could go on is one of the caller's, which is about to publish the awaited
+/// end.
 #[test]
 fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
     let scheduler = Scripted::new(2).scheduler(1);
@@ -48,7 +49,8 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
     assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
-/// A poisoned context is renewed when all tasks have left it; one in it that waits for another to run prevents that.
+/// A poisoned context is renewed when all tasks have left it; one in it that waits for another to
+/// run prevents that.
 #[test]
 fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
     for tier in [planned, |light| light] {

@@ -128,7 +128,8 @@ fn progress_counts_tasks_and_work() {
     let told = scheduler.progress().unwrap();
     assert_eq!((told.counts.queued, told.counts.running, told.counts.done), (1, 1, 0));
     assert_eq!((told.work_total, told.work_done), (10.0, 4.0));
-    // By what the running task reports of itself: as long as it took for the first half, and a quarter more.
+    // By what the running task reports of itself: as long as it took for the first half, and a
+    // quarter more.
     assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
     gate.open();
     wait_all(&scheduler);

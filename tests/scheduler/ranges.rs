@@ -136,8 +136,8 @@ fn bounds_at_the_end_of_the_numbers() {
     assert!(refused.unwrap_err().to_string().contains("grain"));
 }
 
-/// The slow device is in its first element until most are done. It leaves the rest to the other one, which ends them
-/// sooner.
+/// The slow device is in its first element until most are done. It leaves the rest to the other
+/// one, which ends them sooner.
 #[test]
 fn slow_device_takes_no_element_that_another_ends_sooner() {
     const ELEMENTS: usize = 400;
@@ -251,7 +251,8 @@ fn a_task_that_needs_memory_gets_it_between_pieces() {
         thread::sleep(Duration::from_millis(1));
         Ok(())
     });
-    // Pieces of eight elements take 800 bytes of 1000, again and again; the other slot may have none of them.
+    // Pieces of eight elements take 800 bytes of 1000, again and again; the other slot may have
+    // none of them.
     range.task.device_bytes = 100;
     let id = submit(&scheduler, Some(8), range);
     until(|| counted.calls() > 0);
@@ -292,7 +293,8 @@ fn task_does_not_wait_for_many_helpers() {
     busy.open();
 }
 
-/// A piece that leaves because of the deadline does not cancel the range, which is tried again as its device is lost.
+/// A piece that leaves because of the deadline does not cancel the range, which is tried again as
+/// its device is lost.
 #[test]
 fn who_stops_at_the_deadline_cancels_nothing() {
     let scheduler = Scripted::new(2).scheduler(1);

@@ -184,7 +184,8 @@ impl Queue for Slot {
     }
 }
 
-/// A pause that makes both sides of a race win, on any machine: longer after one has won, shorter after the other.
+/// A pause that makes both sides of a race win, on any machine: longer after one has won, shorter
+/// after the other.
 #[derive(Default)]
 pub struct Pause(u32);
 
@@ -212,7 +213,8 @@ impl Pause {
     }
 }
 
-/// A door at which tasks wait until the test opens it, with the number of those that came. Lives as long as the tests.
+/// A door at which tasks wait until the test opens it, with the number of those that came. Lives as
+/// long as the tests.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<(bool, u32)>,

@@ -69,7 +69,8 @@ fn bytes_that_another_has_not_allocated_yet_are_left_to_it() {
     assert_eq!(wait(&first, holds.unwrap()), Ok(WaitResult::Done));
 }
 
-/// Runs a task that waits for another of the same scheduler, on one slot. `between`: runs once the first has begun.
+/// Runs a task that waits for another of the same scheduler, on one slot. `between`: runs once the
+/// first has begun.
 fn run_waiting(outer: Option<f64>, inner: Option<f64>, between: impl Fn(&Scheduler)) {
     let folder = Folder::new();
     let [first, second] = sharing(&folder, 1, 1);

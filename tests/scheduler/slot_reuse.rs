@@ -12,7 +12,8 @@ use crate::scripted::*;
 const FIRST: DeviceMask = DeviceMask(1);
 const SECOND: DeviceMask = DeviceMask(2);
 
-/// A worker takes the slot of one that waits, and is in a long task when that goes on: there is one too many.
+/// A worker takes the slot of one that waits, and is in a long task when that goes on: there is one
+/// too many.
 #[test]
 fn one_too_many_on_a_device_keeps_nobody_from_another() {
     let scheduler = Scripted::new(2).scheduler(1);

@@ -65,7 +65,8 @@ fn nobody_waits_for_a_context_that_is_made_anew() {
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }
 
-/// Out of memory beside another task, it is tried again alone, and then waits for others inside its code.
+/// Out of memory beside another task, it is tried again alone, and then waits for others inside its
+/// code.
 #[test]
 fn a_task_that_is_alone_on_the_device_may_wait_for_others() {
     let scheduler = Scripted::new(1).scheduler(2);

@@ -1,4 +1,4 @@
-//! Bad calls: each an error with a sentence, and no file.
+//! Bad calls: each returns an error with a message, and creates no file.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use super::call::small_call;
 
 type Change = fn(&Folder, &mut Args);
 
-/// What is changed in a call that works, and what the error must say.
+/// A change of a valid call, and the required error message.
 #[rustfmt::skip]
 const TABLE: &[(Change, &[&str])] = &[
     (|out, args| args.models[0] = out.at("none.bin"), &["none.bin", "No such file", "(argument vel)"]),
@@ -99,7 +99,7 @@ fn a_record_of_an_earlier_call_survives_a_bad_one() {
     assert_eq!(fs::metadata(&args.shot).unwrap().len(), 40 * 12 * 11 * 4);
 }
 
-/// Arguments that the function of second order reads otherwise.
+/// Arguments that mean something else to the second-order function.
 #[test]
 fn bad_calls_of_the_second_order_function_are_errors() {
     let out = Folder::new();

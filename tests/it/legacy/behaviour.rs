@@ -1,4 +1,4 @@
-//! What callers of the old library rely on beyond the numbers.
+//! Behaviour on which callers of the old library rely, apart from the numbers.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn record(args: &Args) -> Vec<u8> {
 #[test]
 fn a_call_of_many_shots_is_many_calls_of_one() {
     let out = Folder::new();
-    // The number `is` and the steps in y and z have never had an effect.
+    // In the old library, too, the number `is` and the steps in y and z have no effect.
     let many = Args { ns: 3, is: 2, sxbeg: 9, jsx: -4, jsy: 3, jsz: 2, dgx: 20.0, ..small_call(&out) };
     let together = record(&many);
     let stride = 40 * 12 * 11 * 4;
@@ -39,7 +39,8 @@ fn threads_may_call_at_once_and_again() {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (args, expected) = (&args, &expected);
-            // Two threads have a file of their own, two share one: what they write at the same time is refused to one.
+            // Two threads have files of their own, two share one: concurrent writes to it are
+            // refused to one of them.
             let shot = out.at(format!("shot{}.bin", thread.min(2)));
             scope.spawn(move || {
                 for _ in 0..3 {
@@ -73,7 +74,7 @@ fn an_unstable_step_is_taken_until_the_result_is_lost() {
     for name in files {
         fs::remove_file(out.at(name)).unwrap();
     }
-    // Three shots, of which each has written snapshots by the time that it is lost.
+    // Three shots, each of which has written snapshots before it becomes unstable.
     let error = ACOUSTIC1.call(&Args { nt: 600, ns: 3, jsx: 1, ..args }).unwrap_err().to_string();
     assert!(error.contains("stable"), "{error}");
     assert_eq!(out.names(), ["rho.bin", "vel.bin"]);
@@ -89,7 +90,8 @@ fn functions_of_anisotropic_media_keep_their_oddities() {
     let [none, some] = ["none.bin", "some.bin"].map(|name| out.at(name));
     let inputs = ["none.bin", "rho.bin", "some.bin", "vel.bin"];
 
-    // The tilted one computes a single shot, and writes every 100th field although no snapshots are wanted.
+    // The tilted function computes a single shot, and writes every 100th field although no
+    // snapshots are selected.
     args.models = vec![args.models[0].clone(), some.clone(), none, some.clone(), some];
     TTI.call(&Args { nt: 100, ns: -3, is: 7, jsx: 1000, ..args.clone() }).unwrap();
     fs::remove_file(&args.shot).unwrap();

@@ -4,7 +4,7 @@ use gpusched::legacy::{Args, Function};
 use testkit::Folder;
 use testmodels::golden;
 
-/// The call that made a golden case, with its results going to `shot.bin` and `snap/` of a folder.
+/// Returns the call of a golden case, with results in `shot.bin` and `snap/` of a folder.
 pub fn golden_call(function: &Function, case: &str, out: &Folder) -> Args {
     let inputs = golden::folder().join(case);
     let index = golden::json(&inputs.join("case.json"));
@@ -33,7 +33,7 @@ pub fn golden_call(function: &Function, case: &str, out: &Folder) -> Args {
     args
 }
 
-/// A call that is done in a moment: 12 x 11 x 10 cells, 40 steps, one shot, models in `out`.
+/// Returns a short call: 12 x 11 x 10 cells, 40 steps, one shot, models in `out`.
 pub fn small_call(out: &Folder) -> Args {
     let cells = 12 * 11 * 10;
     let vel: Vec<f32> = (0..cells).map(|cell| 1500.0 + (cell % 10) as f32 * 100.0).collect();

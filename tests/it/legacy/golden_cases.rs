@@ -1,4 +1,4 @@
-//! The files that a call leaves, against those that the old library left.
+//! Compares the files of a call with those of the old library.
 
 use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, TTI, VTI};
 

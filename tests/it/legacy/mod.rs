@@ -1,4 +1,4 @@
-//! The old entry point: its numerics, its files, and what it does with bad input.
+//! The old entry point: its numerics, its files, and its refusals of bad input.
 
 mod bad_input;
 mod behaviour;

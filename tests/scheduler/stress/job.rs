@@ -116,7 +116,8 @@ impl Job {
         self.fault = OWN[random.below(4)];
         if bad && random.below(3) == 0 {
             self.fault = [Fault::Memory, Fault::Memory, Fault::Resources, poisoned, lost][random.below(5)];
-            // Where memory is short and there is no other device, a task waits for seconds: once at most.
+            // Where memory is short and there is no other device, a task waits for seconds: once at
+            // most.
             let short = matches!(self.fault, Fault::Memory | Fault::Resources);
             if short || random.below(4) > 0 {
                 self.fails = 1;
@@ -149,7 +150,8 @@ impl Job {
             && !self.may_deadlock()
     }
 
-    /// Returns true if it may wait for a task that can't start before it ends, or be told that a child could not wait.
+    /// Returns true if it may wait for a task that can't start before it ends, or be told that a
+    /// child could not wait.
     pub fn may_deadlock(&self) -> bool {
         self.stranger || !self.children.is_empty()
     }

@@ -1,4 +1,5 @@
-//! What is known of one task: what it was to do, what became of it, and whether the two go together.
+//! What is known of one task: what it was to do, what became of it, and whether the two go
+//! together.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};

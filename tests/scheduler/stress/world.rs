@@ -311,7 +311,8 @@ impl World {
         }
     }
 
-    /// Returns code that runs `code` and records each call and the drop. `code` is told which call it is.
+    /// Returns code that runs `code` and records each call and the drop. `code` is told which call
+    /// it is.
     fn recorded<T, F: Fn(&Exec<'_>, T, u32) -> Result<()>>(
         self: &Arc<Self>,
         record: &Arc<Record>,
@@ -377,7 +378,8 @@ impl World {
             for (task, limit) in awaited {
                 let known = task.outcome();
                 match scheduler.wait(id(&task), limit) {
-                    // The outcome of this wait, unless it is that of the awaited task, which may have ended meanwhile.
+                    // The outcome of this wait, unless it is that of the awaited task, which may
+                    // have ended meanwhile.
                     Err(error @ Error::Deadlock { .. })
                         if known.is_none() && task.outcome() != Some(Err(error.clone())) =>
                     {
