@@ -1,4 +1,4 @@
-//! Tasks without an id, and callbacks that leave their thread: both come from C only.
+//! Tasks without an id, and callbacks that end their thread: both are possible in C only.
 
 use std::ffi::c_void;
 use std::mem::zeroed;
@@ -45,7 +45,7 @@ impl OneSlot {
         unsafe { sched_wait(self.0, id, SCHED_FOREVER) }
     }
 
-    /// The last call.
+    /// Destroys the scheduler.
     fn destroy(&self) {
         // SAFETY: no thread uses it any more.
         assert_eq!(unsafe { sched_destroy(self.0) }, SCHED_OK);
@@ -63,7 +63,7 @@ unsafe extern "C-unwind" fn commits(exec: *const sched_exec_t, _: *mut c_void) -
 
 struct Below {
     scheduler: OneSlot,
-    /// It commits before the other does.
+    /// The task commits before the nested task does.
     commits: bool,
     there: AtomicBool,
     told: AtomicBool,
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn below(exec: *const sched_exec_t, user: *mut c_void) 
     }
     let known = below.scheduler.submit(Some(well), &(), 0, 0);
     below.scheduler.submit(Some(commits), &(), 0, SCHED_TASK_DETACHED);
-    // The one without an id, the latest, runs on top first.
+    // The task without an id is the latest, so it is nested first.
     assert_eq!(below.scheduler.wait(known), SCHED_OK);
     below.there.store(true, Ordering::Release);
     let begin = Instant::now();
@@ -99,7 +99,7 @@ fn what_a_task_without_an_id_on_top_of_another_commits_is_its_own() {
         state.scheduler.submit(Some(below), &state, 0, SCHED_TASK_DETACHED);
         until(|| state.there.load(Ordering::Acquire));
         state.scheduler.destroy();
-        // One that has committed can't be cancelled any more.
+        // A committed task can't be cancelled any more.
         assert_eq!(state.told.load(Ordering::Acquire), !commits);
     }
 }
@@ -124,7 +124,7 @@ fn what_comes_while_the_only_worker_leaves_waits_for_the_next() {
         });
         let (begin, mut ids) = (Instant::now(), Vec::new());
         while begin.elapsed() < Duration::from_millis(500) {
-            // Now and then a planned one among the light ones.
+            // Every 16th task is a planned one.
             ids.push(scheduler.submit(Some(well), &(), i32::from(ids.len() % 16 == 0), 0));
             (0..100).for_each(|_| std::hint::spin_loop());
         }

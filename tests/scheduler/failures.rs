@@ -12,7 +12,7 @@ use gpusched::sched::{DeviceMask, Exec, Task, WaitResult};
 
 use crate::scripted::*;
 
-/// Fails `times` times, then succeeds; with the number of its calls.
+/// Returns a task that fails `times` times, then succeeds, and the counter of its calls.
 fn failing(times: u32, error: impl Fn(&Exec<'_>) -> Error + Send + Sync + 'static) -> (Task, Arc<AtomicU32>) {
     let calls = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&calls);
@@ -39,14 +39,14 @@ fn task_that_a_device_refused_begins_again_after_a_pause_of_any_length() {
     }
 }
 
-/// Planned tasks are judged alike; `plan::tests::wrong_results` has their rules.
+/// The rules for planned tasks are the same; `plan::tests::wrong_results` tests them.
 #[test]
 fn a_device_on_which_light_tasks_compute_wrongly_is_retired() {
     let scheduler = Scripted::new(2).scheduler(1);
     let task = || {
         code(|exec| match exec.device_index {
             0 => Err(wrong(exec)),
-            // Long enough that the other device has its turn.
+            // Long enough for the other device to run a task.
             _ => {
                 thread::sleep(Duration::from_millis(5));
                 Ok(())
@@ -77,7 +77,7 @@ fn a_device_may_be_taken_out_of_use() {
     assert!(error.to_string().contains("retired: it is warm"), "{error}");
 }
 
-/// The host's memory is like a device's: others give it back.
+/// A shortage of host memory may end like one of a device's memory, when other tasks release it.
 #[test]
 fn too_little_memory_of_the_host_may_be_more_later() {
     for work in [None, Some(1.0)] {
@@ -110,7 +110,7 @@ fn a_device_that_does_not_open_is_retired_and_its_task_moves() {
         let info = scheduler.info(id).unwrap();
         assert_eq!((info.device, info.attempts), (Some(1), 1));
     }
-    // The good device may have been fast enough to take them all: only the other may take this one.
+    // The good device may have run all tasks; only the other device may run this one.
     let only = || Task { devices: DeviceMask(1), ..quick() };
     assert!(matches!(run(&scheduler, only()), Err(Error::NoDevice { .. })));
     let health = scheduler.stats().unwrap().devices.into_iter().map(|device| device.device.health);
@@ -138,7 +138,7 @@ fn lost(exec: &Exec<'_>) -> Error {
     device_fault(exec.device.label(), DeviceFault::Lost)
 }
 
-/// The thread that empties the queues does not see a task on its way from one to another.
+/// The thread that empties the queues does not see a task that a worker is moving between queues.
 #[test]
 fn what_a_worker_was_about_to_take_when_the_last_device_went_ends_too() {
     for round in 0..200 {
@@ -166,7 +166,7 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
                 scheduler.submit(dropping(move || ending.open()))?;
             }
             pushed.open();
-            // Until the first of them is dropped.
+            // Wait until the first of them is dropped.
             ending.pass();
             Ok(())
         });
@@ -177,8 +177,8 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
     }
 }
 
-/// Nothing else happens meanwhile that would wake the planner, and too few like it have ended to
-/// tell that it is late.
+/// No other event wakes the planner, and too few tasks of the class have ended to make it late by
+/// their durations.
 #[test]
 fn a_copy_of_what_takes_long_is_started_as_time_passes() {
     let scheduler = Scripted::new(2).scheduler(1);
@@ -198,7 +198,7 @@ fn a_copy_of_what_takes_long_is_started_as_time_passes() {
     assert_eq!(scheduler.info(id).unwrap().attempts, 2);
 }
 
-/// The thread that watches the time runs no code of callers.
+/// The timer thread runs no code of callers.
 #[test]
 fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
     let scheduler = tuned(2, |policy| policy.grace = Duration::from_millis(50));
@@ -207,7 +207,8 @@ fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
     let hung = Task { deadline, devices: here, ..gated(hangs) };
     let next = Task { devices: here, ..kept(drops) };
     let ids = scheduler.submit_many(vec![hung, next]).unwrap();
-    // The first does not return: its device is retired, and the next has no other.
+    // The first task does not return: its device is retired, and no other device may run the next
+    // task.
     drops.came(1);
     let id = scheduler.submit(Task { deadline, ..until_cancelled() }).unwrap();
     let ended = scheduler.wait(id, Some(Duration::from_secs(10)));

@@ -117,7 +117,7 @@ fn what_runs_on_top_of_a_task_that_is_given_up_fails_with_it() {
     let stats = scheduler.stats().unwrap();
     assert_eq!((stats.counts.submitted, stats.counts.failed, stats.counts.running), (2, 2, 0));
     ends_without_the_thread_that_was_given_up(&scheduler);
-    // The thread returns after all, and changes nothing.
+    // The abandoned thread returns late, without any effect.
     assert_eq!(Arc::strong_count(&place), 3, "their code is held by the thread that is in it");
     gate.open();
     until(|| Arc::strong_count(&place) == 1);

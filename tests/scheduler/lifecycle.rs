@@ -1,4 +1,4 @@
-//! Submitting, waiting, cancelling, ids, the end of a scheduler.
+//! Submitting, waiting, cancelling, ids, the destruction of a scheduler.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -72,7 +72,7 @@ fn wait_ends_with_its_time_and_the_time_in_the_queue_is_told() {
 #[test]
 fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
     let scheduler = Scripted::new(1).scheduler(1);
-    // Whether it commits before the cancel and at its end.
+    // Whether the task commits before the cancellation, and at its end.
     for (before, after) in [(false, true), (false, false), (true, true)] {
         let gate = Gate::new();
         let task = code(move |exec| {
@@ -107,7 +107,7 @@ fn shutdown_cancels_asks_and_waits() {
     assert!(matches!(scheduler.submit(quick()), Err(Error::Shutdown { .. })));
 }
 
-/// The thread that cancels a task drops its job, and those of the tasks after it. Only the end
+/// The thread that cancels a task drops its job, and those of the tasks after it. Only destruction
 /// waits for that.
 #[test]
 fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {

@@ -1,4 +1,4 @@
-//! Light tasks: those that state nothing, which any worker may run without a plan.
+//! Light tasks: they state nothing, and any worker may run them without a plan.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -98,8 +98,8 @@ fn neither_tier_starves_the_other() {
     wait_all(&scheduler);
 }
 
-/// A light task that fails for memory or a poisoned context goes on as a planned one, and is
-/// counted once.
+/// A light task that fails for memory or a poisoned context continues as a planned one (promotion),
+/// and counts once.
 #[test]
 fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
     type Fault = fn(&Exec<'_>) -> Error;
@@ -175,7 +175,7 @@ fn a_long_chain_that_breaks_names_what_broke_it_and_no_more() {
     assert!(said.contains("first") && said.len() < 200, "{said}");
 }
 
-/// The task that the last of a list comes after is released while the list is being taken.
+/// Another thread releases the predecessor of the list's last task during the submission.
 #[test]
 fn a_list_that_is_refused_half_way_was_never_submitted() {
     let scheduler = Scripted::new(1).scheduler(1);
@@ -225,12 +225,12 @@ fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first
     let scheduler = Scripted::new(1).scheduler(2);
     let turn = effect(|| thread::sleep(Duration::from_millis(120)));
     assert_eq!(run(&scheduler, Task { priority: 1, ..turn }), Ok(WaitResult::Done));
-    // Its worker sleeps by now, and its slice is over.
+    // The worker sleeps by this time, and its slice is over.
     thread::sleep(Duration::from_millis(50));
     let gate = Gate::new();
     let opens = Task { priority: 1, ..effect(|| gate.open()) };
-    // Woken once for both, the worker would wait at the gate for a task that no other was woken
-    // for.
+    // With one wake-up for both tasks, the worker would wait at the gate for a task for which no
+    // worker is awake.
     let ids = scheduler.submit_many(vec![opens, gated(gate)]).unwrap();
     let half = LONG.map(|long| long / 2);
     assert!(ids.iter().all(|&id| scheduler.wait(id, half) == Ok(WaitResult::Done)));

@@ -1,4 +1,4 @@
-//! What the scheduler promises, on devices that are scripted.
+//! Tests of the scheduler on scripted devices.
 
 mod scripted;
 

@@ -1,4 +1,4 @@
-//! Memory of devices: which task starts, and that no task waits for it without end.
+//! Memory of devices: the choice of the next task, and that no task waits for memory for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,8 +8,8 @@ use gpusched::sched::{DeviceMask, Scheduler, Task, WaitResult};
 
 use crate::scripted::*;
 
-/// One device with two slots, of which a task holds one and 200 bytes while processes of others
-/// leave `free` bytes.
+/// Returns a scheduler of one device with two slots. A task holds one slot and 200 bytes; other
+/// processes leave `free` bytes.
 fn beside_one(free: u64) -> (Arc<Scripted>, Arc<Scheduler>, &'static Gate) {
     let backend = Arc::new(Scripted::new(1));
     let scheduler = scheduler(backend.clone(), 2);
@@ -73,7 +73,7 @@ fn where_strangers_have_taken_the_memory_a_task_goes_elsewhere() {
 #[test]
 fn light_tasks_that_came_later_are_company_too() {
     let mut builder = builder(Arc::new(Scripted::new(1)), 2);
-    // A shortage without company backs off for that long.
+    // The back-off after a shortage of a task that is alone on its device.
     builder.policy.backoff = [Duration::from_secs(3600); 3];
     let scheduler = builder.build().unwrap();
     let (began, beside, calls) = (Gate::opened(), Gate::new(), AtomicU32::new(0));

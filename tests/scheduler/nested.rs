@@ -13,12 +13,12 @@ fn deadlock<T: std::fmt::Debug>(result: Result<T>) -> bool {
     matches!(result, Err(Error::Deadlock { .. }))
 }
 
-/// Planned, for a light task runs its children on top of itself.
+/// Makes a task a planned one, because a light task runs its children as nested tasks.
 fn planned(task: Task) -> Task {
     Task { priority: 1, ..task }
 }
 
-/// The last thread that could go on is one of the caller's, which is about to publish the awaited
+/// The last thread that can make progress is the caller's, which is about to publish the awaited
 /// end.
 #[test]
 fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
@@ -49,8 +49,8 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
     assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
-/// A poisoned context is renewed when all tasks have left it; one in it that waits for another to
-/// run prevents that.
+/// A poisoned context is renewed when all tasks have left it. A task in it that waits for another
+/// to run prevents that.
 #[test]
 fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
     for tier in [planned, |light| light] {
@@ -119,10 +119,10 @@ fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
     for _ in 0..5 {
         let turn = Duration::from_millis(1);
         let scheduler = tuned(1, |policy| policy.turn = turn);
-        // After one that takes so long, light tasks come first for some milliseconds.
+        // After a planned task of this duration, light tasks come first for some milliseconds.
         let long = effect(move || thread::sleep(turn));
         assert_eq!(run(&scheduler, planned(long)), Ok(WaitResult::Done));
-        // Its worker falls asleep.
+        // Let the worker fall asleep.
         thread::sleep(Duration::from_millis(1));
         let (tell, told) = mpsc::channel();
         let told = Mutex::new(told);

@@ -1,4 +1,4 @@
-//! Progress, traces, bounds and remembered rates of schedulers that run.
+//! Progress, traces, bounds and stored rates of running schedulers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,8 +128,7 @@ fn progress_counts_tasks_and_work() {
     let told = scheduler.progress().unwrap();
     assert_eq!((told.counts.queued, told.counts.running, told.counts.done), (1, 1, 0));
     assert_eq!((told.work_total, told.work_done), (10.0, 4.0));
-    // By what the running task reports of itself: as long as it took for the first half, and a
-    // quarter more.
+    // By the running task's own reports: as long as the first half took, and a quarter more.
     assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
     gate.open();
     wait_all(&scheduler);
@@ -140,7 +139,8 @@ fn progress_counts_tasks_and_work() {
     assert!(0 < stats.lower_bound_ns && stats.lower_bound_ns <= stats.makespan_ns, "{stats:?}");
 }
 
-/// As many are done and left as were submitted, whichever way they run; and each has its bar.
+/// The counts add up to the number of submitted tasks, light or planned, and each task has a bar in
+/// the trace.
 #[test]
 fn tasks_that_state_nothing_are_seen_like_the_others() {
     let scheduler = Builder { trace_events: 1000, ..of_one_slot() }.build().unwrap();
@@ -181,7 +181,7 @@ fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
     assert_eq!((progress.counts.running, attempts), (1, 1));
     assert!(matches!(refused, Err(Error::Deadlock { .. })), "{refused:?}");
     scheduler.on_progress(Duration::ZERO, None::<fn(&Progress)>).unwrap();
-    // It is gone, and with it what it held.
+    // The listener is dropped with everything that it holds.
     while told.try_recv().is_ok() {}
     assert_eq!(told.recv_timeout(LONG.unwrap()), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
     gate.open();
@@ -200,7 +200,7 @@ fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
     let text = String::from_utf8(store.load().unwrap().unwrap()).unwrap();
     assert!(text.contains("cuda\t3\t") && text.contains("\tscripted\nend 1\n"), "{text}");
 
-    // So it can tell a time before any task has ended; without, or for another class, it can't.
+    // With stored rates of its class an ETA exists before any task has ended, otherwise not.
     for (rates, class, knows) in [(Some(store.clone()), 3, true), (Some(store), 4, false), (None, 3, false)] {
         let rates = rates.map(|store| store as _);
         let later = Builder { rates, ..of_one_slot() }.build().unwrap();

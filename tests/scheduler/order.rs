@@ -1,4 +1,4 @@
-//! Which task is next, and where. `plan::ready_queue` and `plan::record` have the order.
+//! The next task and its device. `plan::ready_queue` and `plan::record` test the order.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ fn idle_devices_take_what_they_may() {
     assert_eq!(places.len(), 6, "every slot of every device");
 }
 
-/// `stress` and `random_worlds` have masks of devices.
+/// `stress` and `random_worlds` test masks of devices.
 #[test]
 fn task_of_a_backend_runs_on_its_devices_only() {
     let scheduler = Scripted::new(2).scheduler(1);
@@ -39,11 +39,11 @@ fn a_task_may_come_after_very_many() {
     let work = |task| Task { work: Some(1.0), ..task };
     let (first, gate) = occupy_as(&scheduler, work);
     let mut after: Vec<_> = (1..200_000).map(|_| scheduler.submit(work(quick())).unwrap()).collect();
-    // The same task twice counts once.
+    // A predecessor that is listed twice counts once.
     after.extend([first, first]);
     let last = scheduler.submit(Task { after, ..quick() }).unwrap();
     gate.open();
-    // Under a sanitizer they take longer than LONG, but some are done in each such time.
+    // Under a sanitizer the tasks take longer than LONG, but some end in each such time.
     let mut done = 0;
     let mut waited = scheduler.wait(last, LONG);
     while waited == Ok(WaitResult::Pending) {

@@ -12,7 +12,7 @@ use gpusched::{Error, Result};
 
 use crate::scripted::*;
 
-/// How often each element has ended well, and how often code and drop were called.
+/// Number of times that each element succeeded, and numbers of calls of the code and the drop.
 #[derive(Default)]
 struct Counted {
     times: Vec<AtomicU32>,
@@ -27,7 +27,7 @@ impl Counted {
         Arc::new(Counted { times, ..Counted::default() })
     }
 
-    /// The range 0 to the number of elements; those for which `code` succeeds are counted.
+    /// Returns a range over all elements; counts the elements for which `code` succeeds.
     fn range(
         self: &Arc<Self>,
         code: impl Fn(&Exec<'_>, ops::Range<u64>) -> Result<()> + Send + Sync + 'static,
@@ -90,7 +90,7 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
         assert_eq!((info.state, info.progress, info.label.as_str()), (TaskStatus::Done, 1.0, "stack"));
         match grain {
             Some(grain) => assert!(counted.largest.load(Ordering::Relaxed) <= grain),
-            // Elements that take no time: the pieces grow.
+            // Elements that take no time, so pieces grow.
             None => assert!(counted.calls() < 100_000, "{} calls", counted.calls()),
         }
     }
@@ -136,8 +136,8 @@ fn bounds_at_the_end_of_the_numbers() {
     assert!(refused.unwrap_err().to_string().contains("grain"));
 }
 
-/// The slow device is in its first element until most are done. It leaves the rest to the other
-/// one, which ends them sooner.
+/// The slow device computes its first element until most are done. It leaves the rest to the other
+/// device, which ends them sooner.
 #[test]
 fn slow_device_takes_no_element_that_another_ends_sooner() {
     const ELEMENTS: usize = 400;
@@ -168,7 +168,7 @@ fn an_endless_range_is_cancelled_in_the_middle() {
         let range = Range::new(0..elements, move |exec, piece| {
             assert!(!late.load(Ordering::SeqCst), "a piece began after the range had ended");
             begun.pass();
-            // A microsecond an element, so that there is always more to do.
+            // A microsecond per element, so that elements always remain.
             let end = Instant::now() + Duration::from_micros((piece.end - piece.start).min(10_000_000));
             while !exec.cancelled() && Instant::now() < end {
                 thread::yield_now();
@@ -184,7 +184,7 @@ fn an_endless_range_is_cancelled_in_the_middle() {
     wait_all(&scheduler);
 }
 
-/// Each has an element that only the device of the other range's owner can do.
+/// Each range has an element that only the device of the other range's owner can compute.
 #[test]
 fn two_ranges_that_need_each_others_devices_both_end() {
     let scheduler = Scripted::new(2).scheduler(1);
@@ -216,7 +216,7 @@ fn range_does_not_wait_for_a_busy_device_without_end() {
     let scheduler = builder.build().unwrap();
     let id = submit(&scheduler, None, Range::new(0..1, |exec, _| Err(no_memory(exec, 500))));
     assert!(matches!(wait(&scheduler, id), Err(Error::NoMemory { .. } | Error::Busy { .. })));
-    // The helper's turn counts as one of the rounds.
+    // The helper's attempt counts as one of the rounds.
     let opened = backend.opened.load(Ordering::Relaxed);
     assert!(opened <= 1 + 1 + 6, "{opened} times");
 }
@@ -251,8 +251,8 @@ fn a_task_that_needs_memory_gets_it_between_pieces() {
         thread::sleep(Duration::from_millis(1));
         Ok(())
     });
-    // Pieces of eight elements take 800 bytes of 1000, again and again; the other slot may have
-    // none of them.
+    // Pieces of eight elements take 800 of 1000 bytes, again and again; the other slot cannot run a
+    // piece beside them.
     range.task.device_bytes = 100;
     let id = submit(&scheduler, Some(8), range);
     until(|| counted.calls() > 0);
@@ -266,7 +266,7 @@ fn a_task_that_needs_memory_gets_it_between_pieces() {
     assert!(seen < all / 2, "it began after {seen} of {all} pieces");
 }
 
-/// One helper is queued at a time, however often one leaves as a task waits.
+/// At most one helper is queued, however often a helper leaves because a task waits.
 #[test]
 fn task_does_not_wait_for_many_helpers() {
     let scheduler = tuned(3, |policy| policy.helper_stay = Duration::from_micros(50));
@@ -293,12 +293,12 @@ fn task_does_not_wait_for_many_helpers() {
     busy.open();
 }
 
-/// A piece that leaves because of the deadline does not cancel the range, which is tried again as
-/// its device is lost.
+/// A piece that ends because of the deadline does not cancel the range, which is retried when its
+/// device is lost.
 #[test]
 fn who_stops_at_the_deadline_cancels_nothing() {
     let scheduler = Scripted::new(2).scheduler(1);
-    // The worker of the other device joins as a helper, when the owner has the first piece.
+    // The worker of the other device joins as a helper after the owner has taken the first piece.
     let (_, busy) = occupy_as(&scheduler, |task| Task { devices: DeviceMask::only(1), ..task });
     let counted = Counted::new(2);
     let (calls, left) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -317,7 +317,7 @@ fn who_stops_at_the_deadline_cancels_nothing() {
         thread::sleep(Duration::from_millis(50));
         Err(device_fault(exec.device.label(), DeviceFault::Lost))
     });
-    // Every attempt has it, also the last, on a busy machine.
+    // The deadline holds for every attempt, also for the last on a busy machine.
     range.task.deadline = Some(Duration::from_millis(500));
     let id = submit(&scheduler, Some(1), range);
     until(|| counted.calls() == 1);
@@ -328,7 +328,7 @@ fn who_stops_at_the_deadline_cancels_nothing() {
 
 #[test]
 fn elements_that_break_devices_do_not_break_all_of_them() {
-    // A single device fails under all elements from here on.
+    // The single device fails under all elements from 42 on.
     let alone = (1, DeviceFault::Poisoned, 99);
     for (devices, fault, last) in [(4, DeviceFault::Lost, 42), (4, DeviceFault::Poisoned, 42), alone] {
         let scheduler = Scripted::new(devices).scheduler(1);
@@ -354,7 +354,7 @@ fn range_goes_on_after_two_devices_failed_under_different_elements() {
             failed.fetch_add(1, Ordering::SeqCst);
             return Err(device_fault(exec.device.label(), DeviceFault::Poisoned));
         }
-        // A helper leaves elements to the owner.
+        // A helper leaves the other elements to the owner.
         until(|| gpu > 0 || failed.load(Ordering::SeqCst) == 2);
         Ok(())
     });
@@ -403,7 +403,8 @@ fn ranges_in_ranges_in_ranges() {
 fn owner_that_waits_for_its_helpers_leaves_its_slot_to_others() {
     let scheduler = Scripted::new(2).scheduler(1);
     let gate = Gate::new();
-    // Each worker has one element; that on the second device waits for a task that needs the first.
+    // Each worker has one element; the element on the second device waits for a task that needs the
+    // first.
     let weak = Arc::downgrade(&scheduler);
     let range = Range::new(0..2, move |exec, _| {
         gate.pass();

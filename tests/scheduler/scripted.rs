@@ -1,4 +1,4 @@
-//! Devices whose memory and failures a test writes down, and tasks for them.
+//! Devices with scripted memory and failures, and tasks for them.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -17,12 +17,12 @@ pub const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 pub struct Fate {
     pub open: AtomicI64,
-    /// Another process has the device.
+    /// Another process holds the device.
     pub busy: AtomicBool,
-    /// Bytes of the context: each queue that is opened finds others. 0: always 0.
+    /// Bytes of the context, which differ for each opened queue. 0: always 0.
     pub context: AtomicU64,
     pub enter: AtomicI64,
-    /// After so many calls one fails with `fault`; later ones succeed.
+    /// Number of successful calls before one fails with `fault`; later ones succeed.
     pub finish: AtomicI64,
     pub fault: DeviceFault,
 }
@@ -82,7 +82,7 @@ pub fn builder(backend: Arc<Scripted>, slots: u32) -> Builder {
     builder.devices = Some("all".into());
     builder.slots = Some(slots);
     builder.backends = Some(vec![backend]);
-    // Devices that refuse tasks are asked again soon.
+    // A short back-off after a device refuses a task.
     builder.policy.backoff = [Duration::from_millis(10); 3];
     builder.policy.shortage_memory = Duration::from_millis(10);
     builder
@@ -184,8 +184,8 @@ impl Queue for Slot {
     }
 }
 
-/// A pause that makes both sides of a race win, on any machine: longer after one has won, shorter
-/// after the other.
+/// A pause that lets both sides of a race win on any machine: longer after one side has won,
+/// shorter after the other.
 #[derive(Default)]
 pub struct Pause(u32);
 
@@ -198,7 +198,7 @@ impl Pause {
         self.0 = if longer { (self.0 + self.0 / 4 + 16).min(1 << 26) } else { self.0 / 4 * 3 };
     }
 
-    /// Runs `first`, and `other` after the pause, on two threads that begin together.
+    /// Runs `first`, and `other` after the pause, on two threads that start together.
     pub fn race<T>(&self, first: impl FnOnce() -> T, other: impl FnOnce() + Send) -> T {
         let begin = Barrier::new(2);
         thread::scope(|scope| {
@@ -213,8 +213,8 @@ impl Pause {
     }
 }
 
-/// A door at which tasks wait until the test opens it, with the number of those that came. Lives as
-/// long as the tests.
+/// A gate at which tasks wait until the test opens it. Counts the tasks that have arrived. It is
+/// never freed.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<(bool, u32)>,
@@ -241,7 +241,7 @@ impl Gate {
         let mut state = self.state.lock().unwrap();
         state.1 += 1;
         self.changed.notify_all();
-        // A test that failed with its gate closed must end, too.
+        // A test that failed with a closed gate must end, too.
         let _ = self.changed.wait_timeout_while(state, LONG.unwrap(), |state| !state.0).unwrap();
     }
 
@@ -306,12 +306,12 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// A task that is done at once, whose code waits at a gate when it is dropped.
+/// Returns a task that ends at once, whose code waits at a gate when it is dropped.
 pub fn kept(gate: &'static Gate) -> Task {
     dropping(|| gate.pass())
 }
 
-/// Light tasks without end: each submits the next as `as_what` makes it, until `over`.
+/// Submits light tasks until `over`: each submits the next one, as `as_what` modifies it.
 pub fn endless(
     scheduler: &Arc<Scheduler>,
     over: &Arc<AtomicBool>,
@@ -329,7 +329,7 @@ pub fn endless(
     let _ = scheduler.submit(as_what(Task { detached: true, ..task }));
 }
 
-/// Submits a task that keeps a slot until the returned gate opens, and waits until it runs.
+/// Submits a task that holds a slot until the returned gate opens, and waits until it runs.
 pub fn occupy(scheduler: &Scheduler) -> &'static Gate {
     occupy_as(scheduler, |task| task).1
 }

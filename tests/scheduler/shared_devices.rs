@@ -43,7 +43,7 @@ fn what_others_hold_is_waited_for_and_told() {
     gate.open();
     assert_eq!(wait(&second, waits), Ok(WaitResult::Done));
     assert_eq!(wait(&first, holds), Ok(WaitResult::Done));
-    // The leases are read when a task is to begin.
+    // A scheduler reads the leases when a task may begin.
     assert_eq!(run(&second, planned(quick())), Ok(WaitResult::Done));
     until(|| taken(&second) == [false]);
 }
@@ -69,7 +69,7 @@ fn bytes_that_another_has_not_allocated_yet_are_left_to_it() {
     assert_eq!(wait(&first, holds.unwrap()), Ok(WaitResult::Done));
 }
 
-/// Runs a task that waits for another of the same scheduler, on one slot. `between`: runs once the
+/// Runs a task that waits for another task of its scheduler, on one slot. `between` runs once the
 /// first has begun.
 fn run_waiting(outer: Option<f64>, inner: Option<f64>, between: impl Fn(&Scheduler)) {
     let folder = Folder::new();
@@ -135,7 +135,7 @@ fn light_task_begins_when_the_table_becomes_unreadable() {
     let id = second.submit(quick()).unwrap();
     until(|| taken(&second) == [true]);
     let table = std::fs::File::options().write(true).open(folder.at("leases/leases-1")).unwrap();
-    // A member that has the table locked may write its header once more.
+    // A member that holds the table's lock may write the header once more.
     let ended = (0..200).any(|_| {
         table.write_all_at(&[0xff; 64], 0).unwrap();
         second.wait(id, Some(Duration::from_millis(100))) == Ok(WaitResult::Done)
@@ -144,7 +144,7 @@ fn light_task_begins_when_the_table_becomes_unreadable() {
     assert!(ended);
 }
 
-/// Nothing but the end of the other process happens that would make this one read the leases.
+/// Only the end of the other process can make this one read the leases.
 #[test]
 fn late_task_gets_a_copy_once_no_other_process_is_left() {
     let folder = Folder::new();
@@ -159,7 +159,7 @@ fn late_task_gets_a_copy_once_no_other_process_is_left() {
         exec.commit()
     });
     let id = first.submit(Task { idempotent: true, ..planned(task) }).unwrap();
-    // Late after a second.
+    // The task is late after a second.
     sleep(Duration::from_millis(1500));
     assert_eq!(first.info(id).unwrap().attempts, 1);
     drop(second);

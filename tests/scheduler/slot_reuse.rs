@@ -1,4 +1,4 @@
-//! Which worker has a slot, when tasks that wait inside their code have gone on.
+//! Workers and slots after tasks that waited in their code have continued.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,8 @@ use crate::scripted::*;
 const FIRST: DeviceMask = DeviceMask(1);
 const SECOND: DeviceMask = DeviceMask(2);
 
-/// A worker takes the slot of one that waits, and is in a long task when that goes on: there is one
-/// too many.
+/// A worker takes the slot of a waiting task's worker, and runs a long task when the first task
+/// continues. Then the device has a worker too many.
 #[test]
 fn one_too_many_on_a_device_keeps_nobody_from_another() {
     let scheduler = Scripted::new(2).scheduler(1);
@@ -33,14 +33,15 @@ fn one_too_many_on_a_device_keeps_nobody_from_another() {
     scheduler.cancel(child).unwrap();
     on.came(1);
     let other = scheduler.submit(Task { devices: SECOND, ..quick() }).unwrap();
-    // Less than a gate keeps a task: when that goes on there is room again.
+    // The limit is below a gate's: when the task continues, a slot is free again.
     assert_eq!(scheduler.wait(other, LONG.map(|long| long / 2)), Ok(WaitResult::Done));
     on.open();
     long.open();
     assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
-/// It has to go after its task, and leaves whatever is queued to the one that has gone on.
+/// The extra worker must stop after its task, and leave queued tasks to the worker that has
+/// continued.
 #[test]
 fn one_too_many_goes_however_many_light_tasks_wait() {
     let scheduler = Scripted::new(1).scheduler(1);

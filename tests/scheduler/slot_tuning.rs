@@ -1,4 +1,4 @@
-//! Numbers of slots that the scheduler finds itself, and devices that take their time to answer.
+//! Slots that the scheduler tunes, and devices with slow calls.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -9,7 +9,7 @@ use gpusched::sched::{AUTO_SLOTS, Scheduler, Task, WaitResult};
 
 use crate::scripted::*;
 
-/// The search tries a second slot, which brings nothing here, and takes it away again.
+/// The tuner tries a second slot, which brings nothing here, and removes it.
 #[test]
 fn a_slot_that_is_taken_away_does_not_cost_the_device() {
     let mut builder = Scheduler::builder();
@@ -19,7 +19,8 @@ fn a_slot_that_is_taken_away_does_not_cost_the_device() {
     let inside = Arc::new(AtomicU32::new(0));
     let task = || {
         let inside = Arc::clone(&inside);
-        // Two at a time take six times as long; long, so that a busy machine adds little.
+        // Two concurrent tasks take six times as long, so that other load on the machine adds
+        // little.
         let task = effect(move || {
             let others = inside.fetch_add(1, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(if others > 0 { 120 } else { 20 }));
@@ -32,7 +33,7 @@ fn a_slot_that_is_taken_away_does_not_cost_the_device() {
     assert_eq!(scheduler.stats().unwrap().devices[0].slots, 1);
 }
 
-/// While the backend waits at the gate, the scheduler answers others.
+/// Checks that the scheduler answers other threads while the backend waits at the gate.
 fn answers_meanwhile(scheduler: &Arc<Scheduler>, gate: &Gate) {
     gate.came(1);
     let (tell, told) = mpsc::channel();
@@ -65,8 +66,8 @@ fn nobody_waits_for_a_context_that_is_made_anew() {
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }
 
-/// Out of memory beside another task, it is tried again alone, and then waits for others inside its
-/// code.
+/// After a shortage of memory beside another task it runs alone. It then waits for others inside
+/// its code.
 #[test]
 fn a_task_that_is_alone_on_the_device_may_wait_for_others() {
     let scheduler = Scripted::new(1).scheduler(2);

@@ -1,4 +1,4 @@
-//! What a task is, and what its code does.
+//! Random jobs: their description and their code.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub enum Fault {
     #[default]
     Code,
     Panic,
-    /// As if the task had been cancelled, though nobody has.
+    /// Returns the error of a cancellation, though the task was not cancelled.
     Cancelled,
     Memory,
     Resources,
@@ -39,14 +39,14 @@ pub struct Job {
     pub mask: Option<DeviceMask>,
     pub deadline: Option<Duration>,
     pub after: usize,
-    /// How long it takes, and whether it sleeps or computes; whether it looks at the signs to stop.
+    /// Duration; whether the job sleeps or computes; whether it reacts to stop requests.
     pub takes: Duration,
     pub sleeps: bool,
     pub polite: bool,
     pub commits: bool,
     pub fails: u32,
     pub fault: Fault,
-    /// Tasks that it submits, and how long it waits for each.
+    /// Child tasks, with the time limit of the wait for each.
     pub children: Vec<(Arc<Job>, Option<Duration>)>,
     pub stranger: bool,
 }
@@ -116,7 +116,7 @@ impl Job {
         self.fault = OWN[random.below(4)];
         if bad && random.below(3) == 0 {
             self.fault = [Fault::Memory, Fault::Memory, Fault::Resources, poisoned, lost][random.below(5)];
-            // Where memory is short and there is no other device, a task waits for seconds: once at
+            // With a shortage of memory and no other device, a task waits for seconds: once at
             // most.
             let short = matches!(self.fault, Fault::Memory | Fault::Resources);
             if short || random.below(4) > 0 {
@@ -150,8 +150,8 @@ impl Job {
             && !self.may_deadlock()
     }
 
-    /// Returns true if it may wait for a task that can't start before it ends, or be told that a
-    /// child could not wait.
+    /// Returns true if the job may wait for a task that cannot start before the job ends, or get
+    /// the error that a child could not wait.
     pub fn may_deadlock(&self) -> bool {
         self.stranger || !self.children.is_empty()
     }

@@ -7,8 +7,8 @@ mod job;
 mod record;
 mod world;
 
-/// Each run takes some ten milliseconds. Three at a time have more threads than there are
-/// processors.
+/// Each run takes some ten milliseconds. Three concurrent runs have more threads than the machine
+/// has processors.
 #[test]
 fn no_rule_is_broken_in_any_run() {
     testkit::worlds::play("GPUSCHED_TEST_STRESS", 300, 3, world::World::new);

@@ -1,5 +1,4 @@
-//! What is known of one task: what it was to do, what became of it, and whether the two go
-//! together.
+//! The record of one task: its description, its events, and checks that they agree.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,7 +17,7 @@ pub struct Record {
     pub id: OnceLock<TaskId>,
     pub cancelled: AtomicBool,
     pub released: AtomicBool,
-    /// Calls of its code, those that run now, those that ended well, and of its drop.
+    /// Numbers of calls of the code, of those that run, of those that succeeded, and of the drop.
     began: AtomicU32,
     inside: AtomicU32,
     well: AtomicU32,
@@ -56,7 +55,7 @@ impl Record {
         )
     }
 
-    /// Its code begins; returns which time this is.
+    /// Records that the code begins. Returns the number of the call, from 1.
     pub fn begin(&self, world: &World, exec: &Exec<'_>) -> u32 {
         let check = |right: bool, what: &str| world.check(right, self, what);
         let began = self.began.fetch_add(1, SeqCst) + 1;
@@ -71,7 +70,7 @@ impl Record {
         if !self.job.idempotent && !self.job.is_range() {
             check(others == 0, "runs twice at a time");
             check(self.outcome().is_none(), "runs after its end");
-            // An attempt may have been given up while its device was being opened.
+            // An attempt may have been abandoned while its device was opening.
             let counted = exec.attempt == began || exec.attempt > began && self.job.deadline.is_some();
             check(counted, &format!("attempt {} is the {began}. call", exec.attempt));
         }
@@ -83,7 +82,8 @@ impl Record {
         self.inside.fetch_sub(1, SeqCst);
     }
 
-    /// An element of a range has ended well. That counts unless its device fails as the piece ends.
+    /// Records that an element of a range has succeeded, which counts unless its device fails when
+    /// the piece ends.
     pub fn element(&self, world: &World, element: u64) {
         let before = self.times[element as usize].fetch_add(1, SeqCst);
         world.check(before == 0 || world.bad, self, &format!("element {element} is done twice"));

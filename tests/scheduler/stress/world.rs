@@ -1,4 +1,4 @@
-//! A run: devices, threads, and what they do to a scheduler.
+//! A run: devices, threads, and their calls of a scheduler.
 
 use std::collections::HashSet;
 use std::ops;
@@ -21,7 +21,7 @@ use testkit::Random;
 enum End {
     Calm,
     Drain,
-    /// Destroyed in the middle, by a thread or by two, at once or again and again.
+    /// Destroyed during the run, by one thread or two, at the same time or repeatedly.
     Shutdown,
     Impatient,
 }
@@ -30,7 +30,7 @@ const NOW: Option<Duration> = Some(Duration::ZERO);
 
 pub struct World {
     seed: u64,
-    /// Devices and tasks may fail for no reason of the caller's.
+    /// Devices and tasks may fail without a fault of the caller.
     pub bad: bool,
     devices: u32,
     slots: u32,
@@ -39,17 +39,17 @@ pub struct World {
     end: End,
     scheduler: Mutex<Weak<Scheduler>>,
     records: Mutex<Vec<Arc<Record>>>,
-    /// The ordered tasks in the order of submission; the lock is held while one is submitted.
+    /// The ordered tasks in the order of submission; a thread holds the lock while it submits one.
     line: Mutex<Vec<Arc<Record>>>,
     accepted: AtomicU64,
     stopping: AtomicBool,
     clients: AtomicUsize,
-    /// By device: bytes that the code there should have.
+    /// For each device: bytes that its running code should hold.
     leased: Vec<AtomicU64>,
     wrong: Mutex<Vec<String>>,
 }
 
-/// What goes wrong on a device of a bad world at some moment.
+/// Returns the faults of a device in a bad world, and when they occur.
 fn fate(random: &mut Random) -> Arc<Fate> {
     let usual = Fate::default();
     let mut moment = |chance: f64, within: usize, never: AtomicI64| {
@@ -164,7 +164,7 @@ impl World {
     }
 
     fn client(self: &Arc<Self>, scheduler: &Arc<Scheduler>, random: &mut Random) {
-        // Also if it panics: that is no hang.
+        // Counts down also after a panic, which is not a hang.
         let _leaving = OnDrop(|| _ = self.clients.fetch_sub(1, SeqCst));
         let mut own: Vec<Arc<Record>> = Vec::new();
         for _ in 0..self.steps {
@@ -254,7 +254,7 @@ impl World {
         match scheduler.map_range(3..40, |_, element| Ok(element * element)) {
             Ok(squares) if squares.iter().copied().eq((3..40).map(|element: u64| element * element)) => {}
             Err(Error::Shutdown { .. }) if self.is_stopping() => _ = self.accepted.fetch_sub(1, SeqCst),
-            // Refused, or ended: the caller can't tell, so it is not counted below either.
+            // Refused or ended: the caller cannot know, so the count below does not include it.
             Err(_) if self.bad || self.is_stopping() => {}
             other => self.object(format!("map_range: {other:?}")),
         }
@@ -311,8 +311,8 @@ impl World {
         }
     }
 
-    /// Returns code that runs `code` and records each call and the drop. `code` is told which call
-    /// it is.
+    /// Returns code that runs `code` and records each call and the drop. Passes the number of the
+    /// call to `code`.
     fn recorded<T, F: Fn(&Exec<'_>, T, u32) -> Result<()>>(
         self: &Arc<Self>,
         record: &Arc<Record>,
@@ -378,8 +378,8 @@ impl World {
             for (task, limit) in awaited {
                 let known = task.outcome();
                 match scheduler.wait(id(&task), limit) {
-                    // The outcome of this wait, unless it is that of the awaited task, which may
-                    // have ended meanwhile.
+                    // The deadlock is an error of this wait, unless it is the outcome of the
+                    // awaited task, which may have ended.
                     Err(error @ Error::Deadlock { .. })
                         if known.is_none() && task.outcome() != Some(Err(error.clone())) =>
                     {
@@ -437,7 +437,7 @@ impl World {
         let known: HashSet<usize> = known.map(|record| record.number).collect();
         self.stopping.store(true, SeqCst);
         scheduler.shutdown().unwrap();
-        // A copy that was too late may have gone on submitting meanwhile.
+        // A copy that lost may have continued to submit tasks.
         for record in self.records().into_iter().filter(|record| !known.contains(&record.number)) {
             record.cancelled.store(true, SeqCst);
             if record.id.get().is_some() {
@@ -457,7 +457,7 @@ impl World {
         if stats.counts.submitted != all || (stats.counts.queued, stats.counts.running) != (0, 0) {
             self.object(format!("the counts do not add up: {stats:?}"));
         }
-        // Of the ranges of map_range it is not known whether they were refused.
+        // It is unknown whether ranges of map_range were refused.
         if all > accepted || !self.bad && !self.is_destroyed() && all != accepted {
             self.object(format!("{accepted} were accepted, {all} have ended: {stats:?}"));
         }
