@@ -39,7 +39,7 @@ pub fn write(path: &Path, data: &[f32]) -> Result<()> {
     begin(path, data)?.commit()
 }
 
-/// As [`write`], but returns the complete file under its temporary name.
+/// As [`write()`], but returns the complete file under its temporary name.
 pub fn begin(path: &Path, data: &[f32]) -> Result<atomic::Output> {
     let mut output = atomic::Output::create(path)?;
     write_to(&mut output, data).map_err(|error| Error::io("write", path, error))?;

@@ -29,7 +29,7 @@ const MAX_AGE: u64 = 90 * DAY;
 const CLOCK_SKEW: u64 = DAY;
 /// Maximum number of entries of a text. The newest entries are written.
 const MAX_ENTRIES: usize = 1000;
-/// Maximum bytes of a text. [`MAX_ENTRIES`] of the longest entries have fewer.
+/// Maximum bytes of a text. `MAX_ENTRIES` of the longest entries have fewer.
 pub const MAX_BYTES: usize = 1 << 20;
 
 impl Entries {
