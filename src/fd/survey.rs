@@ -85,8 +85,8 @@ pub struct Effort {
     /// Time from the allocation of the fields to the last step.
     pub time: Duration,
     /// Share of the grid's cells that was computed, averaged over the steps. The others were at
-    /// rest. Always 1 on a GPU, which does not count them.
-    pub computed: f64,
+    /// rest. `None` on a GPU, which does not count them.
+    pub computed: Option<f64>,
 }
 
 impl Receivers {

@@ -32,8 +32,13 @@ fn shots_that_a_kernels_failure_leaves_without_a_device_are_computed_by_the_next
     let ended = run(&folder, "0:launch:20:700", &["--stop-after", "1h"]);
     assert_eq!((ended.status, restarts(&ended) > 0), (0, true), "{ended:?}");
     assert_eq!((ended.shots("done"), ended.shots("failed")), (vec![1, 2, 3, 4], vec![]), "{ended:?}");
-    assert!(folder.results() == finished(&brief()).results(), "other files than of one run");
-    assert_eq!(folder.json("out/survey.json")["state"], "done");
+    let on_the_cpu = finished(&brief());
+    assert!(folder.results() == on_the_cpu.results(), "other files than of one run");
+    let survey = folder.json("out/survey.json");
+    assert_eq!(survey["state"], "done");
+    assert!(survey["shots"][0]["computed"].is_null(), "GPUs do not count: {survey}");
+    let share = on_the_cpu.json("out/survey.json")["shots"][0]["computed"].as_f64();
+    assert!(share.is_some_and(|share| 0.0 < share && share <= 1.0), "{share:?}");
 }
 
 #[test]

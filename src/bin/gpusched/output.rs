@@ -63,7 +63,7 @@ struct State {
     over: bool,
     seconds: Option<f64>,
     /// See [`Effort::computed`].
-    computed: f64,
+    computed: Option<f64>,
     picture: Picture,
     /// Number of steps in the saved state from which the attempt started, or why that state is not
     /// usable.
@@ -81,7 +81,7 @@ impl State {
             snapshots: Vec::new(),
             over: false,
             seconds: None,
-            computed: 0.0,
+            computed: None,
             picture: Picture::default(),
             begun_with: Ok(0),
             paused: None,
@@ -95,7 +95,7 @@ pub struct Report {
     pub attempt: u32,
     pub seconds: Option<f64>,
     /// See [`Effort::computed`], rounded.
-    pub computed: f64,
+    pub computed: Option<f64>,
     pub files: Vec<String>,
     /// Number of steps in the saved state from which the shot started, or why that state is not
     /// usable.
@@ -171,7 +171,7 @@ impl Files {
             device: state.map(|state| state.device.clone()).unwrap_or_default(),
             attempt: attempt.copied().unwrap_or_default(),
             seconds: state.and_then(|state| state.seconds),
-            computed: state.map(|state| (1e4 * state.computed).round() / 1e4).unwrap_or_default(),
+            computed: state.and_then(|state| state.computed).map(|share| (1e4 * share).round() / 1e4),
             files: all_files(self.about()),
             begun_with: state.map_or(Ok(0), |state| state.begun_with.clone()),
         }

@@ -87,7 +87,7 @@ pub fn run(
         control.pause(done, &mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);
     }
-    Ok((gather, Effort { time: begin.elapsed(), computed: 1.0 }))
+    Ok((gather, Effort { time: begin.elapsed(), computed: None }))
 }
 
 /// State between two batches, while the stream is empty.
