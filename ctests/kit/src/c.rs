@@ -13,7 +13,7 @@ pub fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
 }
 
-/// Returns a folder in `target` that belongs to this process alone, and stays.
+/// Returns a folder in `target` that belongs to this process alone; it is not deleted.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = built().with_file_name("ctests").join(format!("{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder in target");
@@ -71,7 +71,8 @@ fn compile(compiler: &str, file: &str, options: &[&str]) -> PathBuf {
     out
 }
 
-/// Compiles `ctests/doubles/faults/NAME.c`; returns a value of LD_PRELOAD that is valid while this process runs.
+/// Compiles `ctests/doubles/faults/NAME.c`; returns a value of LD_PRELOAD that is valid while this
+/// process runs.
 pub fn preload(name: &str, folder: &Path) -> PathBuf {
     let library = folder.join(name).with_extension("so");
     let status = Command::new(compiler())
@@ -81,7 +82,8 @@ pub fn preload(name: &str, folder: &Path) -> PathBuf {
         .arg("-ldl")
         .status();
     assert!(status.expect("a C compiler").success(), "ctests/doubles/faults/{name}.c does not compile");
-    // LD_PRELOAD ends a path at a space; a folder may have one, a descriptor has none.
+    // LD_PRELOAD ends a path at a space. The folder's path may contain one, a descriptor's path
+    // does not.
     let file = std::fs::File::open(library).expect("the library");
     format!("/proc/{}/fd/{}", std::process::id(), file.into_raw_fd()).into()
 }
@@ -93,7 +95,7 @@ pub fn run(program: &Path) -> String {
 pub fn run_with(program: &Path, args: &[&str]) -> String {
     let mut command = if has("valgrind") {
         let mut valgrind = isolated("valgrind");
-        // A function with more than 2 MiB of its own is taken for a change of stacks otherwise.
+        // By default valgrind takes a frame of more than 2 MiB for a change of stacks.
         let options = "-q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --fair-sched=try \
                        --errors-for-leak-kinds=definite --max-stackframe=8388608";
         valgrind.args(options.split_whitespace()).arg(program);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::process::{isolated, output};
 use crate::{Folder, built};
 
-/// Four shots over a step in velocity, as small as it goes.
+/// Four shots over a step in velocity, on the smallest useful grid.
 pub const SURVEY: &str = r#"title = "Test"
 [grid]
 n = [24, 8, 16]
@@ -98,7 +98,8 @@ impl Workspace {
         Ended::from(output(&mut self.command(args)).unwrap())
     }
 
-    /// All files in `out`, by name, but for what tells of the run and not of the shots.
+    /// Returns all files in `out` by name, except survey.json, which describes the run and not the
+    /// shots.
     pub fn results(&self) -> BTreeMap<String, Vec<u8>> {
         let all = fs::read_dir(self.at("out")).into_iter().flatten().map(|entry| {
             let name = entry.unwrap().file_name().into_string().unwrap();
@@ -111,7 +112,7 @@ impl Workspace {
 
 #[derive(Debug)]
 pub struct Ended {
-    /// -1 after an end by a signal.
+    /// -1 if a signal ended the process.
     pub status: i32,
     pub out: String,
     pub err: String,

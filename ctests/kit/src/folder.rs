@@ -44,7 +44,8 @@ impl Folder {
     }
 }
 
-/// Returns the relative paths of all files and folders below a folder, hidden ones included, sorted.
+/// Returns the relative paths of all files and folders below a folder, hidden ones included,
+/// sorted.
 pub fn names_below(folder: &Path) -> Vec<String> {
     fn walk(folder: &Path, before: &str, names: &mut Vec<String>) {
         for entry in fs::read_dir(folder).expect("a folder") {

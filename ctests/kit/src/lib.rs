@@ -20,7 +20,8 @@ pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Checks that a committed file is `fresh`, or makes it so with `UPDATE=1`. `test` is a test in `tests/it`.
+/// Checks that a committed file is `fresh`, or makes it so with `UPDATE=1`. `test` is a test in
+/// `tests/it`.
 pub fn assert_committed(file: &str, fresh: &str, test: &str) {
     let path = root().join(file);
     if std::env::var_os("UPDATE").is_some() {
@@ -30,7 +31,8 @@ pub fn assert_committed(file: &str, fresh: &str, test: &str) {
     assert!(is_fresh, "{file} is stale; repair it with: UPDATE=1 cargo test --test it {test}");
 }
 
-/// Returns the folder `target/PROFILE/deps`. (The folder above holds the libraries of the last `cargo build`.)
+/// Returns the folder `target/PROFILE/deps`. (The folder above holds the libraries of the last
+/// `cargo build`.)
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("this test's own path");
     let folder = test.parent().expect("a folder");

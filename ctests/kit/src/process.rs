@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const LONGEST: Duration = Duration::from_secs(600);
-/// The children of a program that has ended get so long to end, too.
+/// Time limit for the children of a program after its end.
 const LEFT: Duration = Duration::from_secs(20);
 
 /// Returns a command that runs `program` in the environment of [`isolate`].
@@ -19,8 +19,9 @@ pub fn isolated(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Removes this machine's settings of the library, CUDA and the virtual GPUs from a command's environment, but for
-/// `GPUSCHED_TEST_*`. The CPU is the only device, and the lease folder is the command's own.
+/// Removes this machine's settings of the library, CUDA and the virtual GPUs from a command's
+/// environment, except `GPUSCHED_TEST_*`. The CPU is the only device, and the lease folder is the
+/// command's own.
 pub fn isolate(command: &mut Command) -> &mut Command {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name)) {
@@ -43,7 +44,7 @@ pub fn output(command: &mut Command) -> std::io::Result<Output> {
 }
 
 pub fn output_within(command: &mut Command, longest: Duration) -> std::io::Result<Output> {
-    // A group of its own, as whoever is left of it could keep the pipes open for ever.
+    // A process group of its own, because a remaining child could hold the pipes open for ever.
     command.process_group(0).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let readers = [reader(child.stdout.take()), reader(child.stderr.take())];
@@ -85,7 +86,8 @@ fn wait(child: &mut Child, longest: Duration) -> std::io::Result<std::process::E
 }
 
 fn kill_group(child: &Child) {
-    // SAFETY: takes numbers only. The group is of the child, and keeps its number while anybody is in it.
+    // SAFETY: takes numbers only. The group is of the child, and keeps its number while anybody is
+    // in it.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
 }
 

@@ -6,10 +6,12 @@ use std::os::fd::FromRawFd;
 /// The beginning of a line of [`skip`].
 pub const SKIPPED: &str = "SKIPPED: ";
 
-/// Reports that the calling test, or a part of it, does not run on this machine; the test then returns.
+/// Reports that the calling test, or a part of it, does not run on this machine; the test then
+/// returns.
 ///
-/// Appends the line `SKIPPED: test: reason` to the file that `GPUSCHED_TEST_SKIPS` names, in one write, so that lines of
-/// several processes do not mix; without the variable to standard error, past the test harness.
+/// Appends the line `SKIPPED: test: reason` to the file that `GPUSCHED_TEST_SKIPS` names, in one
+/// write, so that lines of several processes do not mix; without the variable to standard error,
+/// past the test harness.
 ///
 /// # Panics
 /// If `GPUSCHED_TEST_STRICT` is set: a machine that has all that the tests need skips nothing.

@@ -1,4 +1,5 @@
-//! Cases with a driver's libraries: each in a process of its own, which loads a library and reads its variables once.
+//! Test cases with libraries of a driver. Each runs in its own process, because a process loads a
+//! library and reads its variables once.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -9,18 +10,19 @@ use crate::process::{isolate, output};
 use crate::skip::SKIPPED;
 use crate::{Folder, built};
 
-/// Many cases wait for most of their time.
+/// Concurrent cases, because many wait for most of their time.
 const AT_ONCE: usize = 3;
 
 pub struct Case {
     pub name: &'static str,
     pub machine: &'static str,
-    /// Further variables. `CASE_NVML`: which libraries there are: `both` (if not said), `none` (of NVML), `nothing`.
+    /// Further variables. `CASE_NVML` selects the libraries: `both` (default), `none` (no NVML),
+    /// `nothing`.
     pub variables: &'static [(&'static str, &'static str)],
     pub run: fn(),
 }
 
-/// A case by its function's name; without a machine there is no driver.
+/// Makes a case from a function; without a machine the process finds no driver.
 #[macro_export]
 macro_rules! case {
     ($module:ident :: $f:ident) => { $crate::case!($module::$f, "", "CASE_NVML" = "nothing") };
@@ -31,7 +33,7 @@ macro_rules! case {
     };
 }
 
-/// Runs those of the cases that the command line names, or all; of these, but for what `--skip` names.
+/// Runs the cases that the command line names, or all, except those that `--skip` names.
 pub fn main(cases: &[Case]) -> ExitCode {
     if let Ok(name) = std::env::var("CASE") {
         let case = cases.iter().find(|case| case.name == name).expect("a case of that name");
@@ -90,7 +92,7 @@ pub fn main(cases: &[Case]) -> ExitCode {
     ExitCode::from(u8::from(!failed.is_empty()))
 }
 
-/// Which libraries of NVIDIA's driver a program finds.
+/// Libraries of NVIDIA's driver that a program finds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Driver {
     Both,
@@ -108,7 +110,7 @@ fn lay_out(driver: Driver) -> PathBuf {
     let built = built();
     let folder = built.with_file_name("virtual-gpus").join(format!("{driver:?}"));
     std::fs::create_dir_all(&folder).expect("a folder in target");
-    // libcuda.so, too: a machine with a real driver must not give us its own.
+    // Includes libcuda.so: otherwise a program would find that of a real driver.
     let names: &[&str] = match driver {
         Driver::Both => &["libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1"],
         Driver::NoNvml => &["libcuda.so", "libcuda.so.1"],
@@ -126,7 +128,8 @@ fn lay_out(driver: Driver) -> PathBuf {
     folder
 }
 
-/// Gives a program the virtual GPUs of `machine` (`FAKECUDA`), the library of this build, and a lease folder.
+/// Sets up a program with the virtual GPUs of `machine` (`FAKECUDA`), the library of this build,
+/// and a lease folder.
 pub fn attach<'a>(command: &'a mut Command, machine: &str, leases: &Path) -> &'a mut Command {
     isolate(command).env_remove("GPUSCHED_DEVICES");
     let path = format!("{}:{}", libraries(Driver::Both).display(), built().display());

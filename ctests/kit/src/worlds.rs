@@ -1,4 +1,4 @@
-//! Random worlds: plays them, and names the seed of one that breaks a rule or does not end.
+//! Runs random worlds, and names the seed of a world that breaks a rule or does not end.
 
 use std::io::{Write, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(120);
 
 pub trait World: Send + Sync + 'static {
-    /// Returns the numbers of tasks that were done, failed and cancelled.
+    /// Runs the world. Returns the numbers of tasks that succeeded, failed and were cancelled.
     ///
     /// # Panics
     /// If a rule is broken.
@@ -20,11 +20,11 @@ pub trait World: Send + Sync + 'static {
     fn describe(&self) -> String;
 }
 
-/// Plays the worlds of the seeds below `count`, or of those that the variable names as `FIRST,COUNT`; `lanes` at a
-/// time.
+/// Runs the worlds of the seeds below `count`, or of those that the variable names as
+/// `FIRST,COUNT`; `lanes` at a time.
 ///
 /// # Panics
-/// If a world does, or if the worlds are too kind or too cruel to show anything.
+/// If a world does, or if too few or too many tasks fail for a useful test.
 pub fn play<W: World>(variable: &str, count: u64, lanes: usize, new: fn(u64) -> W) {
     let (first, count) = std::env::var(variable).map_or((0, count), |text| {
         let numbers = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
@@ -54,7 +54,8 @@ pub fn play<W: World>(variable: &str, count: u64, lanes: usize, new: fn(u64) -> 
     assert!(count < 100 || ends.iter().all(|&ended| 50 * ended > all), "{ends:?}");
 }
 
-/// Describes the world and aborts unless the returned sender is dropped in time.
+/// Aborts with a description of the world unless the returned sender is dropped within the time
+/// limit.
 fn watch<W: World>(replay: &str, world: &Arc<W>) -> Sender<()> {
     let (over, ended) = channel();
     let (replay, world) = (replay.to_owned(), world.clone());

@@ -7,8 +7,8 @@
 
 use std::f64::consts::PI;
 
-/// A pulse `exp(-(π f (t - delay))²)`: its second derivative, which travels, is a Ricker wavelet
-/// of peak frequency `f`, turned over.
+/// The pulse `exp(-(π f (t - delay))²)`. The travelling wave is its second derivative: a Ricker
+/// wavelet of peak frequency `f` with reversed sign.
 #[derive(Clone, Copy)]
 pub struct Bell {
     pub frequency: f64,
@@ -26,7 +26,7 @@ impl Bell {
     }
 }
 
-/// Sample `i` of a pulse that lasts `2 delay`, taken at the time `i dt`.
+/// Returns the samples of a pulse that lasts `2 delay`; sample `i` is at the time `i dt`.
 pub fn samples(pulse: impl Fn(f64) -> f64, delay: f64, dt: f64) -> Vec<f32> {
     let count = (2.0 * delay / dt).ceil() as usize;
     (0..=count).map(|i| pulse(i as f64 * dt) as f32).collect()
@@ -35,7 +35,8 @@ pub fn samples(pulse: impl Fn(f64) -> f64, delay: f64, dt: f64) -> Vec<f32> {
 /// Distance, and signed strength times volume, of each pole as seen from a receiver.
 pub type Poles = [(f64, f64); 2];
 
-/// From a receiver `offset` cells away from the upper, negative pole; the positive one is two cells deeper.
+/// Returns the poles as seen from a receiver `offset` cells away from the upper, negative pole. The
+/// positive pole is two cells deeper.
 pub fn poles(offset: [isize; 3], h: [f64; 3]) -> Poles {
     let volume = h[0] * h[1] * h[2];
     [(0, -volume), (2, volume)].map(|(deeper, strength)| {
@@ -45,7 +46,8 @@ pub fn poles(offset: [isize; 3], h: [f64; 3]) -> Poles {
     })
 }
 
-/// Solution of the wave equation; sample `i` is one step after the wavelet's sample `i`, as in a record.
+/// Returns the solution of the wave equation. Sample `i` is one step after the wavelet's sample
+/// `i`, as in a record.
 pub fn exact(poles: &Poles, bell: Bell, c: f64, dt: f64, nt: usize) -> Vec<f32> {
     let at = |i: usize| {
         let t = (i + 1) as f64 * dt;
@@ -55,9 +57,10 @@ pub fn exact(poles: &Poles, bell: Bell, c: f64, dt: f64, nt: usize) -> Vec<f32> 
     (0..nt).map(|i| at(i) as f32).collect()
 }
 
-/// The same with the scheme's steps in time and exact derivatives in space: for each frequency `w` the wavenumber is
-/// `2 sin(w dt / 2) / (c dt)` in place of `w / c`. What is left between this and a record is the error of the space
-/// grid. The wavelet must have nothing above `highest` Hz.
+/// Returns the solution with the scheme's time steps and exact derivatives in space: for each
+/// frequency `w` the wavenumber is `2 sin(w dt / 2) / (c dt)` in place of `w / c`. Its difference
+/// from a record is the error of the space grid. The wavelet must have no frequency above `highest`
+/// Hz.
 pub fn stepped(poles: &Poles, wavelet: &[f32], highest: f64, c: f64, dt: f64, nt: usize) -> Vec<f32> {
     let period = 2 * (nt + wavelet.len());
     let highest = ((highest * period as f64 * dt).ceil() as usize).min(period / 2);

@@ -1,4 +1,5 @@
-//! How far shots may be from the recorded results of the old kernels; `docs/numerics.md` has the reasons.
+//! Accepted differences of shots from the recorded results of the old kernels; `docs/numerics.md`
+//! has the reasons.
 
 use gpusched::fd::{survey::Shot, verify::direct_wave_mute};
 
@@ -7,9 +8,10 @@ use crate::norms::{l2, l2_between, peak, peak_between, relative_l2};
 use crate::reference::Equation;
 use crate::shots::Shots;
 
-/// A record as a whole. Double-precision fields are up to 2.8e-6 away from the old kernels'.
+/// Relative error of a record as a whole. Double-precision fields are up to 2.8e-6 away from the
+/// old kernels'.
 pub const RECORD: f64 = 5e-6;
-/// A trace of at least a hundredth of the strongest one's norm.
+/// Relative error of a trace of at least a hundredth of the strongest one's norm.
 const STRONG_TRACE: f64 = 2e-4;
 /// A snapshot's largest difference over the largest value in all of a case's snapshots.
 const SNAPSHOT: f64 = 2e-5;
@@ -24,7 +26,8 @@ pub fn shots(case: &Case) -> Vec<Shot> {
     case.shots().into_iter().map(muted).collect()
 }
 
-/// How far a case's shots are off: the worst record, strong trace and snapshot. Panics if one is too far.
+/// Returns the largest errors of a case's shots: of records, strong traces and snapshots. Panics if
+/// an error is too large.
 pub fn pass(name: &str, case: &Case, runs: &[Shots]) -> [f64; 3] {
     let records = case.records();
     assert_eq!(runs.len(), records.len());

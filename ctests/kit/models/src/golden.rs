@@ -1,4 +1,4 @@
-//! The recorded results of the old kernels; `tests/golden/README.md` says how they lie in their files.
+//! The recorded results of the old kernels; `tests/golden/README.md` describes their files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::reference::{Equation, PI};
 
-/// One call of an old entry point and what it wrote.
+/// One call of an old entry point and its results.
 pub struct Case {
     folder: PathBuf,
     index: Value,
@@ -37,7 +37,7 @@ impl Case {
             (Property::Theta, "theta"),
             (Property::Phi, "psi"),
         ];
-        // Those that the old kernel read.
+        // Properties that the old kernel read.
         let read = |(property, name)| {
             let path = folder.join(index["inputs"].get(name)?["file"].as_str().unwrap());
             Some((property, floats(&path).into()))
@@ -46,7 +46,7 @@ impl Case {
         let model = Arc::new(model.with_density_at(DensityAt::Cells));
         let dt = case.float("dt");
         let equation = equation(&index);
-        // The second-order kernel takes the argument and does nothing.
+        // The second-order kernel ignores the argument.
         let muted = case.value("cut_directwave").as_bool().unwrap() && equation != Equation::Acoustic2;
         Case { folder, index, equation, model, dt, muted }
     }
@@ -105,7 +105,7 @@ impl Case {
         Argument(&self.index).float("fm")
     }
 
-    /// Every how many cells in x and y and steps in time the record keeps a value.
+    /// Returns the distances of recorded values in cells along x and y, and in time steps.
     fn steps(&self) -> [usize; 3] {
         let steps = list(&self.index["record"]["steps_xyt"]);
         [count(&steps[0]), count(&steps[1]), count(&steps[2])]
@@ -177,7 +177,8 @@ impl Argument<'_> {
     }
 }
 
-/// Where the cases lie: in the repository, or, for a test that was carried to another machine, as `GPUSCHED_GOLDEN` says.
+/// Returns the folder of the cases: in the repository, or, for a test on another machine, that of
+/// `GPUSCHED_GOLDEN`.
 pub fn folder() -> PathBuf {
     let elsewhere = std::env::var_os("GPUSCHED_GOLDEN").map(PathBuf::from);
     elsewhere.unwrap_or_else(|| testkit::root().join("tests/golden"))

@@ -1,4 +1,5 @@
-//! The part of the tests' tools that needs the propagator: recorded cases, references, kernels without a GPU.
+//! The part of the tests' tools that needs the propagator: recorded cases, references, kernels
+//! without a GPU.
 
 pub mod bits;
 pub mod dipole;

@@ -1,4 +1,4 @@
-//! How far two fields are apart.
+//! Distances of two fields.
 
 pub fn l2(values: &[f32]) -> f64 {
     values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt()
@@ -9,7 +9,8 @@ pub fn l2_between(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>().sqrt()
 }
 
-/// Norm of the difference over the norm of `truth`. Infinite where `found` is not finite.
+/// Returns the norm of the difference over the norm of `truth`; infinite if a value of `found` is
+/// not finite.
 pub fn relative_l2(found: &[f32], truth: &[f32]) -> f64 {
     let error = l2_between(found, truth) / l2(truth);
     if error.is_nan() { f64::INFINITY } else { error }
@@ -19,7 +20,7 @@ pub fn peak(values: &[f32]) -> f64 {
     values.iter().fold(0.0, |most, &v| f64::from(v.abs()).max(most))
 }
 
-/// Largest absolute difference. Infinite where one is not finite.
+/// Returns the largest absolute difference; infinite if a value is not finite.
 pub fn peak_between(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len(), "fields of different sizes");
     a.iter().zip(b).fold(0.0, |most, (&a, &b)| {

@@ -1,4 +1,5 @@
-//! Models and shots, and what the library computes of them: on a team of threads, or on the devices of a scheduler.
+//! Models and shots, and the library's results for them: on a team of threads, or on the devices of
+//! a scheduler.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,8 @@ pub fn homogeneous(n: [usize; 3], h: [f32; 3], vp: f32, rho: f32) -> Arc<Model> 
     Arc::new(Model::new(grid, vec![vp; grid.cells()], Some(vec![rho; grid.cells()])).unwrap())
 }
 
-/// Returns a model in which every cell has its own velocity, 1500 to 4500 m/s, and density, 1000 to 2500 kg/m³.
+/// Returns a model in which every cell has its own velocity, 1500 to 4500 m/s, and density, 1000 to
+/// 2500 kg/m³.
 pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
     rough_for(EQUATIONS[0], n, h, random)
 }
@@ -65,8 +67,8 @@ pub fn time_step(model: &Model) -> f32 {
     (0.9 * dt_max(model, Stencil::Taylor)) as f32
 }
 
-/// The amplitude of a source whose velocities are denormal in a [`rough`] medium. Where denormal numbers
-/// are kept, the pressure after some steps is a normal number.
+/// Amplitude of a source whose velocities are denormal in a [`rough`] medium. If denormal numbers
+/// are not flushed, the pressure is a normal number after some steps.
 pub const FAINT: f32 = 1e-36;
 
 pub fn plain_shot(source: [usize; 3], samples: Vec<f32>, nt: usize, receivers: Vec<[usize; 3]>) -> Shot {
@@ -127,9 +129,9 @@ impl World {
 struct Recorder {
     steps: RefCell<Vec<usize>>,
     snapshots: RefCell<Vec<(usize, Vec<f32>)>>,
-    /// The shot pauses as soon as it can after so many steps.
+    /// Number of steps after which the shot pauses.
     pause_after: Cell<usize>,
-    /// Steps done, kind and values of the state of a paused shot.
+    /// Completed steps, kind and values of the state of a paused shot.
     paused: RefCell<Option<(usize, String, Vec<f32>)>>,
 }
 
@@ -204,7 +206,8 @@ pub fn try_fire(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, thre
     in_parts(&plan, shot, &[], |_| Lane::Cpu(&team)).map(|(shots, _)| shots)
 }
 
-/// Runs a shot in parts, each on the lane of its number, which pause soon after so many steps. Returns their ends, too.
+/// Runs a shot in parts, each on the lane of its number. A part pauses soon after the number of
+/// steps in `pauses`. Also returns the steps at the pauses.
 pub fn in_parts<'a>(
     plan: &Plan,
     shot: &Shot,
@@ -247,7 +250,8 @@ pub fn fire_on(scheduler: &Scheduler, plan: Arc<Plan>, shot: Shot) -> Result<Sho
 
 type Place = Arc<Mutex<Vec<Option<Gather>>>>;
 
-/// Keeps the gather of one shot of a survey, which must come once. Without a place the gather is dropped.
+/// Stores the gather of one shot of a survey, which must arrive once. Without a place the gather is
+/// dropped.
 pub struct Gathers(Option<(Place, usize)>);
 
 pub const NOWHERE: Gathers = Gathers(None);

@@ -1,9 +1,9 @@
-//! How much memory a thread has asked for, at most at one time.
+//! Measures the peak of a thread's allocated memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts. A binary that fuzzes makes it its `#[global_allocator]`.
+/// The system's allocator with counts. A fuzzing binary declares it as its `#[global_allocator]`.
 pub struct Counting;
 
 thread_local! {
@@ -12,7 +12,7 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // A thread at its very end is not counted.
+    // The count ends with the thread-local variables of a thread.
     let _ = NOW.try_with(|now| {
         now.set(now.get() + bytes);
         let _ = MOST.try_with(|most| most.set(most.get().max(now.get())));
@@ -46,7 +46,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that this thread had at most while `code` ran, beyond what it had before.
+/// Returns the result of `code`, and the peak of this thread's allocated bytes during it, less
+/// those before.
 pub fn most_of<T>(code: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     MOST.set(before);

@@ -20,20 +20,21 @@ const LONGEST_SENTENCE: usize = 4000;
 
 pub struct Target {
     pub name: &'static str,
-    /// What its texts are made of.
+    /// Words and characters of which its texts consist.
     pub words: &'static [&'static str],
-    /// Inputs, unless `FUZZ_RUNS` says otherwise.
+    /// Number of inputs, unless `FUZZ_RUNS` is set.
     pub runs: usize,
     pub most: usize,
     pub memory: fn(usize) -> usize,
-    /// Gives the input, which also is in the file, to the code. The answer: a sentence if it was refused, `None` if it was
-    /// taken. A property that does not hold is a panic.
+    /// Passes the input, which is also in the file, to the code. Returns the error message if the
+    /// code refuses the input, `None` if it accepts it. Panics if a property does not hold.
     pub give: fn(file: &Path, bytes: &[u8]) -> Option<String>,
-    /// Inputs to begin with beside the corpus: those that hold what changes from version to version.
+    /// Returns initial inputs in addition to the corpus: those whose content depends on the
+    /// version.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// The folder of a target's inputs, which holds nothing else.
+/// Returns the folder of a target's inputs, which contains nothing else.
 pub fn folder(name: &str) -> PathBuf {
     let folder = built().with_file_name("fuzz").join(format!("{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for inputs");
@@ -80,7 +81,8 @@ pub fn run(target: &Target) {
     let mut random = Random::new(seed);
     let (begun, mut taken) = (Instant::now(), 0);
     for _ in 0..runs {
-        // What has been changed often is seldom near to anything that is taken.
+        // An input with many changes is seldom close to a valid one, so half of the inputs begin as
+        // seeds.
         let from = if random.below(2) == 0 { &seeds } else { &pool };
         let bytes = mutate(&mut random, from, target.words, target.most);
         let answer = give(&bytes);
@@ -95,7 +97,7 @@ pub fn run(target: &Target) {
         target.name,
         heard.len()
     );
-    // Else the changes are so rough, or so fine, that they test nothing.
+    // Without both answers the changes are too large or too small to test anything.
     assert!(runs < target.runs || (taken > 0 && heard.len() > 2), "{}: too few answers", target.name);
     fs::remove_dir_all(folder).expect("the folder of inputs");
 }
@@ -125,7 +127,8 @@ fn unfit(sentence: &str) -> Option<String> {
     Some(format!("the sentence {what}: {sentence:?}"))
 }
 
-/// The sentence without what it quotes: alike ones come from one place in the code.
+/// Returns the message without quoted parts: messages with equal rests come from one place in the
+/// code.
 fn shape(sentence: &str) -> String {
     let ours = sentence.split_once("; accepted: ").map_or(sentence, |(_, accepted)| accepted);
     let is_plain = |word: &&str| word.len() < 14 && word.chars().all(|letter| letter.is_ascii_lowercase());

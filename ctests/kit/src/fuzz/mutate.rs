@@ -1,4 +1,4 @@
-//! Changes of an input: some know what text is made of, some don't.
+//! Changes of an input: some keep to the syntax of texts, others do not.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const NUMBERS: &[&str] = &[
     ".5", "1e", "1e+", "--1",
 ];
 
-/// What breaks lines, quotes, encodings and terminals.
+/// Pieces that break lines, quotes, encodings and terminals.
 #[rustfmt::skip]
 const PIECES: &[&[u8]] = &[
     b"\0", b"\n", b"\r\n", b"\t", b"\x1b[31m", b"\xff", b"\xc3", "\u{e9}".as_bytes(),
@@ -23,7 +23,7 @@ const PIECES: &[&[u8]] = &[
     b"\"\"",
 ];
 
-/// One to a few changes of one of the inputs, by chance.
+/// Returns one of the inputs with one to a few random changes.
 pub fn mutate(random: &mut Random, pool: &[Vec<u8>], words: &[&str], most: usize) -> Vec<u8> {
     let mut bytes = random.of(pool).clone();
     let changes = 1 + random.below(4) * random.below(2);
@@ -71,7 +71,7 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, pool: &[Vec<u8>], words: &[&
             drop(bytes.splice(to..to, again));
         }
         14 => {
-            // The head of this, the tail of another.
+            // The head of this input, and the tail of another.
             let other = random.of(pool);
             let from = random.below(other.len() + 1);
             bytes.truncate(at);

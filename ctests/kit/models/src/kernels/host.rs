@@ -1,4 +1,5 @@
-//! CUDA kernels compiled for the host by `ctests/doubles/hostcuda`: fast, and in any order of threads.
+//! CUDA kernels compiled for the host by `ctests/doubles/hostcuda`: fast, and in any order of
+//! threads.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -45,7 +46,8 @@ impl Host {
             .status();
         assert!(status.expect("a C++ compiler").success(), "{} does not compile", kernels.display());
         let path = CString::new(out.to_str().unwrap()).unwrap();
-        // SAFETY: our own library, whose constructors do little. launch.cpp gives the functions these types.
+        // SAFETY: our own library, whose constructors do little. launch.cpp gives the functions
+        // these types.
         unsafe {
             let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
             assert!(!library.is_null(), "{} can't be loaded", out.display());
@@ -57,7 +59,8 @@ impl Host {
     }
 }
 
-/// Kernels of some files, with threads in an order. A file is compiled when a kernel of it is launched.
+/// Kernels of some files, with an order of threads. A file is compiled at the first launch of one
+/// of its kernels.
 pub struct Ordered<'a>(pub &'a [&'a LazyLock<Host>], pub Order);
 
 impl Engine for Ordered<'_> {
@@ -70,7 +73,8 @@ impl Engine for Ordered<'_> {
         };
         let arguments: Vec<*const c_void> = arguments.iter().map(|value| value.as_ptr().cast()).collect();
         for host in self.0 {
-            // SAFETY: the arguments are those of the kernel; the text is of this thread's last launch.
+            // SAFETY: the arguments are those of the kernel; the text is of this thread's last
+            // launch.
             unsafe {
                 let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
                 match (host.launch)(name.as_ptr(), grid, block, arguments.as_ptr(), order) {

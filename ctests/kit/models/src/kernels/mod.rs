@@ -1,4 +1,4 @@
-//! The CUDA kernels without a GPU: memory, and two engines that execute launches.
+//! The CUDA kernels without a GPU: memory, and two engines that run launches.
 
 mod host;
 mod march;
@@ -13,7 +13,8 @@ use gpusched::fd::time_loop::launch::Launch;
 pub use host::{Host, Order, Ordered};
 pub use march::fire;
 
-/// Arrays that kernels may touch. They begin at multiples of 128 bytes, as on a GPU, and end with their last byte.
+/// Arrays that kernels may access. They begin at multiples of 128 bytes, as on a GPU, and end with
+/// their last byte.
 #[derive(Default)]
 pub struct Memory {
     arrays: Vec<Array>,
@@ -96,7 +97,8 @@ pub trait Engine {
     fn launch(&self, memory: &Memory, launch: Launch, arguments: &[&[u8]]);
 }
 
-/// PTX in the interpreter of `ctests/doubles/fakecuda`. An access beside an array is a fault that names the line.
+/// PTX in the interpreter of `ctests/doubles/fakecuda`. An access outside an array is a fault that
+/// names the line.
 pub struct Interpreted {
     modules: Vec<Module>,
 }
@@ -132,7 +134,7 @@ impl Engine for Interpreted {
     }
 }
 
-/// Samples of each trace that a GPU holds.
+/// Number of samples of each trace that a GPU holds.
 const SLOTS: usize = 7;
 
 /// The record of a shot, and the array from which it is read a few samples at a time.

@@ -1,4 +1,5 @@
-//! `d²p/dt² = vp² laplacian(p)`, with a sponge that multiplies both time levels at every step, or with a PML.
+//! `d²p/dt² = vp² laplacian(p)`, with a sponge that multiplies both time levels at every step, or
+//! with a PML.
 
 use super::grid::Padded;
 use super::{Reference, Scheme, inject};
@@ -22,7 +23,7 @@ pub struct Acoustic2 {
     sponge: [Vec<f64>; 3],
     pml: Option<[Pml; 3]>,
     p: Vec<f64>,
-    /// One step before `p`; after an update the next one.
+    /// Pressure one step before `p`; after an update that of the next step.
     other: Vec<f64>,
 }
 

@@ -2,9 +2,10 @@
 //! `dp/dt = -rho vp² ((1 + 2 epsilon) (du/dx + dv/dy) + sqrt(1 + 2 delta) dw/dz)`,
 //! `dq/dt = -rho vp² (sqrt(1 + 2 delta) (du/dx + dv/dy) + dw/dz)`, with both split by axis.
 //!
-//! TTI of the old kernel: VTI of one density with derivatives rotated to the symmetry axis. Derivatives at the half points
-//! of x, y and z are added as if they were at one point, and the rotated ones are divided by the spacing, and damped by
-//! the profile, of the axis with their number.
+//! TTI of the old kernel: VTI of one density with derivatives rotated to the symmetry axis.
+//! Derivatives at the half points of x, y and z are added as if they were at one point, and the
+//! rotated ones are divided by the spacing, and damped by the profile, of the axis with their
+//! number.
 
 use super::acoustic1::Density;
 use super::grid::{Padded, backward, forward};
@@ -18,7 +19,7 @@ pub struct Anisotropic {
     vp: Vec<f64>,
     density: Density,
     thomsen: Thomsen,
-    /// Of each cell, for TTI: the directions of the rotated axes.
+    /// Directions of the rotated axes in each cell, for TTI.
     rotation: Option<Vec<[[f64; 3]; 3]>>,
     p: Vec<f64>,
     q: Vec<f64>,

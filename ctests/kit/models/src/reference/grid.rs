@@ -1,6 +1,6 @@
 //! The padded grid, its cells, and the derivative on it.
 
-/// Staggered first derivative of 8th order, the digits of the old kernels in float32.
+/// Staggered first derivative of 8th order, with the digits of the old kernels in float32.
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
 const RIM: usize = 4;
@@ -10,7 +10,7 @@ pub struct Padded {
     pub n: [usize; 3],
     pub margin: usize,
     pub size: [usize; 3],
-    /// From cell to cell along x, y, z in a field.
+    /// Distance in a field between neighbouring cells along x, y, z.
     pub stride: [usize; 3],
 }
 
@@ -24,7 +24,7 @@ impl Padded {
         vec![0.0; self.size.iter().product()]
     }
 
-    /// Returns a property of the model, continued into the margin by the values at the edges.
+    /// Returns a property of the model, extended into the margin by the values at the edges.
     pub fn extend(&self, values: &[f32]) -> Vec<f64> {
         let [nx, _, nz] = self.n;
         self.cells()
@@ -62,13 +62,14 @@ impl Padded {
     }
 }
 
-/// Derivative at the half point after `at` along the axis of stride `s`, times the spacing.
+/// Returns the derivative at the half point after `at` along the axis of stride `s`, times the
+/// spacing.
 #[inline(always)]
 pub fn forward(f: &[f64], at: usize, s: usize) -> f64 {
     difference(f, at + s, at, s)
 }
 
-/// Derivative at `at` of a field that lies at half points, times the spacing.
+/// Returns the derivative at `at` of a field at half points, times the spacing.
 #[inline(always)]
 pub fn backward(f: &[f64], at: usize, s: usize) -> f64 {
     difference(f, at, at - s, s)

@@ -1,5 +1,5 @@
-//! Reference propagators of all equations, in double precision. They share only the description of the shot with the
-//! library. A new [`Reference`] has the layer and the source of the old kernel.
+//! Reference propagators of all equations, in double precision. They share only the description of
+//! the shot with the library. A new [`Reference`] has the layer and the source of the old kernel.
 
 mod acoustic1;
 mod acoustic2;
@@ -75,7 +75,7 @@ impl Equation {
         gpusched::fd::equation::by_name(name)
     }
 
-    /// Returns that of the library with the absorbing layer and the operators of the old kernel.
+    /// Returns the library's equation with the absorbing layer and the operators of the old kernel.
     pub fn of_old_kernel(self) -> Option<&'static dyn gpusched::fd::equation::Equation> {
         let absorber = if self == Equation::Acoustic2 { Absorber::Sponge } else { Absorber::Pml };
         with_absorber(self.in_library()?, absorber).ok()
@@ -99,7 +99,8 @@ pub struct Reference<'a> {
     /// Whether the layer of `Acoustic2` is a PML, and `Tti` has the operators of the old kernel.
     pub pml: bool,
     pub density_at: DensityAt,
-    /// Damp layers as if all spacings were the mean one, and all velocities that of one cell.
+    /// Whether layers are damped as if all spacings were the mean one, and all velocities that of
+    /// one cell.
     pub old_rules: bool,
     /// Whether `Vti` and `Tti` have an isotropic ball around the source.
     pub taper: bool,

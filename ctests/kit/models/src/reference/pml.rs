@@ -7,14 +7,14 @@ use super::grid::Padded;
 pub type Profile = Vec<[f64; 2]>;
 
 pub struct Pml {
-    /// Of each axis: at half points, at cells.
+    /// Profiles of each axis: `velocity` at half points, `pressure` at cells.
     pub velocity: [Profile; 3],
     pub pressure: [Profile; 3],
     pub rate: [f64; 3],
 }
 
 impl Pml {
-    /// `vp`: over the padded grid.
+    /// `vp`: m/s, over the padded grid.
     pub fn new(reference: &Reference<'_>, grid: &Padded, vp: &[f64]) -> Self {
         let (d, dt) = (grid.margin as f64, f64::from(reference.dt));
         let h = reference.medium.h.map(f64::from);
@@ -23,7 +23,7 @@ impl Pml {
         let fastest = fastest.map(|(&vp, &e)| f64::from(vp) * (1.0 + 2.0 * f64::from(e.max(0.0))).sqrt());
         let fastest = fastest.fold(0.0, f64::max);
         let d0 = h.map(|h| {
-            // spec: the cell in the middle of the list, not of the grid
+            // The old rule takes the cell in the middle of the list, not of the grid.
             let (v, spacing) = match reference.old_rules {
                 true => (vp[vp.len() / 2], mean),
                 false => (fastest, mean.min(3.0 * h)),
@@ -35,7 +35,7 @@ impl Pml {
     }
 }
 
-/// `shift`: how far behind index `i` the points lie.
+/// `shift`: distance of the points behind index `i`, in cells.
 fn profile(n: f64, d: f64, shift: f64, damping: f64) -> Profile {
     let factors = |i: usize| {
         let i = i as f64;

@@ -25,7 +25,8 @@ impl Thomsen {
     }
 }
 
-/// Share of the anisotropy by the squared distance from the source in cells: 0 up to 4 cells, 1 from 15 cells on.
+/// Returns the share of the anisotropy by the squared distance from the source in cells: 0 up to 4
+/// cells, 1 from 15 cells on.
 fn ball(square: usize) -> f64 {
     let depth = ((square as f64).sqrt() - 4.0) * 4.0 / 44.0;
     match square {

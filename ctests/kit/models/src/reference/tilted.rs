@@ -1,6 +1,6 @@
-//! Pseudo-acoustic TTI with self-adjoint operators, as two equations of second order in time, without increments:
-//! `d²P/dt² + 2 d dP/dt + d² P = vp² (E H + S V)` and the same of `Q` with `vp² (S H + V)`, where
-//! `H = laplacian(P) - div(n n·grad P)` and `V = div(n n·grad Q)`.
+//! Pseudo-acoustic TTI with self-adjoint operators, as two equations of second order in time,
+//! without increments: `d²P/dt² + 2 d dP/dt + d² P = vp² (E H + S V)` and the same of `Q` with `vp²
+//! (S H + V)`, where `H = laplacian(P) - div(n n·grad P)` and `V = div(n n·grad Q)`.
 
 use super::acoustic2::{FIRST, STENCIL};
 use super::grid::Padded;
@@ -16,7 +16,7 @@ pub struct Tilted {
     thomsen: Thomsen,
     /// Half the damping times dt.
     damping: Vec<f64>,
-    /// P and Q, and those of the step before.
+    /// P and Q, and their values of the step before.
     now: [Vec<f64>; 2],
     before: [Vec<f64>; 2],
 }

@@ -1,4 +1,5 @@
-//! Policies over worlds, and what comes out: makespan over the bound, mean and 95th percentile.
+//! Runs policies in worlds. Results are the mean and the 95th percentile of the makespan over its
+//! bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +13,7 @@ pub struct Policy {
     pub name: &'static str,
     pub makespan: fn(&Scenario) -> f64,
     pub ours: bool,
-    /// What it goes by: 0 nothing, 1 guessed speeds, 2 guessed work, too, 3 the truth.
+    /// Information of the policy: 0 nothing, 1 guessed speeds, 2 also guessed work, 3 the truth.
     pub told: u32,
 }
 

@@ -1,4 +1,5 @@
-//! The simplest way to give shots to GPUs, and the worlds' rules for all such ways: each tells when its last shot has ended.
+//! The greedy policy, and the rules of the worlds for all simple policies. Each returns the time
+//! when its last shot ends.
 
 use std::collections::VecDeque;
 
@@ -14,8 +15,8 @@ pub fn from_one_queue(world: &Scenario, order: Vec<usize>) -> f64 {
     play(world, |_| queue.pop_front())
 }
 
-/// Lets each idle GPU ask for its next shot. The shot of a lost GPU is computed again by the first that asks. Infinite
-/// when shots are left that no GPU asks for.
+/// Runs a policy: `next` returns the next shot of an idle GPU. The next idle GPU computes the shot
+/// of a lost GPU again. Returns infinity if shots remain that no GPU takes.
 pub fn play(world: &Scenario, mut next: impl FnMut(usize) -> Option<usize>) -> f64 {
     let first = |times: &mut dyn Iterator<Item = (f64, usize)>| {
         times.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, 0))
@@ -23,7 +24,7 @@ pub fn play(world: &Scenario, mut next: impl FnMut(usize) -> Option<usize>) -> f
     let (mut now, mut done) = (0.0, 0);
     let mut again: VecDeque<usize> = VecDeque::new();
     let mut stumbled = vec![false; world.tasks.len()];
-    // Of each GPU: when it is free, and its shot.
+    // For each GPU the time when it is free, and its shot.
     let mut at: Vec<Option<(f64, usize)>> = vec![None; world.devices.len()];
     let mut lost = vec![false; world.devices.len()];
     while done < world.tasks.len() {

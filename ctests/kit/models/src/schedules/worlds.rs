@@ -1,4 +1,4 @@
-//! Nodes with GPUs of unlike speed, and surveys of unlike shots, as they are compared.
+//! Nodes with GPUs of unequal speed and surveys of unequal shots, for the comparison.
 
 use gpusched::sched::simulation::{Scenario, SimDevice, SimTask};
 
@@ -6,7 +6,8 @@ use testkit::Random;
 
 pub struct Node {
     pub name: &'static str,
-    /// A shot of a second's work takes `1 / speed` seconds. Fastest first, as CUDA counts GPUs.
+    /// A shot of one second of work takes `1 / speed` seconds. The fastest comes first, as CUDA
+    /// numbers GPUs.
     pub speeds: &'static [f64],
     pub memory: &'static [f64],
 }
@@ -22,7 +23,7 @@ pub const NODES: [Node; 4] = [
     Node { name: "20:1x4", speeds: &[20.0, 1.0, 1.0, 1.0, 1.0], memory: &[141.0, 16.0, 16.0, 16.0, 16.0] },
 ];
 
-/// How long the shots take on a GPU of speed 1; a minute on average.
+/// Distribution of the shots' durations on a GPU of speed 1; a minute on average.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Shots {
     Lognormal,
@@ -61,11 +62,11 @@ fn normal(random: &mut Random) -> f64 {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mishap {
     None,
-    /// One GPU, any of them, is lost when half of the time is over that the survey should take.
+    /// A random GPU is lost at half of the survey's expected time.
     Lost,
-    /// One shot, any of them, is 30 times more work than it tells.
+    /// A random shot has 30 times more work than it states.
     Slow,
-    /// The first attempt of one shot, any of them, takes 30 times as long; another would not.
+    /// The first attempt of a random shot takes 30 times as long; further attempts do not.
     Stumble,
 }
 
@@ -82,7 +83,8 @@ impl Mishap {
     }
 }
 
-/// Makes a world. The stated work and speeds are within 20 % of the true ones; [`untold`] removes them.
+/// Returns a world. The stated work and speeds are within 20 % of the true ones; [`untold`] removes
+/// them.
 pub fn world(node: &Node, count: usize, shots: Shots, mishap: Mishap, seed: u64) -> Scenario {
     let mut random = Random::new(seed + 1);
     for _ in 0..8 {
