@@ -1,5 +1,5 @@
-/* Preloaded: `unlink` of an existing file whose path ends with FAULT_PATH fails FAULT_COUNT times.
- * */
+/* Preloaded: `unlink` of an existing file whose path ends with FAULT_PATH fails FAULT_COUNT
+ * times. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

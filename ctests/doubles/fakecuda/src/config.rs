@@ -1,4 +1,5 @@
-//! The virtual machine: settings and GPUs in `FAKECUDA`, separated by `;`. Without it there are no GPUs.
+//! The virtual machine: settings and GPUs in `FAKECUDA`, separated by `;`. Without it there are no
+//! GPUs.
 //! ```text
 //! FAKECUDA="driver=12090;dev=name:GTX 1080 Ti,cc:6.1,mem:11G,speed:2.2;dev=cc:3.5,mem:3G,pci:0000:01:00.0"
 //! ```
@@ -12,8 +13,10 @@
 //! | `init` | result of `cuInit`; 34: the driver is a toolkit's stub | 0 |
 //! | `root` | 0: NVML hides the memory of a GPU that is divided | 1 |
 //!
-//! Of a GPU: `name`, `cc`, `mem` (K, M, G, T: powers of 1024), `speed`, `uuid`, `pci`, `mode` (`exclusive`, `prohibited`), `mig` (instances), `ctx` (bytes of a context), `other` (bytes of another process), `sms`, `lost` (1:
-//! fallen off the bus), `gone` (NVML's code for it then, 15), `integrated` (1: its memory is the host's).
+//! Settings of a GPU: `name`, `cc`, `mem` (K, M, G, T: powers of 1024), `speed`, `uuid`, `pci`,
+//! `mode` (`exclusive`, `prohibited`), `mig` (instances), `ctx` (bytes of a context), `other`
+//! (bytes of another process), `sms`, `lost` (1: fallen off the bus), `gone` (NVML's code for it
+//! then, 15), `integrated` (1: its memory is the host's).
 
 use std::str::FromStr;
 
@@ -43,7 +46,7 @@ pub struct Config {
     pub driver: i32,
     pub pace: f64,
     pub nvml: u32,
-    /// NVML has all functions of a driver of 2023.
+    /// True if NVML has all functions of a driver of 2023.
     pub nvml_new: bool,
     pub nvml_ms: u64,
     pub jit_ms: u64,
@@ -70,7 +73,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 impl Config {
-    /// Reads `FAKECUDA`. Prints a mistake on standard error; there are no GPUs then.
+    /// Reads `FAKECUDA`. Prints a mistake on standard error; then no GPUs exist.
     pub fn from_environment() -> Self {
         let text = std::env::var("FAKECUDA").unwrap_or_default();
         Config::parse(&text).unwrap_or_else(|why| {
@@ -110,7 +113,7 @@ impl Config {
         order
     }
 
-    /// The GPUs that a program sees, in its order; read once, when the driver is initialised.
+    /// The GPUs that a program sees, in its order. Read once, when the driver is initialised.
     pub fn visible(&self, order: Option<&str>, visible: Option<&str>) -> Vec<usize> {
         let mut all = self.pci_order();
         if order != Some("PCI_BUS_ID") {
@@ -131,12 +134,12 @@ impl Config {
                         };
                         entry.len() > 4 && name.starts_with(entry)
                     };
-                    // A prefix of two names is the name of none.
+                    // A prefix of two names selects no GPU.
                     let mut named = all.iter().filter(is_named);
                     named.next().copied().filter(|_| named.next().is_none())
                 }
             };
-            // A mistake or a repetition hides all that follows.
+            // A mistake or a repetition hides all GPUs after it.
             match found {
                 Some(gpu) if !chosen.contains(&gpu) => chosen.push(gpu),
                 _ => break,
@@ -226,7 +229,7 @@ impl GpuSpec {
         self.memory / u64::from(self.mig.max(1))
     }
 
-    /// `0000:01:00.0`, with as many digits of the domain as asked.
+    /// Returns the address as `0000:01:00.0`, with a number of digits of the domain.
     pub fn pci_text(&self, domain_digits: usize) -> String {
         let (domain, bus, device) = self.pci;
         format!("{domain:0domain_digits$X}:{bus:02X}:{device:02X}.0")

@@ -1,7 +1,9 @@
-//! Failures of chosen calls: `FAKECUDA_FAULTS` is a list `gpu:operation:when:what`, separated by `;`.
+//! Failures of chosen calls: `FAKECUDA_FAULTS` is a list `gpu:operation:when:what`, separated by
+//! `;`.
 //!
-//! The GPU is its place in `FAKECUDA`. Operations: [`OPERATIONS`]. `graph` is any call that builds a graph, `nvml` any
-//! call of NVML for the GPU, `mig` one for an instance of it. When: the call from 1 on, `3+` from the third on, `*` always.
+//! The GPU is its place in `FAKECUDA`. Operations: [`OPERATIONS`]. `graph` is any call that builds
+//! a graph, `nvml` any call of NVML for the GPU, `mig` one for an instance of it. When: the call
+//! from 1 on, `3+` from the third on, `*` always.
 //!
 //! | what | effect |
 //! |---|---|
@@ -12,8 +14,9 @@
 //! | `wait=MS` | the call takes so many milliseconds more |
 //! | `nan=SEED`, `flip=SEED` | silent corruption; the call succeeds |
 //!
-//! Silent corruption: after the next kernel on the GPU, one number in the middle half of one of its largest
-//! allocations becomes NaN, or one of the nine upper bits of the number flips. Seed and call select all three.
+//! Silent corruption: after the next kernel on the GPU, one number in the middle half of one of its
+//! largest allocations becomes NaN, or one of the nine upper bits of the number flips. Seed and
+//! call select all three.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -34,11 +37,11 @@ pub enum Effect {
     Corrupt(Corruption),
 }
 
-/// Numbers that are wrong from now on.
+/// A silent corruption of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Corruption {
     pub seed: u64,
-    /// To no number; else by a bit.
+    /// Replaces the number by NaN; otherwise flips a bit.
     pub nan: bool,
 }
 
@@ -51,7 +54,7 @@ impl Corruption {
         z ^ z >> 31
     }
 
-    /// Returns which of so many allocations it hits.
+    /// Returns the index of the affected allocation.
     pub fn of_piece(self, pieces: usize) -> usize {
         (self.draw(3) % pieces.max(1) as u64) as usize
     }
@@ -133,7 +136,7 @@ impl Faults {
             rule.gpu == gpu && rule.operation == operation && (rule.first..=rule.last).contains(call)
         };
         let effect = |rule: &Rule| match rule.effect {
-            // Each call its own place.
+            // Each call corrupts another place.
             Effect::Corrupt(how) => {
                 Effect::Corrupt(Corruption { seed: how.seed.wrapping_add(*call << 32), ..how })
             }
@@ -143,7 +146,8 @@ impl Faults {
     }
 }
 
-/// Codes after which a context answers nothing else; 1700 stands for those of later drivers.
+/// Returns true for codes after which every call in the context fails; 1700 stands for those of
+/// later drivers.
 pub fn sticky(code: i32) -> bool {
     matches!(code, 1700 | 201 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
 }

@@ -1,9 +1,10 @@
 //! GPUs that several processes share: all that name the same file in `FAKECUDA_NODE`.
 //!
-//! The file with `.log` added to its name is a log, and the sum of its lines is the memory in use. A line:
-//! `nanoseconds process gpu event bytes bytes-in-use-by-all [kernel]`, by `CLOCK_MONOTONIC`. Events: `take`, `give`,
-//! `refuse` (bytes that were not free), `context`, `leave` (a context ends), `begin` and `end` of a kernel, `gone` (a
-//! process has ended; the bytes that it had).
+//! The file with `.log` added to its name is a log, and the sum of its lines is the memory in use.
+//! A line: `nanoseconds process gpu event bytes bytes-in-use-by-all [kernel]`, by
+//! `CLOCK_MONOTONIC`. Events: `take`, `give`, `refuse` (bytes that were not free), `context`,
+//! `leave` (a context ends), `begin` and `end` of a kernel, `gone` (a process has ended; the bytes
+//! that it had).
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -16,7 +17,7 @@ use crate::driver::lock;
 
 pub struct Node {
     log: File,
-    /// Bytes that each process has of each GPU, by the lines read so far.
+    /// Bytes that each process holds on each GPU, by the lines read so far.
     used: Mutex<HashMap<(u32, usize), u64>>,
 }
 
@@ -40,7 +41,7 @@ impl Node {
         NODE.get_or_init(open).as_ref()
     }
 
-    /// Takes bytes of a GPU if the processes then have no more than `limit` together.
+    /// Allocates bytes of a GPU if the processes then hold no more than `limit` together.
     pub fn take(&self, gpu: usize, bytes: u64, limit: u64) -> bool {
         self.locked(|log| {
             let used = log.in_use(gpu);
@@ -91,7 +92,7 @@ impl Node {
 }
 
 impl Locked<'_> {
-    /// Returns the bytes of a GPU that living processes have. Those of the dead are gone.
+    /// Returns the bytes of a GPU that living processes hold. Ended processes hold none.
     fn in_use(&mut self, gpu: usize) -> u64 {
         let mut dead: Vec<_> = self.used.iter().map(|(key, bytes)| (*key, *bytes)).collect();
         dead.retain(|((process, _), bytes)| *bytes > 0 && !lives(*process));
@@ -131,7 +132,8 @@ fn count(used: &mut HashMap<(u32, usize), u64>, process: u32, event: &str, gpu: 
     }
 }
 
-/// Returns true if a process exists and has not ended; one whose parent has not waited for it has ended.
+/// Returns true if a process exists and has not ended; one whose parent has not waited for it has
+/// ended.
 fn lives(process: u32) -> bool {
     let state = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"));
     state.is_ok_and(|text| !text.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])))

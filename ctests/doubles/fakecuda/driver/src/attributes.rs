@@ -1,4 +1,4 @@
-//! What a device and a function say of themselves.
+//! Attributes of devices and functions.
 
 use std::ffi::{c_char, c_int};
 
@@ -52,7 +52,7 @@ cuda! {
     }
 }
 
-/// Copies a text with its final zero, cut to the room there is.
+/// Copies a text with its final zero, cut to the capacity.
 pub(crate) unsafe fn text(to: *mut c_char, room: c_int, value: &str) -> Answer {
     if to.is_null() || room <= 0 {
         return Err(code::INVALID_VALUE);

@@ -1,4 +1,4 @@
-//! Copies and fills: in stream order, with the caller's bytes staged where a driver stages them.
+//! Copies and fills, in stream order. The caller's bytes are staged where a driver stages them.
 
 use std::ffi::c_void;
 
@@ -6,13 +6,14 @@ use fakecuda::driver::{Answer, Driver, Stream, code};
 
 use crate::{Handle, cuda, enter};
 
-/// The host's bytes behind a range of device memory, checked when the copy is given.
+/// Returns the host's bytes behind a range of device memory. The range is checked when the copy is
+/// queued.
 fn device(address: u64, bytes: usize) -> Answer<usize> {
     let gpu = Driver::get().gpu_of(address).ok_or(code::INVALID_VALUE)?;
     Ok(gpu.host(address, bytes as u64)? as usize)
 }
 
-/// Copies when the stream comes to it.
+/// Copies when the stream reaches the copy.
 fn later(stream: &Stream, to: usize, from: usize, bytes: usize) {
     stream.push(false, move || {
         // SAFETY: device ranges were checked when the copy was given and live until they are
@@ -33,7 +34,8 @@ cuda! {
             later(&queue, target, from as usize, bytes);
             return Ok(());
         }
-        // Pageable memory is read before the call returns; the caller vouches for `bytes` at `from`.
+        // Pageable memory is read before the call returns; the caller vouches for `bytes` at
+        // `from`.
         let staged = std::slice::from_raw_parts(from.cast::<u8>(), bytes).to_vec();
         queue.push(false, move || {
             // SAFETY: as in `later`.

@@ -8,7 +8,7 @@ use fakecuda::driver::{Current, Dims, Driver, Graph, Object, code};
 use crate::launches::arguments;
 use crate::{Handle, cuda, enter, out};
 
-/// `CUDA_KERNEL_NODE_PARAMS` as of CUDA 10; later ones have more behind.
+/// `CUDA_KERNEL_NODE_PARAMS` of CUDA 10; later versions have more fields at the end.
 #[repr(C)]
 pub struct KernelNode {
     function: Handle,
@@ -56,7 +56,7 @@ cuda! {
     }
     fn cuGraphLaunch(exec: Handle, stream: Handle) {
         let (_, hang) = match Current::enter("graphlaunch") {
-            // As of a kernel's launch: told of later.
+            // Like that of a kernel's launch, this failure is reported by a later call.
             Err(0) => return Ok(()),
             other => other?,
         };

@@ -21,7 +21,7 @@ unsafe fn load(
     if image.is_null() {
         return Err(code::INVALID_VALUE);
     }
-    // A fat binary or cubin has zeros inside; only its beginning is looked at.
+    // A fat binary or cubin contains zeros; only its beginning is read.
     // SAFETY: the caller vouches for a text that ends with zero, or an image.
     let text = unsafe { CStr::from_ptr(image.cast::<c_char>()) }.to_bytes();
     let loaded = Driver::get().load(&context, text);
@@ -77,7 +77,7 @@ cuda! {
         params: *mut *mut c_void, extra: *mut *mut c_void,
     ) {
         let (_, hang) = match Current::enter("launch") {
-            // A failure that the script tells of later: the launch itself seems to work.
+            // A scripted failure that a later call reports: the launch itself seems to succeed.
             Err(0) => return Ok(()),
             other => other?,
         };
@@ -91,7 +91,7 @@ cuda! {
     }
 }
 
-/// The parameters as they are now: the caller may change them once the call is over.
+/// Copies the parameters, because the caller may change them after the call.
 pub(crate) unsafe fn arguments(
     function: &Function,
     params: *mut *mut c_void,

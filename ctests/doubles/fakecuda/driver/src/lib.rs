@@ -1,4 +1,5 @@
-//! `libcuda.so.1` over [`fakecuda::driver`], and under another name `libnvidia-ml.so.1`, see `nvml`.
+//! `libcuda.so.1` over [`fakecuda::driver`], and under another name `libnvidia-ml.so.1`, see
+//! `nvml`.
 
 #![allow(non_snake_case)] // the names are CUDA's
 
@@ -28,7 +29,7 @@ pub(crate) unsafe fn out<T>(to: *mut T, value: T) -> Answer {
     Ok(())
 }
 
-/// The end of every call. `Err(0)` is a call that fails later.
+/// Returns the status of a call. `Err(0)` is a call whose failure a later call reports.
 pub(crate) fn status(answer: Answer) -> c_int {
     match answer {
         Ok(()) => 0,
@@ -36,8 +37,9 @@ pub(crate) fn status(answer: Answer) -> c_int {
     }
 }
 
-/// Calls that are allowed while a stream is captured, in any mode of the thread: those of the captured work, and those
-/// that change only the calling thread. CUDA names few of the others; here they are all unsafe.
+/// Calls that are allowed while a stream is captured, in any mode of the thread: those of the
+/// captured work, and those that change only the calling thread. CUDA names few of the others; here
+/// they are all unsafe.
 const SAFE: [&str; 17] = [
     "cuCtxGetCurrent",
     "cuCtxPopCurrent_v2",
@@ -58,7 +60,7 @@ const SAFE: [&str; 17] = [
     "cuThreadExchangeStreamCaptureMode",
 ];
 
-/// The beginning of every call.
+/// Counts a call, and refuses it if the thread's capture mode does not allow it.
 pub(crate) fn begin(name: &str) -> Answer {
     Driver::get().calls.fetch_add(1, Ordering::Relaxed);
     if SAFE.contains(&name) { Ok(()) } else { capture::judge_unsafe_call() }
@@ -82,7 +84,7 @@ macro_rules! cuda {
 }
 pub(crate) use cuda;
 
-/// The current context for a call, and what the script says of it counted.
+/// Returns the current context for a call, which is counted for the script's faults.
 pub(crate) fn enter(operation: &'static str) -> Answer<Arc<Context>> {
     Current::enter(operation).map(|(context, _)| context)
 }
@@ -216,7 +218,8 @@ cuda! {
     }
 }
 
-/// Writes a JSON report, at most `capacity` bytes with the final zero. Returns the length of the whole text.
+/// Writes a JSON report, at most `capacity` bytes with the final zero. Returns the length of the
+/// whole text.
 ///
 /// # Safety
 /// `text` has room for `capacity` bytes, or `capacity` is 0.

@@ -22,7 +22,7 @@ cuda! {
         if pointer == 0 { return Ok(()) }
         let context = enter("free")?;
         let gpu = Driver::get().gpu_of(pointer).ok_or(code::INVALID_VALUE)?;
-        // As the real one: what still runs may use it.
+        // Like the real driver, this waits for work that may use the memory.
         wait_all(&context.all_streams());
         context.check()?;
         gpu.free(pointer)?

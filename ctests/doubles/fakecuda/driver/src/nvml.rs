@@ -1,4 +1,5 @@
-//! NVML. A handle is the GPU's place in `FAKECUDA` plus one; the second byte is the number of a MIG instance, or 0.
+//! NVML. A handle is the GPU's place in `FAKECUDA` plus one; the second byte is the number of a MIG
+//! instance, or 0.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -56,7 +57,7 @@ fn memory(device: Device) -> Result<(u64, u64), c_int> {
     if spec.integrated {
         return Err(NOT_SUPPORTED);
     }
-    // Only the administrator sees the memory of a whole GPU that is divided.
+    // Only the administrator may read the memory of a whole GPU that is divided.
     if device <= 0xff && spec.mig > 0 && !Driver::get().config.root {
         return Err(NO_PERMISSION);
     }
@@ -180,7 +181,7 @@ nvml! {
     }
     fn nvmlDeviceGetComputeRunningProcesses_v3(device: Device, count: *mut c_uint, list: *mut Process) {
         if !Driver::get().config.nvml_new { return Err(FUNCTION_NOT_FOUND) }
-        // Of other processes it says nothing.
+        // Other processes are not listed.
         let used = lock(&Driver::get().gpus[touch(device)?].state).used;
         let room = *count;
         *count = (used > 0).into();

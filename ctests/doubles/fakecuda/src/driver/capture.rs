@@ -1,4 +1,5 @@
-//! Captures of streams, as far as calls on other streams and threads notice them. Nothing is recorded.
+//! Captures of streams, as far as calls on other streams and threads notice them. Nothing is
+//! recorded.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -62,7 +63,8 @@ fn forget(stream: usize) -> Option<Capture> {
     Some(captures.remove(position))
 }
 
-/// Refuses an unsafe call on a thread whose mode does not allow it, and invalidates the captures that forbid it.
+/// Refuses an unsafe call on a thread whose mode does not allow it, and invalidates the captures
+/// that forbid it.
 pub fn judge_unsafe_call() -> Answer {
     let mode = MODE.get();
     let forbids = |capture: &&mut Capture| {

@@ -35,8 +35,9 @@ impl Context {
         }
     }
 
-    /// The code of a kernel that has failed in it. Driver 580 then gives the process no other context, though this one
-    /// counts as gone. Handles that are no longer valid leave the GPU alone.
+    /// Returns the code of a kernel that has failed in the context, as an error. Driver 580 then
+    /// gives the process no other context, though this one counts as gone. The code of an invalid
+    /// handle does not affect the GPU.
     fn fault(&self) -> Answer {
         match self.poison.load(Ordering::Relaxed) {
             0 | code::INVALID_CONTEXT | code::CONTEXT_DESTROYED => Ok(()),
@@ -48,12 +49,12 @@ impl Context {
         self.dead.load(Ordering::Relaxed) || self.gpu().lost()
     }
 
-    /// From now on everything in this context answers `code`; the first one stays.
+    /// Makes all later calls in this context fail with `code`. The first code remains.
     pub fn poison(&self, code: i32) {
         let _ = self.poison.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The end of a call: a code that poisons does so.
+    /// Ends a call: a code that poisons the context does so here.
     pub fn judge<T>(&self, answer: Answer<T>) -> Answer<T> {
         if let Err(code) = answer
             && sticky(code)
@@ -78,7 +79,7 @@ impl Driver {
         }
         let forbidden = gpu.spec.mode == PROHIBITED || gpu.spec.mode == EXCLUSIVE && gpu.spec.other > 0;
         if forbidden {
-            // Drivers before 11.7 have no code of its own for this.
+            // Drivers before 11.7 have no separate code for this.
             return Err(if self.config.driver >= 11070 { 46 } else { code::INVALID_DEVICE });
         }
         self.suffer(gpu, "ctx")?;
@@ -118,7 +119,8 @@ impl Driver {
         if last { self.destroy(gpu) } else { Ok(()) }
     }
 
-    /// Destroys the primary context and all in it. Who has retained it still has to release it.
+    /// Destroys the primary context and all objects in it. Each caller that has retained it must
+    /// still release it.
     pub fn reset(&self, gpu: &Gpu) -> Answer {
         self.suffer(gpu, "reset")?;
         let _alone = lock(&gpu.making);
@@ -137,7 +139,7 @@ impl Driver {
             stream.close();
         }
         self.bury(&context);
-        // Nothing may run on memory that is given back: wait for what is running now.
+        // No kernel may use freed memory, so wait for running ones.
         wait_idle(&streams);
         let mut state = lock(&gpu.state);
         state.pieces.clear();
@@ -151,7 +153,8 @@ impl Driver {
     }
 }
 
-/// Until the threads of all streams have done with their job; each looks at `dead` often.
+/// Waits until the threads of all streams have ended their jobs; each reads `dead` often. Gives up
+/// after 10 s.
 fn wait_idle(streams: &[Arc<Stream>]) {
     let begin = std::time::Instant::now();
     while begin.elapsed().as_secs() < 10 && !streams.iter().all(|stream| stream.given().1) {
@@ -198,7 +201,7 @@ impl Current {
         context.check()?;
         match driver.suffer(context.gpu(), operation) {
             Ok(hang) => Ok((context, hang)),
-            // What poisons in a launch is told later, by whoever asks next.
+            // A launch that poisons the context returns success; the next call reports the failure.
             Err(code) if matches!(operation, "launch" | "graphlaunch") && sticky(code) => {
                 context.poison(code);
                 if context.gpu().lost() { Err(code) } else { Err(0) }

@@ -1,4 +1,4 @@
-//! A GPU: its memory and what befell it.
+//! A GPU: its memory and its failures.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -10,24 +10,26 @@ use crate::faults::Corruption;
 use crate::node::Node;
 use crate::ptx::{Memory, Region};
 
-/// In every device address, so that a host that follows one crashes at once.
+/// A bit of every device address, so that a host that dereferences one crashes at once.
 pub const TAG: u64 = 1 << 60;
 
-/// Between two allocations there is nothing, for so many bytes.
+/// Unused bytes between two allocations.
 const GUARD: u64 = 1 << 20;
-/// Allocations are rounded up to these when they are counted: large ones, from half the larger on, have pages of their own.
+/// Granularities to which the count of used bytes rounds allocations up. Large ones, from half the
+/// larger granularity on, have pages of their own.
 const GRAINS: [u64; 2] = [512, 2 << 20];
-/// Fresh memory is filled with 0xFF (no number); of a large piece only both ends, this long.
+/// New memory is filled with 0xFF (NaN); of a large allocation only this many bytes at both ends.
 const POISON: usize = 32 << 20;
 
 pub struct Gpu {
     pub index: usize,
     pub spec: GpuSpec,
     pub state: Mutex<State>,
-    /// Held while the primary context is made or destroyed: no new one begins while the old one ends.
+    /// Held while the primary context is created or destroyed, so that no new one begins before the
+    /// old one has ended.
     pub making: Mutex<()>,
     lost: AtomicBool,
-    /// The code of a failed kernel. From the end of its context on the process gets no other one.
+    /// Code of a failed kernel. After the end of its context the process gets no other one.
     barred: AtomicI32,
 }
 
@@ -46,17 +48,17 @@ pub struct State {
     pub launches: u64,
     pub graph_launches: u64,
     pub graph_nodes: u64,
-    /// How often each kernel has run, in graphs or not.
+    /// Number of runs of each kernel, in graphs or not.
     pub runs: BTreeMap<String, u64>,
-    /// Kernels that run now, and that ever ran at a time.
+    /// Number of kernels that run, and its maximum.
     pub at_work: u64,
     pub together: u64,
     pub allocations: u64,
-    /// What is to become of its memory when the next kernel has run.
+    /// Corruptions of memory that happen after the next kernel.
     pub corruptions: Vec<Corruption>,
 }
 
-/// An allocation: the host's bytes behind it.
+/// An allocation, with host memory behind it.
 pub struct Piece {
     pub bytes: u64,
     host: usize,
@@ -77,7 +79,8 @@ impl Gpu {
         Gpu { index, spec, state: Mutex::new(state), making: Mutex::default(), lost, barred }
     }
 
-    /// Of its primary context, and of the next, when that has gone: a real one may have the same address.
+    /// Returns the handle of the primary context. A later primary context has the same handle,
+    /// which may happen with the real driver, too.
     pub fn handle(&self) -> usize {
         0x7fb0_0000_0000 + 64 * self.index
     }
@@ -165,7 +168,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// A kernel has run: what was said of its memory comes true.
+    /// Applies pending corruptions, after a kernel.
     pub fn corrupt(&self) {
         let mut state = lock(&self.state);
         let all = std::mem::take(&mut state.corruptions);
@@ -178,7 +181,7 @@ impl Gpu {
         }
     }
 
-    /// The host's bytes of a range of device memory, if one allocation has it all.
+    /// Returns the host's bytes of a range of device memory, if one allocation contains it.
     pub fn host(&self, address: u64, bytes: u64) -> Answer<*mut u8> {
         let region = self.find(address).ok_or(code::INVALID_VALUE)?;
         if bytes > region.hi - address {
@@ -202,7 +205,7 @@ fn counted(bytes: u64) -> u64 {
 impl Memory for Gpu {
     fn find(&self, address: u64) -> Option<Region> {
         if address & TAG == 0 {
-            // Pinned host memory has one address for host and GPU.
+            // Pinned host memory has the same address for host and GPU.
             let pinned = lock(&Driver::get().pinned);
             let (begin, there) = pinned.range(..=address as usize).next_back()?;
             let (lo, hi) = (*begin as u64, (begin + there.bytes) as u64);

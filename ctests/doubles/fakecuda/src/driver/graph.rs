@@ -1,4 +1,4 @@
-//! Graphs of kernels: what is put together, and what is made of it to be launched.
+//! Graphs of kernels: their construction, and their executable form.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,14 +12,14 @@ struct Node {
     after: Vec<usize>,
 }
 
-/// It is no context's; its nodes are the handles that follow its own.
+/// A graph, which belongs to no context. Its nodes' handles follow its own.
 #[derive(Default)]
 pub struct Graph {
     nodes: Mutex<Vec<Node>>,
 }
 
 impl Graph {
-    /// Adds a kernel behind others; the handle of a node is its number, from 1 on.
+    /// Adds a kernel after others. The handle of a node is its number, from 1.
     pub fn add(
         &self,
         function: Arc<Function>,
@@ -40,7 +40,7 @@ impl Graph {
 
 pub struct GraphExec {
     pub context: Arc<Context>,
-    /// In an order that they may run in.
+    /// In an order that respects the dependencies.
     nodes: Vec<Node>,
 }
 
@@ -50,7 +50,8 @@ impl Driver {
         if nodes.iter().any(|node| node.function.module.context.handle != context.handle) {
             return Err(code::INVALID_HANDLE);
         }
-        // Of all that could run next the last: who forgets that one comes after another gets other numbers.
+        // The last of all ready nodes comes first, so that a missing dependency changes the
+        // results.
         let mut done = vec![false; nodes.len()];
         let mut order = Vec::new();
         while order.len() < nodes.len() {

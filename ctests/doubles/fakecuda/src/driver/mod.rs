@@ -1,4 +1,5 @@
-//! GPUs, contexts, streams, modules. Handles are numbers of our own, so a stale one is an error and not a crash.
+//! GPUs, contexts, streams, modules. Handles are numbers of this module, so a stale one is an error
+//! and not a crash.
 
 pub mod capture;
 mod context;
@@ -52,7 +53,7 @@ pub mod code {
     pub const UNKNOWN: i32 = 999;
 }
 
-/// A lock whose holder panicked still has our data.
+/// Locks a mutex, also after its holder panicked: the data remain valid.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -71,7 +72,7 @@ pub enum Object {
 #[derive(Clone, Copy)]
 pub struct Pinned {
     pub bytes: usize,
-    /// Of the context that it ends with.
+    /// Handle of the context with which it ends.
     pub context: usize,
 }
 
@@ -79,7 +80,7 @@ pub struct Driver {
     pub config: Config,
     pub gpus: Vec<Gpu>,
     pub faults: Faults,
-    /// GPUs that the program sees; set by `cuInit`.
+    /// GPUs that the program sees; `cuInit` sets it.
     visible: OnceLock<Vec<usize>>,
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
@@ -87,14 +88,14 @@ pub struct Driver {
     pub pinned: Mutex<BTreeMap<usize, Pinned>>,
 }
 
-/// Set in a child of a fork: a driver does not survive that.
+/// True in a forked child, in which a driver does not work.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Methods that return the object of a handle, or the code if the handle is of no object of that kind.
+/// Methods that return the object of a handle, or the code for a handle of another or no kind.
 macro_rules! lookups {
     ($( $name:ident: $kind:ident, $code:ident; )*) => { $(
         pub fn $name(&self, handle: usize) -> Answer<Arc<$kind>> {
@@ -159,7 +160,8 @@ impl Driver {
         }
     }
 
-    /// Counts a call on a GPU and lets it suffer what the script says. Returns true if the launch is to hang.
+    /// Counts a call on a GPU and applies the faults of the script. Returns true if the launch is
+    /// to hang.
     pub fn suffer(&self, gpu: &Gpu, operation: &'static str) -> Answer<bool> {
         let mut hang = false;
         for effect in self.faults.count(gpu.index, operation) {
@@ -179,7 +181,7 @@ impl Driver {
     }
 
     pub fn handle(&self) -> usize {
-        // Like an address to look at, like none to use.
+        // Looks like an address, but is not a valid one.
         0x7fc0_0000_0000 + 64 * self.next.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -205,12 +207,13 @@ impl Driver {
         graph_exec: GraphExec, INVALID_VALUE;
     }
 
-    /// Graphs that were put together, which are of no GPU.
+    /// Returns the number of graphs, which belong to no GPU.
     fn graphs(&self) -> usize {
         lock(&self.objects).values().filter(|object| matches!(object, Object::Graph(_))).count()
     }
 
-    /// How many objects of a GPU there are: contexts, streams, events, modules, graphs to be launched.
+    /// Returns the numbers of a GPU's objects: contexts, streams, events, modules, executable
+    /// graphs.
     fn census(&self, gpu: usize) -> [usize; 5] {
         let mut count = [0; 5];
         for object in lock(&self.objects).values() {

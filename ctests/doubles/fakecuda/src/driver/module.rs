@@ -57,7 +57,7 @@ fn decoded(text: &str) -> Result<Arc<ptx::Module>, ptx::Refused> {
 }
 
 impl Driver {
-    /// Loads a text into a context; or the code, and the words for the log.
+    /// Loads a text into a context. On failure returns the code, and the text for the log.
     pub fn load(&self, context: &Arc<Context>, image: &[u8]) -> Result<usize, (i32, String)> {
         std::thread::sleep(std::time::Duration::from_millis(self.config.jit_ms));
         let gpu = context.gpu();
@@ -69,7 +69,7 @@ impl Driver {
             (code::INVALID_PTX, format!("ptxas fatal : not a text at byte {}", e.valid_up_to()))
         })?;
         let program = decoded(text).map_err(|e| {
-            // A version that is too new is refused before anything is understood.
+            // A version that is too new is refused before the text is parsed.
             let version = text.split_once(".version").map_or("", |(_, rest)| rest).split_whitespace().next();
             let newer = version
                 .and_then(|v| v.split_once('.'))
@@ -108,7 +108,7 @@ pub struct Dims {
 }
 
 impl Function {
-    /// What a driver refuses at once, and dynamic shared memory.
+    /// Refuses dimensions and dynamic shared memory that a driver refuses before the launch.
     pub fn check(&self, dims: &Dims) -> Answer {
         let Dims { grid, block, shared } = dims;
         let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
@@ -126,14 +126,14 @@ impl Function {
         Ok(())
     }
 
-    /// Queues the launch; `params` has the kernel's parameters already.
+    /// Queues the launch; `params` are the kernel's parameters.
     pub fn launch(self: &Arc<Self>, stream: &Stream, dims: Dims, params: Vec<u8>, hang: bool) {
         let (function, context) = (self.clone(), stream.context.clone());
         lock(&context.gpu().state).launches += 1;
         stream.push(false, move || function.run(&context, dims, &params, hang));
     }
 
-    /// All of it, on the calling thread.
+    /// Runs the kernel on the calling thread.
     pub(super) fn run(&self, context: &Arc<Context>, dims: Dims, params: &[u8], hang: bool) -> Answer {
         let gpu = context.gpu();
         if hang {
@@ -167,7 +167,7 @@ impl Function {
         done
     }
 
-    /// Returns the result of the kernel. On a slow GPU this takes its time.
+    /// Returns the result of the kernel, after a pause if the GPU is slow.
     fn after(&self, gpu: &Gpu, ran: Result<u64, Fault>, begin: Instant) -> Answer {
         let config = &Driver::get().config;
         match ran {

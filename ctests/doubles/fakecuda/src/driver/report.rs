@@ -1,4 +1,4 @@
-//! What was made and what is left, as JSON.
+//! A JSON report of the created and the remaining objects.
 
 use std::sync::atomic::Ordering;
 

@@ -10,7 +10,7 @@ type Work = Box<dyn FnOnce() -> Answer + Send>;
 
 struct Job {
     work: Work,
-    /// Runs in a poisoned context too: others wait for it.
+    /// Runs also in a poisoned context, because other streams wait for it.
     always: bool,
 }
 
@@ -103,7 +103,7 @@ pub fn wait_all(streams: &[Arc<Stream>]) {
     }
 }
 
-/// One recording of an event: later recordings are others.
+/// One recording of an event. Each further recording is another record.
 #[derive(Default)]
 struct Record {
     at: Mutex<Option<Instant>>,
@@ -160,7 +160,7 @@ impl Event {
         self.context.check()
     }
 
-    /// Lets what is put on a stream later wait for the event as it is recorded now.
+    /// Makes later work of a stream wait for the event's current recording.
     pub fn hold(&self, stream: &Stream) {
         if let Some(record) = self.current() {
             let context = self.context.clone();

@@ -1,4 +1,4 @@
-//! The body of a kernel into instructions.
+//! Decodes the body of a kernel into instructions.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ enum Symbol {
 enum Arg<'a> {
     Word(&'a str),
     Number(&'a str, bool),
-    /// What the address begins with, and what is added.
+    /// Base of the address, and offset.
     Address(&'a str, i64),
     Pair(Box<[Arg<'a>; 2]>),
 }
@@ -26,7 +26,7 @@ enum Arg<'a> {
 pub(super) struct Body<'a> {
     kernel: Kernel,
     names: HashMap<&'a str, Symbol>,
-    /// `%r<59>`: prefix, first register of the range, how many.
+    /// Of `%r<59>`: prefix, first register of the range, count.
     ranges: Vec<(&'a str, Reg, u16)>,
     constants: HashMap<(bool, Source), u16>,
     branches: Vec<(usize, &'a str, u32)>,

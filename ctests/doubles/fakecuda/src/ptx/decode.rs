@@ -1,4 +1,5 @@
-//! Tokens into a [`Module`]. Whatever can be refused is refused here, with its line, as by a driver's assembler.
+//! Decodes tokens into a [`Module`]. Like a driver's assembler, it refuses everything that can be
+//! refused here, with its line.
 
 use super::body::Body;
 use super::lexer::{Kind, Token, tokens};
@@ -77,7 +78,7 @@ impl<'a> Cursor<'_, 'a> {
         }
     }
 
-    /// `.align 4 .b8 name[16]`: name, alignment and bytes.
+    /// Reads `.align 4 .b8 name[16]`: name, alignment and bytes.
     pub fn variable(&mut self) -> Result<(&'a str, usize, usize)> {
         let (mut align, mut bytes) = (None, None);
         loop {

@@ -1,7 +1,9 @@
-//! Float32 arithmetic of instructions with `.ftz`: zeros of the same sign replace denormal operands and results.
+//! Float32 arithmetic of instructions with `.ftz`: zeros of the same sign replace denormal operands
+//! and results.
 //!
-//! A result is denormal if its magnitude is below 2^-126 after rounding to 24 bits with an unlimited exponent: an exact
-//! result from 2^-126 - 2^-151 on becomes 2^-126. That is the rule of x86; the PTX ISA leaves it open.
+//! A result is denormal if its magnitude is below 2^-126 after rounding to 24 bits with an
+//! unlimited exponent: an exact result from 2^-126 - 2^-151 on becomes 2^-126. That is the rule of
+//! x86; the PTX ISA leaves it open.
 
 /// Exact results below this magnitude are flushed: half a unit in the last of 24 bits below 2^-126.
 const TINY: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 0.5 / (1 << 24) as f64);

@@ -12,7 +12,8 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Runs all blocks; the first fault ends the launch. Returns the number of instructions of single threads.
+    /// Runs all blocks; the first fault ends the launch. Returns the number of instructions of
+    /// single threads.
     pub fn run(&self) -> Result<u64, Fault> {
         let threads: u32 = self.block.iter().product();
         let mut shared = Shared::new(self.kernel, self.params, self.memory);

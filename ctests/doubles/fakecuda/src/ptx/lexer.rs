@@ -1,4 +1,4 @@
-//! PTX text into tokens, each with its line.
+//! Splits PTX text into tokens, each with its line.
 
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
@@ -15,7 +15,7 @@ pub enum Kind<'a> {
     Mark(char),
 }
 
-/// The text as tokens, or the line of a character that PTX does not have.
+/// Returns the text as tokens, or the line of a character that PTX does not have.
 pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, (u32, String)> {
     let bytes = text.as_bytes();
     let (mut at, mut line, mut out) = (0, 1u32, Vec::new());

@@ -1,8 +1,9 @@
 //! An interpreter of the part of PTX that the shipped kernels and the tests use.
 //!
-//! Arithmetic is IEEE with round-to-nearest and true fused multiply-add, and flushes denormal numbers where it has
-//! `.ftz`: a kernel gives the bits that a GPU would. [`parse`] refuses an unknown instruction by its name and line;
-//! an error of a kernel ends the launch with a [`Fault`] that names the line, too.
+//! Arithmetic is IEEE with round-to-nearest and true fused multiply-add, and flushes denormal
+//! numbers where it has `.ftz`: a kernel gives the bits that a GPU would. [`parse`] refuses an
+//! unknown instruction by its name and line; an error of a kernel ends the launch with a [`Fault`]
+//! that names the line, too.
 
 mod body;
 mod decode;

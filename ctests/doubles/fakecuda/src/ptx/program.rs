@@ -1,4 +1,4 @@
-//! What a PTX text is once it is decoded.
+//! A decoded PTX text.
 
 use std::fmt;
 
@@ -44,13 +44,14 @@ pub struct Kernel {
     pub shared_bytes: usize,
     pub(super) code: Vec<Ins>,
     pub(super) lines: Vec<u32>,
-    /// Registers of each file: 32 bits (16 too), 64 bits, predicates.
+    /// Number of registers of each file: 32 bits (16 too), 64 bits, predicates.
     pub(super) files: [usize; 3],
     pub(super) init: Vec<(Reg, Source)>,
 }
 
 impl Kernel {
-    /// Registers by the PTX: virtual ones, an upper bound of what an assembler would need.
+    /// Number of registers in the PTX: virtual ones, an upper bound of the number that an assembler
+    /// would need.
     pub fn registers(&self) -> usize {
         (self.files[0] + 2 * self.files[1]).clamp(8, 64)
     }
@@ -80,7 +81,8 @@ pub(super) enum Special {
 
 pub(super) const NONE: u16 = u16::MAX;
 
-/// An instruction. It writes `d` and reads `a`, `b`, `c`; `op` determines the register file of each.
+/// An instruction. It writes `d` and reads `a`, `b`, `c`; `op` determines the register file of
+/// each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ins {
     pub op: Op,
@@ -110,7 +112,7 @@ pub(super) enum Space {
     Param,
 }
 
-/// How a load or store touches memory: the address is in `a`, the value in `d`, a pair's second in `c`.
+/// A load or store: the address is in `a`, the value in `d`, the second value of a pair in `c`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Access {
     pub space: Space,

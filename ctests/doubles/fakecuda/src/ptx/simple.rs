@@ -12,7 +12,8 @@ macro_rules! operations {
             CmpS64(Cmp),
             Ld(Access),
             St(Access),
-            /// `d` gets the value in global memory at `a`, which becomes the greater of it and `b`, unsigned.
+            /// `d` gets the value in global memory at `a`. The greater of that value and `b`,
+            /// unsigned, replaces it.
             AtomicMax,
             Bra,
             Bar,
@@ -20,7 +21,8 @@ macro_rules! operations {
             Trap,
         }
 
-        /// Returns an opcode's operation and operands, the destination first: `n` 32 bits (or 16), `w` 64, `p` predicates.
+        /// Returns an opcode's operation and operands, the destination first: `n` 32 bits (or 16),
+        /// `w` 64, `p` predicates.
         pub(super) fn simple(opcode: &str) -> Option<(Op, &'static str)> {
             if let Some(compared) = opcode.strip_prefix("setp.") {
                 return compare(compared);
@@ -33,8 +35,8 @@ macro_rules! operations {
     };
 }
 
-// Those that the shipped kernels, the tests and the examples use. Those without `ftz` are of the
-// texts in which tests/kernels has removed it.
+// The opcodes of the shipped kernels, the tests and the examples. Those without `ftz` occur in the
+// texts from which tests/kernels has removed it.
 operations! {
     Mov32 "nn": "mov.u16" | "mov.u32" | "mov.b32" | "mov.f32";
     Mov64 "ww": "mov.u64" | "mov.b64" | "cvta.to.global.u64";

@@ -1,9 +1,9 @@
-//! A warp's loads, stores and atomic operations: each checked against the memory that is there.
+//! A warp's loads, stores and atomic operations, each with a check of its addresses.
 
 use super::*;
 
 impl Warp {
-    /// The memory for bytes `lo..hi` of global space, if one piece has them all.
+    /// Returns the memory for bytes `lo..hi` of global space, if one region contains them.
     #[inline(always)]
     fn region(&self, shared: &mut Shared, lo: u64, hi: u64, store: bool) -> Option<Region> {
         // SAFETY: the cache has an entry for each instruction.
@@ -18,7 +18,8 @@ impl Warp {
         Some(*cached)
     }
 
-    /// Lowest and highest address of the lanes, and whether they are next to each other, and all aligned to four bytes.
+    /// Returns the lowest and highest address of the lanes, and whether they are contiguous and
+    /// aligned to four bytes.
     #[inline(always)]
     fn span32(&self, ins: &Ins, m: u32) -> (u64, u64, bool, bool) {
         // SAFETY: as in `get`.
@@ -57,9 +58,9 @@ impl Warp {
             return self.touch(shared, ins, m, Access::word(Space::Global), store);
         };
         let host = |address: u64| region.host.wrapping_add((address - region.lo) as usize).cast::<u32>();
-        // SAFETY: the region has all of `lo..hi`, may be written if this is a store, and its host bytes are as
-        // aligned as its addresses; registers as in `get`. Other threads may write the same bytes at the same
-        // time, as on a GPU: what is read then is one or the other.
+        // SAFETY: the region has all of `lo..hi`, may be written if this is a store, and its host
+        // bytes are as aligned as its addresses; registers as in `get`. Other threads may write the
+        // same bytes at the same time, as on a GPU: what is read then is one or the other.
         unsafe {
             let register = self.narrow.as_mut_ptr().add(usize::from(ins.d)).cast::<u32>();
             if row {
@@ -125,7 +126,7 @@ impl Warp {
         })
     }
 
-    /// Notes an access, and refuses it if it is to shared memory and may not be.
+    /// Records an access to shared memory, and refuses a race or a read of unwritten bytes.
     #[inline(always)]
     fn watched(
         &self,

@@ -1,8 +1,9 @@
 //! Runs a warp of 32 threads in lockstep.
 //!
-//! Threads that took different branches are groups, each with its own place in the code; the group with the lowest
-//! place runs, and groups that meet become one. A group that comes to a barrier or shuffle without the others waits for
-//! them; if all wait in different places, the barrier is divergent and the launch fails.
+//! Threads that took different branches are groups, each with its own place in the code; the group
+//! with the lowest place runs, and groups that meet become one. A group that comes to a barrier or
+//! shuffle without the others waits for them; if all wait in different places, the barrier is
+//! divergent and the launch fails.
 
 mod access;
 mod watch;
@@ -16,7 +17,7 @@ use crate::ptx::simple::Op;
 
 pub(in crate::ptx) const LANES: usize = 32;
 
-/// A piece of memory that a kernel may touch: addresses `lo..hi` are the host's bytes at `host`.
+/// A region of memory that a kernel may access: addresses `lo..hi` are the host's bytes at `host`.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
     pub lo: u64,
@@ -48,7 +49,8 @@ pub enum FaultKind {
     Misaligned,
     DivergentBarrier,
     Unwritten,
-    /// Two threads touch a word of shared memory without a barrier in between, and not both only read it.
+    /// Two threads access a word of shared memory without a barrier in between, and at least one
+    /// writes.
     Race,
     Trapped,
 }
@@ -86,7 +88,7 @@ pub(in crate::ptx) struct Warp {
     mask: u32,
     pub pc: usize,
     rest: Vec<Group>,
-    /// The lowest place of a group that could run, of those in `rest`.
+    /// The lowest position of a group in `rest` that can run.
     next: usize,
     block: [u32; 3],
     dim: [u32; 3],
@@ -120,7 +122,8 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Lanes that are read whole before they are written, so the destination may be an operand.
+/// Number of lanes that an instruction reads before it writes them, so that the destination may be
+/// an operand.
 const CHUNK: usize = 8;
 
 macro_rules! each {
@@ -128,8 +131,9 @@ macro_rules! each {
         let d = $d as *mut $dt;
         $( let $x = $src as *const $st; )*
         for chunk in 0..LANES / CHUNK {
-            // SAFETY: every pointer is that of a register of 32 lanes, and chunk * CHUNK + CHUNK <= 32.
-            // Registers are read whole before the destination, which may be one of them, is written.
+            // SAFETY: every pointer is that of a register of 32 lanes, and chunk * CHUNK + CHUNK <=
+            // 32. Registers are read whole before the destination, which may be one of them, is
+            // written.
             unsafe {
                 $( let $x = $x.add(chunk * CHUNK).cast::<[$st; CHUNK]>().read(); )*
                 let value: [$dt; CHUNK] = std::array::from_fn(|k| { $( let $x = $x[k]; )* $body });
@@ -203,7 +207,8 @@ impl Warp {
         }
     }
 
-    /// Runs until the warp ends or comes to a barrier of the block, with wide instructions if there are any.
+    /// Runs until the warp ends or reaches a barrier of the block, with wide instructions if the
+    /// processor has them.
     pub fn run(&mut self, shared: &mut Shared) -> Result<Stop, Fault> {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
@@ -248,7 +253,8 @@ impl Warp {
         self.next = self.rest.iter().filter(|g| !g.waits).map(|g| g.pc).min().unwrap_or(usize::MAX);
     }
 
-    /// Puts the running group aside and takes the lowest that can run; groups at the same place become one.
+    /// Suspends the running group and selects the lowest that can run; groups at the same position
+    /// become one.
     fn switch(&mut self, waits: bool) {
         if self.mask != 0 {
             self.rest.push(Group { pc: self.pc, mask: self.mask, waits });
@@ -259,7 +265,7 @@ impl Warp {
             return;
         };
         self.pc = pc;
-        // Those that wait at the same place are joined too: the instruction is tried again.
+        // Waiting groups at the same position join, too: the instruction is tried again.
         self.rest.retain(|group| {
             let same = group.pc == pc;
             if same {
@@ -270,7 +276,8 @@ impl Warp {
         self.refresh();
     }
 
-    /// All groups wait: go on if they wait in one place, else the warp is divergent.
+    /// Handles the case that all groups wait: continues if they wait at one position, otherwise the
+    /// warp is divergent.
     fn converge(&mut self, shared: &Shared) -> Result<bool, Fault> {
         if self.rest.is_empty() {
             return Ok(false);

@@ -1,9 +1,11 @@
-//! Who has touched each word of a block's shared memory, and since which barrier.
+//! Detects races in a block's shared memory: records the accesses of each word since the last
+//! barrier.
 
-/// No single thread: several readers.
+/// Stands for several readers, in place of a thread.
 const ANY: u32 = u32::MAX;
 
-/// Four bytes. Phases are counted from one barrier to the next, over all blocks of a host thread.
+/// A word of four bytes. Phases are the intervals between barriers, counted over all blocks of a
+/// host thread.
 #[derive(Clone, Copy, Default)]
 struct Word {
     written: u32,
@@ -15,7 +17,7 @@ struct Word {
 pub(super) enum Wrong {
     Unwritten,
     Written(u32),
-    /// Another thread, this one if it was only one, has read it since.
+    /// Thread that has read the word since the last barrier; `None`: several threads.
     Read(Option<u32>),
 }
 
@@ -40,7 +42,8 @@ impl Watch {
         self.phase += 1;
     }
 
-    /// Thread `thread` reads or writes `bytes`, 4 or more, from `at` on, all inside.
+    /// Checks and records that a thread reads or writes `bytes` bytes (4 or more) from `at` on, all
+    /// inside.
     #[inline]
     pub(super) fn touch(&mut self, at: usize, bytes: usize, thread: u32, store: bool) -> Result<(), Wrong> {
         let (phase, begin) = (self.phase, self.begin);
