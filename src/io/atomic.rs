@@ -171,15 +171,15 @@ pub(crate) fn folder_of(target: &Path) -> &Path {
     }
 }
 
-/// Returns the error of a call that creates or renames a file. "Not found" is reported as a missing
-/// folder.
+/// Returns the error of a call that creates or renames a file. "Not found" is reported with the
+/// missing file or folder.
 fn failed(action: &'static str, target: &Path, error: &io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::io(action, target, format_args!("{error}: its folder does not exist"))
-        }
-        _ => Error::io(action, target, error),
-    }
+    let missing = match error.kind() {
+        io::ErrorKind::NotFound if !folder_of(target).is_dir() => "its folder does not exist",
+        io::ErrorKind::NotFound if action == "write" => "its unfinished file was moved or removed",
+        _ => return Error::io(action, target, error),
+    };
+    Error::io(action, target, format_args!("{error}: {missing}"))
 }
 
 /// Forces a folder to disk, so that the names in it survive a loss of power. Some systems cannot do

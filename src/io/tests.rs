@@ -125,6 +125,25 @@ fn only_plain_files_are_replaced() {
     assert_eq!(folder.names(), ["late", "link", "real", "sub"]);
 }
 
+#[test]
+fn unfinished_file_that_was_removed_is_named_as_the_reason() {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("sub")).unwrap();
+    for (name, removed, reason) in [
+        ("record", &folder.at("record"), "its unfinished file was moved or removed"),
+        ("sub/record", &folder.at("sub"), "its folder does not exist"),
+    ] {
+        let output = Output::create(&folder.at(name)).unwrap();
+        if removed.is_dir() {
+            fs::remove_dir_all(removed).unwrap();
+        } else {
+            let unfinished = folder.names().into_iter().find(|name| name.ends_with(".part")).unwrap();
+            fs::remove_file(folder.at(unfinished)).unwrap();
+        }
+        says(output.commit().unwrap_err(), &["write", "record", reason]);
+    }
+}
+
 /// Returns the bytes of an NPY file as NumPy writes them.
 fn npy_bytes(version: u8, header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY".to_vec();
