@@ -58,6 +58,7 @@ const FILES: &[Case] = &[
     ("first_m = [60.0,", "first_m = [64.0,", &["sources.first_m", "nearest to 64 m is 60 m"]),
     ("step_m = [40.0, 10.0]", "step_m = [45.0, 10.0]", &["sources.step_m", "multiples of the spacing"]),
     ("step_m = [40.0, 10.0]", "step_m = [40.04, 10.0]", &["line 16: sources.step_m is [40.04, 10.0]", "multiples of the spacing", "10 m in x; 3 steps of 40.04 m end 0.12 m beside a cell\n"]),
+    ("step_m = [40.0, 10.0]", "step_m = [45.0, 10.0]", &["sources.step_m is [45.0, 10.0]", "10 m in x; nearest to 45 m is 50 m\n"]),
     ("step_m = [40.0, 10.0]", "step_m = [40.0, 10.0, 10.0]", &["line 16: sources.step_m is [40.0, 10.0, 10.0]; accepted: two values: [x, y]"]),
     ("step_m = [40.0, 10.0]", "", &["sources.step_m is missing", "more than one shot"]),
     ("count = [4, 1]", "", &["line 16: sources.step_m is [40.0, 10.0]; accepted: no value: it belongs to `count`"]),

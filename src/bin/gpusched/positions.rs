@@ -46,12 +46,15 @@ fn stride(file: &Document, grid: &Grid, axis: usize, metres: f64, steps: usize) 
     let h = decimal(grid.h[axis]);
     let cells = (metres / h).round();
     let is_multiple = metres.is_finite() && cells >= 1.0;
-    let drift = (steps as f64 * (metres / h - cells)).abs();
+    let off = (metres / h - cells).abs();
+    let drift = steps as f64 * off;
     if is_multiple && drift <= TOLERANCE {
         return Ok(cells as usize);
     }
     let mut accepted = format!("positive multiples of the spacing, which is {} m in {}", tidy(h), AXES[axis]);
-    if is_multiple {
+    if is_multiple && off > TOLERANCE {
+        accepted += &format!("; nearest to {metres} m is {} m", tidy(cells * h));
+    } else if is_multiple {
         let metres_off = tidy(drift * h);
         accepted += &format!("; {steps} steps of {metres} m end {metres_off} m beside a cell");
     }
