@@ -251,6 +251,20 @@ fn a_survey_whose_axis_is_nearly_horizontal_warns_of_the_layers() {
     }
 }
 
+#[test]
+fn summary_has_the_range_of_each_property_with_angles_in_degrees() {
+    let properties = "epsilon = 0.2\nphi_rad = -1.5708\n\
+                      theta_rad = { layers = [{ value = 0.0 }, { top_m = 80.0, value = 0.5236 }] }";
+    let survey = SURVEY
+        .replace("rho = \"gardner\"", properties)
+        .replace("[grid]", "equation = \"tti\"\n[grid]")
+        .replace("dt_s = 0.002", "dt_s = \"auto\"");
+    let out = run_well(&Workspace::with_survey(&survey), &["--dry-run"]).out;
+    for line in ["epsilon     0.2 to 0.2", "tilt        0 to 30 degrees", "azimuth     -90 to -90 degrees"] {
+        assert!(out.contains(&format!("  {line}\n")), "{line}: {out}");
+    }
+}
+
 /// A force at the border along its axis: the first of four sources along x, and all sources along
 /// z.
 #[test]

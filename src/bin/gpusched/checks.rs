@@ -105,6 +105,9 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
     );
     say!("  grid        {nx} x {ny} x {nz} cells of {dx} x {dy} x {dz} m (x, y, z)");
     say!("  velocity    {slowest} to {fastest} m/s");
+    for range in &job.ranges {
+        say!("  {range}");
+    }
     say!(
         "  time        {} steps of {dt} s ({:.0} % of the largest stable step, {:.6} s)",
         shot.nt,

@@ -43,6 +43,8 @@ pub struct Job {
     pub is_part: bool,
     pub keys: Keys,
     pub dt_max: f64,
+    /// Ranges of the properties of the model other than the velocity, for the summary.
+    pub ranges: Vec<String>,
     pub cells_per_wavelength: f64,
     pub warnings: Vec<String>,
 }
@@ -84,6 +86,7 @@ impl Job {
         let wavelet = Wavelet::new(shape, frequency, dt, nt).map_err(|error| {
             file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
         })?;
+        let ranges = model::ranges(&model);
         // The only cause left is the storage; everything else is checked above.
         let plan = Plan::new(model, dt, options).map_err(|error| file.blame("accuracy.storage", error))?;
         let plan = Arc::new(plan);
@@ -114,6 +117,7 @@ impl Job {
             is_part: false,
             keys,
             dt_max,
+            ranges,
             cells_per_wavelength,
             warnings,
         })

@@ -32,6 +32,27 @@ pub fn key(property: fd::Property) -> String {
     format!("model.{}", property.name())
 }
 
+/// Returns a line of the summary for each property of a model other than the velocity. It shows
+/// angles in degrees, so that degrees in a file of radians are noticed.
+pub fn ranges(model: &fd::Model) -> Vec<String> {
+    let lines = [
+        (fd::Property::Rho, "density", "kg/m³"),
+        (fd::Property::Epsilon, "epsilon", ""),
+        (fd::Property::Delta, "delta", ""),
+        (fd::Property::Theta, "tilt", "degrees"),
+        (fd::Property::Phi, "azimuth", "degrees"),
+    ];
+    let line = |(property, label, unit)| {
+        let mut range = model.get(property)?.range();
+        if unit == "degrees" {
+            range = range.map(|angle| (10.0 * angle.to_degrees()).round() / 10.0);
+        }
+        let [low, high] = range;
+        Some(format!("{label:<12}{low} to {high} {unit}").trim_end().into())
+    };
+    lines.into_iter().filter_map(line).collect()
+}
+
 /// Returns the accepted values of a property in a survey file, and their unit.
 fn range(property: fd::Property) -> ((f64, f64), &'static str) {
     match property {
