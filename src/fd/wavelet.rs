@@ -157,8 +157,8 @@ impl Wavelet {
         if !(dt.is_finite() && dt >= least && dt > 0.0) {
             return Err(Error::argument(
                 "dt",
-                format!("{dt:e} s"),
-                format!("finite, and at least {least:e} s for a wavelet of {frequency_hz} Hz"),
+                format!("{dt:?} s"),
+                format!("finite, and at least {least:?} s for a wavelet of {frequency_hz} Hz"),
             ));
         }
         if nt == 0 {

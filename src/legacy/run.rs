@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::fd::equation::{by_name, with_absorber};
 use crate::fd::grid::Grid;
 use crate::fd::model::{DensityAt, Model, Outline, Property};
-use crate::fd::plan::{Options, Plan};
+use crate::fd::plan::{Options, Plan, rounded_down};
 use crate::fd::shot;
 use crate::io::raw;
 use crate::sched::{Scheduler, TaskId, WaitResult};
@@ -118,7 +118,10 @@ impl Function {
 fn warn_if_unstable(options: &Options, model: &Outline, dt: f32) {
     let most = options.dt_max(model);
     if f64::from(dt) > most {
-        log::warn!("dt is {dt} s, and this model is stable up to {most:e} s: the result may be wrong");
+        log::warn!(
+            "dt is {dt} s, and this model is stable up to {} s: the result may be wrong",
+            rounded_down(most)
+        );
     }
 }
 
