@@ -430,8 +430,8 @@ typedef struct sched_stats_t {
   /**
    * Lower bound of the makespan, in nanoseconds: no schedule could have completed the successful
    * tasks sooner, by the measured rates. It is the larger of two times: all work over the summed
-   * rates of the devices, and the longest task on the fastest device. 0 if no task has
-   * succeeded.
+   * rates of the devices, and the longest task on the fastest device. It excludes ranges and tasks
+   * that state nothing (no label, work, memory, ...), and is 0 if no other task has succeeded.
    */
   uint64_t lower_bound_ns;
 } sched_stats_t;
@@ -539,7 +539,7 @@ typedef struct sched_exec_t {
  *   SCHED_E_RESULT. If the retry succeeds, a fault is counted against the first device; the second
  *   fault retires it.
  * - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left.
- *   The message is that of sched_exec_fail, or else has the number.
+ *   The message is that of sched_exec_fail, or else has the number, or the name of the status.
  *
  * If the deadline has passed, SCHED_CANCELLED and "any other number" become SCHED_E_DEADLINE.
  *

@@ -74,8 +74,8 @@ pub struct sched_stats_t {
     pub makespan_ns: u64,
     /// Lower bound of the makespan, in nanoseconds: no schedule could have completed the successful
     /// tasks sooner, by the measured rates. It is the larger of two times: all work over the summed
-    /// rates of the devices, and the longest task on the fastest device. 0 if no task has
-    /// succeeded.
+    /// rates of the devices, and the longest task on the fastest device. It excludes ranges and tasks
+    /// that state nothing (no label, work, memory, ...), and is 0 if no other task has succeeded.
     pub lower_bound_ns: u64,
 }
 

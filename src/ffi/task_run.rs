@@ -40,7 +40,7 @@ use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 ///   SCHED_E_RESULT. If the retry succeeds, a fault is counted against the first device; the second
 ///   fault retires it.
 /// - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left.
-///   The message is that of sched_exec_fail, or else has the number.
+///   The message is that of sched_exec_fail, or else has the number, or the name of the status.
 ///
 /// If the deadline has passed, SCHED_CANCELLED and "any other number" become SCHED_E_DEADLINE.
 ///

@@ -107,7 +107,8 @@ class Stats:
     makespan_s : float
         Time from the first submission to the latest end so far.
     lower_bound_s : float
-        Lower bound of the makespan by the measured rates; 0 if no task has succeeded.
+        Lower bound of the makespan by the measured rates. It excludes ranges and tasks that state
+        nothing (no label, work, memory, ...), and is 0 if no other task has succeeded.
     """
 
     submitted: int
