@@ -31,7 +31,7 @@ density: old entry points take the mean;    src/legacy/run.rs; s/with_density_at
 density: the margin is not continued;       src/fd/edge_field.rs; s/values\[at + active.end..end\].fill(last)//; --lib nothing_moves
 vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s/stencil, len, p: p\[1\]/stencil, len, p: p[0]/; --lib elliptical
 vti: the couplings are exchanged;      src/fd/equation/vti/cpu.rs; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --lib elliptical
-vti: the ball around the source is a cell smaller; src/fd/isotropic_ball.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test it golden_cases::vti_homog
+vti: the ball around the source is a cell smaller; src/fd/anisotropy.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test it golden_cases::vti_homog
 one pass: a velocity beside the middle lost; src/fd/tiled/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test it golden_cases::iso1_h
 one pass: the source stays in the pressure; src/fd/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test it golden_cases::iso1_h
 one pass: the ends of rows not damped;  src/fd/one_pass/flux_z.rs; s/self.damped.contains(&i)/false/; --test it golden_cases::iso1_h

@@ -19,13 +19,13 @@
 //! | `control` | callbacks of a running shot, its state between two steps |
 //! | `host_memory` | allocations that report a shortage |
 //! | `edge_field` | a property of the medium, continued beyond the grid's edges |
+//! | `anisotropy` | E and S of a medium, and around a source, for `vti` and `tti` |
 //! | `inject` | the source's pressure at each step |
 //! | `record` | samples at the receivers, snapshots |
 //! | `time_loop` | steps of a shot on a team of threads and on a GPU; knows no equation |
 //! | `tiled` | the step on the CPU, tile by tile; knows no equation |
 //! | `march` | the step on a GPU as one launch over tiles or two; knows no equation |
 //! | `one_pass` | the step of equations with a split PML |
-//! | `isotropic_ball` | epsilon and delta around the source, for `vti` and `tti` |
 //! | `equation` | traits of an equation, the list of all, a folder for each |
 //! | `source` | sources with a unit |
 //! | `verify` | sampling, mute of the direct wave |
@@ -37,6 +37,7 @@
 //! | `check` | check shots of devices |
 //! | `bench` | speed of a device |
 
+pub mod anisotropy;
 pub mod bench;
 pub mod centred;
 pub mod check;
@@ -47,7 +48,6 @@ pub mod exact_time;
 pub mod grid;
 mod host_memory;
 pub mod inject;
-pub mod isotropic_ball;
 pub mod march;
 pub mod model;
 pub mod one_pass;

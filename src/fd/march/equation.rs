@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::kernel_set::KernelSet;
+use super::source::CubeParams;
 use super::tables::{COEFFICIENTS, Tables};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
@@ -25,7 +26,7 @@ pub trait CudaEquation: TiledEquation {
     const FIELDS: usize;
     /// Number of pressure fields: 2, of even and of odd steps, or 1, which a step replaces.
     const PRESSURE_FIELDS: usize = 2;
-    /// Most bytes of the shot's own coefficients.
+    /// Most bytes of the medium around a source.
     const OWN_BYTES: u64 = 0;
 
     /// Returns the kernels of the equation.
@@ -42,11 +43,6 @@ pub trait CudaEquation: TiledEquation {
 
     /// Returns the profiles of x, then of y, then of z.
     fn profiles(&self) -> Vec<f32>;
-
-    /// Returns the shot's own coefficients around its source.
-    fn own(&self) -> Option<Vec<f32>> {
-        None
-    }
 
     /// Returns the number of the array to which a step adds the poles of a source. `from`: 0 for
     /// steps that read the first pressure, 1 for those that read the second.
@@ -70,8 +66,8 @@ pub struct PlanAddresses {
 pub struct ShotAddresses {
     /// Arrays in the order of [`CudaEquation::lens`].
     pub arrays: Vec<Address>,
-    /// Values of [`CudaEquation::own`]; 0 if there are none.
-    pub own: Address,
+    /// Medium around the source.
+    pub cube: CubeParams,
     /// Flags of the parts that the wave has reached, for even and for odd steps.
     pub flags: [Address; 2],
 }

@@ -1,7 +1,9 @@
-//! Parameters of a step for its source and its samples.
+//! Parameters of a step for its source, the medium around it, and its samples.
 
 use std::mem::offset_of;
+use std::ops::Range;
 
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::launch::Address;
@@ -17,6 +19,25 @@ pub struct SourceParams {
     pub there: i32,
     pub put: i32,
     pub unused: i32,
+}
+
+/// A shot's own E and S around its source, laid out as `struct Cube` of the kernels. The default has
+/// no cells.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct CubeParams {
+    pub values: Address,
+    pub begin: [i32; 3],
+    pub size: [i32; 3],
+}
+
+impl CubeParams {
+    /// Makes the parameters of a ball. `values`: the address of its values.
+    pub fn new(ball: Option<&IsotropicBall>, values: Address) -> CubeParams {
+        let Some(IsotropicBall { cells, .. }) = ball else { return CubeParams::default() };
+        let of = |value: fn(&Range<usize>) -> usize| cells.each_ref().map(|range| value(range) as i32);
+        CubeParams { values, begin: of(|range| range.start), size: of(|range| range.len()) }
+    }
 }
 
 /// Last parameter of a step, laid out as `struct Receivers` of the kernels.

@@ -3,7 +3,7 @@
 use super::activity;
 use super::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use super::medium::Medium;
-use super::source::{CLEAN, CudaSource, SampleParams};
+use super::source::{CLEAN, CubeParams, CudaSource, SampleParams};
 use super::tile_plan::TilePlan;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
@@ -59,8 +59,10 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
         let lens = E::lens(&tables.layout).into_iter().chain([CLEAN]).enumerate();
         let blocks = lens.map(|(number, len)| stream.zeroed::<f32>(len, named(number)));
         let mut blocks = blocks.collect::<Result<Vec<_>>>()?;
-        let own =
-            equation.own().map(|own| stream.uploaded(&own, "the coefficients of a shot")).transpose()?;
+        let ball = equation.ball();
+        let own = ball.map(|ball| stream.uploaded(&ball.values(), "the coefficients of a shot"));
+        let own = own.transpose()?;
+        let cube = CubeParams::new(ball, own.as_ref().map_or(0, DeviceBuffer::address));
         let mut arrays: Vec<_> = blocks.iter().map(DeviceBuffer::address).collect();
         let clean = arrays.pop().unwrap_or_default();
         let at_start = activity::at_start(&tables.layout, shot);
@@ -68,8 +70,7 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
         let both = [uploaded()?, uploaded()?];
         let flags = both.each_ref().map(DeviceBuffer::address);
         blocks.extend(both);
-        let own_address = own.as_ref().map_or(0, DeviceBuffer::address);
-        let addresses = ShotAddresses { arrays, own: own_address, flags };
+        let addresses = ShotAddresses { arrays, cube, flags };
         let plan = PlanAddresses {
             coefficients: medium.addresses(),
             profiles: medium.profiles.address(),

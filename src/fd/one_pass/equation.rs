@@ -5,6 +5,7 @@ use super::geometry::Geometry;
 use super::policy::Policy;
 use super::scratch::ScratchPointers;
 use super::sweep::Sweep;
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
@@ -36,6 +37,10 @@ impl<P: Policy> TiledEquation for P {
 
     fn storage(&self) -> Storage {
         self.coefficients().storage
+    }
+
+    fn ball(&self) -> Option<&IsotropicBall> {
+        Policy::ball(self)
     }
 
     fn describe_cell(&self, padded: [usize; 3]) -> String {

@@ -32,6 +32,7 @@ use super::prefetch::PREFETCH_DISTANCE;
 use super::sweep::Sweep;
 use super::update::Update;
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::tiled::copies::{in_ball, without_source};
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 impl<P: Policy> Sweep<'_, P> {
@@ -85,7 +86,6 @@ impl<P: Policy> Sweep<'_, P> {
             let b = self.rows(&self.c.b, y, start..end + beside, scratch.b, self.len + beside);
             let kappa = self.rows(&self.c.kappa, y, side.cells.clone(), scratch.kappa, self.len);
             let mixing = self.mixing_rows(y);
-            let source = self.clean_source(y);
             let mut line = Line {
                 axis: 0,
                 pml: side.pml,
@@ -112,8 +112,7 @@ impl<P: Policy> Sweep<'_, P> {
                         .map(|first| first.wrapping_add(u * scratch.row));
                     let row = |(first, step): (*const f32, usize)| first.wrapping_add(nearest * step);
                     let c = [b, kappa].map(row);
-                    let mixing = self.adapted([x, y], mixing.map(row));
-                    self.finish([x, y], terms, c, mixing, source == Some(x));
+                    self.finish([x, y], terms, c, mixing.map(row));
                 }
                 x += together;
             }
@@ -127,17 +126,20 @@ impl<P: Policy> Sweep<'_, P> {
         [term_x, term_y]: [*const f32; 2],
         [b, kappa]: [*const f32; 2],
         mixing: [*const f32; 2],
-        source: bool,
     ) {
         let Sweep { geometry, scratch, .. } = self;
+        let layout = &self.c.layout;
         let ends = &self.partition.ends;
         // Number of the row among the updated rows.
-        let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
+        let nth = (y - HALF_WIDTH) * layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);
         let p = self.old.map(|old| old.wrapping_add(place));
         let q = scratch.fluxes;
         // SAFETY: by the caller's promise.
         unsafe {
+            let row = ([x, y], self.first, self.len);
+            let clean = without_source(self.injector, row, layout, scratch.clean, p);
+            let mixing = in_ball(self.policy.ball(), row, scratch.adapted, mixing);
             let coming = self.prefetch([x, y]);
             let (stencil, len) = (&self.c.stencil, self.len);
             let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
@@ -182,31 +184,13 @@ impl<P: Policy> Sweep<'_, P> {
                 kappa,
                 mixing,
                 d: self.d.map(|d| d.wrapping_add(place)),
-                p: if source { scratch.clean.map(<*mut f32>::cast_const) } else { p },
+                p: clean,
                 new: self.new.map(|new| new.wrapping_add(place)),
                 stream: self.stream,
-                distance: PREFETCH_DISTANCE * self.c.layout.pitch,
+                distance: PREFETCH_DISTANCE * layout.pitch,
                 coming: coming.b,
             });
         }
-    }
-
-    /// Copies the pressures of the tile's row with the source in this plane to the scratch, without
-    /// the source. Returns the row's index along x; `None` if the tile has no such row.
-    unsafe fn clean_source(&self, y: usize) -> Option<usize> {
-        let injector = self.injector?;
-        let x = self.tile.sides[0].cells.clone().find(|x| injector.is_in([*x, y]))?;
-        let at = self.at(x, y);
-        for number in 0..P::PRESSURES {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                let clean = std::slice::from_raw_parts_mut(self.scratch.clean[number], self.len);
-                let row = self.old[number].wrapping_add(at);
-                clean.copy_from_slice(std::slice::from_raw_parts(row, self.len));
-                injector.restore(number, at, clean);
-            }
-        }
-        Some(x)
     }
 
     /// Returns the mixing coefficients of a plane, in the form of [`Sweep::rows`].
@@ -220,19 +204,5 @@ impl<P: Policy> Sweep<'_, P> {
             // SAFETY: by the caller's promise.
             unsafe { self.rows(self.policy.mixing(number), y, cells.clone(), buffer, self.len) }
         })
-    }
-
-    /// Returns the mixing coefficients of a row: in the scratch if the policy changes them near the
-    /// source.
-    unsafe fn adapted(&self, row: [usize; 2], mixing: [*const f32; 2]) -> [*const f32; 2] {
-        let mut rows = mixing;
-        for (number, from) in mixing.into_iter().enumerate().take(P::MIXING) {
-            let to = self.scratch.adapted[number];
-            // SAFETY: by the caller's promise.
-            if unsafe { self.policy.adapt(number, row, self.first, from, to, self.len) } {
-                rows[number] = to;
-            }
-        }
-        rows
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::coefficients::Coefficients;
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::vector::lanes::Lanes;
 
@@ -29,22 +30,9 @@ pub trait Policy: Sync {
     /// Returns the mixing coefficient `number`, below [`Policy::MIXING`].
     fn mixing(&self, number: usize) -> &EdgeField;
 
-    /// Changes a row of a mixing coefficient near the source. `row`: the row's indices along x and
-    /// y; `first`: index along z of the first of its `len` values. Returns false if nothing
-    /// changes.
-    ///
-    /// # Safety
-    /// `from` has `len` values; `to` has space for as many.
-    unsafe fn adapt(
-        &self,
-        _number: usize,
-        _row: [usize; 2],
-        _first: usize,
-        _from: *const f32,
-        _to: *mut f32,
-        _len: usize,
-    ) -> bool {
-        false
+    /// Returns the mixing coefficients around the shot's source, if the shot has its own there.
+    fn ball(&self) -> Option<&IsotropicBall> {
+        None
     }
 
     /// Returns the pressures after a step, from those before it without a source, and the

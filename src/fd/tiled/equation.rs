@@ -6,6 +6,7 @@ use super::source::SourceInjector;
 use super::tuning::SIZES;
 use crate::backend::cpu::{Buffer, Rows};
 use crate::error::Result;
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
 use crate::fd::storage::Storage;
@@ -44,6 +45,11 @@ pub trait TiledEquation: Sync {
     fn layout(&self) -> &Layout;
 
     fn storage(&self) -> Storage;
+
+    /// Returns the medium around the shot's source, if the shot has its own there.
+    fn ball(&self) -> Option<&IsotropicBall> {
+        None
+    }
 
     /// Returns the words for a padded cell in a message.
     fn describe_cell(&self, padded: [usize; 3]) -> String;

@@ -8,10 +8,12 @@
 //! | `activity` | cells that the wave has reached |
 //! | `tuning` | the fastest tile size |
 //! | `source` | the source of a shot |
+//! | `copies` | rows without the source, and with the isotropic ball around it |
 //! | `equation` | what an equation adds |
 //! | `steps` | the steps of a shot |
 
 pub mod activity;
+pub mod copies;
 pub mod equation;
 pub mod partition;
 pub mod source;

@@ -1,14 +1,12 @@
 //! The numbers that a step multiplies with.
 
-use std::sync::Arc;
-
-use super::material::{Rotation, TiltedMedium, TtiMaterial};
+use super::material::{Rotation, TtiMaterial};
+use super::shot::TiltedCoefficients;
 use super::sponge;
-use super::stability::{self, courant};
+use super::stability::courant;
 use crate::error::Result;
 use crate::fd::centred::{self, FIRST, Weights};
 use crate::fd::equation::traits::Scheme;
-use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
@@ -20,21 +18,13 @@ const AXIS: [Rotation; 3] = [
     (&[Property::Theta], |theta, _| towards_zero(theta.cos())),
 ];
 
-/// Coefficients of one time step. All shots of a plan share them.
-pub struct TtiCoefficients {
-    pub layout: Layout,
-    pub columns: Arc<TiltedMedium<3>>,
+/// The numbers of the self-adjoint operators.
+pub struct SelfAdjoint {
     pub weights: Weights,
     /// The coefficients of the first derivatives along x, y, z, times dt/h.
     pub first: [[f32; HALF_WIDTH]; 3],
     /// Half the damping times dt, of each padded index of x, y, z.
     pub damping: [Vec<f32>; 3],
-    /// Metres from cell to cell.
-    pub spacing: [f32; 3],
-    /// Whether the medium is isotropic around the source.
-    pub isotropic_source: bool,
-    /// The CFL number of a velocity of 1 m/s.
-    pub cfl: f64,
 }
 
 /// Rounds so that no vector is longer than 1: the derivative along a longer one exceeds the Laplacian, and waves grow.
@@ -60,20 +50,15 @@ impl TtiMaterial<3> {
     }
 
     /// Returns the coefficients of steps of `dt` seconds.
-    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TtiCoefficients {
+    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TiltedCoefficients<3, SelfAdjoint> {
         let (layout, Outline { grid, fastest, .. }) = (self.layout, self.model);
-        let Scheme { stencil, isotropic_source, .. } = scheme;
         let rates = grid.h.map(|h| f64::from(dt) / f64::from(h));
         let damping = |axis: usize| sponge::damping(&layout, axis, dt, fastest / grid.h[axis]);
-        TtiCoefficients {
-            layout,
-            columns: self.columns.clone(),
-            weights: Weights::new(stencil, dt, grid.h),
-            first: rates.map(|rate| first(stencil).map(|k| (k * rate) as f32)),
+        let operators = SelfAdjoint {
+            weights: Weights::new(scheme.stencil, dt, grid.h),
+            first: rates.map(|rate| first(scheme.stencil).map(|k| (k * rate) as f32)),
             damping: [0, 1, 2].map(damping),
-            spacing: grid.h,
-            isotropic_source,
-            cfl: 1.0 / stability::step(1.0 / f64::from(dt), &grid, courant(stencil)),
-        }
+        };
+        TiltedCoefficients::new(self, dt, scheme, courant(scheme.stencil), operators)
     }
 }

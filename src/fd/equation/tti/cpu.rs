@@ -2,6 +2,7 @@
 
 use super::TtiShot;
 use super::sweep::{FluxQueue, INCREMENTS, TtiSweep};
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
 use crate::fd::storage::Storage;
@@ -10,7 +11,7 @@ use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
-impl TiledEquation for TtiShot<'_> {
+impl TiledEquation for TtiShot {
     /// The sponge's values along z from the first updated cell on, in whole vectors.
     type Geometry = Vec<f32>;
 
@@ -40,10 +41,12 @@ impl TiledEquation for TtiShot<'_> {
         Storage::Float32
     }
 
+    fn ball(&self) -> Option<&IsotropicBall> {
+        self.ball.as_ref()
+    }
+
     fn describe_cell(&self, padded: [usize; 3]) -> String {
-        let c = self.c;
-        let angles = |[x, y, z]: [f64; 3]| [x.hypot(y).atan2(z), (-y).atan2(x)];
-        c.columns.describe_cell(&c.layout, c.spacing, padded, c.cfl, angles)
+        self.c.describe_cell(padded, |[x, y, z]| [x.hypot(y).atan2(z), (-y).atan2(x)])
     }
 
     /// Both pressures of even and of odd steps, and both increments.
@@ -52,7 +55,7 @@ impl TiledEquation for TtiShot<'_> {
     }
 
     fn geometry(&self, partition: &Partition) -> Vec<f32> {
-        let mut damping = self.c.damping[2][self.c.layout.active(2)].to_vec();
+        let mut damping = self.c.operators.damping[2][self.c.layout.active(2)].to_vec();
         damping.resize(partition.ends.len, 0.0);
         damping
     }

@@ -4,15 +4,16 @@ use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
 use super::TtiShot;
-use super::coefficients::TtiCoefficients;
+use super::coefficients::SelfAdjoint;
+use super::shot::TiltedCoefficients;
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::KernelSet;
+use crate::fd::march::source::CubeParams;
 use crate::fd::march::tables::Tables;
-use crate::fd::one_pass::cuda::params::CubeParams;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
 
@@ -67,9 +68,9 @@ const _: () = {
     assert!(offset_of!(SelfAdjointParams, axis) == 96 && offset_of!(SelfAdjointParams, steps) == 248);
 };
 
-impl CudaEquation for TtiShot<'_> {
+impl CudaEquation for TtiShot {
     type Params = SelfAdjointParams;
-    type Shared = TtiCoefficients;
+    type Shared = TiltedCoefficients<3, SelfAdjoint>;
 
     const COEFFICIENTS: &'static [&'static str] = &[
         "theta of the model",
@@ -93,21 +94,16 @@ impl CudaEquation for TtiShot<'_> {
         vec![layout.field_len(); Self::FIELDS]
     }
 
-    fn shared(&self) -> &Arc<TtiCoefficients> {
-        self.c
+    fn shared(&self) -> &Arc<Self::Shared> {
+        &self.c
     }
 
     fn fields(&self) -> Vec<&EdgeField> {
-        let c = &self.c.columns;
-        c.rotation.iter().chain([&c.modulus, &c.e, &c.s]).collect()
+        self.c.medium.fields()
     }
 
     fn profiles(&self) -> Vec<f32> {
-        self.c.damping.concat()
-    }
-
-    fn own(&self) -> Option<Vec<f32>> {
-        self.ball.as_ref().map(|ball| ball.cube().values.concat())
+        self.c.operators.damping.concat()
     }
 
     fn increments(_from: usize) -> usize {
@@ -115,7 +111,7 @@ impl CudaEquation for TtiShot<'_> {
     }
 
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [SelfAdjointParams; 2] {
-        let (c, layout) = (self.c, &tables.layout);
+        let (c, layout) = (&self.c.operators, &tables.layout);
         let first = |number: usize| tables.first(shot.arrays[number]);
         let damping = tables.profiles(Self::PROFILES, plan.profiles);
         let axis = |axis: usize| CentredAxis {
@@ -125,7 +121,6 @@ impl CudaEquation for TtiShot<'_> {
             n: layout.padded[axis] as i32,
             inner: layout.inner[axis] as i32,
         };
-        let cube = self.ball.as_ref().map(IsotropicBall::cube);
         [0, 1].map(|from: usize| SelfAdjointParams {
             next: [first(0), first(1)],
             flux: [first(2), first(3)],
@@ -138,7 +133,7 @@ impl CudaEquation for TtiShot<'_> {
             plane: layout.stride(1) as u32,
             pml: layout.pml as i32,
             centre: c.weights.centre,
-            cube: cube.as_ref().map_or_else(CubeParams::default, |cube| CubeParams::new(cube, shot.own)),
+            cube: shot.cube,
             activity: ActivityParams::new(layout, shot.flags, from),
         })
     }

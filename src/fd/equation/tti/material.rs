@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::fd::anisotropy::Anisotropy;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::isotropic_ball::{IsotropicBall, at_most_root};
 use crate::fd::model::{Model, Outline, Property, Values};
 use crate::fd::pml::reference_cell;
 use crate::fd::storage::Storage;
@@ -20,17 +20,14 @@ pub struct TtiMaterial<const N: usize> {
     pub layout: Layout,
     /// Velocity in m/s of the cell that sets the damping of the old kernel.
     pub reference: f32,
-    pub columns: Arc<TiltedMedium<N>>,
+    pub medium: Arc<TiltedMedium<N>>,
 }
 
 pub struct TiltedMedium<const N: usize> {
     pub rotation: [EdgeField; N],
     /// `vp²`.
     pub modulus: EdgeField,
-    /// `1 + 2 epsilon`.
-    pub e: EdgeField,
-    /// `sqrt(1 + 2 delta)`, at most `sqrt(E)`.
-    pub s: EdgeField,
+    pub anisotropy: Anisotropy,
 }
 
 impl<const N: usize> TtiMaterial<N> {
@@ -47,9 +44,8 @@ impl<const N: usize> TtiMaterial<N> {
         let field = |what, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
             EdgeField::from_properties(&layout, storage, what, properties, value)
         };
-        let (vp, [epsilon, delta]) = (model.vp(), [Property::Epsilon, Property::Delta].map(of));
+        let vp = model.vp();
         let [theta, phi] = [Property::Theta, Property::Phi].map(of);
-        let stretch = |value: f32| 1.0 + 2.0 * value;
         let mut numbers = Vec::with_capacity(N);
         for (properties, number) in rotation {
             let properties: Vec<_> = properties.iter().map(|property| of(*property)).collect();
@@ -57,24 +53,21 @@ impl<const N: usize> TtiMaterial<N> {
                 number(theta.at(cell).into(), phi.at(cell).into())
             })?);
         }
-        let columns = TiltedMedium {
+        let medium = TiltedMedium {
             rotation: numbers
                 .try_into()
                 .map_err(|_| Error::Internal("a rotation has lost numbers".into()))?,
             modulus: field("vp² of the model", &[vp], &|cell| vp.at(cell) * vp.at(cell))?,
-            e: field("epsilon of the model", &[epsilon], &|cell| stretch(epsilon.at(cell)))?,
-            s: field("delta of the model", &[epsilon, delta], &|cell| {
-                at_most_root(stretch(delta.at(cell)).sqrt(), stretch(epsilon.at(cell)))
-            })?,
+            anisotropy: Anisotropy::new(model, &layout, storage)?,
         };
-        let reference = model.vp().at(model.grid.index(reference_cell(&model.grid, pml)));
-        Ok(TtiMaterial { model: model.outline, layout, reference, columns: Arc::new(columns) })
+        let reference = vp.at(model.grid.index(reference_cell(&model.grid, pml)));
+        Ok(TtiMaterial { model: model.outline, layout, reference, medium: Arc::new(medium) })
     }
 }
 
 impl<const N: usize> TiltedMedium<N> {
-    /// Returns the ball around a user's cell in which the medium is isotropic.
-    pub fn ball(&self, layout: &Layout, source: [usize; 3]) -> IsotropicBall {
-        IsotropicBall::new(layout, &self.e, &self.s, source)
+    /// Returns the fields in the order of the kernels.
+    pub fn fields(&self) -> Vec<&EdgeField> {
+        self.rotation.iter().chain([&self.modulus, &self.anisotropy.e, &self.anisotropy.s]).collect()
     }
 }

@@ -28,13 +28,12 @@
 //! Fluxes are 0 in the cells that are never updated. [`old`] has the operators of the old kernel, and a PML.
 
 mod coefficients;
-mod copies;
 mod cpu;
 mod cuda;
-mod describe;
 mod material;
 pub mod old;
 mod rows;
+mod shot;
 mod sponge;
 mod stability;
 mod sweep;
@@ -45,18 +44,19 @@ use std::sync::Arc;
 
 pub use self::material::TtiMaterial;
 
-use self::coefficients::TtiCoefficients;
-use super::propagator::TiledPropagator;
+use self::coefficients::SelfAdjoint;
+use self::shot::TiltedShot;
 use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
 #[cfg(doc)]
 use crate::fd::centred::Weights;
-use crate::fd::grid::layout::Layout;
-use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::march;
-use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
+use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
+
+/// The equation with the self-adjoint operators, for one shot.
+pub type TtiShot = TiltedShot<3, SelfAdjoint>;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium: with a sponge, or a PML and the old operators.
 pub struct Tti(pub Absorber);
@@ -119,31 +119,8 @@ impl Equation for Tti {
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
         match self.0 {
-            Absorber::Pml => march::bytes_of_cells::<old::OldTtiShot<'_>>(n, pml, storage),
-            Absorber::Sponge => march::bytes_of_cells::<TtiShot<'_>>(n, pml, storage),
+            Absorber::Pml => march::bytes_of_cells::<old::OldTtiShot>(n, pml, storage),
+            Absorber::Sponge => march::bytes_of_cells::<TtiShot>(n, pml, storage),
         }
-    }
-}
-
-/// The equation in a medium, for one shot.
-pub struct TtiShot<'a> {
-    pub c: &'a Arc<TtiCoefficients>,
-    pub ball: Option<IsotropicBall>,
-}
-
-impl TiledPropagator for Arc<TtiCoefficients> {
-    type Shot<'a> = TtiShot<'a>;
-
-    fn shot(&self, source: Option<[usize; 3]>) -> TtiShot<'_> {
-        let source = source.filter(|_| self.isotropic_source);
-        TtiShot { c: self, ball: source.map(|source| self.columns.ball(&self.layout, source)) }
-    }
-
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn modulus(&self, cell: [usize; 3]) -> f64 {
-        f64::from(WATER) * self.columns.modulus.value(&self.layout, cell)
     }
 }

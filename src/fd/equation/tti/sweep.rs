@@ -2,11 +2,13 @@
 //! the pressures of the plane four before it, whose divergences are complete then. Tiles do not depend on each other.
 
 use super::TtiShot;
-use super::copies::{Room, in_ball, without_source};
+use super::coefficients::SelfAdjoint;
+use super::material::TiltedMedium;
 use super::rows::{FLUXES, FluxRow, PARTS, PressureRow, Splats, divergence_xz, flux, pressure};
-use crate::fd::edge_field::{EdgeField, EdgeRow};
+use crate::fd::anisotropy::Anisotropy;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::copies::{Room, in_ball, without_source};
 use crate::fd::tiled::equation::TileStep;
 use crate::fd::tiled::partition::Partition;
 use crate::fd::vector::isa::Kernel;
@@ -65,20 +67,20 @@ impl FluxQueue {
 /// # Safety
 /// To run it: the fields have the layout of the coefficients, and the queue has room for the tile. Meanwhile no other thread
 /// uses this tile's part of what is written, nor writes what is read. The processor has the instructions.
-pub struct TtiSweep<'a, 's> {
-    pub step: &'a TileStep<'a, TtiShot<'s>>,
+pub struct TtiSweep<'a> {
+    pub step: &'a TileStep<'a, TtiShot>,
     pub tile: &'a ActiveTile,
     pub queue: FluxQueue,
 }
 
-impl Kernel for TtiSweep<'_, '_> {
+impl Kernel for TtiSweep<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        let c = self.step.equation.c;
+        let SelfAdjoint { weights, first, .. } = &self.step.equation.c.operators;
         let [columns, planes] = self.tile.tile.sides.each_ref().map(|side| side.cells.clone());
         // SAFETY: by the caller's promise.
         unsafe {
-            let splats = Splats::<L>::new(&c.weights, &c.first);
+            let splats = Splats::<L>::new(weights, first);
             for y in planes.start - HALF_WIDTH..planes.end + HALF_WIDTH {
                 if planes.contains(&y) {
                     for x in columns.start - HALF_WIDTH..columns.start {
@@ -110,7 +112,7 @@ impl Kernel for TtiSweep<'_, '_> {
     }
 }
 
-impl TtiSweep<'_, '_> {
+impl TtiSweep<'_> {
     /// Returns the number of a column in the tile, from four before it on.
     #[inline(always)]
     fn column(&self, x: usize) -> usize {
@@ -136,21 +138,10 @@ impl TtiSweep<'_, '_> {
         self.queue.parts.wrapping_add(row * self.queue.component)
     }
 
-    /// Returns the values of a property in a row.
-    #[inline(always)]
-    fn row(&self, columns: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
-        let layout = &self.step.equation.c.layout;
-        match columns.onward(layout, [x, y, layout.active(2).start]) {
-            EdgeRow::Values(values) => values.as_ptr(),
-            // Not made by `TtiMaterial::new`.
-            EdgeRow::Numbers(..) => std::ptr::null(),
-        }
-    }
-
     /// Computes the fluxes of a row.
     #[inline(always)]
     unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(&self, splats: &Splats<L>, [x, y]: [usize; 2]) {
-        let (c, FluxQueue { component, .. }) = (self.step.equation.c, self.queue);
+        let (c, FluxQueue { component, .. }) = (&self.step.equation.c, self.queue);
         let (layout, null) = (&c.layout, std::ptr::null_mut());
         let plane = if X { self.fluxes(x) } else { null };
         let along_y = if Y { self.along_y([x, y]) } else { null };
@@ -166,14 +157,13 @@ impl TtiSweep<'_, '_> {
             len: self.tile.len,
             pressures: [field(0), field(2)].map(<*mut f32>::cast_const),
             strides: [layout.stride(0), layout.stride(1)],
-            axis: c.columns.rotation.each_ref().map(|columns| self.row(columns, [x, y])),
+            axis: c.medium.rotation.each_ref().map(|field| c.row(field, [x, y])),
             component,
             plane,
             along_y,
             laplacian: if X && Y { self.parts([x, y]).wrapping_add(2 * component) } else { null },
             coming: {
-                let [n_x, n_y, n_z] =
-                    c.columns.rotation.each_ref().map(|columns| self.row(columns, [x, y + 1]));
+                let [n_x, n_y, n_z] = c.medium.rotation.each_ref().map(|field| c.row(field, [x, y + 1]));
                 let leading = (HALF_WIDTH + 1) * layout.stride(1);
                 [field(0).wrapping_add(leading), field(2).wrapping_add(leading), n_x, n_y, n_z]
             },
@@ -187,6 +177,8 @@ impl TtiSweep<'_, '_> {
     unsafe fn pressure<L: Lanes>(&self, splats: &Splats<L>, [x, y]: [usize; 2]) {
         let TileStep { equation: TtiShot { c, ball }, fields, from, injector, .. } = *self.step;
         let (layout, FluxQueue { component, clean, ball: room, .. }) = (&c.layout, self.queue);
+        let TiltedMedium { modulus, anisotropy: Anisotropy { e, s }, .. } = &*c.medium;
+        let SelfAdjoint { damping, .. } = &c.operators;
         let (first, len) = (layout.active(2).start, self.tile.len);
         let at = layout.at([x, y, first]);
         let field = |number: usize| fields[number].as_ptr().wrapping_add(at);
@@ -196,9 +188,9 @@ impl TtiSweep<'_, '_> {
         }
         let pressures = [field(from), field(2 + from)].map(<*mut f32>::cast_const);
         let place = ([x, y], first, len);
-        let own = [&c.columns.e, &c.columns.s].map(|columns| self.row(columns, [x, y]));
+        let own = [c.row(e, [x, y]), c.row(s, [x, y])];
         // SAFETY: by the caller's promise.
-        let ([e, s], pressures) = unsafe {
+        let ([row_e, row_s], pressures) = unsafe {
             let pressures = without_source(injector, place, layout, clean, pressures);
             (in_ball(ball.as_ref(), place, room, own), pressures)
         };
@@ -208,8 +200,8 @@ impl TtiSweep<'_, '_> {
             taps,
             component,
             parts: self.parts([x, y]),
-            medium: [self.row(&c.columns.modulus, [x, y]), e, s],
-            damping: c.damping[0][x] + c.damping[1][y],
+            medium: [c.row(modulus, [x, y]), row_e, row_s],
+            damping: damping[0][x] + damping[1][y],
             damping_z: self.step.geometry,
             undamped: user.start.next_multiple_of(WIDEST)..user.end / WIDEST * WIDEST,
             increments: [field(INCREMENTS), field(INCREMENTS + 1)],
@@ -217,11 +209,9 @@ impl TtiSweep<'_, '_> {
             new: [field(1 - from), field(3 - from)],
             stream: self.step.stream,
             coming: {
-                let ([x, y], next) = ([x, y + 1], layout.stride(1));
-                let [modulus, e, s] =
-                    [&c.columns.modulus, &c.columns.e, &c.columns.s].map(|columns| self.row(columns, [x, y]));
-                let [h, v] = [field(INCREMENTS), field(INCREMENTS + 1)].map(|row| row.wrapping_add(next));
-                [h, v, modulus, e, s]
+                let (next, stride) = ([x, y + 1], layout.stride(1));
+                let [h, v] = [field(INCREMENTS), field(INCREMENTS + 1)].map(|row| row.wrapping_add(stride));
+                [h, v, c.row(modulus, next), c.row(e, next), c.row(s, next)]
             },
         };
         // SAFETY: by the caller's promise.

@@ -2,10 +2,12 @@
 
 use std::f64::consts::PI;
 
+use super::TtiMaterial;
 use super::coefficients::{first, towards_zero};
-use super::{TiledPropagator, TtiMaterial};
 use crate::backend::cpu::Buffer;
+use crate::fd::anisotropy::Anisotropy;
 use crate::fd::centred;
+use crate::fd::equation::TiledPropagator;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
@@ -22,10 +24,10 @@ fn s_squared_is_at_most_e_in_elliptical_media() {
         let properties = [(Property::Vp, 2000.0), (Property::Epsilon, value), (Property::Delta, value)];
         let properties = properties.map(|(property, value)| (property, value.into()));
         let model = Model::of(Grid { n: [40, 1, 1], h: [10.0; 3] }, properties).unwrap();
-        let columns = TtiMaterial::new(&model, 8, Storage::Float32).unwrap().columns;
         let layout = Layout::new(&model.grid, 8);
-        let ball = columns.ball(&layout, [20, 0, 0]);
-        let [of_e, of_s] = [&columns.e, &columns.s].map(|field| field.value(&layout, [10; 3]));
+        let anisotropy = Anisotropy::new(&model, &layout, Storage::Float32).unwrap();
+        let ball = anisotropy.ball(&layout, [20, 0, 0]);
+        let [of_e, of_s] = [&anisotropy.e, &anisotropy.s].map(|field| field.value(&layout, [10; 3]));
         let cells = ball.cells_of_both().chain([(of_e, of_s)]);
         assert!(cells.into_iter().all(|(e, s)| s * s <= e), "epsilon and delta {value}");
     }

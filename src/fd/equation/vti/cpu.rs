@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::material::VtiPropagator;
+use crate::fd::anisotropy::{Anisotropy, IsotropicBall};
 use crate::fd::edge_field::EdgeField;
-use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
 use crate::fd::vector::lanes::Lanes;
@@ -26,38 +26,20 @@ impl Policy for VtiShot<'_> {
     }
 
     fn words(&self, padded: [usize; 3]) -> String {
-        let Coefficients { layout, .. } = &*self.propagator.bulk;
-        let nearest = std::array::from_fn(|axis| layout.nearest(axis, padded[axis]) + layout.pml);
-        let mut room = Vec::new();
-        let [e, s] =
-            [0, 1].map(|number| f64::from(self.mixing(number).row(layout, nearest, 1).values(&mut room)[0]));
-        let [epsilon, delta] = [e, s * s].map(|value| 0.5 * (value - 1.0));
+        let VtiPropagator { bulk, anisotropy, .. } = self.propagator;
+        let nearest = std::array::from_fn(|axis| bulk.layout.nearest(axis, padded[axis]) + bulk.layout.pml);
+        let [epsilon, delta] = anisotropy.parameters(&bulk.layout, nearest);
         let more = format!(", epsilon {epsilon:.3}, delta {delta:.3}");
-        self.propagator.bulk.describe_cell(padded, e.max(1.0).sqrt(), &more)
+        bulk.describe_cell(padded, (1.0 + 2.0 * epsilon).max(1.0).sqrt(), &more)
     }
 
     fn mixing(&self, number: usize) -> &EdgeField {
-        if number == 0 { &self.propagator.e } else { &self.propagator.s }
+        let Anisotropy { e, s } = &*self.propagator.anisotropy;
+        if number == 0 { e } else { s }
     }
 
-    #[inline(always)]
-    unsafe fn adapt(
-        &self,
-        number: usize,
-        row: [usize; 2],
-        first: usize,
-        from: *const f32,
-        to: *mut f32,
-        len: usize,
-    ) -> bool {
-        let Some(near) = self.ball.as_ref().and_then(|ball| ball.row(number, row)) else { return false };
-        // SAFETY: by the caller's promise.
-        let to = unsafe {
-            std::ptr::copy_nonoverlapping(from, to, len);
-            std::slice::from_raw_parts_mut(to, len)
-        };
-        near.put(first, to);
-        true
+    fn ball(&self) -> Option<&IsotropicBall> {
+        self.ball.as_ref()
     }
 
     #[inline(always)]

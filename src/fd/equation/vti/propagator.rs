@@ -4,14 +4,13 @@ use super::cpu::VtiShot;
 use super::material::VtiPropagator;
 use crate::fd::equation::propagator::TiledPropagator;
 use crate::fd::grid::layout::Layout;
-use crate::fd::isotropic_ball::IsotropicBall;
 
 impl TiledPropagator for VtiPropagator {
     type Shot<'a> = VtiShot<'a>;
 
     fn shot(&self, source: Option<[usize; 3]>) -> VtiShot<'_> {
         let source = source.filter(|_| self.isotropic_source);
-        let ball = source.map(|source| IsotropicBall::new(&self.bulk.layout, &self.e, &self.s, source));
+        let ball = source.map(|source| self.anisotropy.ball(&self.bulk.layout, source));
         VtiShot { propagator: self, ball }
     }
 

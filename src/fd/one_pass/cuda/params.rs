@@ -1,11 +1,11 @@
 //! First parameter of the kernels of a step.
 
 use std::mem::offset_of;
-use std::ops::Range;
 
 use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::grid::zones::Zones;
 use crate::fd::march::activity::ActivityParams;
+use crate::fd::march::source::CubeParams;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::time_loop::launch::Address;
@@ -37,24 +37,6 @@ pub struct Zone {
     pub middle: [i32; 2],
     pub near_end: i32,
     pub far_begin: i32,
-}
-
-/// Mixing coefficients in the cells around the source of a shot.
-pub struct MixingCube<'a> {
-    /// Padded indices along x, y and z.
-    pub cells: [Range<usize>; 3],
-    /// Values of each coefficient, `[iy][ix][iz]`.
-    pub values: [&'a [f32]; 2],
-}
-
-/// Shot's own mixing coefficients around its source, laid out as `struct Cube` of the kernels. The
-/// default has no cells.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct CubeParams {
-    pub values: Address,
-    pub begin: [i32; 3],
-    pub size: [i32; 3],
 }
 
 /// First parameter of a step, by value, laid out as `struct OnePass` of the kernels. An equation
@@ -125,13 +107,5 @@ impl Zone {
         let Zones { middle, near, far, .. } = zones;
         let middle = [middle.start, middle.end].map(|i| i as i32);
         Zone { middle, near_end: near.end as i32, far_begin: far.start as i32 }
-    }
-}
-
-impl CubeParams {
-    /// Makes the parameters of a cube. `values`: the address of the values of both coefficients.
-    pub fn new(cube: &MixingCube<'_>, values: Address) -> CubeParams {
-        let of = |value: fn(&Range<usize>) -> usize| cube.cells.each_ref().map(|range| value(range) as i32);
-        CubeParams { values, begin: of(|range| range.start), size: of(|range| range.len()) }
     }
 }

@@ -3,7 +3,8 @@
 use std::array::from_fn;
 use std::sync::Arc;
 
-use super::params::{AxisParams, CubeParams, MixingCube, StepParams, Zone};
+use super::params::{AxisParams, StepParams, Zone};
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march::activity::ActivityParams;
@@ -17,16 +18,8 @@ use crate::fd::time_loop::launch::Address;
 
 /// An equation in a medium, for one shot on a GPU.
 pub trait CudaPolicy: Policy {
-    /// Bytes of the largest [`MixingCube`].
-    const CUBE_BYTES: u64 = 0;
-
     /// Returns the kernels of the equation.
     fn kernel_set() -> &'static KernelSet;
-
-    /// Returns the shot's own mixing coefficients.
-    fn cube(&self) -> Option<MixingCube<'_>> {
-        None
-    }
 }
 
 /// Names of the coefficients in messages.
@@ -40,7 +33,7 @@ impl<P: CudaPolicy> CudaEquation for P {
     const COEFFICIENTS: &'static [&'static str] = NAMES.split_at(2 + P::MIXING).0;
     const PROFILES: usize = 4;
     const FIELDS: usize = 3 * P::PRESSURES;
-    const OWN_BYTES: u64 = P::CUBE_BYTES;
+    const OWN_BYTES: u64 = if P::MIXING > 0 { IsotropicBall::BYTES } else { 0 };
 
     fn kernels() -> &'static KernelSet {
         P::kernel_set()
@@ -73,10 +66,6 @@ impl<P: CudaPolicy> CudaEquation for P {
 
     fn increments(_from: usize) -> usize {
         2 * P::PRESSURES
-    }
-
-    fn own(&self) -> Option<Vec<f32>> {
-        self.cube().map(|cube| cube.values.concat())
     }
 
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [StepParams; 2] {
@@ -113,7 +102,7 @@ impl<P: CudaPolicy> CudaEquation for P {
                 beside: c.beside.map_or(-1, |beside| beside as i32),
                 stencil: c.stencil,
                 scales: from_fn(|number| tables.scales[number]),
-                cube: self.cube().map_or_else(CubeParams::default, |cube| CubeParams::new(&cube, shot.own)),
+                cube: shot.cube,
                 activity: ActivityParams::new(layout, shot.flags, from),
             }
         })

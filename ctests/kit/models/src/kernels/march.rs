@@ -6,7 +6,7 @@ use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
 use gpusched::fd::equation::{Absorber, TiledPropagator, acoustic2, tti, vti::VtiMaterial};
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
-use gpusched::fd::march::source::{CLEAN, CudaSource, SampleParams};
+use gpusched::fd::march::source::{CLEAN, CubeParams, CudaSource, SampleParams};
 use gpusched::fd::march::tables::{COEFFICIENTS, Tables};
 use gpusched::fd::march::{activity, tile_plan::TilePlan};
 use gpusched::fd::one_pass::coefficients::BulkMaterial;
@@ -82,10 +82,11 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     }
     let profiles = memory.show(&tables.profiles);
     let plan = PlanAddresses { coefficients, profiles, tiles: memory.show(&tile_plan.table.tiles) };
-    let own = equation.own().map_or(0, |own| memory.show(&own));
+    let ball = equation.ball();
+    let cube = CubeParams::new(ball, ball.map_or(0, |ball| memory.show(&ball.values())));
     let at_start = activity::at_start(&tables.layout, shot);
     let flags = [memory.put(&at_start), memory.put(&at_start)];
-    let addresses = ShotAddresses { arrays, own, flags };
+    let addresses = ShotAddresses { arrays, cube, flags };
     let params = equation.params(&tables, &plan, &addresses);
     let fields = &addresses.arrays[..E::FIELDS];
     let (first, places, traces) = tile_plan.receivers(&shot.receivers);

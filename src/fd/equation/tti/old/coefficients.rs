@@ -1,12 +1,9 @@
 //! The numbers that a step multiplies with.
 
-use std::sync::Arc;
-
 use crate::error::Result;
 use crate::fd::equation::traits::Scheme;
-use crate::fd::equation::tti::material::{Rotation, TiltedMedium, TtiMaterial};
-use crate::fd::equation::tti::stability;
-use crate::fd::grid::layout::Layout;
+use crate::fd::equation::tti::material::{Rotation, TtiMaterial};
+use crate::fd::equation::tti::shot::TiltedCoefficients;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::one_pass::coefficients::Axis;
 use crate::fd::pml::d0;
@@ -21,20 +18,12 @@ const ANGLES: [Rotation; 4] = [
     (&[Property::Phi], |_, phi| phi.sin() as f32),
 ];
 
-/// Shared by all shots of a plan.
-pub struct OldTtiCoefficients {
-    pub layout: Layout,
-    pub columns: Arc<TiltedMedium<4>>,
+/// The numbers of the old operators.
+pub struct OldOperators {
     /// The coefficients of the derivatives along x, y, z, times the spacing of `axes`' rates over that of the axis.
     pub stencils: [[f32; HALF_WIDTH]; 3],
     /// For the fluxes and split pressures of x, y, z.
     pub axes: [Axis; 3],
-    /// Metres from cell to cell.
-    pub spacing: [f32; 3],
-    /// Whether the medium is isotropic around the source.
-    pub isotropic_source: bool,
-    /// The CFL number of a velocity of 1 m/s.
-    pub cfl: f64,
 }
 
 impl TtiMaterial<4> {
@@ -45,7 +34,7 @@ impl TtiMaterial<4> {
     }
 
     /// Returns the coefficients of steps of `dt` seconds.
-    pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> OldTtiCoefficients {
+    pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> TiltedCoefficients<4, OldOperators> {
         let (layout, Outline { grid, fastest, .. }) = (self.layout, self.model);
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
@@ -55,14 +44,10 @@ impl TtiMaterial<4> {
             Axis::new(grid.n[axis], layout.pml, dt, h[axis], d0)
         };
         let stencil = scheme.stencil.coefficients();
-        OldTtiCoefficients {
-            layout,
-            columns: self.columns.clone(),
+        let operators = OldOperators {
             stencils: [0, 1, 2].map(|axis| stencil.map(|c| c * (h[axis] / grid.h[axis]))),
             axes: [axis(0), axis(1), axis(2)],
-            spacing: grid.h,
-            isotropic_source: scheme.isotropic_source,
-            cfl: 1.0 / stability::step(1.0 / f64::from(dt), &grid, scheme.stencil.courant()),
-        }
+        };
+        TiltedCoefficients::new(self, dt, scheme, scheme.stencil.courant(), operators)
     }
 }

@@ -4,17 +4,18 @@ use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
 use super::OldTtiShot;
-use super::coefficients::OldTtiCoefficients;
+use super::coefficients::OldOperators;
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
-use crate::fd::equation::tti::material::TiltedMedium;
+use crate::fd::equation::tti::shot::TiltedCoefficients;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
-use crate::fd::isotropic_ball::IsotropicBall;
 use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::KernelSet;
+use crate::fd::march::source::CubeParams;
 use crate::fd::march::tables::{COEFFICIENTS, Tables};
-use crate::fd::one_pass::cuda::params::{AxisParams, CubeParams, Zone};
+use crate::fd::one_pass::cuda::params::{AxisParams, Zone};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
 
@@ -58,9 +59,9 @@ const _: () = {
     assert!(offset_of!(TiltedParams, steps) == 344 && offset_of!(TiltedParams, squares) == 464);
 };
 
-impl CudaEquation for OldTtiShot<'_> {
+impl CudaEquation for OldTtiShot {
     type Params = TiltedParams;
-    type Shared = OldTtiCoefficients;
+    type Shared = TiltedCoefficients<4, OldOperators>;
 
     const COEFFICIENTS: &'static [&'static str] = &[
         "theta of the model",
@@ -88,26 +89,21 @@ impl CudaEquation for OldTtiShot<'_> {
         [layout.field_len(); Self::FIELDS].into_iter().chain(damped).chain(layout.split_lens()).collect()
     }
 
-    fn shared(&self) -> &Arc<OldTtiCoefficients> {
-        self.c
+    fn shared(&self) -> &Arc<Self::Shared> {
+        &self.c
     }
 
     fn fields(&self) -> Vec<&EdgeField> {
-        let TiltedMedium { modulus, e, s, rotation } = &*self.c.columns;
-        rotation.iter().chain([modulus, e, s]).collect()
+        self.c.medium.fields()
     }
 
     /// Keep, velocity rate, loss and pressure rate of an axis.
     fn profiles(&self) -> Vec<f32> {
-        let axes = self.c.axes.iter();
+        let axes = self.c.operators.axes.iter();
         axes.flat_map(|axis| {
             [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].map(Vec::as_slice).concat()
         })
         .collect()
-    }
-
-    fn own(&self) -> Option<Vec<f32>> {
-        self.ball.as_ref().map(|ball| ball.cube().values.concat())
     }
 
     fn increments(_from: usize) -> usize {
@@ -115,14 +111,13 @@ impl CudaEquation for OldTtiShot<'_> {
     }
 
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [TiltedParams; 2] {
-        let (c, layout, arrays) = (self.c, &tables.layout, &shot.arrays);
+        let (c, layout, arrays) = (&self.c.operators, &tables.layout, &shot.arrays);
         let first = |number: usize| tables.first(arrays[number]);
         let profiles = tables.profiles(Self::PROFILES, plan.profiles);
         let axis = |axis: usize| {
             let (n, inner) = (layout.padded[axis], layout.inner[axis]);
             AxisParams::new(n, inner, c.axes[axis].rate, profiles[axis])
         };
-        let cube = self.ball.as_ref().map(IsotropicBall::cube);
         [0, 1].map(|from: usize| TiltedParams {
             next: [first(0), first(1)],
             flux: [first(2), first(3), first(4)],
@@ -140,7 +135,7 @@ impl CudaEquation for OldTtiShot<'_> {
             pml: layout.pml as i32,
             stencils: c.stencils,
             squares: [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate),
-            cube: cube.as_ref().map_or_else(CubeParams::default, |cube| CubeParams::new(cube, shot.own)),
+            cube: shot.cube,
             activity: ActivityParams::new(layout, shot.flags, from),
         })
     }

@@ -24,33 +24,8 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use self::coefficients::OldOperators;
+use super::shot::TiltedShot;
 
-use self::coefficients::OldTtiCoefficients;
-use crate::fd::equation::propagator::TiledPropagator;
-use crate::fd::grid::layout::Layout;
-use crate::fd::isotropic_ball::IsotropicBall;
-use crate::fd::model::WATER;
-
-/// The equation in a medium, for one shot.
-pub struct OldTtiShot<'a> {
-    pub c: &'a Arc<OldTtiCoefficients>,
-    pub ball: Option<IsotropicBall>,
-}
-
-impl TiledPropagator for Arc<OldTtiCoefficients> {
-    type Shot<'a> = OldTtiShot<'a>;
-
-    fn shot(&self, source: Option<[usize; 3]>) -> OldTtiShot<'_> {
-        let source = source.filter(|_| self.isotropic_source);
-        OldTtiShot { c: self, ball: source.map(|source| self.columns.ball(&self.layout, source)) }
-    }
-
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn modulus(&self, cell: [usize; 3]) -> f64 {
-        f64::from(WATER) * self.columns.modulus.value(&self.layout, cell)
-    }
-}
+/// The equation with the old operators, for one shot.
+pub type OldTtiShot = TiltedShot<4, OldOperators>;

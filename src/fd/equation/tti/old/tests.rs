@@ -17,7 +17,9 @@ fn schemes_are_equal_where_all_spacings_are() {
         let material = TtiMaterial::old(&model, 8, Storage::Float32).unwrap();
         let c = material.old_coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
         // Factors of the derivative along each axis in the flux of each axis.
-        [0, 1, 2].map(|flux| c.stencils.map(|stencil| (stencil[0] * c.axes[flux].rate).to_bits()))
+        [0, 1, 2].map(|flux| {
+            c.operators.stencils.map(|stencil| (stencil[0] * c.operators.axes[flux].rate).to_bits())
+        })
     };
     assert_eq!(coefficients([10.0; 3], false), coefficients([10.0; 3], true));
     let found = coefficients([10.0, 20.0, 5.0], false);

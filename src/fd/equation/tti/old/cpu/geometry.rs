@@ -1,6 +1,7 @@
 //! The factors of a sweep along z in whole vectors.
 
-use crate::fd::equation::tti::old::coefficients::OldTtiCoefficients;
+use crate::fd::equation::tti::old::coefficients::OldOperators;
+use crate::fd::equation::tti::shot::TiltedCoefficients;
 use crate::fd::tiled::partition::Partition;
 
 pub struct OldTtiGeometry {
@@ -14,15 +15,16 @@ pub struct OldTtiGeometry {
 }
 
 impl OldTtiGeometry {
-    pub fn new(c: &OldTtiCoefficients, partition: &Partition) -> OldTtiGeometry {
+    pub fn new(c: &TiltedCoefficients<4, OldOperators>, partition: &Partition) -> OldTtiGeometry {
         let along_z = |values: &[f32]| {
             let mut values = values[c.layout.active(2)].to_vec();
             values.resize(partition.ends.len, 0.0);
             values
         };
-        let z = &c.axes[2];
+        let OldOperators { axes, .. } = &c.operators;
+        let z = &axes[2];
         OldTtiGeometry {
-            squares: [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate),
+            squares: [0, 1].map(|axis: usize| axes[axis].rate * axes[axis].rate),
             keep: along_z(&z.keep),
             velocity_rate: along_z(&z.velocity_rate),
             pressure_rate: along_z(&z.pressure_rate),

@@ -12,6 +12,7 @@ use self::geometry::OldTtiGeometry;
 use self::queue::FluxQueue;
 use self::sweep::OldTtiSweep;
 use super::OldTtiShot;
+use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
@@ -19,7 +20,7 @@ use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
-impl TiledEquation for OldTtiShot<'_> {
+impl TiledEquation for OldTtiShot {
     type Geometry = OldTtiGeometry;
 
     const PRESSURES: usize = 2;
@@ -43,10 +44,12 @@ impl TiledEquation for OldTtiShot<'_> {
         Storage::Float32
     }
 
+    fn ball(&self) -> Option<&IsotropicBall> {
+        self.ball.as_ref()
+    }
+
     fn describe_cell(&self, padded: [usize; 3]) -> String {
-        let c = self.c;
-        let angles = |[ct, st, cp, sp]: [f64; 4]| [st.atan2(ct), sp.atan2(cp)];
-        c.columns.describe_cell(&c.layout, c.spacing, padded, c.cfl, angles)
+        self.c.describe_cell(padded, |[ct, st, cp, sp]| [st.atan2(ct), sp.atan2(cp)])
     }
 
     fn field_lens(&self) -> Vec<usize> {
@@ -54,7 +57,7 @@ impl TiledEquation for OldTtiShot<'_> {
     }
 
     fn geometry(&self, partition: &Partition) -> OldTtiGeometry {
-        OldTtiGeometry::new(self.c, partition)
+        OldTtiGeometry::new(&self.c, partition)
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {

@@ -27,15 +27,15 @@ use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
 use super::geometry::OldTtiGeometry;
 use super::queue::{AFTER, BEFORE, FluxQueue};
 use crate::backend::cpu::Rows;
-use crate::fd::edge_field::{EdgeField, EdgeRow};
-use crate::fd::equation::tti::copies::{in_ball, without_source};
+use crate::fd::anisotropy::{Anisotropy, IsotropicBall};
 use crate::fd::equation::tti::material::TiltedMedium;
 use crate::fd::equation::tti::old::OldTtiShot;
-use crate::fd::equation::tti::old::coefficients::OldTtiCoefficients;
-use crate::fd::isotropic_ball::IsotropicBall;
+use crate::fd::equation::tti::old::coefficients::OldOperators;
+use crate::fd::equation::tti::shot::TiltedCoefficients;
 use crate::fd::one_pass::rows::TAPS;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::copies::{in_ball, without_source};
 use crate::fd::tiled::equation::TileStep;
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::source::SourceInjector;
@@ -51,7 +51,7 @@ use crate::fd::vector::lanes::Lanes;
 /// the processor has the instructions.
 #[derive(Clone, Copy)]
 pub struct OldTtiSweep<'a> {
-    c: &'a OldTtiCoefficients,
+    c: &'a TiltedCoefficients<4, OldOperators>,
     ball: Option<&'a IsotropicBall>,
     geometry: &'a OldTtiGeometry,
     partition: &'a Partition,
@@ -103,11 +103,7 @@ fn position(field: Rows<'_>, at: usize) -> *const f32 {
 }
 
 impl<'a> OldTtiSweep<'a> {
-    pub fn new(
-        step: &TileStep<'a, OldTtiShot<'_>>,
-        part: &'a ActiveTile,
-        scratch: *mut f32,
-    ) -> OldTtiSweep<'a> {
+    pub fn new(step: &TileStep<'a, OldTtiShot>, part: &'a ActiveTile, scratch: *mut f32) -> OldTtiSweep<'a> {
         let TileStep { equation: OldTtiShot { c, ball }, geometry, partition, fields, from, .. } = *step;
         OldTtiSweep {
             c,
@@ -156,21 +152,10 @@ impl<'a> OldTtiSweep<'a> {
         self.queue.beside.wrapping_add(nth * self.queue.row)
     }
 
-    /// Returns the values of a property in a row.
-    #[inline(always)]
-    fn row(&self, columns: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
-        match columns.onward(&self.c.layout, [x, y, self.first]) {
-            EdgeRow::Values(values) => values.as_ptr(),
-            // Not made by `OldTtiMaterial::new`.
-            EdgeRow::Numbers(..) => std::ptr::null(),
-        }
-    }
-
     /// Returns cosine and sine of theta and phi in a row.
     #[inline(always)]
     fn angles(&self, row: [usize; 2]) -> [*const f32; 4] {
-        let [ct, st, cp, sp] = &self.c.columns.rotation;
-        [self.row(ct, row), self.row(st, row), self.row(cp, row), self.row(sp, row)]
+        self.c.medium.rotation.each_ref().map(|field| self.c.row(field, row))
     }
 
     /// Position of a row of a field that has some of the rows.
@@ -203,7 +188,7 @@ impl<'a> OldTtiSweep<'a> {
             } else {
                 slot * layout.padded[0] + x
             };
-            let (at, factors) = (self.nth(row), &c.axes[axis]);
+            let (at, factors) = (self.nth(row), &c.operators.axes[axis]);
             DampedFlux {
                 keep: factors.keep[index],
                 rate: factors.velocity_rate[index],
@@ -233,7 +218,7 @@ impl<'a> OldTtiSweep<'a> {
             },
         };
         // SAFETY: by the caller's promise. Updated cells have `HALF_WIDTH` neighbours on each side.
-        unsafe { flux::<L, X_PML, Y_PML>(&c.stencils, &row) }
+        unsafe { flux::<L, X_PML, Y_PML>(&c.operators.stencils, &row) }
     }
 
     /// Computes the pressures of a row, from fluxes that are all there.
@@ -250,7 +235,7 @@ impl<'a> OldTtiSweep<'a> {
             *row_y = self.queued([x, tap_y]);
         }
         let split = |axis: usize| {
-            let (index, factors) = ([x, y][axis], &c.axes[axis]);
+            let (index, factors) = ([x, y][axis], &c.operators.axes[axis]);
             let mut part = std::ptr::null_mut();
             if let Some(nth) = layout.in_layer(axis, index) {
                 let rows = 2 * layout.width();
@@ -259,22 +244,23 @@ impl<'a> OldTtiSweep<'a> {
             }
             SplitTerm { rate: factors.pressure_rate[index], loss: factors.loss[index], part }
         };
-        let (e, s) = (self.row(&c.columns.e, [x, y]), self.row(&c.columns.s, [x, y]));
+        let TiltedMedium { modulus, anisotropy: Anisotropy { e, s }, .. } = &*c.medium;
+        let own = [c.row(e, [x, y]), c.row(s, [x, y])];
         let pressures = [position(fields.p[from], at), position(fields.q[from], at)];
         let place = ([x, y], self.first, self.len);
         // SAFETY: by the caller's promise.
-        let ([e, s], pressures) = unsafe {
+        let ([row_e, row_s], pressures) = unsafe {
             let pressures = without_source(self.injector, place, layout, queue.clean, pressures);
-            (in_ball(self.ball, place, queue.ball, [e, s]), pressures)
+            (in_ball(self.ball, place, queue.ball, own), pressures)
         };
         let row = DivergenceRow {
             len: self.len,
             taps: [rows_x, rows_y],
             component: queue.component,
             angles: self.angles([x, y]),
-            modulus: self.row(&c.columns.modulus, [x, y]),
-            e,
-            s,
+            modulus: c.row(modulus, [x, y]),
+            e: row_e,
+            s: row_s,
             squares: geometry.squares,
             d: fields.d.as_ptr().wrapping_add(at),
             split: [
@@ -291,13 +277,12 @@ impl<'a> OldTtiSweep<'a> {
             ],
             coming: {
                 let next = [x, y + 1];
-                let TiltedMedium { modulus, e, s, .. } = &*c.columns;
                 let d = position(fields.d, at + layout.stride(1));
-                [d, self.row(modulus, next), self.row(e, next), self.row(s, next)]
+                [d, c.row(modulus, next), c.row(e, next), c.row(s, next)]
             },
         };
         // SAFETY: by the caller's promise.
-        unsafe { divergence::<L, X_PML, Y_PML>(&c.stencils, &row) }
+        unsafe { divergence::<L, X_PML, Y_PML>(&c.operators.stencils, &row) }
     }
 
     /// Returns the ends of a row with their split pressures.
