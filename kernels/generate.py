@@ -43,6 +43,7 @@ HEADERS = [
     "activity.cuh",
     "layer.cuh",
     "tilted.cuh",
+    "tilted_stages.cuh",
     "one_pass.cuh",
     "one_pass_cells.cuh",
     "one_pass_march.cuh",

@@ -385,48 +385,7 @@ template <class Shape> __device__ __forceinline__ bool is_plain(const SelfAdjoin
     return is_inside(k, 0, tile.x, Shape::X) && is_inside(k, 2, tile.z, Z);
 }
 
-template <class Shape>
-__device__ __forceinline__ void first_stage(const SelfAdjoint &k, PressurePlanes<Shape> &planes)
-{
-    const Tile tile = k.tiles[blockIdx.x];
-    if (is_at_rest<Shape::X>(k.activity, tile))
-        return;
-    if (is_plain<Shape>(k, tile))
-        fluxes<Shape, true>(k, tile, planes);
-    else
-        fluxes<Shape, false>(k, tile, planes);
-}
+#include "tilted_stages.cuh"
 
-template <class Shape>
-__device__ __forceinline__ void second_stage(const SelfAdjoint &k, const Source &source, const Receivers &receivers,
-                                             FluxPlanes<Shape> &planes)
-{
-    const Tile tile = k.tiles[blockIdx.x];
-    if (!is_at_rest<Shape::X>(k.activity, tile)) {
-        const bool plain =
-            is_plain<Shape>(k, tile) && !has_cube<Shape>(k.cube, tile) && !has_source<Shape>(source, tile);
-        const unsigned seen =
-            plain ? pressures<Shape, true>(k, tile, source, planes) : pressures<Shape, false>(k, tile, source, planes);
-        // Loaded again: the march has no registers for it.
-        mark<Shape::X>(k.activity, k.tiles[blockIdx.x], seen);
-    }
-    take<Tti>(k, source, receivers, Shape::THREADS);
-}
-
-// The kernels of a shape, of which so many blocks are to be on a multiprocessor at once.
-#define STAGES(name, blocks_of_fluxes, blocks, ...)                                                                    \
-    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks_of_fluxes)                    \
-        tti_fluxes_##name(const SelfAdjoint k)                                                                         \
-    {                                                                                                                  \
-        __shared__ __align__(16) PressurePlanes<Shape<__VA_ARGS__>> planes;                                            \
-        first_stage<Shape<__VA_ARGS__>>(k, planes);                                                                    \
-    }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
-        tti_##name(const SelfAdjoint k, const Source source, const Receivers receivers)                                \
-    {                                                                                                                  \
-        __shared__ __align__(16) FluxPlanes<Shape<__VA_ARGS__>> planes;                                                \
-        second_stage<Shape<__VA_ARGS__>>(k, source, receivers, planes);                                                \
-    }
-
-STAGES(4x2, 3, 2, 4, 2)
-SOURCE(tti_source, Tti, SelfAdjoint)
+typedef Shape<4, 2> Tiles;
+STAGES(tti, 4x2, Tiles, SelfAdjoint, PressurePlanes<Tiles>, 3, FluxPlanes<Tiles>, 2)

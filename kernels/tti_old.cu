@@ -405,47 +405,15 @@ __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile,
     return seen;
 }
 
-template <class Shape>
-__device__ __forceinline__ void first_stage(const Tilted &k, Planes<Shape, 2> &planes)
+// Returns true if no axis stores fluxes in a tile.
+template <class Shape> __device__ __forceinline__ bool is_plain(const Tilted &, const Tile &tile)
 {
-    const Tile tile = k.tiles[blockIdx.x];
-    if (is_at_rest<Shape::X>(k.activity, tile))
-        return;
-    if (tile.kind == 0)
-        fluxes<Shape, true>(k, tile, planes);
-    else
-        fluxes<Shape, false>(k, tile, planes);
+    return tile.kind == 0;
 }
 
-template <class Shape>
-__device__ __forceinline__ void second_stage(const Tilted &k, const Source &source, const Receivers &receivers,
-                                             Planes<Shape, 4> &planes)
-{
-    const Tile tile = k.tiles[blockIdx.x];
-    if (!is_at_rest<Shape::X>(k.activity, tile)) {
-        const bool plain = tile.kind == 0 && !has_cube<Shape>(k.cube, tile) && !has_source<Shape>(source, tile);
-        const unsigned seen =
-            plain ? pressures<Shape, true>(k, tile, source, planes) : pressures<Shape, false>(k, tile, source, planes);
-        // Loaded again: the march has no registers for it.
-        mark<Shape::X>(k.activity, k.tiles[blockIdx.x], seen);
-    }
-    take<Tti>(k, source, receivers, Shape::THREADS);
-}
+#include "tilted_stages.cuh"
 
-// The kernels of a shape, of which so many blocks are to be on a multiprocessor at once.
-#define STAGES(name, blocks_of_fluxes, blocks, ...)                                                                    \
-    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks_of_fluxes)                    \
-        tti_old_fluxes_##name(const Tilted k)                                                                   \
-    {                                                                                                                  \
-        __shared__ __align__(16) Planes<Shape<__VA_ARGS__>, 2> planes;                                                 \
-        first_stage<Shape<__VA_ARGS__>>(k, planes);                                                                    \
-    }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
-        tti_old_##name(const Tilted k, const Source source, const Receivers receivers)                         \
-    {                                                                                                                  \
-        __shared__ __align__(16) Planes<Shape<__VA_ARGS__>, 4> planes;                                                 \
-        second_stage<Shape<__VA_ARGS__>>(k, source, receivers, planes);                                                \
-    }
-
-STAGES(4x2, 3, 2, 4, 2)
-SOURCE(tti_old_source, Tti, Tilted)
+typedef Shape<4, 2> Tiles;
+typedef Planes<Tiles, 2> PressurePlanes;
+typedef Planes<Tiles, 4> FluxPlanes;
+STAGES(tti_old, 4x2, Tiles, Tilted, PressurePlanes, 3, FluxPlanes, 2)

@@ -33,7 +33,7 @@ vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s
 vti: the couplings are exchanged;      src/fd/equation/vti/cpu.rs; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --lib elliptical
 vti: the ball around the source is a cell smaller; src/fd/anisotropy.rs; s/ISOTROPIC: f32 = 4.0/ISOTROPIC: f32 = 3.0/; --test it golden_cases::vti_homog
 one pass: a velocity beside the middle lost; src/fd/tiled/tiles.rs; s/middle.start + HALF_WIDTH - 1).min/middle.start).min/; --test it golden_cases::iso1_h
-one pass: the source stays in the pressure; src/fd/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test it golden_cases::iso1_h
+tiles: the source stays in the pressure; src/fd/tiled/copies.rs; s/source.is_in(row)/source.is_in([x + 1, y])/; --test it golden_cases::iso1_h
 one pass: the ends of rows not damped;  src/fd/one_pass/flux_z.rs; s/self.damped.contains(&i)/false/; --test it golden_cases::iso1_h
 one pass: too few fluxes are held;  src/fd/one_pass/scratch.rs; s/PLACES: usize = FLUX_PLANES/PLACES: usize = FLUX_PLANES - 1/; --test it golden_cases::iso1_h
 one pass: fluxes that are at rest move; src/fd/one_pass/flux_xy.rs; s/j < self.c.layout.active(line.axis).end/j < self.c.layout.active(line.axis).end + 1/; --test kernels shots_of_odd_sizes
@@ -187,14 +187,13 @@ kernels: tti has one plane of pressures; kernels/tti.cu; s/s.f\[y \& 1\]/s.f[0]/
 kernels: tti takes the fluxes of the next plane; kernels/tti.cu; s/= s.own\[y % HALF_WIDTH\]/= s.own[(y + 1) % HALF_WIDTH]/; --test kernels shots_of_odd_sizes
 kernels: tti has the vector of its own row beside a tile; kernels/tti.cu; s/coefficient<false>(k, NX, place.side_x/coefficient<false>(k, NX, x/; --test kernels shots_of_odd_sizes
 kernels: tti has n_x at the ends of rows; kernels/tti.cu; s/coefficient<PLAIN>(k, NZ, place.end_x/coefficient<PLAIN>(k, NX, place.end_x/; --test kernels shots_of_odd_sizes
-kernels: tti has the medium of the model around its source; kernels/tti.cu; s/ \&\& !has_cube<Shape>(k.cube, tile)//; --test kernels shots_of_odd_sizes
+kernels: tti has the medium of the model around its source; kernels/tilted_stages.cuh; s/ \&\& !has_cube<Shape>(k.cube, tile)//; --test kernels shots_of_odd_sizes
 kernels: tti updates a pressure with its source; kernels/tti.cu; s/if (has_source \&\& source.there)/if (false)/; --test kernels shots_of_odd_sizes
-kernels: tti skips fluxes that move; kernels/tti.cu; s/^    if (is_at_rest<Shape::X>(k.activity, tile))$/    if (!is_reached(k.activity, parts_of<Shape::X>(k.activity, tile, 0)))/; --test kernels tiles_at_rest
+kernels: tti skips fluxes that move; kernels/tilted_stages.cuh; s/^    if (is_at_rest<Shape::X>(k.activity, tile))$/    if (!is_reached(k.activity, parts_of<Shape::X>(k.activity, tile, 0)))/; --test kernels tiles_at_rest
 kernels: tti_old turns a rotated term over; kernels/tti_old.cu; s/fmaf(-(r\[ST\] \* r\[SP\])/fmaf((r[ST] * r[SP])/; --test kernels shots_of_odd_sizes
 kernels: tti_old loses an undamped flux beside the middle; kernels/tti_old.cu; s/index >= zone.middle - HALF_WIDTH \&\&/index >= zone.middle - HALF_WIDTH + 1 \&\&/; --test kernels shots_of_odd_sizes
 kernels: tti_old takes damped fluxes in the middle; kernels/tti_old.cu; s/put(damped ? U : DAMPED_U, row, other/put(damped ? DAMPED_U : U, row, other/; --test kernels shots_of_odd_sizes
 tti: poles are forgotten where all fluxes are damped; src/fd/equation/tti/old/cpu/divergence.rs; s/horizontal = L::load(d)/horizontal = if X_PML \&\& Y_PML { L::splat(0.0) } else { L::load(d) }/; --test cuda shots_have
-kernels: tti_old skips fluxes that move; kernels/tti_old.cu; s/^    if (is_at_rest<Shape::X>(k.activity, tile))$/    if (!is_reached(k.activity, parts_of<Shape::X>(k.activity, tile, 0)))/; --test kernels tiles_at_rest
 kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/load_around(y + 1)/load_around(y)/; --test kernels shots_of_odd_sizes
 kernels: a source is recorded a step early; kernels/tile.cuh; s/= hidden ?/= hidden \&\& !point ?/; --test kernels shots_of_odd_sizes
 kernels: a thread fetches one pair beside the rows; kernels/one_pass_march.cuh; s/(lane >> 3) + i \*/(lane >> 3) + 0 * i */; --test kernels shots_of_odd_sizes
