@@ -1,10 +1,10 @@
 //! Fluxes and increments of a row along z. Its taps are neighbours in the same vectors, so they are
 //! shifted within registers.
 
-use super::rows::{TAPS, derivative, halfway, splats, write};
+use super::rows::{TAPS, derivative, halfway, write};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::Kernel;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, splats};
 
 /// Computes the fluxes of a row: b times the derivatives of the pressure. Pointers are to the first
 /// updated value. The row has a vector of pressures before and after it.

@@ -5,7 +5,7 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 use crate::fd::vector::isa::Kernel;
-use crate::fd::vector::lanes::{Lanes, WIDEST};
+use crate::fd::vector::lanes::{Lanes, WIDEST, splats};
 
 /// Taps of a derivative.
 pub const TAPS: usize = 2 * HALF_WIDTH;
@@ -15,16 +15,6 @@ pub const PREFETCHED: usize = 6;
 pub const FLUX_PLANES: usize = TAPS - 1;
 /// Taps of the terms of a block of rows.
 pub const MAX_TAPS: usize = FLUX_PLANES + ROWS_PER_BLOCK;
-
-/// Returns the coefficients of the derivative as vectors.
-///
-/// # Safety
-/// The processor has the instructions.
-#[inline(always)]
-pub unsafe fn splats<L: Lanes>(c: &[f32; HALF_WIDTH]) -> [L::V; HALF_WIDTH] {
-    // SAFETY: by the caller's promise.
-    unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
-}
 
 /// Returns the derivatives of `U` neighbours, the first of them between taps 3 and 4.
 ///

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::flux_z::derivative_before;
 use super::policy::Policy;
-use super::rows::{splats, write};
+use super::rows::write;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::Kernel;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, splats};
 
 /// Computes the pressures of a row after the step, and its undamped increments. Pointers are to the
 /// first updated value.

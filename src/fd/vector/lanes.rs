@@ -71,6 +71,16 @@ pub trait Lanes {
 /// Values of the widest vector. Kernels process rows in multiples of it.
 pub const WIDEST: usize = 16;
 
+/// Returns four coefficients in each lane.
+///
+/// # Safety
+/// The processor has the instructions.
+#[inline(always)]
+pub unsafe fn splats<L: Lanes>(c: &[f32; 4]) -> [L::V; 4] {
+    // SAFETY: by the caller's promise.
+    unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
+}
+
 /// Vectors of the baseline instructions, as the compiler makes them.
 pub struct Plain;
 

@@ -6,13 +6,14 @@
 use super::coefficients::Coefficients;
 use super::layer::{Layers, PROFILES};
 use crate::backend::cpu::Rows;
-use crate::fd::centred::{FIRST, Weights};
+use crate::fd::centred::FIRST;
+use crate::fd::centred::taps::{Taps, WeightSplats};
 use crate::fd::edge_field::EdgeRow;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::vector::isa::Kernel;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, splats};
 
 /// The fields and coefficients of a step.
 #[derive(Clone, Copy)]
@@ -75,21 +76,6 @@ impl Speeds for (*const u16, Scale) {
     }
 }
 
-/// [`Weights`] in each lane.
-struct Splats<L: Lanes> {
-    centre: L::V,
-    axes: [[L::V; HALF_WIDTH]; 3],
-}
-
-impl<L: Lanes> Splats<L> {
-    #[inline(always)]
-    unsafe fn new(weights: &Weights) -> Splats<L> {
-        // SAFETY: by the caller's promise.
-        let splat = |value: f32| unsafe { L::splat(value) };
-        Splats { centre: splat(weights.centre), axes: weights.axes.map(|axis| axis.map(splat)) }
-    }
-}
-
 /// Updates the part of a tile that is not at rest.
 ///
 /// # Safety
@@ -107,7 +93,7 @@ impl Kernel for TileSweep<'_> {
         let z = layout.active(2).start;
         // SAFETY: by the caller's promise; a row's taps are within the field.
         unsafe {
-            let weights = Splats::<L>::new(&c.weights);
+            let weights = WeightSplats::<L>::new(&c.weights);
             for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
                 let at = layout.at([x, y, z]);
                 if let Some(layers) = &c.layers {
@@ -158,7 +144,7 @@ struct DampedRow<'a, L: Lanes> {
 unsafe fn damp<L: Lanes>(
     step: &Step<'_>,
     layers: &[Layers; 3],
-    weights: &Splats<L>,
+    weights: &WeightSplats<L>,
     [x, y]: [usize; 2],
     len: usize,
 ) {
@@ -208,7 +194,7 @@ impl<L: Lanes> DampedRow<'_, L> {
         // SAFETY: by the caller's promise.
         unsafe {
             let centre = L::splat(self.centre);
-            let first = FIRST.map(|c| L::splat(c));
+            let first = splats::<L>(&FIRST);
             let same = self.profiles.map(|profile| L::splat(*profile));
             for i in (0..self.len).step_by(L::N) {
                 let [a, b, slope, square] =
@@ -218,9 +204,10 @@ impl<L: Lanes> DampedRow<'_, L> {
                 L::prefetch(phi.wrapping_add(HALF_WIDTH * self.strides[1] + self.pitch));
                 L::prefetch(self.next_phi.wrapping_add(i + self.pitch));
                 L::prefetch(chi.wrapping_add(self.pitch));
-                let second = L::fma(centre, L::load(p), pairs::<L>(self.weights, p, self.strides[0]));
-                let derivative = differences::<L>(&first, p, self.strides[0]);
-                let change = L::mul(square, differences::<L>(&first, phi, self.strides[1]));
+                let taps = Taps::<L>::around(p, self.strides[0]);
+                let second = L::fma(centre, L::load(p), taps.second(self.weights));
+                let derivative = taps.first(&first);
+                let change = L::mul(square, Taps::<L>::around(phi, self.strides[1]).first(&first));
                 let change = L::fma(b, second, L::fma(slope, derivative, change));
                 let zeta = L::fma(b, L::add(second, change), L::load(chi.cast_const()));
                 L::store(chi, L::mul(a, zeta));
@@ -233,25 +220,12 @@ impl<L: Lanes> DampedRow<'_, L> {
     }
 }
 
-/// The weighted sum of the differences of neighbours along an axis.
-#[inline(always)]
-unsafe fn differences<L: Lanes>(weights: &[L::V; HALF_WIDTH], f: *const f32, stride: usize) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let pair = |m: usize| L::sub(L::load(f.add(m * stride)), L::load(f.sub(m * stride)));
-        let sum = L::mul(weights[0], pair(1));
-        let sum = L::fma(weights[1], pair(2), sum);
-        let sum = L::fma(weights[2], pair(3), sum);
-        L::fma(weights[3], pair(4), sum)
-    }
-}
-
 /// Updates a row.
 ///
 /// # Safety
 /// See [`TileSweep`].
 #[inline(always)]
-unsafe fn row<L: Lanes, V: Speeds>(weights: &Splats<L>, row: &Line, v: V) {
+unsafe fn row<L: Lanes, V: Speeds>(weights: &WeightSplats<L>, row: &Line, v: V) {
     let [sx, sy] = row.strides;
     // SAFETY: by the caller's promise.
     unsafe {
@@ -265,26 +239,14 @@ unsafe fn row<L: Lanes, V: Speeds>(weights: &Splats<L>, row: &Line, v: V) {
             L::prefetch(other.wrapping_add(sx).cast_const());
             v.prefetch::<L>(i + sx);
             let centre = L::load(p);
-            let x = L::fma(weights.centre, centre, pairs::<L>(&weights.axes[0], p, sx));
-            let y = pairs::<L>(&weights.axes[1], p, sy);
-            let z = pairs::<L>(&weights.axes[2], p, 1);
+            let [x, y, z] = &weights.axes;
+            let x = L::fma(weights.centre, centre, Taps::<L>::around(p, sx).second(x));
+            let y = Taps::<L>::around(p, sy).second(y);
+            let z = Taps::<L>::around(p, 1).second(z);
             let l = L::add(L::add(x, y), z);
             let g = L::mul(sponge_xy, L::load(row.sponge_z.add(i)));
             let before = L::fnma(g, L::load(other.cast_const()), L::add(centre, centre));
             L::store(other, L::fma(g, L::fma(v.load::<L>(i), l, before), zero));
         }
-    }
-}
-
-/// The weighted sum of the pairs of neighbours along an axis.
-#[inline(always)]
-unsafe fn pairs<L: Lanes>(weights: &[L::V; HALF_WIDTH], p: *const f32, stride: usize) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let pair = |m: usize| L::add(L::load(p.sub(m * stride)), L::load(p.add(m * stride)));
-        let sum = L::mul(weights[0], pair(1));
-        let sum = L::fma(weights[1], pair(2), sum);
-        let sum = L::fma(weights[2], pair(3), sum);
-        L::fma(weights[3], pair(4), sum)
     }
 }

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::fd::centred::Weights;
-use crate::fd::one_pass::rows::splats;
+use crate::fd::centred::taps::{Taps, WeightSplats};
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, splats};
 
 /// Rows of a plane that its divergence along x and z takes: `n_x g`, `n_x w`, `n_z g`, `n_z w`.
 pub const FLUXES: usize = 4;
@@ -14,8 +14,7 @@ pub const PARTS: usize = 3;
 
 /// Coefficients in each lane.
 pub struct Splats<L: Lanes> {
-    centre: L::V,
-    second: [[L::V; HALF_WIDTH]; 3],
+    second: WeightSplats<L>,
     first: [[L::V; HALF_WIDTH]; 3],
 }
 
@@ -23,80 +22,11 @@ impl<L: Lanes> Splats<L> {
     /// # Safety
     /// The processor has the instructions.
     #[inline(always)]
-    pub unsafe fn new(weights: &Weights, first: &[[f32; HALF_WIDTH]; 3]) -> Splats<L> {
+    pub unsafe fn new(weights: &Weights, [x, y, z]: &[[f32; HALF_WIDTH]; 3]) -> Splats<L> {
         // SAFETY: by the caller's promise.
         unsafe {
-            let [x, y, z] = &weights.axes;
-            Splats {
-                centre: L::splat(weights.centre),
-                second: [splats::<L>(x), splats::<L>(y), splats::<L>(z)],
-                first: [splats::<L>(&first[0]), splats::<L>(&first[1]), splats::<L>(&first[2])],
-            }
-        }
-    }
-}
-
-/// The values at one to four cells before and after those of a vector.
-///
-/// # Safety
-/// Of its methods: the processor has the instructions, and the values may be read.
-struct Taps<L: Lanes> {
-    before: [L::V; HALF_WIDTH],
-    after: [L::V; HALF_WIDTH],
-}
-
-impl<L: Lanes> Taps<L> {
-    /// Loads those across rows. `tap`: returns the row that is 4 before, up to the one 4 after.
-    #[inline(always)]
-    unsafe fn across(tap: impl Fn(usize) -> *const f32) -> Self {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            Taps {
-                before: [L::load(tap(3)), L::load(tap(2)), L::load(tap(1)), L::load(tap(0))],
-                after: [L::load(tap(5)), L::load(tap(6)), L::load(tap(7)), L::load(tap(8))],
-            }
-        }
-    }
-
-    /// Takes those along the row from a vector and its neighbours.
-    #[inline(always)]
-    unsafe fn along(before: L::V, at: L::V, after: L::V) -> Self {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            Taps {
-                before: [
-                    L::earlier::<1>(before, at),
-                    L::earlier::<2>(before, at),
-                    L::earlier::<3>(before, at),
-                    L::earlier::<4>(before, at),
-                ],
-                after: [
-                    L::later::<1>(at, after),
-                    L::later::<2>(at, after),
-                    L::later::<3>(at, after),
-                    L::later::<4>(at, after),
-                ],
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn first(&self, k: &[L::V; HALF_WIDTH]) -> L::V {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let pair = |m: usize| L::sub(self.after[m], self.before[m]);
-            let sum = L::fma(k[1], pair(1), L::mul(k[0], pair(0)));
-            L::fma(k[3], pair(3), L::fma(k[2], pair(2), sum))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn second(&self, c: &[L::V; HALF_WIDTH]) -> L::V {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let pair = |m: usize| L::add(self.before[m], self.after[m]);
-            let sum = L::fma(c[1], pair(1), L::mul(c[0], pair(0)));
-            L::fma(c[3], pair(3), L::fma(c[2], pair(2), sum))
+            let first = [splats::<L>(x), splats::<L>(y), splats::<L>(z)];
+            Splats { second: WeightSplats::new(weights), first }
         }
     }
 }
@@ -130,8 +60,6 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
     // SAFETY: by the caller's promise.
     unsafe {
         let [p, q] = row.pressures;
-        let first = |row: *const f32, stride: usize| row.wrapping_sub(HALF_WIDTH * stride);
-        let [p_taps, q_taps] = [p, q].map(|field| row.strides.map(|stride| first(field, stride)));
         let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
         let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
         let [sx, sy] = row.strides;
@@ -147,21 +75,22 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
                 }
             }
             let p_after = L::load(p.wrapping_add(i + L::N));
-            let x = Taps::<L>::across(|k| p_taps[0].wrapping_add(i + k * sx));
+            let x = Taps::<L>::around(p.wrapping_add(i), sx);
             let mut g = L::mul(n_x, x.first(&c.first[0]));
-            let mut laplacian = if X && Y { L::fma(c.centre, p_at, x.second(&c.second[0])) } else { p_at };
-            let y = Taps::<L>::across(|k| p_taps[1].wrapping_add(i + k * sy));
+            let mut laplacian =
+                if X && Y { L::fma(c.second.centre, p_at, x.second(&c.second.axes[0])) } else { p_at };
+            let y = Taps::<L>::around(p.wrapping_add(i), sy);
             g = L::fma(n_y, y.first(&c.first[1]), g);
             let z = Taps::<L>::along(p_before, p_at, p_after);
             g = L::fma(n_z, z.first(&c.first[2]), g);
             if X && Y {
-                laplacian = L::add(laplacian, y.second(&c.second[1]));
-                laplacian = L::add(laplacian, z.second(&c.second[2]));
+                laplacian = L::add(laplacian, y.second(&c.second.axes[1]));
+                laplacian = L::add(laplacian, z.second(&c.second.axes[2]));
                 L::store(row.laplacian.wrapping_add(i), laplacian);
             }
             let q_after = L::load(q.wrapping_add(i + L::N));
-            let x = Taps::<L>::across(|k| q_taps[0].wrapping_add(i + k * sx));
-            let y = Taps::<L>::across(|k| q_taps[1].wrapping_add(i + k * sy));
+            let x = Taps::<L>::around(q.wrapping_add(i), sx);
+            let y = Taps::<L>::around(q.wrapping_add(i), sy);
             let z = Taps::<L>::along(q_before, q_at, q_after);
             let mut w = L::mul(n_x, x.first(&c.first[0]));
             w = L::fma(n_y, y.first(&c.first[1]), w);
@@ -202,7 +131,6 @@ pub unsafe fn divergence_xz<L: Lanes>(
     [column, component, len]: [usize; 3],
     to: *mut f32,
 ) {
-    let first = plane.wrapping_sub(HALF_WIDTH * column);
     // SAFETY: by the caller's promise.
     unsafe {
         for nth in [0, component] {
@@ -210,7 +138,7 @@ pub unsafe fn divergence_xz<L: Lanes>(
             let (mut before, mut at) = (L::splat(0.0), L::load(of_z));
             for i in (0..len).step_by(L::N) {
                 let after = L::load(of_z.wrapping_add(i + L::N));
-                let x = Taps::<L>::across(|k| first.wrapping_add(nth + i + k * column)).first(&c.first[0]);
+                let x = Taps::<L>::around(plane.wrapping_add(nth + i), column).first(&c.first[0]);
                 let z = Taps::<L>::along(before, at, after).first(&c.first[2]);
                 L::store(to.wrapping_add(nth + i), L::add(x, z));
                 (before, at) = (at, after);

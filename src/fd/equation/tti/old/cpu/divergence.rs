@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::derivative::{derivative_across, load};
 use super::flux::Target;
 use crate::fd::one_pass::flux_z::derivative_before;
-use crate::fd::one_pass::rows::{TAPS, splats};
+use crate::fd::one_pass::rows::TAPS;
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, splats};
 
 /// A row of pressures. Pointers are to the row's first updated value.
 pub struct DivergenceRow<'a> {

@@ -2,9 +2,8 @@
 
 use super::derivative::{derivative_across, load};
 use crate::fd::one_pass::flux_z::derivative_after;
-use crate::fd::one_pass::rows::splats;
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, splats};
 
 /// A row of fluxes. Pointers are to the row's first updated value.
 pub struct RotatedFluxRow {

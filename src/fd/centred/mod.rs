@@ -2,6 +2,8 @@
 //! with the second. The second is `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m (f[i-m] +
 //! f[i+m])`.
 
+pub(crate) mod taps;
+
 use crate::fd::model::Outline;
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 
