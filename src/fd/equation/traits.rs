@@ -83,7 +83,9 @@ pub trait Equation: Sync {
     }
 
     /// Returns the accepted sizes of its absorbing layer.
-    fn absorbing_layer(&self) -> AbsorbingLayer;
+    fn absorbing_layer(&self) -> AbsorbingLayer {
+        AbsorbingLayer { default: 20, accepted: 8..=1000 }
+    }
 
     /// Returns the class of its shots as tasks: devices have a rate for each class.
     fn class(&self) -> u32;

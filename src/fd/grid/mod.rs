@@ -54,6 +54,13 @@ impl Grid {
         (at[1] * self.n[0] + at[0]) * self.n[2] + at[2]
     }
 
+    /// Returns the largest stable time step in seconds, `1 / (c v sqrt(1/dx² + 1/dy² + 1/dz²))`, in double. `courant`: `c`, that
+    /// of the derivatives; `velocity`: `v`, the fastest in m/s.
+    pub fn stable_step(&self, courant: f64, velocity: f64) -> f64 {
+        let inverse: f64 = self.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
+        1.0 / (courant * velocity * inverse.sqrt())
+    }
+
     pub fn contains(&self, at: [usize; 3]) -> bool {
         (0..3).all(|axis| at[axis] < self.n[axis])
     }

@@ -29,9 +29,14 @@ impl<T: Copy> Fields<T> {
     }
 }
 
-/// Returns the lengths of the fields of `pressures` pressures. Velocities and split pressures are
-/// `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
+/// Returns the lengths of the fields of `pressures` pressures.
 pub fn lens(layout: &Layout, pressures: usize) -> Vec<usize> {
+    let [velocity, split] = layer_lens(layout);
+    in_order(layout, pressures, velocity, split)
+}
+
+/// Returns the lengths of the velocities and split pressures of x, y, z: `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
+pub fn layer_lens(layout: &Layout) -> [[usize; 3]; 2] {
     let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
     let ends = Ends::new(layout, &zones[2]);
     let [nx, ny] = [0, 1].map(|axis| layout.active(axis).len());
@@ -43,7 +48,7 @@ pub fn lens(layout: &Layout, pressures: usize) -> Vec<usize> {
     ];
     let split =
         [layout.rows(ny * both), layout.rows(both * plane), ny * nx * (ends.damped[0] + ends.damped[1])];
-    in_order(layout, pressures, velocity, split)
+    [velocity, split]
 }
 
 /// Returns the number of places for PML velocities of a row along z on a GPU.

@@ -21,7 +21,7 @@ pub use stability::{dt_max, dt_sure, dt_sure_with};
 use std::sync::Arc;
 
 use super::propagator::TiledPropagator;
-use super::traits::{AbsorbingLayer, Equation, Propagators, Properties};
+use super::traits::{Equation, Propagators, Properties};
 use crate::error::Result;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march;
@@ -43,10 +43,6 @@ impl Equation for Acoustic1 {
 
     fn properties(&self) -> Properties {
         Properties { required: &[Property::Vp], optional: &[(Property::Rho, WATER)] }
-    }
-
-    fn absorbing_layer(&self) -> AbsorbingLayer {
-        AbsorbingLayer { default: 20, accepted: 8..=1000 }
     }
 
     fn class(&self) -> u32 {

@@ -4,11 +4,9 @@ use crate::fd::grid::Grid;
 use crate::fd::model::{DensityAt, Model, Outline, Property, Values};
 use crate::fd::stencil::Stencil;
 
-/// Returns the largest stable time step in seconds: `1 / (c vmax sqrt(1/dx² + 1/dy² + 1/dz²))`, in double, with the stencil's
-/// [`courant`](Stencil::courant) as `c`.
+/// Returns the largest stable time step in seconds.
 pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
-    let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
-    1.0 / (stencil.courant() * f64::from(model.fastest) * inverse.sqrt())
+    model.grid.stable_step(stencil.courant(), f64::from(model.fastest))
 }
 
 /// Returns a time step in seconds that is certainly stable, whatever the densities: [`dt_max`] where they don't jump from

@@ -13,7 +13,7 @@ use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
 impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
-    /// The sponge's factors along z from the first updated cell on, in whole vectors; 0 beyond the updated cells.
+    /// The sponge's factors [along z](Partition::along_z).
     type Geometry = Vec<f32>;
 
     const PRESSURES: usize = 1;
@@ -53,9 +53,7 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
     }
 
     fn geometry(&self, partition: &Partition) -> Vec<f32> {
-        let mut sponge_z = self.0.sponge[2][self.0.layout.active(2)].to_vec();
-        sponge_z.resize(partition.ends.len, 0.0);
-        sponge_z
+        partition.along_z(&self.0.layout, &self.0.sponge[2])
     }
 
     fn scratch_len(&self, _partition: &Partition) -> usize {

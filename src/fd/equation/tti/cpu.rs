@@ -12,7 +12,7 @@ use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
 impl TiledEquation for TtiShot {
-    /// The sponge's values along z from the first updated cell on, in whole vectors.
+    /// The sponge's values [along z](Partition::along_z).
     type Geometry = Vec<f32>;
 
     const PRESSURES: usize = 2;
@@ -55,9 +55,7 @@ impl TiledEquation for TtiShot {
     }
 
     fn geometry(&self, partition: &Partition) -> Vec<f32> {
-        let mut damping = self.c.operators.damping[2][self.c.layout.active(2)].to_vec();
-        damping.resize(partition.ends.len, 0.0);
-        damping
+        partition.along_z(&self.c.layout, &self.c.operators.damping[2])
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::material::{TiltedMedium, TtiMaterial};
-use super::stability;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::equation::describe::{describe_cell, readable};
@@ -42,7 +41,7 @@ impl<const N: usize, O> TiltedCoefficients<N, O> {
             operators,
             spacing: grid.h,
             isotropic_source: scheme.isotropic_source,
-            cfl: 1.0 / stability::step(1.0 / f64::from(dt), &grid, courant),
+            cfl: 1.0 / grid.stable_step(courant, 1.0 / f64::from(dt)),
         }
     }
 

@@ -19,7 +19,6 @@
 //! steps.
 
 use crate::fd::centred;
-use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Outline, Property, Values};
 use crate::fd::stencil::Stencil;
 
@@ -31,15 +30,9 @@ pub fn courant(stencil: Stencil) -> f64 {
     0.5 * centred::largest(stencil).sqrt()
 }
 
-/// Returns the largest stable time step in seconds for a velocity in m/s.
-pub fn step(velocity: f64, grid: &Grid, courant: f64) -> f64 {
-    let inverse: f64 = grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
-    1.0 / (courant * velocity * inverse.sqrt())
-}
-
 /// Returns the largest stable time step in seconds in a homogeneous medium as fast as the fastest cell.
 pub fn dt_max(model: &Outline, courant: f64) -> f64 {
-    step(f64::from(model.fastest), &model.grid, courant)
+    model.grid.stable_step(courant, f64::from(model.fastest))
 }
 
 /// Returns a time step in seconds that is certainly stable; with the old operators, if the angles are constant.
@@ -74,12 +67,13 @@ pub fn dt_sure(model: &Model, courant: f64) -> f64 {
         let middle = 0.5 * (low + high);
         if fits(middle) { high = middle } else { low = middle }
     }
-    step(high.sqrt(), &model.grid, courant)
+    model.grid.stable_step(courant, high.sqrt())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fd::grid::Grid;
 
     /// Returns both steps as parts of that of a velocity of 2000 m/s.
     fn steps(vp: Values, epsilon: Values, delta: Values) -> [f64; 2] {
@@ -87,7 +81,7 @@ mod tests {
         let properties = [(Property::Vp, vp), (Property::Epsilon, epsilon), (Property::Delta, delta)];
         let model = Model::of(grid, properties).unwrap();
         let courant = courant(Stencil::Taylor);
-        let one = step(2000.0, &grid, courant);
+        let one = grid.stable_step(courant, 2000.0);
         [dt_max(&model, courant) / one, dt_sure(&model, courant) / one]
     }
 

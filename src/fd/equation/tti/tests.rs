@@ -1,6 +1,7 @@
 //! Coefficients, and their bytes with those of fields.
 
 use std::f64::consts::PI;
+use std::sync::Arc;
 
 use super::TtiMaterial;
 use super::coefficients::{first, towards_zero};
@@ -11,6 +12,7 @@ use crate::fd::equation::TiledPropagator;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
+use crate::fd::march::equation::CudaEquation;
 use crate::fd::model::{Model, Property};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -60,15 +62,40 @@ fn derivatives_along_the_axis_are_at_most_the_laplacian() {
     }
 }
 
-/// A grid of 300 cells a side with the default layers.
+/// Returns the bytes of fields and coefficients for each cell of a grid of 300 cells a side with the default layers.
+fn bytes_a_cell<P: TiledPropagator>(c: &P, layout: &Layout) -> f64 {
+    let shot = c.shot(None);
+    let fields: u64 = shot.field_lens().into_iter().map(Buffer::bytes_of).sum();
+    (fields + (shot.fields().len() * 4 * 300 * 300 * layout.pitch) as u64) as f64 / layout.cells() as f64
+}
+
 #[test]
-fn a_cell_takes_at_most_44_bytes() {
+fn a_cell_takes_at_most_44_bytes_or_56_with_the_old_operators() {
     let grid = Grid { n: [300; 3], h: [10.0; 3] };
     let layout = Layout::new(&grid, 40);
     let model = Model::of(grid, [(Property::Vp, 2000.0.into())]).unwrap();
-    let material = TtiMaterial::new(&model, 40, Storage::Float32).unwrap();
-    let c = std::sync::Arc::new(material.coefficients(8e-4, Scheme::default()));
-    let fields: u64 = c.shot(None).field_lens().into_iter().map(Buffer::bytes_of).sum();
-    let cell = (fields + 6 * 4 * 300 * 300 * layout.pitch as u64) as f64 / layout.cells() as f64;
-    assert!(cell < 44.0, "{cell} bytes a cell");
+    let (new, old) = (TtiMaterial::new, TtiMaterial::old);
+    let new = Arc::new(new(&model, 40, Storage::Float32).unwrap().coefficients(8e-4, Scheme::default()));
+    let old = Arc::new(old(&model, 40, Storage::Float32).unwrap().old_coefficients(8e-4, Scheme::default()));
+    let (new, old) = (bytes_a_cell(&new, &layout), bytes_a_cell(&old, &layout));
+    assert!(new < 44.0 && old < 56.0, "{new} and {old} bytes a cell");
+}
+
+/// The rotated operators of the old kernel are those of waves only if all spacings are equal.
+#[test]
+fn schemes_are_equal_where_all_spacings_are() {
+    let coefficients = |h, old_rules| {
+        let model = Model::of(Grid { n: [3, 4, 5], h }, [(Property::Vp, 2000.0.into())]).unwrap();
+        let material = TtiMaterial::old(&model, 8, Storage::Float32).unwrap();
+        let c = material.old_coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
+        // Factors of the derivative along each axis in the flux of each axis.
+        [0, 1, 2].map(|flux| {
+            c.operators.stencils.map(|stencil| (stencil[0] * c.operators.axes[flux].rate).to_bits())
+        })
+    };
+    assert_eq!(coefficients([10.0; 3], false), coefficients([10.0; 3], true));
+    let found = coefficients([10.0, 20.0, 5.0], false);
+    let first = f32::from_bits(found[0][0]);
+    assert_eq!(found, [[first, 0.5 * first, 2.0 * first].map(f32::to_bits); 3]);
+    assert_ne!(found, coefficients([10.0, 20.0, 5.0], true));
 }

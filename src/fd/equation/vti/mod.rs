@@ -27,7 +27,7 @@ pub use cpu::VtiShot;
 pub use material::{VtiMaterial, VtiPropagator};
 
 use super::acoustic1;
-use super::traits::{AbsorbingLayer, Equation, Propagators, Properties};
+use super::traits::{Equation, Propagators, Properties};
 use crate::error::Result;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
@@ -49,10 +49,6 @@ impl Equation for Vti {
 
     fn check(&self, model: &Model) -> Result<()> {
         check_epsilon_not_below_delta(model)
-    }
-
-    fn absorbing_layer(&self) -> AbsorbingLayer {
-        AbsorbingLayer { default: 20, accepted: 8..=1000 }
     }
 
     fn class(&self) -> u32 {

@@ -21,8 +21,6 @@
 mod coefficients;
 mod cpu;
 mod cuda;
-#[cfg(test)]
-mod tests;
 
 use self::coefficients::OldOperators;
 use super::shot::TiltedShot;

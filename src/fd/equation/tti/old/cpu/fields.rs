@@ -2,7 +2,7 @@
 
 use crate::backend::cpu::Rows;
 use crate::fd::grid::layout::Layout;
-use crate::fd::grid::zones::{Ends, Zones};
+use crate::fd::one_pass::fields::layer_lens;
 
 /// The fields, as the members of a team share them. Pairs are of even and of odd steps.
 #[derive(Clone, Copy)]
@@ -39,12 +39,6 @@ impl<'a> OldTtiFields<'a> {
 
 /// Returns the lengths of the fields.
 pub fn lens(layout: &Layout) -> Vec<usize> {
-    let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
-    let ends = Ends::new(layout, &zones[2]);
-    let [nx, ny] = [0, 1].map(|axis| layout.active(axis).len());
-    let [plane, both] = [layout.padded[0], 2 * layout.width()];
-    let [x, y] = [layout.rows(ny * zones[0].velocities()), layout.rows(zones[1].velocities() * plane)];
-    let split =
-        [layout.rows(ny * both), layout.rows(both * plane), ny * nx * (ends.damped[0] + ends.damped[1])];
+    let [[x, y, _], split] = layer_lens(layout);
     [layout.field_len(); INCREMENTS + 1].into_iter().chain([x, x, y, y]).chain(split).collect()
 }

@@ -7,7 +7,7 @@ use crate::fd::tiled::partition::Partition;
 pub struct OldTtiGeometry {
     /// (dt / h)² of x and y.
     pub squares: [f32; 2],
-    /// The damping along z from the first updated cell on; 0 beyond the last.
+    /// The damping [along z](Partition::along_z).
     pub keep: Vec<f32>,
     pub velocity_rate: Vec<f32>,
     pub pressure_rate: Vec<f32>,
@@ -16,11 +16,7 @@ pub struct OldTtiGeometry {
 
 impl OldTtiGeometry {
     pub fn new(c: &TiltedCoefficients<4, OldOperators>, partition: &Partition) -> OldTtiGeometry {
-        let along_z = |values: &[f32]| {
-            let mut values = values[c.layout.active(2)].to_vec();
-            values.resize(partition.ends.len, 0.0);
-            values
-        };
+        let along_z = |values: &[f32]| partition.along_z(&c.layout, values);
         let OldOperators { axes, .. } = &c.operators;
         let z = &axes[2];
         OldTtiGeometry {

@@ -2,7 +2,7 @@
 
 mod derivative;
 mod divergence;
-pub mod fields;
+mod fields;
 mod flux;
 mod geometry;
 mod queue;
@@ -10,7 +10,6 @@ mod sweep;
 
 use self::geometry::OldTtiGeometry;
 use self::queue::FluxQueue;
-use self::sweep::OldTtiSweep;
 use super::OldTtiShot;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
@@ -66,6 +65,6 @@ impl TiledEquation for OldTtiShot {
 
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32) {
         // SAFETY: by the caller's promise.
-        unsafe { OldTtiSweep::new(step, tile, scratch).run_with(step.isa) }
+        unsafe { sweep::sweep(step, tile, scratch) }
     }
 }

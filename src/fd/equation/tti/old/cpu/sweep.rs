@@ -24,73 +24,71 @@
 use super::divergence::{DivergenceRow, SplitEnd, SplitTerm, divergence};
 use super::fields::OldTtiFields;
 use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
-use super::geometry::OldTtiGeometry;
 use super::queue::{AFTER, BEFORE, FluxQueue};
 use crate::backend::cpu::Rows;
-use crate::fd::anisotropy::{Anisotropy, IsotropicBall};
+use crate::fd::anisotropy::Anisotropy;
 use crate::fd::equation::tti::material::TiltedMedium;
 use crate::fd::equation::tti::old::OldTtiShot;
-use crate::fd::equation::tti::old::coefficients::OldOperators;
-use crate::fd::equation::tti::shot::TiltedCoefficients;
 use crate::fd::one_pass::rows::TAPS;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::copies::{in_ball, without_source};
 use crate::fd::tiled::equation::TileStep;
-use crate::fd::tiled::partition::Partition;
-use crate::fd::tiled::source::SourceInjector;
-use crate::fd::tiled::tiles::Tile;
-use crate::fd::vector::isa::{Isa, Kernel};
+use crate::fd::vector::isa::Kernel;
 use crate::fd::vector::lanes::Lanes;
 
-/// The sweep of a tile. "Position" of a row is that of its first updated cell.
+/// The sweep of a tile as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Its helpers are
+/// `#[inline]`: `Isa::run` is compiled in another unit of the crate, and calls to them take a tenth of the time. "Position" of
+/// a row is that of its first updated cell.
 ///
 /// # Safety
 /// The methods that are unsafe take for granted: the fields have the layout of the coefficients, and the scratch has room
 /// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
 /// the processor has the instructions.
-#[derive(Clone, Copy)]
-pub struct OldTtiSweep<'a> {
-    c: &'a TiltedCoefficients<4, OldOperators>,
-    ball: Option<&'a IsotropicBall>,
-    geometry: &'a OldTtiGeometry,
-    partition: &'a Partition,
+struct OldTtiSweep<'a, const X_PML: bool, const Y_PML: bool> {
+    step: &'a TileStep<'a, OldTtiShot>,
+    tile: &'a ActiveTile,
     fields: OldTtiFields<'a>,
-    /// The parity of the pressures before the step.
-    from: usize,
-    injector: Option<&'a SourceInjector>,
-    stream: bool,
-    tile: &'a Tile,
     queue: FluxQueue,
-    /// First index along z, and values of a row.
-    first: usize,
-    len: usize,
 }
 
-/// A whole sweep as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Its helpers are
-/// `#[inline]`: `Isa::run` is compiled in another unit of the crate, and calls to them take a tenth of the time.
-struct ZonedSweep<'a, const X_PML: bool, const Y_PML: bool>(OldTtiSweep<'a>);
+/// Computes the part of a tile that is not at rest.
+///
+/// # Safety
+/// See [`OldTtiSweep`].
+pub unsafe fn sweep(step: &TileStep<'_, OldTtiShot>, tile: &ActiveTile, scratch: *mut f32) {
+    let (isa, fields) = (step.isa, OldTtiFields::new(step.fields));
+    let queue = FluxQueue::new(step.partition, scratch).0;
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match tile.tile.sides.each_ref().map(|side| side.pml) {
+            [false, false] => isa.run(&OldTtiSweep::<false, false> { step, tile, fields, queue }),
+            [false, true] => isa.run(&OldTtiSweep::<false, true> { step, tile, fields, queue }),
+            [true, false] => isa.run(&OldTtiSweep::<true, false> { step, tile, fields, queue }),
+            [true, true] => isa.run(&OldTtiSweep::<true, true> { step, tile, fields, queue }),
+        }
+    }
+}
 
-impl<const X_PML: bool, const Y_PML: bool> Kernel for ZonedSweep<'_, X_PML, Y_PML> {
+impl<const X_PML: bool, const Y_PML: bool> Kernel for OldTtiSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        let ZonedSweep(sweep) = self;
-        let [columns, planes] = sweep.tile.sides.each_ref().map(|side| side.cells.clone());
+        let [columns, planes] = self.tile.tile.sides.each_ref().map(|side| side.cells.clone());
         // SAFETY: by the caller's promise.
         unsafe {
             for y in planes.start - BEFORE..planes.end + AFTER {
                 for x in columns.clone() {
-                    sweep.flux::<L, X_PML, Y_PML>([x, y], sweep.queued([x, y]));
+                    self.flux::<L>([x, y], self.queued([x, y]));
                 }
                 if y < planes.start + AFTER {
                     continue;
                 }
                 let y = y - AFTER;
                 for x in (columns.start - BEFORE..columns.start).chain(columns.end..columns.end + AFTER) {
-                    sweep.flux::<L, X_PML, Y_PML>([x, y], sweep.beside(x));
+                    self.flux::<L>([x, y], self.beside(x));
                 }
                 for x in columns.clone() {
-                    sweep.divergence::<L, X_PML, Y_PML>([x, y]);
+                    self.divergence::<L>([x, y]);
                 }
             }
         }
@@ -102,52 +100,18 @@ fn position(field: Rows<'_>, at: usize) -> *const f32 {
     field.as_ptr().wrapping_add(at)
 }
 
-impl<'a> OldTtiSweep<'a> {
-    pub fn new(step: &TileStep<'a, OldTtiShot>, part: &'a ActiveTile, scratch: *mut f32) -> OldTtiSweep<'a> {
-        let TileStep { equation: OldTtiShot { c, ball }, geometry, partition, fields, from, .. } = *step;
-        OldTtiSweep {
-            c,
-            ball: ball.as_ref(),
-            geometry,
-            partition,
-            fields: OldTtiFields::new(fields),
-            from,
-            injector: step.injector,
-            stream: step.stream,
-            tile: &part.tile,
-            queue: FluxQueue::new(partition, scratch).0,
-            first: c.layout.active(2).start,
-            len: part.len,
-        }
-    }
-
-    /// Runs the sweep.
-    ///
-    /// # Safety
-    /// See [`OldTtiSweep`]; so for all below.
-    pub unsafe fn run_with(self, isa: Isa) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match self.tile.sides.each_ref().map(|side| side.pml) {
-                [false, false] => isa.run(&ZonedSweep::<false, false>(self)),
-                [false, true] => isa.run(&ZonedSweep::<false, true>(self)),
-                [true, false] => isa.run(&ZonedSweep::<true, false>(self)),
-                [true, true] => isa.run(&ZonedSweep::<true, true>(self)),
-            }
-        }
-    }
-
+impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
     /// Returns the place of the fluxes of a row of the tile.
     #[inline]
     fn queued(&self, [x, y]: [usize; 2]) -> *mut f32 {
-        let column = x - self.tile.sides[0].cells.start;
+        let column = x - self.tile.tile.sides[0].cells.start;
         self.queue.planes.wrapping_add(y % TAPS * self.queue.plane + column * self.queue.row)
     }
 
     /// Returns the place of the fluxes of a row beside the tile.
     #[inline]
     fn beside(&self, x: usize) -> *mut f32 {
-        let cells = &self.tile.sides[0].cells;
+        let cells = &self.tile.tile.sides[0].cells;
         let nth = if x < cells.start { x + BEFORE - cells.start } else { BEFORE + x - cells.end };
         self.queue.beside.wrapping_add(nth * self.queue.row)
     }
@@ -155,33 +119,36 @@ impl<'a> OldTtiSweep<'a> {
     /// Returns cosine and sine of theta and phi in a row.
     #[inline(always)]
     fn angles(&self, row: [usize; 2]) -> [*const f32; 4] {
-        self.c.medium.rotation.each_ref().map(|field| self.c.row(field, row))
+        let c = &self.step.equation.c;
+        c.medium.rotation.each_ref().map(|field| c.row(field, row))
     }
 
     /// Position of a row of a field that has some of the rows.
     #[inline]
     fn nth(&self, row: usize) -> usize {
-        self.c.layout.row(row) + self.first
+        let layout = &self.step.equation.c.layout;
+        layout.row(row) + layout.active(2).start
     }
 
     /// Computes the fluxes of a row.
     #[inline(always)]
-    unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2], to: *mut f32) {
-        let OldTtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
-        let layout = &c.layout;
+    unsafe fn flux<L: Lanes>(&self, [x, y]: [usize; 2], to: *mut f32) {
+        let OldTtiSweep { step, tile: ActiveTile { tile, len, .. }, fields, queue } = self;
+        let TileStep { equation: OldTtiShot { c, .. }, geometry, from, stream, .. } = **step;
+        let (layout, first) = (&c.layout, c.layout.active(2).start);
         if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
             // SAFETY: by the caller's promise.
             unsafe { std::slice::from_raw_parts_mut(to, queue.row).fill(0.0) };
             return;
         }
-        let at = layout.at([x, y, self.first]);
+        let at = layout.at([x, y, first]);
         let (own_x, own_y) = (tile.sides[0].cells.contains(&x), tile.sides[1].cells.contains(&y));
         let target = |field: &[Rows<'_>; 2], at: usize, own: bool| match own {
             true => Target { row: field[1 - from].as_ptr().wrapping_add(at), stream },
             false => Target::NONE,
         };
         let damped = |axis: usize, own: bool| {
-            let (zones, index) = (&self.partition.zones[axis], [x, y][axis]);
+            let (zones, index) = (&step.partition.zones[axis], [x, y][axis]);
             let slot = zones.slot(index).unwrap_or(0);
             let row = if axis == 0 {
                 (y - HALF_WIDTH) * zones.velocities() + slot
@@ -197,7 +164,7 @@ impl<'a> OldTtiSweep<'a> {
             }
         };
         let row = RotatedFluxRow {
-            len: self.len,
+            len: *len,
             pressures: [position(fields.p[from], at), position(fields.q[from], at)],
             strides: [layout.stride(0), layout.stride(1)],
             angles: self.angles([x, y]),
@@ -223,10 +190,11 @@ impl<'a> OldTtiSweep<'a> {
 
     /// Computes the pressures of a row, from fluxes that are all there.
     #[inline(always)]
-    unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self, [x, y]: [usize; 2]) {
-        let OldTtiSweep { queue, tile, c, geometry, fields, from, stream, .. } = *self;
-        let layout = &c.layout;
-        let at = layout.at([x, y, self.first]);
+    unsafe fn divergence<L: Lanes>(&self, [x, y]: [usize; 2]) {
+        let OldTtiSweep { step, tile: ActiveTile { tile, len, .. }, fields, queue } = self;
+        let TileStep { equation: OldTtiShot { c, ball }, geometry, from, stream, .. } = **step;
+        let (layout, first) = (&c.layout, c.layout.active(2).start);
+        let at = layout.at([x, y, first]);
         let [mut rows_x, mut rows_y] = [[std::ptr::null(); TAPS]; 2];
         for (k, (row_x, row_y)) in rows_x.iter_mut().zip(&mut rows_y).enumerate() {
             let [tap_x, tap_y] = [x + k - HALF_WIDTH, y + k - HALF_WIDTH];
@@ -247,14 +215,14 @@ impl<'a> OldTtiSweep<'a> {
         let TiltedMedium { modulus, anisotropy: Anisotropy { e, s }, .. } = &*c.medium;
         let own = [c.row(e, [x, y]), c.row(s, [x, y])];
         let pressures = [position(fields.p[from], at), position(fields.q[from], at)];
-        let place = ([x, y], self.first, self.len);
+        let place = ([x, y], first, *len);
         // SAFETY: by the caller's promise.
         let ([row_e, row_s], pressures) = unsafe {
-            let pressures = without_source(self.injector, place, layout, queue.clean, pressures);
-            (in_ball(self.ball, place, queue.ball, own), pressures)
+            let pressures = without_source(step.injector, place, layout, queue.clean, pressures);
+            (in_ball(ball.as_ref(), place, queue.ball, own), pressures)
         };
         let row = DivergenceRow {
-            len: self.len,
+            len: *len,
             taps: [rows_x, rows_y],
             component: queue.component,
             angles: self.angles([x, y]),
@@ -288,9 +256,9 @@ impl<'a> OldTtiSweep<'a> {
     /// Returns the ends of a row with their split pressures.
     #[inline]
     fn ends(&self, [x, y]: [usize; 2]) -> [SplitEnd; 2] {
-        let ends = &self.partition.ends;
+        let ends = &self.step.partition.ends;
         let [near, far] = ends.damped;
-        let nth = (y - HALF_WIDTH) * self.c.layout.active(0).len() + x - HALF_WIDTH;
+        let nth = (y - HALF_WIDTH) * self.step.equation.c.layout.active(0).len() + x - HALF_WIDTH;
         let part = self.fields.split[2].as_ptr().wrapping_add(nth * (near + far));
         [
             SplitEnd { cells: 0..near, part },
