@@ -111,13 +111,13 @@ impl Planner {
     /// The attempt has failed, or was cancelled. The task ends, is tried again, or goes on with another copy.
     fn attempt_failed(&mut self, run: &Attempt, error: Error, effects: &mut Effects) {
         let (now, id) = (effects.now, run.id);
-        let guilty = self.record_device_error(run, &error, effects);
+        let is_cause = self.record_device_error(run, &error, effects);
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if error.is_suspect() {
             record.wrong_results += 1;
             record.suspect_devices.add(run.device);
         }
-        if record.live_attempts > 0 && !guilty {
+        if record.live_attempts > 0 && !is_cause {
             record.reopen(run.number);
             record.copy_failure = Some(Box::new(error));
             // No other copy comes here: it could fail here for as long as the first attempt runs.
@@ -139,7 +139,7 @@ impl Planner {
             self.record(now, run, Ending::Cancelled);
             return self.end_task(id, Err(Error::Cancelled), effects);
         }
-        let again = !self.stopping && (restart || self.is_retried(run, &error, guilty, effects));
+        let again = !self.stopping && (restart || self.is_retried(run, &error, is_cause, effects));
         let Ok(record) = self.tasks.get_mut(id) else { return };
         let (name, attempts) = (record.name(), record.attempts_begun);
         let place = self.devices[run.device].info.label();
@@ -253,8 +253,8 @@ impl Planner {
         self.change_state(effects.now, id, TaskState::make_ready);
     }
 
-    /// Decides whether a task is tried again after a failed attempt. `guilty`: the task is the cause.
-    fn is_retried(&mut self, run: &Attempt, error: &Error, guilty: bool, effects: &mut Effects) -> bool {
+    /// Decides whether a task is tried again after a failed attempt. `is_cause`: the task is the cause.
+    fn is_retried(&mut self, run: &Attempt, error: &Error, is_cause: bool, effects: &mut Effects) -> bool {
         let (now, index, id) = (effects.now, run.device, run.id);
         let Ok(record) = self.tasks.get(id) else { return false };
         let may = record.large_enough_devices.without(self.retired);
@@ -263,7 +263,7 @@ impl Planner {
         let limit = possible.map(|(_, device)| device.ledger.limit()).max().unwrap_or(0);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         match error {
-            Error::Device { .. } if guilty => return false,
+            Error::Device { .. } if is_cause => return false,
             Error::Device { .. } => record.shun(index),
             // A task that would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => return false,

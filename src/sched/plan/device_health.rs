@@ -52,21 +52,21 @@ impl Planner {
             return limit_reached;
         }
         let other = self.count_exposures(run);
-        let guilty = limit_reached && (run.role != Role::Task || !other);
-        if guilty {
+        let is_cause = limit_reached && (run.role != Role::Task || !other);
+        if is_cause {
             self.count_faulty_task(run);
         }
         self.devices[index].poisoned = true;
         self.renew_if_left(index, effects);
         let device = &mut self.devices[index];
-        if !guilty && !other && (run.role != Role::Task || !device.suspects.contains(&run.id)) {
+        if !is_cause && !other && (run.role != Role::Task || !device.suspects.contains(&run.id)) {
             // A range has failed under other elements than before.
             device.suspects.push(run.id);
         }
         if device.suspects.len() >= self.policy.suspects || device.fault_count >= self.policy.faulty_tasks {
             self.retire(index, &why, effects);
         }
-        guilty
+        is_cause
     }
 
     /// An attempt returns from a context that is known to be poisoned. Returns true if its task is the cause: kernels

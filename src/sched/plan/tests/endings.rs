@@ -226,32 +226,12 @@ fn third_faulty_task_in_a_row_retires_the_device() {
     }
 }
 
-#[test]
-fn task_inside_two_poisoned_contexts_is_their_cause_though_others_report_first() {
-    let mut driver = Driver::new([0, 1].map(|ordinal| (info(ordinal, 1.0), 2)).into_iter());
-    let wild = driver.submit(0, task());
-    for (device, now) in [(0, 0), (1, 10)] {
-        let run = driver.take(now, device).unwrap();
-        assert_eq!((run.id, driver.error(wild)), (wild, None));
-        let beside = driver.submit(now, Task { devices: DeviceMask::only(device), ..task() });
-        let first = driver.assign(now, device, 1, Some(u64::MAX)).begun().unwrap();
-        driver.ends(now + 1, device, &first, broken(DeviceFault::Poisoned));
-        driver.ends(now + 2, device, &run, broken(DeviceFault::Poisoned));
-        driver.planner.context_renewed(device);
-        let again = driver.take(now + 3, device).unwrap();
-        driver.ends(now + 4, device, &again, Ok(()));
-        assert_eq!(driver.state(beside), TaskStatus::Done);
-    }
-    assert_eq!(driver.state(wild), TaskStatus::Failed);
-    assert!(!driver.is_retired(0) && !driver.is_retired(1));
-}
-
 /// Begins two tasks in one context, which one of them poisons. `first`: the one that reports it first.
 fn poisoned_with_another(speeds: &[f64], first: usize) -> (Driver, [TaskId; 2]) {
     let devices = speeds.iter().enumerate().map(|(ordinal, &speed)| (info(ordinal, speed), 3));
     let mut driver = Driver::new(devices);
     let ids = [(); 2].map(|()| driver.submit(0, task()));
-    let runs = [0, 1].map(|slot| driver.assign(0, 0, slot, Some(u64::MAX)).begun().unwrap());
+    let runs = [(); 2].map(|()| driver.take(0, 0).unwrap());
     assert_eq!([runs[0].id, runs[1].id], ids);
     for place in [first, 1 - first] {
         driver.ends(1, 0, &runs[place], broken(DeviceFault::Poisoned));
@@ -266,9 +246,9 @@ fn tasks_of_a_poisoned_context_are_retried_apart() {
         let (mut driver, [cause, innocent]) = poisoned_with_another(&[100.0, 10.0, 1.0], first);
         let run = driver.take(2, 1).unwrap();
         assert_eq!((run.id, driver.runnable(2)), (cause, DeviceMask::only(2)));
-        assert!(driver.assign(2, 1, 1, Some(u64::MAX)).begun().is_none(), "both in one context again");
+        assert!(driver.take(2, 1).is_none(), "both in one context again");
         let unaffected = driver.submit(2, Task { devices: DeviceMask::only(1), ..task() });
-        let beside = driver.assign(2, 1, 1, Some(u64::MAX)).begun().unwrap();
+        let beside = driver.take(2, 1).unwrap();
         assert_eq!(beside.id, unaffected);
         assert_eq!(driver.run_next([2, 3], 2, Ok(())), innocent);
         let runs = [&run, &beside];
@@ -280,6 +260,8 @@ fn tasks_of_a_poisoned_context_are_retried_apart() {
         assert_eq!(driver.planner.tasks.get(unaffected).unwrap().poisonings, 0);
         driver.run_next([5, 6], 1, Ok(()));
         assert_eq!([innocent, unaffected].map(|id| driver.state(id)), [TaskStatus::Done; 2]);
+        assert!(!(0..3).any(|device| driver.is_retired(device)));
+        assert_eq!(driver.planner.devices[1].suspects, [], "the cause is known");
     }
 }
 
@@ -287,10 +269,10 @@ fn tasks_of_a_poisoned_context_are_retried_apart() {
 fn tasks_of_a_poisoned_context_share_the_only_device_if_one_waits() {
     let (mut driver, [outer, inner]) = poisoned_with_another(&[1.0], 0);
     let run = driver.take(2, 0).unwrap();
-    assert!(run.id == outer && driver.assign(2, 0, 1, Some(u64::MAX)).begun().is_none());
+    assert!(run.id == outer && driver.take(2, 0).is_none());
     driver.planner.open_slot(0, Some((run.id, run.attempt)));
     assert!(!driver.planner.nothing_can_begin(S(2)));
-    let within = driver.assign(2, 0, 1, Some(u64::MAX)).begun().unwrap();
+    let within = driver.take(2, 0).unwrap();
     driver.ends(3, 0, &within, Ok(()));
     driver.planner.close_slot(S(3), 0, Some((run.id, run.attempt)));
     driver.ends(4, 0, &run, Ok(()));
@@ -344,7 +326,7 @@ fn light_task_of_a_poisoned_context_is_retried_apart() {
         planner.on_attempt_end(0, light, 1, AttemptEnd::Ran(broken(DeviceFault::Poisoned)), effects)
     });
     assert_eq!(driver.take(2, 1).map(|run| run.id), Some(planned));
-    assert!(driver.assign(2, 1, 1, Some(u64::MAX)).begun().is_none(), "both in one context again");
+    assert!(driver.take(2, 1).is_none(), "both in one context again");
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn task_of_unknown_duration_begins_on_the_device_with_fewer_attempts() {
     driver.planner.estimator = Estimator::new(vec![None; 2], Arc::default());
     driver.begin(0, 0, task());
     driver.submit(0, task());
-    assert!(driver.assign(0, 0, 1, Some(u64::MAX)).begun().is_none());
+    assert!(driver.take(0, 0).is_none());
     assert!(driver.take(0, 1).is_some());
 }
 
