@@ -19,15 +19,6 @@ impl Planner {
         &mut self.devices[index]
     }
 
-    pub fn set_has_peers(&mut self, has_peers: bool) {
-        self.has_peers = has_peers;
-    }
-
-    /// Sets whether another process waits for the device.
-    pub fn set_wanted(&mut self, index: usize, is_wanted: bool) {
-        self.devices[index].peer_load.is_wanted = is_wanted;
-    }
-
     pub fn set_runs_light(&mut self, index: usize, runs_light: bool) {
         self.devices[index].runs_light = runs_light;
     }
@@ -210,19 +201,6 @@ impl Planner {
     /// Returns true if a task that has not ended must run alone.
     pub fn has_exclusive_tasks(&self) -> bool {
         self.exclusive_tasks > 0
-    }
-
-    /// The owner of a range can't go on without helpers.
-    pub fn add_range_in_need(&mut self) {
-        self.ranges_in_need += 1;
-    }
-
-    pub fn remove_range_in_need(&mut self) {
-        self.ranges_in_need -= 1;
-    }
-
-    pub fn needs_helpers(&self) -> bool {
-        self.ranges_in_need > 0
     }
 
     pub fn estimator(&mut self) -> &mut Estimator {

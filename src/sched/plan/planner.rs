@@ -52,11 +52,11 @@ pub struct Planner {
     pub(super) last_end: Duration,
     pub(super) stopping: bool,
     /// Ranges whose owners can't go on without helpers.
-    pub(super) ranges_in_need: usize,
+    pub ranges_in_need: usize,
     /// Tasks that have not ended and must run alone.
     pub(super) exclusive_tasks: usize,
     /// Other processes of the node share its GPUs.
-    pub(super) has_peers: bool,
+    pub has_peers: bool,
     pub(super) trace: Option<Arc<Trace>>,
     /// When priorities were last raised.
     pub(super) aged_at: Duration,

@@ -56,7 +56,7 @@ pub struct DeviceState {
     pub(super) waiting_slots: u32,
     pub(super) own_slots: OwnSlots,
     pub attempts: Vec<Attempt>,
-    pub(super) peer_load: PeerLoad,
+    pub peer_load: PeerLoad,
     /// Light tasks may be running here.
     pub(super) runs_light: bool,
     /// Light tasks that wait inside their code, besides those inside planned ones.
@@ -109,7 +109,7 @@ pub struct PeerLoad {
     /// Bytes that they have reserved and not allocated yet.
     pub(super) pending_bytes: u64,
     /// They wait for the device.
-    pub(super) is_wanted: bool,
+    pub is_wanted: bool,
 }
 
 pub struct Attempt {

@@ -69,11 +69,6 @@ impl DeviceState {
         self.has_slot(self.running(), self.slots)
     }
 
-    /// Returns true if another process waits for a slot.
-    pub fn is_wanted(&self) -> bool {
-        self.peer_load.is_wanted
-    }
-
     /// Returns true if other processes use all slots, or will before this one.
     pub fn is_taken(&self) -> bool {
         self.peer_load.ends.len() >= self.slots as usize && self.idle_slots() == 0

@@ -276,7 +276,7 @@ impl RangeRun {
     /// poisoned context is renewed only when the owner has left it, too.
     fn leave_to_helpers(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>) {
         let mut guard = runtime.lock();
-        guard.planner.add_range_in_need();
+        guard.planner.ranges_in_need += 1;
         runtime.wake_workers(&mut guard, runtime.now());
         drop(guard);
         let is_poisoned = || runtime.lock().planner.devices()[exec.device_index].poisoned;
@@ -291,7 +291,7 @@ impl RangeRun {
             }
             runtime.wait_for_helpers(&[exec.task, HELPERS_NEEDED], idle);
         }
-        runtime.lock().planner.remove_range_in_need();
+        runtime.lock().planner.ranges_in_need -= 1;
     }
 
     /// Returns true if no participant is left, apart from abandoned helpers: none is before a stop request.

@@ -110,7 +110,7 @@ impl Runtime {
         self.ensure_timer(&mut guard, now);
         let log = std::mem::take(&mut guard.log);
         let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
-        let needy = guard.planner.needs_helpers();
+        let needy = guard.planner.ranges_in_need > 0;
         drop(guard);
         for (id, attempt, limit_s) in abandoned {
             self.end_nested(id, attempt, limit_s);

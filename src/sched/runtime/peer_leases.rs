@@ -35,14 +35,14 @@ impl Runtime {
                 peers.membership.set_slots(index, guard.planner.devices()[index].slots);
             }
         }
-        guard.planner.set_has_peers(table.other_members() > 0);
+        guard.planner.has_peers = table.other_members() > 0;
         let mut taken = 0;
         for (index, available) in table.availability().into_iter().enumerate() {
             if !self.shares(index) {
                 continue;
             }
             guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);
-            guard.planner.set_wanted(index, available.waiters > 0);
+            guard.planner.device(index).peer_load.is_wanted = available.waiters > 0;
             taken |= u64::from(guard.planner.devices()[index].is_taken()) << index;
         }
         peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
@@ -168,7 +168,7 @@ impl Runtime {
         self.with_peer_load(peers, table, |_, guard| {
             let (state, now) = (&guard.planner.devices()[device], self.now());
             let fits = || !state.has_room(now) && state.has_room_but_for_light(now, 0);
-            state.is_wanted() || guard.planner.has_ready_tasks() && fits()
+            state.peer_load.is_wanted || guard.planner.has_ready_tasks() && fits()
         })
     }
 
