@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[test]
-fn a_step_asks_for_no_memory() {
+fn time_step_allocates_nothing() {
     let model = homogeneous([20; 3], [10.0; 3], 2000.0, 1000.0);
     let team = Team::new(2).unwrap();
     let plan = Plan::new(model, 1e-3, Options::default()).unwrap();

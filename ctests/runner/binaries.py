@@ -40,18 +40,18 @@ FEW_GPU_CASES = (
     *("a_graph_in_flight_is_waited_for", "one_script"),
 )
 OLD_PACKAGE = (
-    *("a_whole_call", "a_pool_", "calls_in_children_of_a_process", "who_gets_no_thread_to_"),
+    *("a_whole_call", "a_pool_", "calls_in_children_of_a_process", "survey_without_a_"),
     *("twelve_processes_at_the_same_moment", "three_of_twelve_are_killed"),
 )
 # The C and C++ bindings, after an edit.
 SMOKE = ("c_programs::the_wrapper_works_in_cpp17", "c_programs::callbacks_may_call")
 # Tests of `it` that compute for long.
-SLOW = ("threads_may_call_at_once", "without_hints_ours_is")
+SLOW = ("threads_may_call_at_once", "schedule_without_hints")
 # Recorded calls that take longest, or that have siblings which differ in one argument.
 LONG_CALLS = ("golden_cases::tti_homog", "golden_cases::vti_homog", "iso1_hetero_w3_mute", "iso1_multishot_mute")
 # Long tests that have shorter variants.
 NIGHT_NUMERICS = (
-    *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
+    *("thin_grids_in_layers_of_any_width", "energy_decreases_over_20000_steps"),
     *("odd_grids_with_the_other_equation", "tilted_reference"),
 )
 

@@ -15,7 +15,7 @@ fn all_shots_are_there(folder: &Workspace) {
 /// Standard output is a pipe without a reader, or a full disk.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_survey_goes_on_when_nobody_reads_what_it_says_or_it_can_not_be_written() {
+fn survey_continues_if_its_output_cannot_be_written() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -210,7 +210,7 @@ fn a_process_that_dies_in_any_call_is_resumed() {
 
 /// No description may remain beside files of another run.
 #[test]
-fn what_an_earlier_run_left_of_a_shot_goes_before_the_shot_writes() {
+fn files_of_an_earlier_run_are_removed_before_the_shot_writes() {
     let folder = undisturbed();
     // Calls before: the probe of the folder, survey.json, the shot's probe, the creation of its
     // first snapshot.
@@ -227,7 +227,7 @@ fn what_an_earlier_run_left_of_a_shot_goes_before_the_shot_writes() {
 }
 
 #[test]
-fn folder_that_vanishes_or_is_replaced_fails_what_is_left_of_the_survey() {
+fn folder_that_vanishes_or_is_replaced_fails_the_remaining_shots() {
     let undisturbed = undisturbed();
     let cases = [9, 11, 14, 22, 26, 32].map(|at| [(at, "vanish"), (at, "replace")]);
     for (at, how) in cases.into_iter().flatten() {

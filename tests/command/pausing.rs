@@ -208,7 +208,7 @@ fn saved_states_of_a_killed_run_are_reported_as_stopped() {
 
 /// The state of another model, or of other parameters.
 #[test]
-fn a_state_of_something_else_is_left_alone() {
+fn state_of_another_survey_is_not_touched() {
     let folder = Workspace::with_survey(&endless_survey());
     stopped_with(&folder, &["run", "survey.toml"], 2);
     fs::write(folder.at("survey.toml"), survey().replace("nt = 60", "nt = 20")).unwrap();

@@ -198,7 +198,7 @@ fn bad_command_lines_are_refused() {
 
 /// Readers of JSON objects get an object in addition to the text.
 #[test]
-fn a_refusal_is_an_object_too() {
+fn refusal_is_also_a_json_object() {
     let folder = Workspace::with_survey(&SURVEY.replace("nt = 60", "nt = 0"));
     let ended = folder.gpusched(&["run", "survey.toml", "--json"]);
     assert!(ended.status == 2 && ended.err.contains("time.nt is 0"), "{ended:?}");

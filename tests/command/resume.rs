@@ -58,7 +58,7 @@ fn put_behind_a_link(path: &Path) {
 }
 
 #[test]
-fn only_what_is_missing_or_harmed_is_computed_again() {
+fn only_missing_or_damaged_shots_are_computed_again() {
     let folder = finished(&brief());
     let whole = folder.results();
     for (file, harm, why) in HARMS {
@@ -150,7 +150,7 @@ fn another_model_in_the_same_file_is_another_survey() {
 /// For all shots, or for two that were killed after their snapshots and before their descriptions
 /// had names.
 #[test]
-fn files_that_other_parameters_left_go_once_a_shot_is_computed_again() {
+fn files_of_other_parameters_are_removed_when_a_shot_is_computed_again() {
     let fewer = finished(&brief().replace("every = 3", "every = 2"));
     let killed = ["shot_0002.bin", "shot_0002.json", "shot_0003.bin", "shot_0003.json"];
     let paused = Some("shot_0003.paused");
@@ -210,7 +210,7 @@ fn a_description_of_another_version_is_renewed() {
 /// A change of any bit of a result requires a new number of the numerics, which is a part of the
 /// shots' keys. Otherwise a resume would keep shots that differ from those that it computes.
 #[test]
-fn results_have_the_bits_that_belong_to_the_number_of_the_numerics() {
+fn results_have_the_bits_of_the_numerics_number() {
     if !fused_or_skip() {
         return;
     }

@@ -44,7 +44,7 @@ fn one_line_with_the_agreed_names() {
 }
 
 #[test]
-fn people_get_a_table() {
+fn simulate_prints_a_table_by_default() {
     let ended = simulate(SCENARIO, &[]);
     assert_eq!(ended.status, 0, "{ended:?}");
     for part in ["3 of 3 tasks finished", "at least 35.8 s", "1080Ti", "780Ti"] {
@@ -72,7 +72,7 @@ fn status_is_0_only_if_every_task_finished() {
 }
 
 #[test]
-fn what_the_contract_leaves_out_has_defaults() {
+fn missing_keys_of_a_scenario_have_defaults() {
     let ended = simulate(r#"{"devices":[{"speed":2}],"tasks":[{"work":3}, {"work":5e0}]}"#, &["--json"]);
     assert_eq!(ended.status, 0, "{ended:?}");
     let line = line(&ended);

@@ -69,7 +69,7 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
 /// A list with one shot's position gives the same record bit for bit; a list of receivers selects
 /// the same traces.
 #[test]
-fn lists_of_positions_give_what_grids_give() {
+fn lists_of_positions_give_the_records_of_grids() {
     let grid = finished(&SURVEY.replace("count = [4, 1]", "count = [2, 1]"));
     let sources = "first_m = [60.0, 40.0, 10.0]\nstep_m = [40.0, 10.0]\ncount = [4, 1]";
     let list = SURVEY
@@ -127,7 +127,7 @@ fn options_of_accuracy_change_the_record_and_are_listed() {
 }
 
 #[test]
-fn model_files_give_what_layers_give() {
+fn model_files_give_the_records_of_layers() {
     let raw = Workspace::with_survey(&one_shot(SURVEY).replace(LAYERS, r#"vp = "vp.bin""#));
     let section = Workspace::with_survey(&one_shot(SURVEY).replace(LAYERS, NPY));
     let column: Vec<f32> = (0..16).map(|iz| if iz < 8 { 1500.0 } else { 2000.0 }).collect();

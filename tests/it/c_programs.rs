@@ -133,7 +133,7 @@ fn callbacks_end_the_process_or_their_thread() {
 /// Handlers of `exit`, destructors, and destructors of thread-specific data.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_scheduler_is_used_at_the_very_end() {
+fn scheduler_works_in_exit_handlers_and_destructors() {
     let cases = "used_in_atexit used_in_a_destructor used_in_a_key destroyed_in_a_key_of_a_worker \
         destroyed_in_a_key_of_progress destroyed_while_a_worker_has_a_key";
     for case in cases.split_whitespace() {

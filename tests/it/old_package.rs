@@ -69,7 +69,7 @@ fn without_threads(command: &mut Command, folder: &Path, count: u32) {
 
 /// Its shots are tried again after a pause, when memory was short.
 #[test]
-fn who_gets_no_thread_to_watch_the_time_goes_on() {
+fn survey_without_a_timer_thread_completes() {
     let folder = Folder::new();
     let mut command = survey(folder.path(), "survey", SURVEY);
     without_threads(&mut command, folder.path(), 1000);
@@ -83,7 +83,7 @@ fn who_gets_no_thread_to_watch_the_time_goes_on() {
 /// Nobody would wake it when the GPU becomes free, so it begins beside the other and does not wait
 /// for ever.
 #[test]
-fn who_gets_no_thread_to_stand_in_line_goes_on() {
+fn survey_without_a_watcher_thread_completes() {
     let folder = Folder::new();
     // The first survey runs until it is killed: the second finds the GPU in use, however late it
     // comes.

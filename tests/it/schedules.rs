@@ -35,7 +35,7 @@ fn few_shots_with_hints_go_to_the_right_gpus() {
 }
 
 #[test]
-fn without_hints_ours_is_nowhere_worse_than_greedy() {
+fn schedule_without_hints_is_not_worse_than_greedy() {
     for node in &NODES {
         for count in [10, 40, 100] {
             for shots in Shots::ALL {
@@ -60,7 +60,7 @@ fn a_gpu_that_is_lost_half_way_costs_little_more_than_its_work() {
 }
 
 #[test]
-fn a_shot_thirty_times_slower_than_told_does_not_hold_up_the_rest() {
+fn shot_thirty_times_slower_than_stated_does_not_delay_the_rest() {
     for node in &NODES {
         for mishap in [Mishap::Slow, Mishap::Stumble] {
             let (text, ratios) = ratios(node, 40, Shots::Lognormal, mishap, "ours");

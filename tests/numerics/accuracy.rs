@@ -105,7 +105,7 @@ fn steps_in_time_leave_no_error_in_any_medium() {
 
 /// The correction needs steps after the end, which no output contains.
 #[test]
-fn a_shot_is_as_long_as_it_was_asked_for() {
+fn record_has_the_requested_length() {
     let model = homogeneous([9, 8, 10], [10.0; 3], 2000.0, 1700.0);
     let plain = Shot {
         record_every: 3,

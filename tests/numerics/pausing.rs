@@ -11,7 +11,7 @@ use testmodels::shots::{World, in_parts};
 
 /// For all outputs and storages, with other threads after each pause.
 #[test]
-fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
+fn paused_shot_has_the_bits_of_an_uninterrupted_one() {
     let teams: Vec<Team> = [2, 1, 3, 2].map(|threads| Team::new(threads).unwrap()).into();
     let mut random = Random::new(77);
     let cases = [
@@ -46,7 +46,7 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
 
 /// A pause request at the last step has no effect.
 #[test]
-fn a_shot_that_is_about_to_end_ends() {
+fn pause_request_at_the_last_step_is_ignored() {
     let team = Team::new(2).unwrap();
     let world = World::rough([4; 3], 30, Receivers::Plane { iz: 0, every: [1, 1] }, &mut Random::new(79));
     for after in [29, 30] {

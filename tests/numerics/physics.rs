@@ -140,7 +140,7 @@ fn tilted_steps_are_stable_for_any_angles() {
 
 /// Rock below weathered soil, in which the cell of the old rule lies. Compared with a larger grid.
 #[test]
-fn the_layer_absorbs_what_is_faster_than_the_top() {
+fn layer_absorbs_waves_that_are_faster_than_at_the_top() {
     let dt = 8e-4;
     let run = |old_rules: bool, beyond: usize| {
         let n = 40 + 2 * beyond;

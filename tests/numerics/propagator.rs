@@ -82,7 +82,7 @@ fn a_shot_states_all_steps_that_it_computes() {
 /// A fast cell in a slow medium, for which the step is too large: the instability begins there. The
 /// message does not depend on the threads.
 #[test]
-fn a_shot_that_blows_up_says_where() {
+fn unstable_shot_reports_where_it_begins() {
     let grid = Grid::new([12, 11, 13], [10.0, 10.0, 8.0]).unwrap();
     let mut vp = vec![1500.0; grid.cells()];
     vp[grid.index([7, 3, 9])] = 4000.0;
@@ -109,7 +109,7 @@ fn a_shot_that_blows_up_says_where() {
 
 /// At a stable step the device may be the cause.
 #[test]
-fn a_stable_shot_that_blows_up_is_suspect() {
+fn overflow_at_a_stable_step_is_suspect() {
     let plan = plan([5, 5, 5]);
     let error = go(&plan, &Shot { amplitude: f32::MAX, ..shot(100) }).unwrap_err();
     assert!(error.is_suspect() && !error.is_final(), "{error}");
@@ -129,7 +129,7 @@ fn the_limits_are_named_and_usable() {
 
 /// `ctests/c/bad_calls.c` and `tests/command/refusals.rs` have the other refusals of `Plan::check`.
 #[test]
-fn what_does_not_fit_is_refused_by_name() {
+fn bad_shots_are_refused_with_the_parameter() {
     let n = [4, 5, 6];
     let plan = plan(n);
     let bad = [
@@ -179,7 +179,7 @@ fn memory_that_is_not_there_is_refused_with_numbers() {
 /// A shot on the CPU leases the memory that it allocates at its peak, including that of each
 /// thread.
 #[test]
-fn what_threads_compute_with_is_leased() {
+fn memory_of_threads_is_leased() {
     let plan = Arc::new(plan([20, 20, 60]));
     let bytes = |threads| plan.shot_bytes(&shot(3), threads).on(BackendKind::Cpu);
     // 59 threads are divided into 20, 20 and 19.
@@ -215,7 +215,7 @@ impl Output for Watcher {
 }
 
 #[test]
-fn running_shot_tells_its_progress() {
+fn running_shot_reports_its_progress() {
     let mut builder = Scheduler::builder();
     builder.devices = Some("cpu".into());
     let scheduler = Arc::new(builder.build().unwrap());
@@ -234,7 +234,7 @@ fn running_shot_tells_its_progress() {
 
 /// The advice names the input that needs too much memory.
 #[test]
-fn advice_for_too_little_memory_is_about_what_takes_it() {
+fn advice_names_the_input_that_needs_too_much_memory() {
     let plan = plan([37, 29, 31]);
     let advice = |needed: u64, there: u64| {
         let (what, place) = ("a shot".into(), "cpu:0".into());

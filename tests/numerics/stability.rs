@@ -26,7 +26,7 @@ fn jumps(n: [usize; 3], density_at: DensityAt) -> Arc<Model> {
 /// The step that is certainly stable is stable. With the density of one cell at half points, almost
 /// the largest step by velocity is not.
 #[test]
-fn density_that_jumps_asks_for_smaller_steps() {
+fn jumps_of_density_need_smaller_steps() {
     for (density_at, expected) in [(DensityAt::HalfPoints, 0.79..0.81), (DensityAt::Cells, 0.51..0.52)] {
         check(density_at, expected);
     }

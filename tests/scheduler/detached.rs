@@ -92,7 +92,7 @@ unsafe extern "C-unwind" fn below(exec: *const sched_exec_t, user: *mut c_void) 
 }
 
 #[test]
-fn what_a_task_without_an_id_on_top_of_another_commits_is_its_own() {
+fn commit_of_a_nested_detached_task_is_its_own() {
     for commits in [false, true] {
         let (there, told) = (AtomicBool::new(false), AtomicBool::new(false));
         let state = Below { scheduler: OneSlot::new(), commits, there, told };
@@ -106,7 +106,7 @@ fn what_a_task_without_an_id_on_top_of_another_commits_is_its_own() {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[test]
-fn what_comes_while_the_only_worker_leaves_waits_for_the_next() {
+fn tasks_submitted_while_the_only_worker_ends_run() {
     unsafe extern "C-unwind" fn leaves(_: *const sched_exec_t, _: *mut c_void) -> i32 {
         // SAFETY: nothing here has to be dropped.
         unsafe { libc::pthread_exit(ptr::null_mut()) }

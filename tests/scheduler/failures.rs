@@ -65,7 +65,7 @@ fn a_device_on_which_light_tasks_compute_wrongly_is_retired() {
 }
 
 #[test]
-fn a_device_may_be_taken_out_of_use() {
+fn retired_device_gets_no_tasks() {
     let scheduler = Scripted::new(2).scheduler(1);
     assert!(matches!(scheduler.retire(2, "odd"), Err(Error::Argument { .. })));
     scheduler.retire(0, "it is warm").unwrap();
@@ -79,7 +79,7 @@ fn a_device_may_be_taken_out_of_use() {
 
 /// A shortage of host memory may end like one of a device's memory, when other tasks release it.
 #[test]
-fn too_little_memory_of_the_host_may_be_more_later() {
+fn shortage_of_host_memory_is_retried() {
     for work in [None, Some(1.0)] {
         let scheduler = Scripted::new(2).scheduler(1);
         let (task, calls) = failing(2, |_| Error::NoHostMemory { what: "a record".into(), bytes: 7 });
@@ -119,7 +119,7 @@ fn a_device_that_does_not_open_is_retired_and_its_task_moves() {
 }
 
 #[test]
-fn without_a_device_left_what_remains_ends_with_words() {
+fn tasks_fail_with_a_message_after_the_last_device() {
     let scheduler = Scripted::broken(2, 0b11).scheduler(2);
     let ids: Vec<_> = (0..9).map_while(|_| scheduler.submit(quick()).ok()).collect();
     for id in ids {
@@ -140,7 +140,7 @@ fn lost(exec: &Exec<'_>) -> Error {
 
 /// The thread that empties the queues does not see a task that a worker is moving between queues.
 #[test]
-fn what_a_worker_was_about_to_take_when_the_last_device_went_ends_too() {
+fn task_between_two_queues_ends_with_the_last_device() {
     for round in 0..200 {
         let scheduler = Scripted::new(1).scheduler(2);
         let task = |number| code(move |exec| if number == round % 64 { Err(lost(exec)) } else { Ok(()) });
@@ -151,7 +151,7 @@ fn what_a_worker_was_about_to_take_when_the_last_device_went_ends_too() {
 }
 
 #[test]
-fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
+fn tasks_that_an_ending_worker_leaves_end_with_the_last_device() {
     for _ in 0..200 {
         let scheduler = Scripted::new(1).scheduler(2);
         let (pushed, ending) = (Gate::new(), Gate::new());
@@ -180,7 +180,7 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
 /// No other event wakes the planner, and too few tasks of the class have ended to make it late by
 /// their durations.
 #[test]
-fn a_copy_of_what_takes_long_is_started_as_time_passes() {
+fn late_task_gets_a_copy_without_other_events() {
     let scheduler = Scripted::new(2).scheduler(1);
     for device in 0..2 {
         let task = effect(|| thread::sleep(Duration::from_millis(20)));
@@ -200,7 +200,7 @@ fn a_copy_of_what_takes_long_is_started_as_time_passes() {
 
 /// The timer thread runs no code of callers.
 #[test]
-fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
+fn deadline_holds_while_the_drop_of_another_task_blocks() {
     let scheduler = tuned(2, |policy| policy.grace = Duration::from_millis(50));
     let [hangs, drops] = [(); 2].map(|()| Gate::new());
     let (here, deadline) = (DeviceMask::only(0), Some(Duration::from_millis(10)));

@@ -93,7 +93,7 @@ fn helper_that_hangs_costs_its_own_device() {
 }
 
 #[test]
-fn what_runs_on_top_of_a_task_that_is_given_up_fails_with_it() {
+fn nested_task_of_an_abandoned_task_fails_with_it() {
     let scheduler = tuned(1, |policy| policy.grace = GRACE);
     let gate = Gate::new();
     let place = Arc::new(Mutex::new(None));

@@ -51,7 +51,7 @@ fn worker_starts_with_the_first_task_and_is_used_before_another() {
 }
 
 #[test]
-fn wait_ends_with_its_time_and_the_time_in_the_queue_is_told() {
+fn wait_times_out_and_the_time_in_the_queue_is_reported() {
     // A light task, and a planned one.
     for work in [None, Some(1.0)] {
         let scheduler = Scripted::new(1).scheduler(1);
@@ -97,7 +97,7 @@ fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
 }
 
 #[test]
-fn shutdown_cancels_asks_and_waits() {
+fn shutdown_cancels_queued_and_stops_running_tasks() {
     let scheduler = Scripted::new(1).scheduler(1);
     let mut ids = vec![scheduler.submit(until_cancelled()).unwrap()];
     until(|| scheduler.stats().unwrap().counts.running == 1);
@@ -110,7 +110,7 @@ fn shutdown_cancels_asks_and_waits() {
 /// The thread that cancels a task drops its job, and those of the tasks after it. Only destruction
 /// waits for that.
 #[test]
-fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
+fn thread_that_drops_jobs_blocks_destruction_only() {
     let scheduler = Scripted::new(1).scheduler(1);
     let gate = Gate::new();
     let (runs, busy) = occupy_as(&scheduler, |task| task);
@@ -133,7 +133,7 @@ fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
 }
 
 #[test]
-fn the_end_has_its_time_limit_also_while_a_light_task_is_dropped() {
+fn shutdown_times_out_while_a_light_task_is_dropped() {
     let scheduler = Scripted::new(1).scheduler(1);
     let (busy, gate) = (occupy(&scheduler), Gate::new());
     let id = scheduler.submit(kept(gate)).unwrap();

@@ -46,7 +46,7 @@ fn a_cancel_races_with_the_start_and_one_wins() {
 }
 
 #[test]
-fn wait_all_waits_for_what_came_before_and_not_for_what_comes_after() {
+fn wait_all_waits_for_earlier_tasks_only() {
     let scheduler = Scripted::new(1).scheduler(3);
     let (early, thread) = (occupy(&scheduler), AtomicI32::new(0));
     thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn a_light_task_that_has_committed_though_all_is_destroyed_is_counted_as_done() 
 }
 
 #[test]
-fn a_long_chain_that_breaks_names_what_broke_it_and_no_more() {
+fn error_of_a_broken_chain_names_the_cause_only() {
     let scheduler = Scripted::new(1).scheduler(1);
     let (running, gate) = occupy_as(&scheduler, |task| task);
     let submit = |label: &str, last| {
@@ -202,7 +202,7 @@ fn a_list_that_is_refused_half_way_was_never_submitted() {
 }
 
 #[test]
-fn what_others_release_while_a_task_is_to_come_after_it_leaves_nothing_behind() {
+fn predecessor_released_during_a_submission_leaves_nothing() {
     let scheduler = Scripted::new(1).scheduler(2);
     let (mut caught, mut pause) = (0, Pause::default());
     for _ in 0..150 {
@@ -237,7 +237,7 @@ fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first
 }
 
 #[test]
-fn one_that_is_cancelled_while_its_device_fails_to_open_does_not_go_to_another() {
+fn task_cancelled_while_its_device_fails_to_open_is_not_moved() {
     let gate = Gate::new();
     let backend = Scripted { slow_open: Some(gate), ..Scripted::broken(1, 1) };
     let scheduler = backend.scheduler(1);

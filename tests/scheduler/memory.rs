@@ -23,14 +23,14 @@ fn of(device_bytes: u64) -> Task {
 }
 
 #[test]
-fn memory_of_strangers_does_not_make_a_task_wait_for_ever() {
+fn memory_of_other_processes_does_not_block_a_task_for_ever() {
     let backend = Arc::new(Scripted::new(1));
     backend.free[0].store(10, Ordering::Relaxed);
     assert_eq!(run(&scheduler(backend, 2), of(900)), Ok(WaitResult::Done));
 }
 
 #[test]
-fn beside_a_task_of_ours_what_strangers_have_taken_is_not_there() {
+fn task_waits_for_memory_of_other_processes_beside_a_running_task() {
     let (_, scheduler, gate) = beside_one(299);
     let large = scheduler.submit(of(300)).unwrap();
     assert_eq!(run(&scheduler, of(299)), Ok(WaitResult::Done), "what is free is enough for it");
@@ -40,7 +40,7 @@ fn beside_a_task_of_ours_what_strangers_have_taken_is_not_there() {
 }
 
 #[test]
-fn memory_that_strangers_give_back_is_used_while_ours_run_on() {
+fn memory_that_other_processes_release_is_used_while_tasks_run() {
     let (backend, scheduler, gate) = beside_one(100);
     let waits = scheduler.submit(of(300)).unwrap();
     assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(WaitResult::Pending));
@@ -51,7 +51,7 @@ fn memory_that_strangers_give_back_is_used_while_ours_run_on() {
 }
 
 #[test]
-fn where_strangers_have_taken_the_memory_a_task_goes_elsewhere() {
+fn task_runs_elsewhere_if_other_processes_hold_the_memory() {
     let backend = Arc::new(Scripted::new(2));
     let scheduler = scheduler(backend.clone(), 2);
     let gates = [0, 1].map(|device| {
@@ -71,7 +71,7 @@ fn where_strangers_have_taken_the_memory_a_task_goes_elsewhere() {
 }
 
 #[test]
-fn light_tasks_that_came_later_are_company_too() {
+fn later_light_tasks_count_as_tasks_beside_a_shortage() {
     let mut builder = builder(Arc::new(Scripted::new(1)), 2);
     // The back-off after a shortage of a task that is alone on its device.
     builder.policy.backoff = [Duration::from_secs(3600); 3];
@@ -93,7 +93,7 @@ fn light_tasks_that_came_later_are_company_too() {
 }
 
 #[test]
-fn when_memory_comes_free_every_slot_is_used() {
+fn every_slot_is_used_once_memory_is_free() {
     let scheduler = Scripted::new(1).scheduler(2);
     let (_, large) = occupy_as(&scheduler, |task| Task { device_bytes: 1000, ..task });
     let small = Gate::new();

@@ -21,7 +21,7 @@ fn planned(task: Task) -> Task {
 /// The last thread that can make progress is the caller's, which is about to publish the awaited
 /// end.
 #[test]
-fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
+fn waiter_learns_of_the_cancellation_of_the_awaited_task() {
     let scheduler = Scripted::new(2).scheduler(1);
     let (gate, told) = (Gate::new(), Gate::opened());
     let (other, busy) = occupy_as(&scheduler, |task| Task { devices: DeviceMask(2), ..task });
@@ -52,7 +52,7 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
 /// A poisoned context is renewed when all tasks have left it. A task in it that waits for another
 /// to run prevents that.
 #[test]
-fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
+fn waiting_in_a_poisoned_context_for_a_task_of_the_next_is_an_error() {
     for tier in [planned, |light| light] {
         let scheduler = Scripted::new(1).scheduler(2);
         let (poisoned, ends) = (Gate::new(), Gate::opened());
@@ -115,7 +115,7 @@ fn too_many_waiting_at_once_is_an_error_and_not_a_hang() {
 }
 
 #[test]
-fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
+fn second_worker_runs_the_planned_task_if_the_first_waits_for_it() {
     for _ in 0..5 {
         let turn = Duration::from_millis(1);
         let scheduler = tuned(1, |policy| policy.turn = turn);

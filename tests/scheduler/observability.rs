@@ -32,7 +32,7 @@ fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 const NASTY: &str = "a \"b\" \\ \n\t\u{1} é 漢 \u{2028} \u{7f} 🦀 {}";
 
 #[test]
-fn a_trace_tells_every_attempt_and_how_it_ended() {
+fn trace_has_every_attempt_with_its_end() {
     let scheduler = Builder { trace_events: 1000, ..of_one_slot() }.build().unwrap();
     let label = |label: &str, task: Task| Task { label: label.into(), ..task };
     let well = Task { work: Some(1e99), device_bytes: 7, class: 3, ..quick() };
@@ -99,7 +99,7 @@ fn nothing_overlaps_on_a_row_even_where_tasks_wait_for_others() {
 }
 
 #[test]
-fn a_trace_keeps_no_more_than_it_was_told_to() {
+fn trace_holds_at_most_the_configured_events() {
     let scheduler = Builder { trace_events: 5, ..of_one_slot() }.build().unwrap();
     (0..20).for_each(|_| _ = scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap());
     wait_all(&scheduler);
@@ -142,7 +142,7 @@ fn progress_counts_tasks_and_work() {
 /// The counts add up to the number of submitted tasks, light or planned, and each task has a bar in
 /// the trace.
 #[test]
-fn tasks_that_state_nothing_are_seen_like_the_others() {
+fn light_tasks_are_counted_and_traced() {
     let scheduler = Builder { trace_events: 1000, ..of_one_slot() }.build().unwrap();
     (0..50).for_each(|_| _ = scheduler.submit(quick()).unwrap());
     scheduler.submit(code(|_| Err(Error::Callback { code: 1 }))).unwrap();
@@ -166,7 +166,7 @@ fn tasks_that_state_nothing_are_seen_like_the_others() {
 }
 
 #[test]
-fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
+fn progress_listener_is_called_and_may_call_the_scheduler() {
     let scheduler = Arc::new(of_one_slot().build().unwrap());
     let (id, gate) = occupy_as(&scheduler, |task| task);
     let (tell, told) = channel();

@@ -8,7 +8,7 @@ use gpusched::sched::{Task, WaitResult};
 use crate::scripted::*;
 
 #[test]
-fn idle_devices_take_what_they_may() {
+fn tasks_are_spread_over_idle_devices() {
     let scheduler = Scripted::new(3).scheduler(2);
     let gate = Gate::new();
     let begin = |all| {

@@ -97,7 +97,7 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
 }
 
 #[test]
-fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
+fn range_gets_helpers_while_the_scheduler_is_drained() {
     let scheduler = Scripted::new(2).scheduler(1);
     let busy = [(); 2].map(|()| occupy_as(&scheduler, |task| Task { priority: 1, ..task }).1);
     let (gate, counted) = (Gate::new(), Counted::new(2));
@@ -120,7 +120,7 @@ fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
 }
 
 #[test]
-fn bounds_at_the_end_of_the_numbers() {
+fn range_may_reach_the_largest_number() {
     let scheduler = Scripted::new(1).scheduler(2);
     let sum = Arc::new(AtomicU64::new(0));
     for grain in [None, Some(3), Some(u64::MAX)] {
@@ -222,7 +222,7 @@ fn range_does_not_wait_for_a_busy_device_without_end() {
 }
 
 #[test]
-fn memory_of_an_element_is_kept_for_each_of_a_piece() {
+fn memory_is_leased_for_each_element_of_a_piece() {
     let scheduler = Scripted::new(1).scheduler(3);
     let [now, most] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     let (taken, peak) = (now.clone(), most.clone());
@@ -296,7 +296,7 @@ fn task_does_not_wait_for_many_helpers() {
 /// A piece that ends because of the deadline does not cancel the range, which is retried when its
 /// device is lost.
 #[test]
-fn who_stops_at_the_deadline_cancels_nothing() {
+fn piece_that_ends_at_the_deadline_does_not_cancel_the_range() {
     let scheduler = Scripted::new(2).scheduler(1);
     // The worker of the other device joins as a helper after the owner has taken the first piece.
     let (_, busy) = occupy_as(&scheduler, |task| Task { devices: DeviceMask::only(1), ..task });
@@ -327,7 +327,7 @@ fn who_stops_at_the_deadline_cancels_nothing() {
 }
 
 #[test]
-fn elements_that_break_devices_do_not_break_all_of_them() {
+fn element_that_breaks_devices_does_not_retire_all() {
     // The single device fails under all elements from 42 on.
     let alone = (1, DeviceFault::Poisoned, 99);
     for (devices, fault, last) in [(4, DeviceFault::Lost, 42), (4, DeviceFault::Poisoned, 42), alone] {
@@ -387,7 +387,7 @@ fn nest(scheduler: &Arc<Scheduler>, depth: u32, device_bytes: u64, sum: &Arc<Ato
 }
 
 #[test]
-fn ranges_in_ranges_in_ranges() {
+fn nested_ranges_end() {
     for (devices, slots) in [(1, 1), (1, 2), (2, 2)] {
         for device_bytes in [0, 1] {
             let scheduler = Scripted::new(devices).scheduler(slots);

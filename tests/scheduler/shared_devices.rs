@@ -31,7 +31,7 @@ fn taken(scheduler: &Scheduler) -> Vec<bool> {
 }
 
 #[test]
-fn what_others_hold_is_waited_for_and_told() {
+fn slots_of_other_processes_are_waited_for_and_reported() {
     let folder = Folder::new();
     let [first, second] = sharing(&folder, 1, 1);
     assert_eq!((taken(&first), taken(&second)), (vec![false], vec![false]));
@@ -49,7 +49,7 @@ fn what_others_hold_is_waited_for_and_told() {
 }
 
 #[test]
-fn bytes_that_another_has_not_allocated_yet_are_left_to_it() {
+fn leased_bytes_that_are_not_allocated_yet_stay_reserved() {
     let folder = Folder::new();
     let [first, second] = sharing(&folder, 1, 2);
     let [allocates, ends] = [(); 2].map(|()| Gate::new());

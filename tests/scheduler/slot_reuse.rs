@@ -15,7 +15,7 @@ const SECOND: DeviceMask = DeviceMask(2);
 /// A worker takes the slot of a waiting task's worker, and runs a long task when the first task
 /// continues. Then the device has a worker too many.
 #[test]
-fn one_too_many_on_a_device_keeps_nobody_from_another() {
+fn extra_worker_does_not_block_another_device() {
     let scheduler = Scripted::new(2).scheduler(1);
     let (long, on, place) = (Gate::new(), Gate::new(), Arc::new(Mutex::new(None)));
     let given = Arc::clone(&place);
@@ -43,7 +43,7 @@ fn one_too_many_on_a_device_keeps_nobody_from_another() {
 /// The extra worker must stop after its task, and leave queued tasks to the worker that has
 /// continued.
 #[test]
-fn one_too_many_goes_however_many_light_tasks_wait() {
+fn extra_worker_ends_despite_queued_light_tasks() {
     let scheduler = Scripted::new(1).scheduler(1);
     let (begun, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, stop) = (Arc::clone(&begun), Arc::clone(&over));

@@ -11,7 +11,7 @@ use crate::scripted::*;
 
 /// The tuner tries a second slot, which brings nothing here, and removes it.
 #[test]
-fn a_slot_that_is_taken_away_does_not_cost_the_device() {
+fn removed_slot_does_not_retire_the_device() {
     let mut builder = Scheduler::builder();
     builder.devices = Some("cpu".into());
     builder.slots = Some(AUTO_SLOTS);
@@ -46,7 +46,7 @@ fn answers_meanwhile(scheduler: &Arc<Scheduler>, gate: &Gate) {
 }
 
 #[test]
-fn nobody_waits_for_a_device_that_is_asked_for_its_free_memory() {
+fn slow_query_of_free_memory_does_not_block_the_scheduler() {
     let door = Gate::new();
     let scheduler = Scripted { slow_free: Some(door), ..Scripted::new(1) }.scheduler(2);
     let (_, gate) = occupy_as(&scheduler, |task| Task { device_bytes: 100, ..task });
@@ -58,7 +58,7 @@ fn nobody_waits_for_a_device_that_is_asked_for_its_free_memory() {
 }
 
 #[test]
-fn nobody_waits_for_a_context_that_is_made_anew() {
+fn renewal_of_a_context_does_not_block_the_scheduler() {
     let door = Gate::new();
     let scheduler = Scripted { slow_renew: Some(door), ..Scripted::new(1) }.scheduler(1);
     let id = scheduler.submit(Task { priority: 1, ..poisons_once() }).unwrap();
