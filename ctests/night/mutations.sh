@@ -104,7 +104,7 @@ ranges: what failed is not done again;      src/sched/range/work.rs; s/state.par
 wait: no other worker has the slot;         src/sched/plan/slots.rs; s/let waiting = self.waiting_slots as usize + /let waiting = 0 * /; --test scheduler nested
 wait: peers come before the awaited task;   src/sched/plan/slots.rs; s/running < self.own_slots.owned || //; --test scheduler shared_devices
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph
-wait: for all is over at once;              src/sched/api/scheduler.rs; s/seen.done.then_some(())/Some(())/; --test scheduler a_wait_ends
+wait: for all is over at once;              src/sched/api/scheduler.rs; s/seen.done.then_some(())/Some(())/; --test scheduler wait_times_out
 order: any that has ended;                  src/sched/api/scheduler.rs; s/ordered.pop_front()/ordered.pop_back()/; --test scheduler stress
 sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare_sleep/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn wake_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
