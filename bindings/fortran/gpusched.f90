@@ -81,7 +81,7 @@ module gpusched
     logical :: ordered = .false.            !< wait_next returns the task in its turn
   end type
 
-  !> A scheduler. One that was not created means the scheduler that the process shares.
+  !> A scheduler. A variable that was not created stands for the scheduler that the process shares.
   type :: sched_scheduler
     private
     type(c_ptr) :: handle = c_null_ptr

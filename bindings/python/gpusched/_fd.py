@@ -166,8 +166,8 @@ class Model(Handle):
         Accept velocities below 100 m/s everywhere, and densities below 30 kg/m³ everywhere. Without
         it they are refused: they look like km/s and g/cm³.
     equation : str
-        One of `EQUATIONS` that the library has. A model that lacks a property of its equation, or has
-        another one, is refused.
+        One of `EQUATIONS` that the library has. A model that lacks a property of its equation, or
+        has another one, is refused.
     epsilon, delta : array_like, shape (ny, nx, nz), or float, optional
         Thomsen's parameters, above -0.5; epsilon is nowhere below delta. Copied.
     theta_rad, phi_rad : array_like, shape (ny, nx, nz), or float, optional
@@ -317,7 +317,7 @@ class Model(Handle):
         return buffer.value.decode().splitlines()
 
     def close(self) -> None:
-        """Releases the model. Shots that were submitted keep what they need. A closed model may be closed again."""
+        """Releases the model. Submitted shots keep what they need. May be called again."""
         handle, self._handle = self._handle, None
         if handle is not None:
             lib.sched_fd_model_destroy(handle)
@@ -460,7 +460,7 @@ class Shot:
         )
 
     def _describe(self) -> tuple[_abi.sched_fd_shot_desc_t, list[object]]:
-        """The shot for the C ABI, and what has to outlive the call."""
+        """Returns the shot for the C ABI, and the objects that have to outlive the call."""
         kept: list[object] = []
         desc = _abi.sched_fd_shot_desc_t(size=sizeof(_abi.sched_fd_shot_desc_t))
         desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell(self.source)

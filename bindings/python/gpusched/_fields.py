@@ -14,7 +14,8 @@ Number = TypeVar("Number", int, float)
 
 
 def put(struct: Structure, name: str, value: Any) -> None:
-    """Sets a field. Raises ValueError for an integer that the field can't hold, TypeError for another type."""
+    """Sets a field. Raises ValueError for an integer that the field can't hold, TypeError for
+    another type."""
     kind: Any = next(kind for field, kind, *_ in struct._fields_ if field == name)
     try:
         setattr(struct, name, value)

@@ -1,4 +1,4 @@
-"""What the library reports about devices, tasks and schedulers: the C ABI's structs as values."""
+"""The library's reports about devices, tasks and schedulers: the C ABI's structs as values."""
 
 from __future__ import annotations
 

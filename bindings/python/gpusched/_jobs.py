@@ -1,4 +1,4 @@
-"""Callables of tasks: how the library calls them, and what they may use while they run."""
+"""Callables of tasks: how the library calls them, and the calls that they may make."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Exec(Handle):
     """
 
     def __init__(self, raw: Any, job: Job) -> None:
-        # None once the callable has returned: the library may describe the thread's next task there.
+        # None once the callable has returned: the library may describe the thread's next task
+        # there.
         self._raw: Any | None = raw
         self._scheduler = job.scheduler
         self.task: int = raw.contents.task
@@ -178,7 +179,7 @@ def is_in_task() -> bool:
 class Job:
     """A callable, its outcome, and the buffers that are lent to the library.
 
-    `scheduler` is the library's handle. `dropped` is called once the library needs the job no more.
+    `scheduler` is the library's handle. `dropped` is called once the library has dropped the job.
     """
 
     def __init__(
@@ -199,12 +200,14 @@ class Job:
         self.number = next(_numbers)
         self._id = c_uint64()
         self.value: Any = None
-        # By status: the exception that the task raises if it fails with that status, and its traceback.
+        # By status: the exception that the task raises if it fails with that status, and its
+        # traceback.
         self.failures: dict[int, tuple[BaseException, TracebackType | None]] = {}
         self.idempotent = False
         # Whether the end of the task is known here.
         self.has_ended = False
-        # Whether an attempt may be abandoned. The task, and those nested in the attempt, then end before `drop`.
+        # Whether an attempt may be abandoned. The task, and those nested in the attempt, then end
+        # before `drop`.
         self.may_be_abandoned = False
         self.is_dropped = False
 
@@ -219,7 +222,8 @@ class Job:
         return self._id.value
 
     def lend(self, id: c_uint64) -> None:
-        """Registers the job for the library's calls, and lends its buffers. The library writes the task's id to `id`."""
+        """Registers the job for the library's calls, and lends its buffers. The library writes the
+        task's id to `id`."""
         self._id = id
         jobs[self.number] = self
         _loans.lend(self.number, self.lent or {}, self.extents, may_write)
@@ -235,7 +239,7 @@ class Job:
         self._code = self.lent = None
 
 
-# Jobs that the library still knows, by the number that it is given as `user`.
+# Jobs that the library has not dropped, by the number that it passes as `user`.
 jobs: dict[int, Job] = {}
 _numbers = itertools.count(1)
 _thread = threading.local()
@@ -248,7 +252,7 @@ def find(number: int) -> Job:
 def may_write(number: int) -> bool:
     """Returns whether the library may write to the arrays that are lent to a job."""
     job = jobs.get(number)
-    # After the end other copies than the one that counts may run on, but do not write.
+    # After the end of the task other copies may still run, but do not write.
     if job is None or (job.idempotent and job.has_ended):
         return False
     if not job.idempotent or job.id == 0:
@@ -275,10 +279,10 @@ def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bo
         if isinstance(error, Cancelled):
             return _abi.SCHED_CANCELLED
         if isinstance(error, MemoryError):
-            # The last one: the library has retried after the others.
+            # The last exception counts: the library has retried after the others.
             job.failures[_abi.SCHED_E_MEMORY] = error, error.__traceback__
             return _abi.SCHED_E_MEMORY
-        # The first one ends a range; chunks on other threads may fail later.
+        # The first exception ends a range; chunks on other threads may fail later.
         job.failures.setdefault(_abi.SCHED_E_CALLBACK, (error, error.__traceback__))
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
         return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
@@ -291,7 +295,7 @@ def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bo
 def run_job(raw: Any, user: int) -> int:
     job = find(user)
     job.failures.clear()
-    # Of several copies the value of one counts.
+    # One of several copies commits, and its value is the result.
     commits = lambda: not job.idempotent or bool(lib.sched_exec_commit(raw) == _abi.SCHED_OK)  # noqa: E731
     return run(raw, job, job.code, commits)
 
@@ -315,7 +319,8 @@ def ids_of(name: str, tasks: Any) -> Array[c_uint64]:
 
 
 def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str, ...]) -> list[object]:
-    """Fills in the options of a task or a range. The caller keeps the result until the call that takes `desc`."""
+    """Fills in the options of a task or a range. The caller keeps the result until the call that
+    takes `desc`."""
     kept: list[object] = []
     for name, value in options.items():
         if name not in allowed:

@@ -61,7 +61,8 @@ class Cancelled(GpuschedError, CancelledError):
 
 
 def _candidates() -> list[str]:
-    """Returns $GPUSCHED_LIBRARY alone if it is set; else paths beside this package, then names for the system's loader."""
+    """Returns $GPUSCHED_LIBRARY alone if it is set; else paths beside this package, then names for
+    the system's loader."""
     chosen = os.environ.get("GPUSCHED_LIBRARY")
     if chosen:
         return [chosen]

@@ -1,4 +1,4 @@
-"""Memory that is lent to jobs: no two of them may write to the same."""
+"""Memory that is lent to jobs: no two jobs may write to the same memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Extent = Tuple[int, int, int]
 
 # Sorted and apart from each other.
 _extents: list[Extent] = []
-# Those whose loans have ended, until the next use of `_extents`.
+# Extents whose loans have ended, until the next use of `_extents`.
 _ended: deque[Extent] = deque()
-# A signal handler may submit on the thread that holds it.
+# Reentrant: a signal handler may submit on the thread that holds the lock.
 _lock = threading.RLock()
 
 
@@ -43,7 +43,8 @@ def lend(job: int, arrays: Mapping[str, Floats], lent: list[Extent], may_write: 
 
 
 def take_back(lent: list[Extent]) -> None:
-    """Ends loans. Takes no lock: garbage collection in `lend` may close a scheduler, which waits for this."""
+    """Ends loans. Takes no lock: garbage collection in `lend` may close a scheduler, which waits
+    for this."""
     _ended.extend(lent)
 
 
@@ -74,7 +75,8 @@ def _overlapped(extent: Extent) -> Extent | None:
 
 
 def _after_fork() -> None:
-    """Forgets the loans: shots of the parent write to its memory only. Another thread may have held the lock."""
+    """Forgets the loans: shots of the parent write to its memory only. Another thread may have held
+    the lock."""
     global _lock
     _lock = threading.RLock()
     _extents.clear()

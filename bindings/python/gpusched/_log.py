@@ -14,12 +14,12 @@ from ._library import check, lib
 # The library's levels, from 1.
 LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG, 5: logging.DEBUG - 5}
 
-# The library calls this function, so it has to stay.
+# The library calls this function, so it must not be freed.
 _kept: Any = None
 
 
 def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
-    """Sends the log of the library, for the whole process, to a logger in place of the previous target.
+    """Sends the library's log of the whole process to a logger in place of the previous target.
 
     Any thread of the library may log, several at the same time. Handlers must not close a
     scheduler.

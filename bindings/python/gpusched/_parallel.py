@@ -1,4 +1,5 @@
-"""Loops over a sequence, split over the GPUs of this machine or over the nodes of a Dask cluster."""
+"""Loops over a sequence, split over the GPUs of this machine or over the nodes of a Dask
+cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ FILE = "gpusched.json"
 VARIABLE = "GPUSCHED_PARALLEL"
 # Types of the options that the file accepts.
 OPTIONS: dict[str, type] = {"enabled": bool, "max_jobs_per_gpu": int, "batch": int, "cpu": bool}
-# Batches a node gets on average where `batch` is not stated: few messages, and short waits at the end.
+# Average number of batches of a node without `batch`: few messages, and short waits at the end.
 BATCHES = 32
 
 # The options that hold inside each of the contexts of this thread, the innermost last.
@@ -34,7 +35,8 @@ _lock = threading.Lock()
 
 
 class Parallel:
-    """Options of decorated functions: decorates a function, or is the context of a `with` statement."""
+    """Options of decorated functions: decorates a function, or is the context of a `with`
+    statement."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -69,7 +71,7 @@ def parallel(function: None = None, **options: Any) -> Parallel: ...
 
 
 def parallel(function: Callable[..., Iterable[Result]] | None = None, **options: Any) -> Any:
-    """Splits a function's loop over its first argument among devices and, with a client, among nodes::
+    """Splits a function's loop over its first argument among devices or a client's nodes::
 
         @gpusched.parallel
         def migrate(shots, model):
@@ -203,7 +205,8 @@ def _here(call: Callable[[Any], list[Result]], items: Sequence[Any], options: di
 
 
 def _scheduler(slots: int) -> Scheduler:
-    """Returns the scheduler of this process for a number of slots. The end of the program closes it."""
+    """Returns the scheduler of this process for a number of slots. The end of the program closes
+    it."""
     key = (os.getpid(), slots)
     with _lock:
         if key not in _schedulers:

@@ -12,7 +12,7 @@ from ._library import check, lib
 
 Listener = Callable[[Progress], Any]
 
-# The callbacks that the library may call, by the number that it is given as `user`.
+# The callbacks that the library may call, by the number that it passes as `user`.
 listeners: dict[int, Listener] = {}
 _numbers = itertools.count(1)
 

@@ -18,7 +18,8 @@ from ._jobs import OPTIONS, Exec, Job, describe, drop_job, find, run
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# The thread that completes tasks may wait for results itself, so a wait for one also asks after the range's state.
+# The thread that completes tasks may wait for results itself, so a wait for one also asks after the
+# range's state.
 POLL_S = 0.1
 
 RANGE_OPTIONS = tuple(name for name in OPTIONS if name not in ("work", "retries", "task_class", "idempotent"))
@@ -72,7 +73,8 @@ class Places(Generic[Item, Result]):
             self.changed.notify_all()
 
     def in_order(self, has_ended: Callable[[], bool]) -> Iterator[Result]:
-        """Yields the results one after the other, until one is missing though the range has ended."""
+        """Yields the results one after the other, until one is missing though the range has
+        ended."""
         for place in range(len(self.items)):
             with self.changed:
                 while not self.ready[place]:

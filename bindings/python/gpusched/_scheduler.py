@@ -146,9 +146,10 @@ class Scheduler(Handle):
         the submission cancels the task. Exceptions of the callable:
 
         - `Cancelled` ends the task as cancelled.
-        - `MemoryError` means that the device was short of memory. The task is retried alone on the device, then
-          on others, before `Task.result` raises it.
-        - Any other exception fails the task, or retries it if `retries` are left. `Task.result` raises it.
+        - `MemoryError` means that the device was short of memory. The task is retried alone on the
+          device, then on others, before `Task.result` raises it.
+        - Any other exception fails the task, or retries it if `retries` are left. `Task.result`
+          raises it.
 
         Parameters
         ----------
@@ -200,7 +201,7 @@ class Scheduler(Handle):
         return self.submit_many([call], **options)[0]
 
     def submit_many(self, calls: Iterable[Callable[[Exec], T]], **options: Any) -> list[Task[T]]:
-        """Submits a task for each callable, all with the same options: all of them or, on any error, none.
+        """Submits a task for each callable with the same options: all or, on any error, none.
 
         Parameters and exceptions are those of `submit`.
         """
@@ -240,7 +241,8 @@ class Scheduler(Handle):
                 check(call(ids))
             return tasks
         except BaseException:
-            # Ctrl-C may come before or after the library has accepted the jobs. It has dropped those that it refused.
+            # Ctrl-C may come before or after the library has accepted the jobs. The library has
+            # dropped refused jobs.
             self._completer.cancel(tasks)
             for job in jobs:
                 if job.id == 0:
@@ -251,7 +253,8 @@ class Scheduler(Handle):
             raise
 
     def _submission(self) -> contextlib.AbstractContextManager[Any]:
-        # In a forked child the locks may be held for ever; the library refuses the submission and drops the job.
+        # In a forked child the locks may be held for ever. The library refuses the submission and
+        # drops the job.
         if self._pid != os.getpid():
             self._completer.ending = threading.RLock()
             return contextlib.nullcontext()
@@ -341,7 +344,7 @@ class Scheduler(Handle):
     def imap(
         self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
     ) -> Iterator[T]:
-        """Like `map`, but yields the results in the order of the items, each as soon as it is available.
+        """Like `map`, but yields the results in the order of the items, each once it is available.
 
         Leaving the iterator before its end cancels the rest. Inside a task the call waits for all
         results: the worker then runs other tasks meanwhile.
@@ -416,7 +419,7 @@ class Scheduler(Handle):
         if size.snapshots_shape is not None:
             lent["snapshots"] = snapshots = output("snapshots", snapshots, size.snapshots_shape)
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
-        # The library keeps the job until the last attempt has returned, and the job keeps the arrays.
+        # The library holds the job until the last attempt has returned; the job holds the arrays.
         options.setdefault("idempotent", size.snapshots_shape is None)
         job = Job(raw, self._completer.dropped, lent=lent)
         job.value = shot._gather(model, record, snapshots)
@@ -425,7 +428,7 @@ class Scheduler(Handle):
         return self._submit([job], options, call)[0]
 
     def wait_next(self, timeout: float | None = None) -> Task[Any]:
-        """Waits for the next task with `ordered`, in the order of submission, and returns it once it has ended.
+        """Returns the next task with `ordered`, in the order of submission, once it has ended.
 
         The task may have succeeded, failed or been cancelled, also by Ctrl-C during its submission.
         Each task is returned once, to one of the waiting threads.
@@ -476,7 +479,7 @@ class Scheduler(Handle):
         return index.value
 
     def drain(self, timeout: float | None = None) -> None:
-        """Closes the scheduler to new tasks and waits until all have ended. A shared scheduler stays open.
+        """Closes the scheduler, unless it is shared, to new tasks and waits until all have ended.
 
         Raises
         ------
@@ -539,7 +542,7 @@ class Scheduler(Handle):
         return f"<gpusched.Scheduler on {places}: {stats.queued} queued, {stats.running} running, {stats.done} done>"
 
     def close(self) -> None:
-        """Cancels the queued tasks, asks the running ones to stop, waits for them, and ends the scheduler.
+        """Cancels queued tasks, asks running ones to stop, waits for them, and ends the scheduler.
 
         Its tasks keep their outcomes, and the callbacks of `Task.add_done_callback` have returned.
         A closed scheduler may be closed again. For a callable that may never return see `shutdown`.
@@ -595,13 +598,14 @@ class Scheduler(Handle):
             self._completer.collect()
             status = check(lib.sched_shutdown(handle, 0))
         if status == _abi.SCHED_PENDING:
-            # The library forgets the outcomes when the scheduler ends.
+            # The outcomes are lost when the scheduler ends.
             check(wait_for(lambda ns: lib.sched_wait_all(handle, ns), left()))
             self._completer.collect()
             check(wait_for(lambda ns: lib.sched_shutdown(handle, ns), left()))
 
     def _ends(self) -> bool:
-        """Closes the scheduler for the end of the program, or gives up on its shots. Returns False after a timeout."""
+        """Closes the scheduler for the end of the program, or gives up on its shots. Returns False
+        after a timeout."""
         with contextlib.suppress(TimeoutError):
             self.shutdown(END_S)
             return True

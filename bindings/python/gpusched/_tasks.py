@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from ._scheduler import Scheduler
 
 Result = TypeVar("Result")
-# The value and the exception of a task that has ended, one of them None, and the traceback of the callable's exception.
+# The value and the exception of a task that has ended, one of them None, and the traceback of the
+# callable's exception.
 Outcome = Tuple[Any, Optional[BaseException], Optional[TracebackType]]
 
 STATES = {
@@ -41,8 +42,8 @@ STATES = {
 # A wait of the main thread is divided into slices of this length, so that Ctrl-C ends it.
 SLICE_NS = 100_000_000
 LONGEST_NS = 2**63 - 1
-# Least seconds between two searches for ended tasks whose jobs are not dropped, and least ratio of that time to the
-# duration of a search: searches take at most 1/20 of the completer's time.
+# Least seconds between two searches for ended tasks whose jobs are not dropped, and least ratio of
+# that time to the duration of a search: searches take at most 1/20 of the completer's time.
 SEARCH_S = 0.1
 SEARCH_FACTOR = 20
 
@@ -63,8 +64,8 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
     concurrent.futures.TimeoutError
         After `timeout` seconds.
     """
-    # Python raises KeyboardInterrupt on the main thread only. A task waits in one piece, so that the
-    # library detects a circle of waits.
+    # Python raises KeyboardInterrupt on the main thread only. A task waits in one piece, so that
+    # the library detects a circle of waits.
     slice_ns = SLICE_NS if threading.current_thread() is threading.main_thread() else None
     timeout = limited(timeout)
     end = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
@@ -79,7 +80,8 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
 
 
 def wait_once(wait: Callable[[int], int], timeout: float | None) -> int:
-    """Does the same as `wait_for` with one call of `wait`, which depends on the time of the call. Checks the status."""
+    """Does the same as `wait_for` with one call of `wait`, which depends on the time of the call.
+    Checks the status."""
     timeout = limited(timeout)
     if threading.current_thread() is not threading.main_thread():
         return check(wait_for(wait, timeout))
@@ -131,12 +133,12 @@ class Task(Handle, Future[Result]):
         # Not `scheduler._handle`, which becomes None: for the library that is the shared scheduler.
         self._owner = scheduler._raw
         self._job = job
-        # The last one: `__del__` releases a task that has it.
+        # Set last: `__del__` releases a task that has it.
         self._scheduler = scheduler
 
     @property
     def id(self) -> int:
-        # The library writes it: the task is known here when the library accepts it, whatever Ctrl-C interrupts.
+        # The library writes the id when it accepts the task, whatever Ctrl-C interrupts.
         return self._job.id
 
     def result(self, timeout: float | None = None) -> Result:
@@ -261,7 +263,8 @@ class Task(Handle, Future[Result]):
         return self._outcome
 
     def _collect(self, timeout: float | None) -> None:
-        """Waits for the end of the task and keeps the outcome. The first one counts: all get the same exception."""
+        """Waits for the end of the task and stores the first outcome, so all raise one
+        exception."""
         status = wait_for(lambda ns: lib.sched_wait(self._owner, self.id, ns), timeout)
         error, traceback = self._job.failures.get(status, (None, None))
         if status == _abi.SCHED_CANCELLED:
@@ -327,9 +330,10 @@ class Completer:
 
     def __init__(self) -> None:
         # Held during a submission: a task may end before the submission returns its id.
-        # A signal handler may submit meanwhile, on the same thread.
+        # Reentrant: a signal handler may submit on the same thread.
         self.submitting = threading.RLock()
-        # Held while the shutdown begins: tasks that run then end later, when their outcomes can be kept.
+        # Held while the shutdown begins: running tasks end later, when their outcomes can be
+        # stored.
         self.ending = threading.RLock()
         # The tasks that are not completed; the caller may hold no reference to them.
         self._tasks: dict[Job, Task[Any]] = {}
@@ -339,15 +343,16 @@ class Completer:
         self._abandoned: set[Job] = set()
         self._next_search = 0.0
         self._jobs: SimpleQueue[Job | Message | list[Task[Any]]] = SimpleQueue()
-        # Cancels tasks of a list, if the library has accepted them. Ctrl-C interrupts neither this nor the thread.
+        # Cancels tasks of a list, if the library has accepted them. Ctrl-C interrupts neither this
+        # nor the thread.
         self.cancel: Callable[[list[Task[Any]]], None] = self._jobs.put
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         with self.submitting:
             if self._thread is None:
-                # A thread that is no daemon would end before the functions of `atexit` run, which close
-                # schedulers.
+                # A thread that is no daemon would end before the functions of `atexit` run, which
+                # close schedulers.
                 thread = threading.Thread(target=self._run, name="gpusched-completer", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -361,16 +366,18 @@ class Completer:
                 self._jobs.put(Message.SEARCH)
 
     def dropped(self, job: Job) -> None:
-        """Called when the library drops a job: its task is about to end, unless its attempt was abandoned."""
+        """Called when the library drops a job: its task is about to end, unless its attempt was
+        abandoned."""
         with self.ending:
             job.is_dropped = True
         self._jobs.put(job)
 
     def collect(self) -> None:
-        """Keeps the outcomes of all tasks that have ended, before the library forgets them."""
+        """Stores the outcomes of all ended tasks, before the library releases them."""
         for task in list(self._tasks.values()):
             with contextlib.suppress(TimeoutError, GpuschedError):
-                # A task whose job is dropped ends at once, but not if this is called inside the drop.
+                # A task whose job is dropped ends at once, but not if this is called inside the
+                # drop.
                 task._collect(1 if task._job.is_dropped else 0)
 
     def stop(self, timeout: float | None) -> None:
@@ -390,7 +397,7 @@ class Completer:
             self._complete(job)
 
     def _complete_next(self) -> bool:
-        # Nothing of the last task is kept while the thread waits for the next.
+        # Drops all references to the last task while the thread waits for the next.
         try:
             message = self._jobs.get(timeout=self._search())
         except Empty:
@@ -403,7 +410,8 @@ class Completer:
         return message is not Message.STOP
 
     def _search(self) -> float | None:
-        """Queues ended tasks whose jobs are not dropped. Returns the seconds until the next search; None: no search."""
+        """Queues ended tasks whose jobs are not dropped. Returns the seconds until the next search;
+        None: no search."""
         # An abandoned attempt also ends the tasks that ran on its thread.
         tasks = self._tasks if self._abandoned else self._watched
         if not tasks and not self._abandoned:

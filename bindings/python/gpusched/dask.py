@@ -6,10 +6,10 @@
     with Client("scheduler:8786") as client:
         found = gpusched.dask.run("survey.toml", client)
 
-Each shot is a Dask task. A shot is handed to a node when the node has a place for it and is expected to
-end it before the others could; the shots of a lost node are computed elsewhere. Start one Dask worker a
-node, with at least one thread more than the node has slots. Each worker keeps one process, `gpusched
-run`, whose scheduler shares the node's GPUs among its shots.
+Each shot is a Dask task. A shot is handed to a node when the node has a place for it and is
+expected to end it before the others could; the shots of a lost node are computed elsewhere. Start
+one Dask worker a node, with at least one thread more than the node has slots. Each worker keeps one
+process, `gpusched run`, whose scheduler shares the node's GPUs among its shots.
 
 Needs the package distributed: pip install gpusched[dask].
 """
@@ -62,24 +62,24 @@ AHEAD = 1
 RETRIES = 2
 # Times that a shot is computed again because its worker was lost.
 LOSSES = 3
-# Seconds after which workers that have come or gone are noticed.
+# Seconds between two reads of the list of workers.
 LOOK_S = 0.5
 # Seconds for which a node's process may save the state of its shots.
 STOP_S = 60.0
-# The name of a worker's occupancy.
+# Name of the metric of a worker's occupancy.
 METRIC = "gpusched"
 # Seconds without a shot after which a node's process ends, as when the client was killed.
 IDLE_S = 60.0
 
 
 class _Places:
-    """The places of a worker, and how long an item takes there."""
+    """The places of a worker, and the durations of items there."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        # Items that were handed to it, and when each began; those beyond the slots have not.
+        # Submitted items, and the start of each; items beyond the slots have not started.
         self.begun: dict[int, float | None] = {}
-        # Of the items that have succeeded there.
+        # Number and total seconds of the items that have succeeded there.
         self.done = 0
         self.seconds = 0.0
 
@@ -112,7 +112,8 @@ class _Places:
 
 
 class _HandOut:
-    """Decides which worker computes which item. `begin` submits an item to a worker, whose result is seconds and a value."""
+    """Decides which worker computes which item. `begin` submits an item to a worker, whose result
+    is seconds and a value."""
 
     def __init__(self, client: Client, begin: Callable[[int, str], Any], count: int, attempts: int) -> None:
         if client.asynchronous or client.status != "running":
@@ -171,7 +172,8 @@ class _HandOut:
             self.ended.put((future, None, error))
 
     def _ended(self) -> list[tuple[Any, Any, BaseException | None]]:
-        """Waits for LOOK_S at most. Returns the futures that have ended, with their results or errors."""
+        """Waits for LOOK_S at most. Returns the futures that have ended, with their results or
+        errors."""
         found = []
         try:
             found.append(self.ended.get(timeout=LOOK_S))
@@ -185,7 +187,8 @@ class _HandOut:
             self.client.cancel(list(self.running))
 
     def outlook(self) -> tuple[list[float], float | None]:
-        """Returns the items a second of each worker that has ended some, and the seconds until all should have ended."""
+        """Returns the items a second of each worker that has ended some, and the seconds until all
+        should have ended."""
         rates = [worker.slots * worker.done / worker.seconds for worker in self.workers.values() if worker.seconds]
         if not rates:
             return [], None
@@ -200,7 +203,8 @@ class _HandOut:
         return rates, max(items / total, last)
 
     def _look(self) -> list[int]:
-        """Looks which workers there are. A worker is ready when it has told its slots, and until Dask pauses it.
+        """Reads the list of workers. A worker is ready once it reports its slots, until Dask pauses
+        it.
 
         Takes back the items of lost and paused workers, and returns those that have lost too many.
         """
@@ -232,10 +236,11 @@ class _HandOut:
         return given_up
 
     def _next(self) -> list[str]:
-        """Returns the workers that get an item now: those with a place that would end it before the others."""
+        """Returns the workers that get an item now: those with a place that would end it before the
+        others."""
         if not any(worker.is_free() for worker in self.workers.values()):
             return []
-        # Those that can take none count neither as free nor as the others.
+        # Workers without a place count neither as free nor as other workers.
         able = {address: worker for address, worker in self.workers.items() if self._item_for(address) is not None}
         known = [worker.seconds / worker.done for worker in self.workers.values() if worker.done]
         usual = sum(known) / len(known) if known else 1.0
@@ -245,7 +250,8 @@ class _HandOut:
         now, chosen = time.monotonic(), []
         times: list[tuple[float, float]] = []
         for end, address in firsts:
-            # The others end less than (end - now) * rate items before. Where that does not decide, count them.
+            # The others end less than (end - now) * rate items before. Where that does not decide,
+            # count them.
             if (end - now) * rate >= len(self.left):
                 times = times or [(t, means[a]) for a, worker in able.items() for t in worker.ends(means[a])]
                 before = sum(math.ceil((end - t) / mean - 1e-9) - 1 for t, mean in times if end - t > mean)
@@ -255,14 +261,15 @@ class _HandOut:
         return chosen
 
     def _item_for(self, address: str) -> int | None:
-        """Returns the next item for a worker: one that has not failed there, or that has failed everywhere."""
+        """Returns the next item for a worker: one that has not failed there, or that has failed
+        everywhere."""
         for item in self.left:
             if address not in self.failed.get(item, []) or set(self.workers) <= set(self.failed[item]):
                 return item
         return None
 
     def _hand(self, address: str) -> bool:
-        """Hands an item to a worker. Returns whether there was one for it."""
+        """Submits an item to a worker. Returns whether an item exists for it."""
         item = self._item_for(address)
         if item is None:
             return False
@@ -275,7 +282,7 @@ class _HandOut:
 
 
 class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete types
-    """Keeps a process on a worker that computes shots as their numbers arrive."""
+    """Runs a process on a worker that computes shots as their numbers arrive."""
 
     def __init__(self, name: str, command: list[str], folder: str) -> None:
         self.name = name
@@ -284,7 +291,7 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
 
     async def setup(self, worker: Worker) -> None:
         self.lock = threading.Lock()
-        # Those who wait for a shot of the process.
+        # Callers that wait for a shot of the process.
         self.waiting: dict[int, Future[dict[str, Any]]] = {}
         self.process: subprocess.Popen[str] | None = None
         self.closed = False
@@ -323,7 +330,7 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
         listener: threading.Thread,
         last: deque[str],
     ) -> None:
-        """Passes the reports of the process to those who wait for a shot."""
+        """Passes the reports of the process to the callers that wait for a shot."""
         assert process.stdout
         for line in process.stdout:
             event = json.loads(line)
@@ -350,7 +357,7 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
             if self.process is None or self.process.poll() is not None:
                 self._start()
             assert self.process and self.process.stdin
-            # A shot that was taken back, as while the worker was paused, may still run.
+            # A shot that was cancelled, as when the worker was paused, may still run.
             running = number in self.waiting
             future = self.waiting.setdefault(number, Future())
             # An OSError: it has just ended; its listener reports why.
@@ -401,7 +408,7 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
 
 
 class _ShotError(RuntimeError):
-    """Says why a shot failed, and on which node."""
+    """The cause of a shot's failure, and its node."""
 
     def __init__(self, why: str, node: str) -> None:
         super().__init__(why, node)
@@ -429,7 +436,8 @@ def _find_command() -> str:
 
 
 def _call(command: str, *arguments: str) -> dict[str, Any]:
-    """Runs the command here, and returns its last object. Raises `RuntimeError` if it was refused."""
+    """Runs the command here, and returns its last object. Raises `RuntimeError` if it was
+    refused."""
     done = subprocess.run([command, *arguments, "--json"], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr.strip())
@@ -451,9 +459,10 @@ def run(
 ) -> dict[str, Any]:
     """Computes the shots of a survey on all workers, and collects their results.
 
-    The survey file, its model and its output folder must have the same paths on all nodes. A shot that
-    fails, or whose node is lost, is computed again elsewhere, up to three times in all. A worker that
-    joins gets shots. On `KeyboardInterrupt` running shots save their state for `resume`.
+    The survey file, its model and its output folder must have the same paths on all nodes. A shot
+    that fails, or whose node is lost, is computed again elsewhere, up to three times in all. A
+    worker that joins gets shots. On `KeyboardInterrupt` running shots save their state for
+    `resume`.
 
     Parameters
     ----------
@@ -468,18 +477,21 @@ def run(
     command : str
         Path of the command `gpusched` on the nodes and here. Default: on PATH, or beside Python.
     show_progress : bool
-        Print the shots that have ended, the rate of the nodes and the expected end to standard error.
+        Print the number of ended shots, the rate of the nodes and the expected end to standard
+        error.
 
     Returns
     -------
     dict
-        The object that `gpusched collect --json` prints: `shots`, `done`, `failed`, `not_done`, `errors` and more.
-        Each of `errors` has `shot`, `node` and `error`; `node` is None if it is not known, as after lost workers.
+        The object that `gpusched collect --json` prints: `shots`, `done`, `failed`, `not_done`,
+        `errors` and more. Each of `errors` has `shot`, `node` and `error`; `node` is None if it is
+        not known, as after lost workers.
 
     Raises
     ------
     RuntimeError
-        The survey was refused, here or on a node, its results cannot be collected, or Dask's scheduler was lost.
+        The survey was refused, here or on a node, its results cannot be collected, or Dask's
+        scheduler was lost.
     """
     path = Path(survey).resolve()
     command = command or _find_command()
@@ -547,7 +559,7 @@ _has_package = lambda: find_spec("gpusched") is not None  # noqa: E731 # pickled
 
 
 def _register(client: Client, plugin: _Node | _Functions) -> None:
-    """Gives all workers the plugin; again if one of them leaves meanwhile. The scheduler unpickles tasks."""
+    """Registers the plugin on all workers, again if one leaves. The scheduler unpickles tasks."""
     for last in (False, False, True):
         try:
             found = {"Dask's scheduler": client.run_on_scheduler(_has_package), **client.run(_has_package)}
@@ -562,7 +574,8 @@ def _register(client: Client, plugin: _Node | _Functions) -> None:
 
 
 def _unregister(client: Client, name: str) -> None:
-    # A scheduler that was lost, or replaced, does not know the plugin; nor does a worker that could not load it.
+    # A scheduler that was lost, or replaced, does not know the plugin; nor does a worker that could
+    # not load it.
     if client.status == "running":
         with contextlib.suppress(OSError, ValueError, KeyError):
             client.unregister_worker_plugin(name)
@@ -574,7 +587,7 @@ def _show_occupancy(worker: Worker, slots: int, running: Callable[[], int]) -> N
 
 
 class _Functions(WorkerPlugin):  # type: ignore[misc]
-    """Keeps a scheduler and the function on a worker."""
+    """Holds a scheduler and the function on a worker."""
 
     def __init__(self, name: str, function: Callable[[Any], Any], devices: str | None, slots: int) -> None:
         self.name = name
@@ -593,7 +606,7 @@ class _Functions(WorkerPlugin):  # type: ignore[misc]
     async def teardown(self, worker: Worker) -> None:
         worker.metrics.pop(METRIC, None)
         if self.scheduler:  # None if the setup failed
-            # It waits for the running calls. A worker without heartbeats would be killed meanwhile.
+            # `close` waits for the running calls. Dask would kill a worker without heartbeats.
             await asyncio.to_thread(self.scheduler.close)
 
 
@@ -618,7 +631,8 @@ def _apply(name: str, item: Any) -> tuple[float, Any]:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Returns the error that is being handled, or a plain one if Dask would end the worker or lose the error."""
+    """Returns the error that is being handled, or a plain one if Dask would end the worker or lose
+    the error."""
     with contextlib.suppress(Exception):
         message = error_message(error)
         clean_exception(*(message[part] and message[part].data for part in ("exception", "traceback")))
@@ -635,11 +649,11 @@ def map(
     devices: str | None = None,
     slots: int = 0,
 ) -> list[R]:
-    """Calls `function(item)` for each item on the devices of all workers, and returns the results in order.
+    """Calls `function(item)` for each item on all workers' devices; returns the results in order.
 
-    `gpusched.current_exec` returns the device of a call. The first exception is raised, or `ConnectionError`
-    if Dask's scheduler is lost; a call whose worker is lost is made again on another. `devices` and `slots`
-    are those of the scheduler of each node, as in `Scheduler`.
+    `gpusched.current_exec` returns the device of a call. The first exception is raised, or
+    `ConnectionError` if Dask's scheduler is lost; a call whose worker is lost is made again on
+    another. `devices` and `slots` are those of the scheduler of each node, as in `Scheduler`.
     """
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
     listed = list(items)

@@ -26,7 +26,7 @@ enum Arg<'a> {
 pub(super) struct Body<'a> {
     kernel: Kernel,
     names: HashMap<&'a str, Symbol>,
-    /// Of `%r<59>`: prefix, first register of the range, count.
+    /// The parts of `%r<59>`: prefix, first register of the range, count.
     ranges: Vec<(&'a str, Reg, u16)>,
     constants: HashMap<(bool, Source), u16>,
     branches: Vec<(usize, &'a str, u32)>,
