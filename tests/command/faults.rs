@@ -241,6 +241,9 @@ fn folder_that_vanishes_or_is_replaced_fails_the_remaining_shots() {
         assert_eq!(failed.len() + ended.shots("done").len(), SHOTS as usize, "{fault:?}: {ended:?}");
         let named = ["its folder does not exist", "moved, removed or replaced during the run"];
         assert!(named.iter().any(|words| ended.out.contains(words)), "{fault:?}: {ended:?}");
+        let warnings = ended.out.lines().filter(|line| line.starts_with(r#"{"event":"warning","warning""#));
+        let warnings: Vec<_> = warnings.collect();
+        assert!(warnings.windows(2).all(|two| two[0] != two[1]), "{fault:?}: {warnings:?}");
         resumes(&folder, &undisturbed, &fault);
     }
 }

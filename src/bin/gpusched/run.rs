@@ -148,6 +148,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         stop,
         limit,
         stopping: false,
+        unwritten: String::new(),
     };
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
 }

@@ -67,6 +67,8 @@ pub struct SurveyRun<'a> {
     pub limit: Limit,
     /// The run is stopping: no more shots begin.
     pub stopping: bool,
+    /// The last reason why the manifest could not be written; "" if it was.
+    pub unwritten: String,
 }
 
 impl SurveyRun<'_> {
@@ -441,10 +443,12 @@ impl SurveyRun<'_> {
     /// Writes the manifest. A failure is only reported; later calls retry, and the write at the end
     /// decides.
     fn note(&mut self, progress: &Progress) {
-        if let Err(error) = self.output.check().and_then(|()| self.manifest.write_now_and_then()) {
-            let why = error.to_string();
+        let noted = self.output.check().and_then(|()| self.manifest.write_now_and_then());
+        let why = noted.err().map_or_else(String::new, |error| error.to_string());
+        if !why.is_empty() && why != self.unwritten {
             progress.alert(&format!("warning: {why}"), &json!({ "event": "warning", "warning": why }));
         }
+        self.unwritten = why;
     }
 
     /// Draws the pictures of a kept shot from its files.
