@@ -32,10 +32,9 @@ impl StepSource {
                 receivers.filter(|(_, receiver)| *receiver == cell).map(|(trace, _)| trace).collect();
             grid.contains(cell).then(|| Pole { sign, at: grid.index(cell), traces })
         };
-        let active = shot.wavelet.samples.iter().take(shot.nt);
         StepSource {
             poles: DIPOLE.into_iter().filter_map(pole).collect(),
-            values: active.skip(1).map(|sample| shot.amplitude * sample).collect(),
+            values: shot.wavelet.samples.iter().skip(1).map(|sample| shot.amplitude * sample).collect(),
             record_every: shot.record_every,
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use gpusched::io::raw;
-use gpusched::legacy::{ACOUSTIC1, Args, TTI};
+use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI};
 
 use testkit::Folder;
 
@@ -78,6 +78,21 @@ fn an_unstable_step_is_taken_until_the_result_is_lost() {
     let error = ACOUSTIC1.call(&Args { nt: 600, ns: 3, jsx: 1, ..args }).unwrap_err().to_string();
     assert!(error.contains("stable"), "{error}");
     assert_eq!(out.names(), ["rho.bin", "vel.bin"]);
+}
+
+/// Also in the source's cell, whose samples contain the source of their own step.
+#[test]
+fn shorter_second_order_call_records_the_beginning_of_a_longer_one() {
+    let out = Folder::new();
+    let mut args = Args { szbeg: 1, ..small_call(&out) };
+    args.models.truncate(1);
+    let [long, short] = [21, 20].map(|nt| {
+        ACOUSTIC2.call(&Args { nt, ..args.clone() }).unwrap();
+        raw::read(&args.shot, nt as usize * 12 * 11).unwrap()
+    });
+    for (trace, (long, short)) in long.chunks(21).zip(short.chunks(20)).enumerate() {
+        assert_eq!(short, &long[..20], "trace {trace}");
+    }
 }
 
 #[test]
