@@ -193,6 +193,18 @@ kernels: tti skips fluxes that move; kernels/tilted_stages.cuh; s/^    if (is_at
 kernels: tti_old turns a rotated term over; kernels/tti_old.cu; s/fmaf(-(r\[ST\] \* r\[SP\])/fmaf((r[ST] * r[SP])/; --test kernels shots_of_odd_sizes
 kernels: tti_old loses an undamped flux beside the middle; kernels/tti_old.cu; s/index >= zone.middle - HALF_WIDTH \&\&/index >= zone.middle - HALF_WIDTH + 1 \&\&/; --test kernels shots_of_odd_sizes
 kernels: tti_old takes damped fluxes in the middle; kernels/tti_old.cu; s/put(damped ? U : DAMPED_U, row, other/put(damped ? DAMPED_U : U, row, other/; --test kernels shots_of_odd_sizes
+tti: fluxes of too few planes are stored; src/fd/equation/tti/sweep.rs; s/(y % PLANES/(y % (PLANES - 1)/; --test numerics edges::thin
+tti: fluxes that are at rest move; src/fd/equation/tti/sweep.rs; s/ - WIDEST).fill(0.0)/ - WIDEST)[0] = 0.0/; --lib no_bit_depends
+tti: a layer begins within a vector of undamped cells; src/fd/equation/tti/sweep.rs; s/user.start.next_multiple_of(WIDEST)/user.start \/ WIDEST * WIDEST/; --test numerics edges::thin
+tti: a flux of a longer row stays; src/fd/equation/tti/rows.rs; s/for nth in \[2, 3\]/for nth in [3]/; --lib cells_at_rest
+tti: the divergence is added to h; src/fd/equation/tti/rows.rs; s/h = L::fnma(rate, L::add/h = L::fma(rate, L::add/; --test numerics edges::thin
+tti: increments are not damped; src/fd/equation/tti/rows.rs; s/(h, v, p, q) = (L::mul(b, h), L::mul(b, v)/(h, v, p, q) = (h, v/; --test numerics edges::thin
+tti: the sponge damps by half; src/fd/equation/tti/sponge.rs; s/(0.5 \* f64::from(dt)/(0.25 * f64::from(dt)/; --test numerics edges::thin
+tti: phi turns the other way; src/fd/equation/tti/coefficients.rs; s/-theta.sin() \* phi.sin()/theta.sin() * phi.sin()/; --test numerics edges::thin
+tti: the axis is rounded to nearest; src/fd/equation/tti/coefficients.rs; s/u32::from(is_beyond)/0 * u32::from(is_beyond)/; --lib derivatives_along
+tti: a first derivative exceeds the second; src/fd/equation/tti/coefficients.rs; s/square.sqrt().min(1.0)/square.max(1.0)/; --lib derivatives_along
+tti: a certain step is that of the fastest cell; src/fd/equation/tti/stability.rs; s/if fits(least \* (1.0 + 1e-6)) {/if true {/; --lib steps_are_equal
+tti: sources lie in the medium of the model; src/fd/equation/tti/shot.rs; s/source.filter(|_| self.isotropic_source)/source.filter(|_| false)/; --test numerics edges::thin
 tti: poles are forgotten where all fluxes are damped; src/fd/equation/tti/old/cpu/divergence.rs; s/horizontal = L::load(d)/horizontal = if X_PML \&\& Y_PML { L::splat(0.0) } else { L::load(d) }/; --test cuda shots_have
 kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/load_around(y + 1)/load_around(y)/; --test kernels shots_of_odd_sizes
 kernels: a source is recorded a step early; kernels/tile.cuh; s/= hidden ?/= hidden \&\& !point ?/; --test kernels shots_of_odd_sizes
