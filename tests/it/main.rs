@@ -15,3 +15,4 @@ mod random_worlds;
 mod schedules;
 mod skips;
 mod task_stack;
+mod words;

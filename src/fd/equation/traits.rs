@@ -1,4 +1,4 @@
-//! What an equation provides.
+//! The traits of an equation, and the types of their methods.
 
 use std::fmt;
 use std::ops::RangeInclusive;

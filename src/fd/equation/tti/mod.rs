@@ -6,7 +6,7 @@
 //! d²Q/dt² = vp² (S (Lap P - div(n g)) +   div(n w))    w = n·grad Q
 //! ```
 //!
-//! with `E = 1 + 2 epsilon` and `S = sqrt(1 + 2 delta)`. There is no density. All derivatives are at the cells. `div n` is minus
+//! with `E = 1 + 2 epsilon` and `S = sqrt(1 + 2 delta)`. Density does not enter. All derivatives are at the cells. `div n` is minus
 //! the transpose of `n·grad`, so steps are [stable](stability) for any angles. `P = E h + S v` and `Q = S h + v` for all time, so
 //! a step computes one increment each of `h` and `v`. The [sponge] damps both, and the pressures.
 //!

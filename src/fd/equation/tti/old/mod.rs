@@ -9,7 +9,7 @@
 //! R_z = sin theta cos phi d/dx - sin theta sin phi d/dy + cos theta d/dz
 //! ```
 //!
-//! with `E = 1 + 2 epsilon` and `S = sqrt(1 + 2 delta)`. `R_z` is along the symmetry axis. There is no density. Derivatives of
+//! with `E = 1 + 2 epsilon` and `S = sqrt(1 + 2 delta)`. `R_z` is along the symmetry axis. Density does not enter. Derivatives of
 //! the pressures are half a cell after their cell, each along its own axis; those of the fluxes half a cell before. The three
 //! are added up as if they were at one place, which in tilted media is an error of first order in the spacing.
 //!

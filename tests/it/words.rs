@@ -1,0 +1,52 @@
+//! Comments and pages name the agent of a sentence.
+
+use testkit::{names_below, root};
+
+const FOLDERS: [&str; 9] =
+    ["benches", "bindings", "ctests", "docs", "examples", "include", "kernels", "src", "tests"];
+const SOURCES: [&str; 7] = [".rs", ".md", ".c", ".h", ".hpp", ".cu", ".cuh"];
+const HIDE_THE_AGENT: [&str; 6] = ["What", "Who", "Whom", "Whoever", "Whatever", "There"];
+
+/// Returns the prose in a line: of pages all of it, else a comment. Empty for code.
+fn prose<'a>(name: &str, line: &'a str) -> &'a str {
+    let line = line.trim();
+    let is_comment = |mark: &&&str| line.starts_with(**mark);
+    let mark = ["///", "//!", "//"].iter().find(is_comment).map_or(0, |mark: &&str| mark.len());
+    let text = if mark > 0 || name.ends_with(".md") { &line[mark..] } else { "" };
+    text.trim_start_matches(['-', '*', '|', '>', ' '])
+}
+
+/// Returns the paragraphs of a file, without code that they show.
+fn paragraphs(name: &str, text: &str) -> Vec<String> {
+    let (mut all, mut shows_code) = (vec![String::new()], false);
+    for line in text.lines() {
+        let line = prose(name, line);
+        shows_code ^= line.starts_with("```");
+        match all.last_mut() {
+            Some(last) if !line.is_empty() && !shows_code => *last += &format!("{line} "),
+            _ => all.push(String::new()),
+        }
+    }
+    all
+}
+
+#[test]
+fn sentences_begin_with_their_agent() {
+    let hides = |sentence: &&str| {
+        let begins = |word: &&str| sentence.starts_with(&format!("{word} "));
+        !sentence.contains('?') && HIDE_THE_AGENT.iter().any(begins)
+    };
+    for folder in FOLDERS.map(|folder| root().join(folder)) {
+        for name in names_below(&folder) {
+            if !SOURCES.iter().any(|end| name.ends_with(end)) {
+                continue;
+            }
+            let path = folder.join(name);
+            let text = std::fs::read_to_string(&path).expect("UTF-8");
+            for paragraph in paragraphs(&path.to_string_lossy(), &text) {
+                let hiding = paragraph.split(". ").find(hides);
+                assert_eq!(hiding, None, "{}: name the agent", path.display());
+            }
+        }
+    }
+}
