@@ -1,4 +1,4 @@
-//! Shots on the CPU against `acoustic1` in a medium that it can describe, and at the certain time step.
+//! Whole shots on the CPU against `acoustic1` in media that it can describe, and at the certain time step.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::fd::one_pass::policy::Policy;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Receivers, Shot};
+use crate::fd::tiled;
 use crate::fd::tiled::equation::TiledEquation;
 use crate::fd::tiled::steps::TiledSteps;
 use crate::fd::time_loop::cpu_steps::CpuSteps;
@@ -83,6 +84,27 @@ fn rough(n: [usize; 3], largest_epsilon: f32, seed: u64) -> Model {
         (Property::Delta, delta),
     ];
     Model::of(grid, properties.map(|(property, values)| (property, Values::from(values)))).unwrap()
+}
+
+#[test]
+fn without_anisotropy_records_are_those_of_acoustic1() {
+    let isotropic = rough([23, 17, 29], 0.0, 1);
+    let vp = isotropic.vp().clone();
+    let rho = isotropic.get(Property::Rho).unwrap().clone();
+    let properties = [(Property::Vp, vp), (Property::Rho, rho)];
+    let model = Model::of(isotropic.grid, properties).unwrap();
+    let team = Team::new(2).unwrap();
+    for source in [[11, 8, 14], [0, 16, 28]] {
+        let shot = shot(source, 1e-3, 120);
+        let vti = VtiMaterial::new(&model, 9, Storage::Float32).unwrap();
+        let vti = vti.coefficients(1e-3, Scheme::default());
+        let found = vti.run_on_cpu(&shot, &team, &Silent).unwrap().0;
+        let acoustic1 = Coefficients::new(&model, 1e-3, 9).unwrap();
+        let expected = Monopole(Acoustic1Propagator(acoustic1.into()));
+        let expected = tiled::run(&expected, &shot, &team, &Silent).unwrap().0;
+        let error = relative_l2(&found.data, &expected.data);
+        assert!(error < 2e-6, "{source:?}: {error:e}");
+    }
 }
 
 /// Returns the first pressure over the grid after steps from a smooth one in all pressures, times `factors`.
