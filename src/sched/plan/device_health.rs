@@ -3,11 +3,42 @@
 
 use log::Level;
 
-use super::{Attempt, Effects, Planner};
+use super::{Attempt, Effects, Planner, TaskRecord};
+use crate::device::Health;
 use crate::error::{DeviceFault, Error};
 use crate::sched::base::{DeviceMask, Role, TaskId, WaitResult};
 
 impl Planner {
+    /// Retires a device. Ends the ready tasks that no other device may run.
+    pub fn retire(&mut self, index: usize, why: &str, effects: &mut Effects) {
+        let device = &mut self.devices[index];
+        if device.retired.is_none() {
+            let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
+            device.retired = Some(why.into());
+            self.retired.add(index);
+            device.info.health = Health::Retired;
+            device.reserved_for = None;
+            self.note(Level::Warn, index, text, effects);
+        }
+        self.end_deviceless(effects);
+    }
+
+    /// Ends the ready tasks that no device may run.
+    pub(super) fn end_deviceless(&mut self, effects: &mut Effects) {
+        let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
+        for id in ready {
+            let is_deviceless = |record: &TaskRecord| record.live_attempts == 0 && !self.has_device(record);
+            if self.tasks.get(id).is_ok_and(is_deviceless) {
+                self.end_without_device(id, effects);
+            }
+        }
+    }
+
+    /// The backend has renewed the device's context.
+    pub fn context_renewed(&mut self, index: usize) {
+        self.devices[index].renewing = false;
+    }
+
     /// Renews a poisoned context if all tasks have left it.
     pub fn renew_if_left(&mut self, index: usize, effects: &mut Effects) {
         let device = &mut self.devices[index];

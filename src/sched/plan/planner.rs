@@ -15,10 +15,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::Level;
-
 use super::{DeviceState, Effects, EndedTask, Rank, ReadyQueue, TaskRecord, TaskState, WORK, task_name};
-use crate::device::{BackendKind, DeviceInfo, Health};
+use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result, human};
 use crate::memory::Bytes;
 use crate::sched::base::{
@@ -119,11 +117,11 @@ impl Planner {
         }
     }
 
-    fn has_device(&self, record: &TaskRecord) -> bool {
+    pub(super) fn has_device(&self, record: &TaskRecord) -> bool {
         self.possible(record) != DeviceMask::NONE
     }
 
-    fn end_without_device(&mut self, id: TaskId, effects: &mut Effects) {
+    pub(super) fn end_without_device(&mut self, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
         let error = match record.large_enough_devices {
             DeviceMask::NONE => self.too_large(record.name(), record.bytes, record.devices, &record.backends),
@@ -260,20 +258,6 @@ impl Planner {
         }
     }
 
-    /// Retires a device. Ends the ready tasks that no other device may run.
-    pub fn retire(&mut self, index: usize, why: &str, effects: &mut Effects) {
-        let device = &mut self.devices[index];
-        if device.retired.is_none() {
-            let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
-            device.retired = Some(why.into());
-            self.retired.add(index);
-            device.info.health = Health::Retired;
-            device.reserved_for = None;
-            self.note(Level::Warn, index, text, effects);
-        }
-        self.end_homeless(effects);
-    }
-
     /// The backend has measured the device's context, and tasks have the rest of the memory. Ready tasks that are too
     /// large for it run elsewhere, or end.
     pub fn set_context_bytes(&mut self, index: usize, bytes: u64, effects: &mut Effects) {
@@ -305,23 +289,7 @@ impl Planner {
                 device.reserved_for = None;
             }
         }
-        self.end_homeless(effects);
-    }
-
-    /// Ends the ready tasks that no device may run.
-    fn end_homeless(&mut self, effects: &mut Effects) {
-        let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
-        for id in ready {
-            let homeless = |record: &TaskRecord| record.live_attempts == 0 && !self.has_device(record);
-            if self.tasks.get(id).is_ok_and(homeless) {
-                self.end_without_device(id, effects);
-            }
-        }
-    }
-
-    /// The backend has renewed the device's context.
-    pub fn context_renewed(&mut self, index: usize) {
-        self.devices[index].renewing = false;
+        self.end_deviceless(effects);
     }
 
     pub(super) fn release_reservations(&mut self, id: TaskId) {

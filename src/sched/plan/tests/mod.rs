@@ -10,6 +10,7 @@ use crate::sched::base::{DeviceMask, Exec, Policy, Role, Task, TaskCounts, TaskI
 use crate::sched::estimate::Estimator;
 use crate::sched::runtime::PlannerGuarded;
 
+mod device_faults;
 mod endings;
 mod placement;
 mod report;
