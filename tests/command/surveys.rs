@@ -27,6 +27,9 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
         let entry = &manifest["shots"][number - 1];
         assert_eq!(entry["state"], "done");
         assert_eq!(entry["device"], "cpu:0");
+        let share = 100.0 * entry["computed"].as_f64().unwrap();
+        let line = format!("on cpu:0, {share:.0} % of the cells computed\n");
+        assert!(ended.out.contains(&line), "{line}: {ended:?}");
         for file in entry["files"].as_array().unwrap() {
             assert!(folder.at("out").join(file.as_str().unwrap()).is_file(), "{file}");
         }

@@ -405,8 +405,11 @@ impl SurveyRun<'_> {
             0 => String::new(),
             steps => format!(", from step {steps}, where it was stopped"),
         };
+        let share = |share: f64| format!(", {:.0} % of the cells computed", 100.0 * share);
+        let share = report.computed.map_or_else(String::new, share);
         progress.count_shot();
-        progress.say(&format!("shot {number} done in {seconds:.1} s on {}{from}", report.device), &event);
+        let place = report.device;
+        progress.say(&format!("shot {number} done in {seconds:.1} s on {place}{share}{from}"), &event);
         self.note(progress);
     }
 
