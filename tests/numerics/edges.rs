@@ -200,6 +200,20 @@ fn energy_decreases_over_20000_steps() {
     let second = with_absorber(by_name("acoustic2").unwrap(), Absorber::Pml).unwrap();
     let model = Arc::new(Model::of(model.grid, [(Property::Vp, model.vp().clone())]).unwrap());
     check_energy(&model, Options { equation: second, pml: 8, ..Options::default() });
+    // A sponge of 8 cells, four of which damp, keeps waves of few cells for longer.
+    let sponge = by_name("acoustic2").unwrap();
+    check_energy(&model, Options { equation: sponge, pml: 10, ..Options::default() });
+}
+
+/// The source is in the model's own medium, so it radiates slow waves, too.
+#[test]
+fn anisotropic_energy_decreases_over_20000_steps() {
+    for equation in ["vti", "tti"] {
+        let equation = by_name(equation).unwrap();
+        let model = rough_for(equation, [7, 9, 8], [10.0, 12.0, 8.0], &mut Random::new(25));
+        let options = Options { equation, pml: 8, isotropic_source: false, ..Options::default() };
+        check_energy(&model, options);
+    }
 }
 
 /// Runs a shot of 20,000 steps, and checks that its energy decreases.

@@ -2,10 +2,12 @@
 
 mod accuracy;
 mod analytic;
+mod anisotropy;
 mod check;
 mod density;
 mod edges;
 mod flushing;
+mod group_velocity;
 mod pausing;
 mod physics;
 mod propagator;

@@ -2,17 +2,15 @@
 //! pressures.
 
 use std::f64::consts::PI;
-use std::sync::Arc;
 
 use gpusched::fd::equation::by_name;
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::{Model, Property};
+use gpusched::fd::model::Property;
 use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Shot, SourceKind};
 
 use testkit::Random;
 use testmodels::norms::relative_l2;
-use testmodels::shots::{World, fire_with, plain_shot, try_fire};
+use testmodels::shots::{World, fire_with, model_for, plain_shot, try_fire};
 
 const SPEED: f64 = 2000.0;
 /// Frequency in Hz of the source's Gaussian. At twice this, the spectrum of its derivative is a
@@ -61,15 +59,15 @@ fn error(equation: &str, kind: &SourceKind, fine: usize, options: Options, dt: f
     });
     let has_density = equation.properties().all().any(|property| property == Property::Rho);
     let rho = if has_density { 1700.0 } else { 1000.0 };
-    let all = equation.properties();
-    let value = |property| match property {
-        Property::Vp => SPEED as f32,
-        Property::Rho => rho,
-        // An isotropic medium: only the coupling of two pressures remains.
-        _ => 0.0,
-    };
-    let properties: Vec<_> = all.all().map(|property| (property, value(property).into())).collect();
-    let model = Arc::new(Model::of(Grid::new(n, spacing).unwrap(), properties).unwrap());
+    let model = model_for(equation, n, spacing, |property| {
+        match property {
+            Property::Vp => SPEED as f32,
+            Property::Rho => rho,
+            // An isotropic medium: only the coupling of two pressures remains.
+            _ => 0.0,
+        }
+        .into()
+    });
     let samples = (0..nt).map(|i| gauss(i as f64 * f64::from(dt)) as f32).collect();
     let amplitude = 3.5e4;
     let shot = Shot { kind: kind.clone(), amplitude, ..plain_shot(source, samples, nt, receivers.to_vec()) };

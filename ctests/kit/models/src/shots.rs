@@ -46,9 +46,20 @@ pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
     rough_for(EQUATIONS[0], n, h, random)
 }
 
+/// Returns a model with all properties of an equation.
+pub fn model_for(
+    equation: &dyn Equation,
+    n: [usize; 3],
+    h: [f32; 3],
+    mut values: impl FnMut(Property) -> Values,
+) -> Arc<Model> {
+    let properties = equation.properties();
+    let properties = properties.all().map(|property| (property, values(property)));
+    Arc::new(Model::of(Grid::new(n, h).unwrap(), properties).unwrap())
+}
+
 pub fn rough_for(equation: &dyn Equation, n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
-    let grid = Grid::new(n, h).unwrap();
-    let mut values = |property| {
+    model_for(equation, n, h, |property| {
         let [low, high] = match property {
             Property::Vp => [1500.0, 4500.0],
             Property::Rho => [1000.0, 2500.0],
@@ -58,9 +69,8 @@ pub fn rough_for(equation: &dyn Equation, n: [usize; 3], h: [f32; 3], random: &m
             Property::Theta => [0.4, 0.6],
             Property::Phi => [0.7, 0.9],
         };
-        (property, Values::Volume((0..grid.cells()).map(|_| random.between(low, high)).collect()))
-    };
-    Arc::new(Model::of(grid, equation.properties().all().map(&mut values).collect::<Vec<_>>()).unwrap())
+        Values::Volume((0..n.iter().product()).map(|_| random.between(low, high)).collect())
+    })
 }
 
 pub fn time_step(model: &Model) -> f32 {
