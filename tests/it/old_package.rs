@@ -39,6 +39,12 @@ cases! {
     three_of_twelve_are_killed "twelve.py" ["--kill"];
 }
 
+#[test]
+fn the_four_classes_alone_and_in_pools_have_the_records_of_surveys() {
+    let command = testkit::command::executable();
+    passes("classes.py", &[command.to_str().expect("UTF-8")]);
+}
+
 const SURVEY: &str = "grid = { n = [1, 6, 3], spacing_m = 10.0 }
 model = { vp = 1500.0, rho = 'gardner' }
 time = { dt_s = 0.002, nt = 4 }

@@ -22,16 +22,16 @@ Span = namedtuple("Span", "begin end process gpu")
 
 class Node:
     """`pace`: million instructions a second of a GPU of speed 1 (0: as fast as they are
-    interpreted)."""
+    interpreted). `memory`: bytes of a GPU."""
 
-    def __init__(self, library, virtual, pace=0, **variables):
+    def __init__(self, library, virtual, pace=0, memory=MEMORY, **variables):
         self.folder = tempfile.mkdtemp(prefix="gpusched-node-")
         os.mkdir(os.path.join(self.folder, "lib"))
         for name in ("acoustic1order", "acoustic2order", "acoustic1vti", "acoustic1tti"):
             os.symlink(os.path.abspath(library), os.path.join(self.folder, "lib", name + ".so"))
         for folder in ("out", "leases", "cache"):
             os.mkdir(os.path.join(self.folder, folder), 0o700)
-        gpus = ";".join(f"dev=name:GPU of {speed},speed:{speed},mem:{MEMORY},ctx:2M" for speed in SPEEDS)
+        gpus = ";".join(f"dev=name:GPU of {speed},speed:{speed},mem:{memory},ctx:2M" for speed in SPEEDS)
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("GPUSCHED_", "FAKECUDA", "CUDA_"))},
             "FAKECUDA": f"pace={pace};{gpus}",
