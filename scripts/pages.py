@@ -27,6 +27,8 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from test_names import selects_a_test
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *ROOT.glob("examples/*/README.md"),
@@ -87,7 +89,7 @@ def headings(page: Path) -> list[str]:
 
 
 def faults(page: Path) -> list[str]:
-    """Returns what is wrong with the links and the blocks of a page."""
+    """Returns what is wrong with the links, the blocks and the test commands of a page."""
     text, wrong = page.read_text(), []
     for link in re.findall(r"\]\(([^):]+)\)", text):
         path, _, heading = link.partition("#")
@@ -102,6 +104,9 @@ def faults(page: Path) -> list[str]:
             wrong.append(f"shows {shown}; accepted: a file in {' or '.join(SHOWN)}")
         if not match["file"] and not kind.startswith("{") and kind not in KINDS:
             wrong.append(f"has a block of kind '{kind}'; accepted: {', '.join(sorted(KINDS))}")
+    for arguments in re.findall(r"\bcargo test\b([^`\n]*)", text):
+        if not selects_a_test(arguments):
+            wrong.append(f"names 'cargo test{arguments}', which selects no test")
     if re.search(r"\n\n {4}\S", BLOCK.sub("", text)):
         wrong.append("has an indented block; accepted: blocks between ``` lines")
     return [f"{page.relative_to(ROOT)} {fault}" for fault in wrong]

@@ -5,7 +5,8 @@
 #
 #   ctests/night/mutations.sh          all edits
 #   ctests/night/mutations.sh WORD     those whose name matches the regular expression WORD
-#   ctests/night/mutations.sh --check  only whether each edit still changes its file
+#   ctests/night/mutations.sh --check  only whether each edit changes its file, each filter is in
+#                                      the name of a test
 #
 # The copy and its build are in target/mutations.
 set -eu
@@ -46,6 +47,8 @@ tuning: threads are not in the subject; src/fd/tiled/tuning.rs; s/, {threads} th
 tuning: short shots tune;               src/fd/tiled/tuning.rs; s/{ LAP } else { PAYS \* most }/{ LAP } else { LAP }/; --lib tuning
 tuning: steps with few cells are timed; src/fd/tiled/tuning.rs; s/activity.share() < BUSY/activity.share() < 0.0/; --lib tuning
 tuning: a slow candidate wins;          src/fd/time_loop/autotuner.rs; s/min_by(|&a/max_by(|\&a/; --lib autotuner
+denormals: kept in a step on the CPU; src/fd/tiled/steps.rs; s/FloatMode::flushing()/FloatMode::standard()/; --lib denormal_numbers_are_flushed
+denormals: kept in the source of a shot on a GPU; src/fd/inject.rs; s/FloatMode::flushing()/FloatMode::standard()/; --lib source_pressures
 one pass: a resumed shot is taken to be at rest; src/fd/time_loop/cpu.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::warped_wavelet.*, nt, /nt, /; --test numerics accuracy
@@ -140,7 +143,7 @@ C shots: a shot with a drop function has copies; src/ffi/fd_submit.rs; s/idempot
 C shots: shots share the class 0 of the caller; src/ffi/submit.rs; s/if desc.task_class != 0/if true/; --lib shot_keeps_its_class
 C progress: the default interval is a minute; src/ffi/observability.rs; s/INTERVAL: Duration = Duration::from_secs(1)/INTERVAL: Duration = Duration::from_secs(60)/; --lib interval_of_progress
 layers: two files import from each other; src/io/floats.rs; 0,/^use /s//use super::raw as _\x3b\nuse /; --test it layers::
-files: a folder that may not be read is an error; src/io/atomic.rs; s/PermissionDenied => return Ok(())/PermissionDenied => return Err(error)/; --lib folder_that_may_not_be_read
+files: a folder that may not be read is an error; src/io/atomic.rs; s/PermissionDenied => return Ok(())/PermissionDenied => return Err(error)/; --lib unreadable_folder
 legacy: the record is named without a snapshot; src/legacy/files.rs; s/try_for_each(Sealed::commit)?/try_for_each(Sealed::commit).or(Ok::<(), Error>(()))?/; --lib record_is_not_named
 legacy: the tilt is read from the file of the azimuth; src/ffi/legacy.rs; s/path("theta", theta)/path("theta", psi)/; --test it golden_cases::tti_hetero
 legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/gpus == (device.backend != BackendKind::Cpu)/true/; --lib strict_number
@@ -245,6 +248,7 @@ if [ "${1-}" = --check ]; then
         sed "$edit" /dev/null || differs=2
         [ $differs = 1 ] || { echo "NOT APPLIED: $name" && stale=1; }
     done <<<"$mutations"
+    cut -d';' -f4 <<<"$mutations" | sort -u | python3 scripts/test_names.py || stale=1
     exit $stale
 fi
 mkdir -p "$work/tree"
