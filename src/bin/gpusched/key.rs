@@ -6,7 +6,7 @@
 
 use blake3::Hasher;
 use gpusched::fd::NUMERICS;
-use gpusched::fd::equation::Absorber;
+use gpusched::fd::equation::by_name;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{DensityAt, Model, Property, Values};
 use gpusched::fd::plan::Options;
@@ -83,8 +83,8 @@ impl Keys {
         keys.text(equation.name());
         keys.text(stencil.name());
         keys.text(storage.name());
-        if equation.name() == "acoustic2" && equation.absorber() == Absorber::Pml {
-            keys.text("pml");
+        if by_name(equation.name()).is_none_or(|default| default.absorber() != equation.absorber()) {
+            keys.text(equation.absorber().name());
         }
         if !isotropic_source {
             keys.text("anisotropic source");
@@ -159,7 +159,7 @@ impl Keys {
 mod tests {
     use std::collections::BTreeSet;
 
-    use gpusched::fd::equation::{by_name, with_absorber};
+    use gpusched::fd::equation::{Absorber, with_absorber};
     use gpusched::fd::plan::Storage;
     use gpusched::fd::stencil::Stencil;
 
@@ -192,7 +192,7 @@ mod tests {
             keys(grid, vp, others).of(0.001, &options, &shot)
         };
         let with = |options: &Options| base.of(0.001, options, &shot);
-        let second_order = by_name("acoustic2").unwrap();
+        let [second_order, tilted] = ["acoustic2", "tti"].map(|name| by_name(name).unwrap());
         let of = |change: &dyn Fn(&mut Shot)| {
             let mut shot = shot.clone();
             change(&mut shot);
@@ -221,6 +221,8 @@ mod tests {
             with(&Options { pml: 21, ..options }),
             with(&Options { equation: second_order, ..options }),
             with(&Options { equation: with_absorber(second_order, Absorber::Pml).unwrap(), ..options }),
+            with(&Options { equation: tilted, ..options }),
+            with(&Options { equation: with_absorber(tilted, Absorber::Pml).unwrap(), ..options }),
             with(&Options { stencil: Stencil::Optimised, ..options }),
             with(&Options { exact_time: true, ..options }),
             with(&Options { isotropic_source: false, ..options }),
