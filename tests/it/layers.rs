@@ -1,5 +1,7 @@
-//! Files import downwards and form no circle, `unsafe` stays where it belongs, and one module opens
-//! files.
+//! Files import downwards and form no circle, equations are named in few files, `unsafe` stays where
+//! it belongs, and one module opens files.
+
+use std::collections::BTreeSet;
 
 use testkit::{names_below, root};
 
@@ -55,6 +57,68 @@ fn nothing_but_the_list_imports_an_equation() {
     for (file, used) in imports(&all()).iter().filter(|(file, _)| !file.starts_with("fd/equation/")) {
         assert_eq!(used.iter().find(is_of_one), None, "src/{file} must reach it through EQUATIONS");
     }
+}
+
+/// Returns the files outside the folder and the kernels of an equation that name it, apart from unit
+/// tests and comments.
+fn files_that_name(equation: &str, kernels: &[&str]) -> BTreeSet<String> {
+    let below = |folder: &'static str| {
+        names_below(&root().join(folder)).into_iter().map(move |name| format!("{folder}/{name}"))
+    };
+    let own = [format!("src/fd/equation/{equation}"), format!("src/legacy/{equation}.rs")];
+    let is_own = |name: &str| {
+        own.iter().map(String::as_str).chain(kernels.iter().copied()).any(|own| name.starts_with(own))
+    };
+    let mark = |name: &str| match name.rsplit_once('.')?.1 {
+        "rs" | "cu" | "cuh" | "hpp" => Some("//"),
+        "f90" | "inc" => Some("!"),
+        "py" => Some("#"),
+        "h" => Some(" *"),
+        _ => None,
+    };
+    let names_it = |name: &String| {
+        let Some(mark) = mark(name) else { return false };
+        let text = std::fs::read_to_string(root().join(name)).expect("UTF-8");
+        let product = text.lines().take_while(|line| *line != "mod tests {");
+        let code = product.map(|line| line.split(mark).next().unwrap_or_default());
+        let mut words = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric()));
+        words.any(|word| word.eq_ignore_ascii_case(equation))
+    };
+    let all =
+        ["src", "kernels", "bindings", "include"].into_iter().flat_map(below).chain(["build.rs".into()]);
+    all.filter(|name| !is_own(name) && names_it(name)).collect()
+}
+
+/// The page for those who add an equation lists every file that they have to change.
+#[test]
+fn only_the_listed_files_name_an_equation() {
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).expect("UTF-8");
+    let (_, section) = page.split_once("### Places of an equation\n").expect("the section");
+    let rows = section.split("\n## ").next().into_iter().flat_map(str::lines);
+    let cells = rows.filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | "));
+    let files = cells.flat_map(|(_, files)| files.split('`').skip(1).step_by(2));
+    let listed: BTreeSet<_> =
+        files.filter(|file| !file.contains("NAME") && !file.starts_with("tests/")).collect();
+
+    let kernels: [(&str, &[&str]); 3] = [
+        ("acoustic2", &["kernels/acoustic2"]),
+        ("vti", &["kernels/vti"]),
+        ("tti", &["kernels/tti", "kernels/tilted"]),
+    ];
+    let mut found = BTreeSet::new();
+    for (equation, kernels) in kernels {
+        for file in files_that_name(equation, kernels) {
+            let row = listed.iter().find(|row| file == **row || file.ends_with(&format!("/{row}")));
+            found.insert(
+                *row.unwrap_or_else(|| {
+                    panic!("{file} names {equation}; docs/architecture.md does not list it")
+                }),
+            );
+        }
+    }
+    assert_eq!(found, listed, "files that docs/architecture.md lists, and those that name an equation");
+    // The toy equation runs without an entry anywhere but its module's.
+    assert_eq!(Vec::from_iter(files_that_name("advection", &[])), ["src/fd/equation/mod.rs"]);
 }
 
 #[test]
