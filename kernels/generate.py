@@ -102,10 +102,11 @@ def main() -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_text(fresh)
         elif not path.exists() or path.read_text() != fresh:
-            sys.exit(f"{path} is not what its source gives; repair with: python3 kernels/generate.py")
+            sys.exit(f"{path} is stale: its source has changed; run: python3 kernels/generate.py")
     assembles = option in ("--check", "--check-all")
     if assembles and not all([assembled(name, option == "--check-all") for name in TEXTS]):
-        sys.exit("the kernels need more than they may")
+        sys.exit("kernels exceed their budget of registers, shared memory or spills: see 'over budget' "
+                 "above; accepted: `REGISTERS`, `SHARED`")
 
 
 def fetched(what: str) -> list[Path]:
@@ -187,7 +188,8 @@ def headers_of(text: bytes) -> list[str]:
 
 
 def assembled(name: str, every: bool) -> bool:
-    """Prints what each kernel needs on each architecture; whether all of it is within budget."""
+    """Prints the resources of each kernel on each architecture; returns whether all are within
+    budget."""
     good = True
     print(f"{'ptxas':6} {'gpu':7} {'kernel':30} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
     # Downloaded one after the other, run as many at a time as there are processors.

@@ -75,7 +75,7 @@ pub enum Error {
     Cancelled,
 
     /// The wait could never end.
-    #[error("{what} would wait for ever: {why}")]
+    #[error("{what} would never return: {why}")]
     Deadlock { what: &'static str, why: String },
 
     /// A task that this one depends on did not succeed.

@@ -230,7 +230,8 @@ pub(super) unsafe fn path(what: &str, at: *const c_char) -> Result<PathBuf> {
 
 fn check_slice<T>(what: &str, at: *const T, len: usize) -> Result<()> {
     if at.is_null() {
-        return Err(null(what, &format!("a pointer to {len} elements")));
+        let elements = if len == 1 { "element" } else { "elements" };
+        return Err(null(what, &format!("a pointer to {len} {elements}")));
     }
     if !at.is_aligned() {
         return Err(Error::argument(
