@@ -44,7 +44,8 @@ fn quiet_run_prints_warnings_and_errors_alone() {
     assert_eq!((ended.status, ended.out.as_str()), (1, ""), "{ended:?}");
     let lines: Vec<&str> = ended.err.lines().collect();
     assert!(lines[0].starts_with("warning: 2.86 cells per shortest wavelength"), "{ended:?}");
-    assert!(lines.iter().any(|line| line.starts_with("error: shot 2 failed: ")), "{ended:?}");
+    let failures: Vec<_> = lines.iter().filter(|line| line.contains("shot 2")).collect();
+    assert!(failures[0].starts_with("error: shot 2 failed: ") && failures.len() == 1, "{ended:?}");
 }
 
 #[test]

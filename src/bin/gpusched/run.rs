@@ -201,6 +201,8 @@ fn build_scheduler(wanted: &Wanted<'_>, devices: Option<String>, slots: Option<u
     let mut builder = Scheduler::builder();
     builder.devices = devices;
     builder.slots = slots;
+    // The command prints each failure itself.
+    builder.policy.failure_level = log::Level::Info;
     builder.trace_events = if wanted.trace.is_some() { TRACE_EVENTS } else { 0 };
     if wanted.remember && !wanted.dry_run {
         builder.rates = rates_file().map(|path| Arc::new(Kept::new(path)) as _);

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use log::Level;
+
 use crate::error::DeviceFault;
 
 const US: Duration = Duration::from_micros(1);
@@ -206,6 +208,11 @@ Policy {
     slow_device: f64 = 1.5,
     /// Time that a helper stays while other tasks wait for its slot.
     helper_stay: Duration = 10 * MS,
+
+    // Log.
+
+    /// Level of the line for a task that fails for good. A program that prints all failures itself lowers it.
+    failure_level: Level = Level::Warn,
 }
 }
 

@@ -145,7 +145,8 @@ impl Planner {
         let place = self.devices[run.device].info.label();
         if !again {
             self.record(now, run, Ending::Failed);
-            self.note(Level::Warn, run.device, format!("{name} failed on {place}: {error}"), effects);
+            let text = format!("{name} failed on {place}: {error}");
+            self.note(self.policy.failure_level, run.device, text, effects);
             return self.end_task(id, Err(error), effects);
         }
         record.signal.reopen(run.number);
