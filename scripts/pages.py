@@ -104,9 +104,9 @@ def faults(page: Path) -> list[str]:
             wrong.append(f"shows {shown}; accepted: a file in {' or '.join(SHOWN)}")
         if not match["file"] and not kind.startswith("{") and kind not in KINDS:
             wrong.append(f"has a block of kind '{kind}'; accepted: {', '.join(sorted(KINDS))}")
-    for arguments in re.findall(r"\bcargo test\b([^`\n]*)", text):
+    for arguments in re.findall(r"(?:\bcargo test\b|`(?=--(?:bin|lib|test)\b))([^`\n]*)", text):
         if not selects_a_test(arguments):
-            wrong.append(f"names 'cargo test{arguments}', which selects no test")
+            wrong.append(f"names the tests '{arguments.strip()}', which select none")
     if re.search(r"\n\n {4}\S", BLOCK.sub("", text)):
         wrong.append("has an indented block; accepted: blocks between ``` lines")
     return [f"{page.relative_to(ROOT)} {fault}" for fault in wrong]
