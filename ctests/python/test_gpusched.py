@@ -849,7 +849,10 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
             self.assertRaisesRegex(gpusched.GpuschedError, words, scheduler.submit_shot, model, outside)
             with self.assertRaisesRegex(TypeError, "^model and shot are Shot and Model; accepted: Model and Shot"):
                 scheduler.submit_shot(small_shot(), model)
-        for change in ({"nt": 2**64 + 5}, {"source": (4, -1, 2)}, {"plane_every": (1, 2**32)}, {"receivers": [(0, 0, -1)]}):
+        for steps in (-1, 2**64 + 5):
+            words = f"^nt is {steps}; accepted: an integer, 1 to 10000000 steps$"
+            self.assertRaisesRegex(ValueError, words, shoot, nt=steps)
+        for change in ({"source": (4, -1, 2)}, {"plane_every": (1, 2**32)}, {"receivers": [(0, 0, -1)]}):
             self.assertRaisesRegex(ValueError, "; accepted: 0 to ", shoot, **change)
         for change in ({"nt": 2.5}, {"dt_s": "auto"}, {"record_every": None}, {"wavelet_samples": "ricker"}):
             name, value = next(iter(change.items()))

@@ -466,7 +466,10 @@ class Shot:
         desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell(self.source)
         desc.flags = choice("stencil", self.stencil, STENCILS)
         desc.source_kind = choice("source_kind", self.source_kind, SOURCE_KINDS)
-        for name in ("nt", "dt_s", "frequency_hz", "amplitude", "plane_iz", "record_every", "snapshot_every"):
+        # The library checks what its field can hold.
+        accepted = "an integer, 1 to 10000000 steps"
+        desc.nt = checked("nt", self.nt, operator.index, accepted, lambda steps: 0 <= steps < 1 << 64)
+        for name in ("dt_s", "frequency_hz", "amplitude", "plane_iz", "record_every", "snapshot_every"):
             put(desc, name, getattr(self, name))
         names = ("plane_every_x", "plane_every_y")
         if not hasattr(self.plane_every, "__len__") or len(self.plane_every) != len(names):
