@@ -54,3 +54,8 @@ inline unsigned atomicMax(unsigned *at, unsigned value) {
     *at = max(old, value);
     return old;
 }
+inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value) {
+    const unsigned long long old = *at;
+    *at = old + value;
+    return old;
+}

@@ -274,6 +274,11 @@ impl<'a> Body<'a> {
                 let (d, b) = (self.written(to, 'n')?, self.read(value, 'n')?);
                 self.emit(Op::AtomicMax, guard, [d, a, b, 0], imm);
             }
+            ("atom.global.add.u64", [to, Arg::Address(base, offset), value]) => {
+                let (a, imm) = self.place(base, *offset, guard, Space::Global)?;
+                let (d, b) = (self.written(to, 'w')?, self.read(value, 'w')?);
+                self.emit(Op::AtomicAdd, guard, [d, a, b, 0], imm);
+            }
             (_, [first, second]) => match access(opcode) {
                 Some((false, access)) => self.memory(false, access, guard, first, second)?,
                 Some((true, access)) => self.memory(true, access, guard, second, first)?,

@@ -15,6 +15,8 @@ macro_rules! operations {
             /// `d` gets the value in global memory at `a`. The greater of that value and `b`,
             /// unsigned, replaces it.
             AtomicMax,
+            /// Adds `b` to the value of 64 bits in global memory at `a`. `d` gets the value before.
+            AtomicAdd,
             Bra,
             Bar,
             Exit,

@@ -208,4 +208,17 @@ impl Warp {
         }
         Ok(())
     }
+
+    pub(super) fn atomic_add(&mut self, shared: &mut Shared, ins: &Ins, m: u32) -> Result<(), Fault> {
+        use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+        for lane in lanes(m) {
+            let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
+            let at = self.locate(shared, lane, address, 8, Space::Global, true)?;
+            // SAFETY: `locate` vouches for the bytes and their alignment.
+            let old =
+                unsafe { AtomicU64::from_ptr(at.cast()) }.fetch_add(self.get(ins.b, true, lane), SeqCst);
+            self.put(ins.d, true, lane, old);
+        }
+        Ok(())
+    }
 }

@@ -434,6 +434,7 @@ impl Warp {
                 Op::Ld(access) => self.touch(shared, ins, m, access, false)?,
                 Op::St(access) => self.touch(shared, ins, m, access, true)?,
                 Op::AtomicMax => self.atomic_max(shared, ins, m)?,
+                Op::AtomicAdd => self.atomic_add(shared, ins, m)?,
                 Op::Bra => {
                     let target = ins.imm as usize;
                     let stay = self.mask & !m;
