@@ -53,7 +53,7 @@ struct SecondOrder {
     int halved;              // vp² is stored in 16 bits
     int unused;
 };
-static_assert(sizeof(SpongeAxis) == 32 && sizeof(Layers) == 48 && sizeof(SecondOrder) == 360,
+static_assert(sizeof(SpongeAxis) == 32 && sizeof(Layers) == 48 && sizeof(SecondOrder) == 368,
               "layout of the parameters");
 
 // The data that the threads of a block share: the pressures of two planes, from four rows and four
@@ -302,6 +302,8 @@ extern "C" __global__ void __launch_bounds__(128, 8) acoustic2_one_pass_layers(c
             const unsigned seen = march<Shape<__VA_ARGS__>, Pair>(k, tile, planes);                                    \
             mark<Shape<__VA_ARGS__>::X>(k.activity, tile, seen);                                                       \
             put_own_points<Shape<__VA_ARGS__>>(k, tile, source);                                                       \
+        } else {                                                                                                       \
+            count_skipped(k.activity, tile);                                                                           \
         }                                                                                                              \
         take<Dipole>(k, source, receivers, Shape<__VA_ARGS__>::THREADS);                                               \
     }

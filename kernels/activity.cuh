@@ -13,10 +13,11 @@ enum { ACTIVE_MARGIN = 2 * HALF_WIDTH };
 struct Activity {
     const float *before; // the step
     float *after;
-    int n[3]; // parts along x, y and z
+    unsigned long long *skipped; // cells of the tiles that the steps of a shot have skipped
+    int n[3];                    // parts along x, y and z
     int unused;
 };
-static_assert(sizeof(Activity) == 32, "layout of the parameters");
+static_assert(sizeof(Activity) == 40, "layout of the parameters");
 
 // Parts along x, y and z.
 struct Parts {
@@ -58,6 +59,13 @@ template <int X> __device__ __forceinline__ bool is_at_rest(const Activity &acti
 {
     return !is_reached(activity, parts_of<X>(activity, tile, 0)) &&
            !is_reached(activity, parts_of<X>(activity, tile, ACTIVE_MARGIN));
+}
+
+// Counts the cells of a tile that a step skips. Of a step's launches only the one that writes the pressures counts.
+__device__ __forceinline__ void count_skipped(const Activity &activity, const Tile &tile)
+{
+    if (threadIdx.x == 0 && threadIdx.y == 0)
+        atomicAdd(activity.skipped, (unsigned long long)tile.cells);
 }
 
 // Marks the parts of a tile for the next step. `seen`: the bits of the pressures that a thread has computed.

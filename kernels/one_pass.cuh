@@ -51,7 +51,7 @@ struct OnePass {
     Activity activity;
 };
 
-static_assert(sizeof(OnePass) == 520, "layout of the parameters");
+static_assert(sizeof(OnePass) == 528, "layout of the parameters");
 
 // PML velocities at the places of the fluxes.
 template <class Shape> struct Velocity {
@@ -116,6 +116,8 @@ __device__ __forceinline__ void step(const OnePass &k, const Source &source, con
         }
         // Loaded again: the march has no registers for it.
         mark<Shape::X>(k.activity, k.tiles[blockIdx.x], seen);
+    } else {
+        count_skipped(k.activity, tile);
     }
     take<Equation>(k, source, receivers, Shape::THREADS);
 }

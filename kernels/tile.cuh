@@ -21,7 +21,7 @@ struct Tile {
     int x, z, y, end;
     int kind;           // the axes along which PML velocities are stored, or some cells are not updated
     int keep, keep_end; // the velocities along y that it stores for the next step
-    int unused;
+    unsigned cells;     // that a step updates
 };
 
 // A number of 16 bits stands for low + step q.

@@ -28,6 +28,8 @@ __device__ __forceinline__ void second_stage(const K &k, const Source &source, c
             plain ? pressures<Shape, true>(k, tile, source, planes) : pressures<Shape, false>(k, tile, source, planes);
         // Loaded again: the march has no registers for it.
         mark<Shape::X>(k.activity, k.tiles[blockIdx.x], seen);
+    } else {
+        count_skipped(k.activity, tile);
     }
     take<Tti>(k, source, receivers, Shape::THREADS);
 }

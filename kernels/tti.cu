@@ -42,7 +42,7 @@ struct SelfAdjoint {
     Cube cube;
     Activity activity;
 };
-static_assert(sizeof(CentredAxis) == 48 && sizeof(SelfAdjoint) == 376, "layout of the parameters");
+static_assert(sizeof(CentredAxis) == 48 && sizeof(SelfAdjoint) == 384, "layout of the parameters");
 
 // Two planes of both pressures that take turns, from four rows and four cells before the tile on.
 template <class Shape> struct PressurePlanes {

@@ -41,7 +41,7 @@ struct Tilted {
     Cube cube;
     Activity activity;
 };
-static_assert(sizeof(Tilted) == 536, "layout of the parameters");
+static_assert(sizeof(Tilted) == 544, "layout of the parameters");
 
 // A plane of some fields, from four rows and four cells before the tile on.
 template <class Shape, int FIELDS> struct Planes {

@@ -52,8 +52,8 @@ pub struct Measured {
     /// Millions of padded cells times steps per second of a shot from rest. Cells that the wave has
     /// not reached count, and are not computed.
     pub covered_mcells_per_s: f64,
-    /// Share of the cells that such a shot computes. `None` on a GPU.
-    pub computed: Option<f64>,
+    /// Share of the cells that such a shot computes.
+    pub computed: f64,
     /// Bytes of coefficients and fields allocated on the device, per padded cell.
     pub bytes_per_cell_resident: f64,
     /// Copy bandwidth of the same threads in 10⁹ bytes per second; bytes read and bytes written
@@ -115,7 +115,7 @@ fn measured(
     let longer = Shot { nt: shot.nt + 1, ..shot.clone() };
     let mut bandwidth = 0.0;
     let [mut shot_seconds, mut loop_seconds, mut seconds, mut silent_seconds] = [f64::INFINITY; 4];
-    let mut computed = None;
+    let mut computed = 0.0;
     let tiles = match lane {
         Lane::Cpu(_) => tuned(plan, shot, lane)?,
         Lane::Cuda(_) => None,

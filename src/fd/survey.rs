@@ -84,9 +84,9 @@ pub struct Gather {
 pub struct Effort {
     /// Time from the allocation of the fields to the last step.
     pub time: Duration,
-    /// Share of the grid's cells that was computed, averaged over the steps. The others were at
-    /// rest. `None` on a GPU, which does not count them.
-    pub computed: Option<f64>,
+    /// Share of the updated cells that the steps have computed. The others were at rest. GPUs
+    /// compute larger parts of the grid than CPUs.
+    pub computed: f64,
 }
 
 impl Receivers {

@@ -160,6 +160,7 @@ fn cases() -> Vec<Case> {
         faulty!(wrong_results::no_gpu_is_left, TWO, concat!(flips!(0), "1:launch:*:nan=2")),
         faulty!(failures::unknown_codes_are_errors_with_their_number, ONE, "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"),
         case!(shots::a_shot_goes_on_after_a_pause, ONE),
+        case!(shots::share_of_computed_cells_is_that_of_the_steps, ONE),
         case!(shots::idle_plan_caches_no_memory, ONE),
         case!(shots::plans_make_room_for_others, "dev=mem:32M,ctx:2M", "GPUSCHED_LEASE_DIR" = "none"),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),

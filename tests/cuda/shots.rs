@@ -212,9 +212,42 @@ pub fn a_shot_goes_on_after_a_pause() {
         world.shot = Shot { record_every: 3, snapshot_every, kind, ..world.shot };
         let (plan, shot) = (world.plan(), world.shot.clone());
         let parts = on_device(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));
-        let (found, ends) = parts.unwrap();
+        let (found, ends, _) = parts.unwrap();
         assert!(ends.len() == 2 && ends[0] <= 32 && ends[1] > 40, "{ends:?}");
         same(&found, &world.fire(), &format!("stopped after {ends:?}"));
+    }
+}
+
+/// Returns the share of computed cells in the last part of a shot, and the steps at its pauses.
+fn share(scheduler: &Scheduler, world: &World, nt: usize, pauses: &'static [usize]) -> (f64, Vec<usize>) {
+    let (plan, shot) = (world.plan(), Shot { nt, ..world.shot.clone() });
+    let parts = on_device(scheduler, move |exec| in_parts(&plan, &shot, pauses, |_| exec.lane));
+    let (_, ends, effort) = parts.unwrap();
+    (effort.computed, ends)
+}
+
+/// The parts of a shot compute as many cells as the whole shot.
+pub fn share_of_computed_cells_is_that_of_the_steps() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let mut random = Random::new(37);
+    for equation in EQUATIONS.into_iter().chain(WITH_OTHER_LAYER) {
+        let mut world = |n, wavelet: &[f32]| {
+            let mut world = World::rough_for(equation, n, 40, Receivers::List(Vec::new()), &mut random);
+            world.shot.source = [0; 3];
+            world.shot.wavelet.samples = wavelet.to_vec();
+            world
+        };
+        assert_eq!(share(&scheduler, &world([3; 3], &[1.0]), 2, &[]).0, 1.0, "{equation:?}");
+        // Blocks compute 16 rows of x each: those with the source and those beside them.
+        let [updated, computed] = [106 + 2 * 4, 2 * 16].map(f64::from);
+        let silent = share(&scheduler, &world([106, 2, 4], &[0.0]), 3, &[]).0;
+        assert!((silent - computed / updated).abs() < 1e-12, "{equation:?}: {silent}");
+        let world = world([106, 2, 4], &[1.0]);
+        let (last, ends) = share(&scheduler, &world, 40, &[1]);
+        let [whole, first] = [40, ends[0]].map(|nt| share(&scheduler, &world, nt, &[]).0);
+        let parts = first * ends[0] as f64 + last * (40 - ends[0]) as f64;
+        assert!((40.0 * whole - parts).abs() < 1e-9, "{equation:?}: {whole}, {first} and {last}");
+        assert!(computed / updated < first && first < last && last < 1.0, "{equation:?}: {first}, {last}");
     }
 }
 

@@ -133,7 +133,7 @@ fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> bool {
 fn paused(scheduler: &Scheduler, plan: Arc<Plan>, shot: &Shot) -> Shots {
     let (shot, pauses) = (shot.clone(), [shot.nt / 3, shot.nt / 2]);
     let run = move |exec: &gpusched::sched::Exec<'_>| {
-        in_parts(&plan, &shot, &pauses, |_| exec.lane).map(|(shots, _)| shots)
+        in_parts(&plan, &shot, &pauses, |_| exec.lane).map(|(shots, ..)| shots)
     };
     on_device(scheduler, run).unwrap()
 }

@@ -34,7 +34,7 @@ fn paused_shot_has_the_bits_of_an_uninterrupted_one() {
         world.options = Options { pml: 9, stencil, storage, exact_time: number == 6, ..world.options };
         let what = format!("case {number}");
         let lane = |part| Lane::Cpu(&teams[part % teams.len()]);
-        let (found, ends) = in_parts(&world.plan(), &world.shot, &pauses, lane).unwrap();
+        let (found, ends, _) = in_parts(&world.plan(), &world.shot, &pauses, lane).unwrap();
         // The shot computes one more step after the pause request.
         let expected: Vec<usize> = pauses.iter().map(|after| after + 1).collect();
         let apart = pauses.windows(2).all(|pair| pair[1] > pair[0] + 1);
@@ -50,7 +50,7 @@ fn pause_request_at_the_last_step_is_ignored() {
     let team = Team::new(2).unwrap();
     let world = World::rough([4; 3], 30, Receivers::Plane { iz: 0, every: [1, 1] }, &mut Random::new(79));
     for after in [29, 30] {
-        let (_, ends) = in_parts(&world.plan(), &world.shot, &[after], |_| Lane::Cpu(&team)).unwrap();
+        let (_, ends, _) = in_parts(&world.plan(), &world.shot, &[after], |_| Lane::Cpu(&team)).unwrap();
         assert!(ends.is_empty(), "{ends:?}");
     }
 }

@@ -73,8 +73,6 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         return Ok(true);
     }
     let [nx, ny, nz] = n;
-    let share = |share: f64| format!(", {:.0} % of them computed", 100.0 * share);
-    let share = measured.computed.map_or_else(String::new, share);
     let layer = match equation.absorber() {
         Absorber::Pml => "PML",
         Absorber::Sponge => "sponge",
@@ -82,7 +80,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     let tiles = measured.tiles.as_ref().map_or_else(String::new, |tiles| format!(" in tiles of {tiles}"));
     say!(
         "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of {layer} on each side, {nt} steps, {}{tiles}: \
-             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s{share}, {:.1} bytes per cell; copy {:.2} GB/s",
+             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
         equation.name(),
         info.label(),
         info.name,
@@ -92,6 +90,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         measured.interior_mcells_per_s,
         measured.rate_to_silent,
         measured.covered_mcells_per_s,
+        100.0 * measured.computed,
         measured.bytes_per_cell_resident,
         measured.copy_gb_per_s,
     );

@@ -408,7 +408,7 @@ impl shot::Output for Files {
         described.and_then(|()| self.inner.output.check()).inspect_err(|_| self.unname())?;
         // The shot is complete; a saved state that cannot be removed does no harm.
         remove(&self.paused_path()).unwrap_or_else(|error| log::warn!("{error}"));
-        state.computed = effort.computed;
+        state.computed = Some(effort.computed);
         state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
         if self.inner.pictured {
             state.picture.line = Line::nearest(&about.plan, &about.shot, &gather);

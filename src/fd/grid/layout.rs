@@ -86,6 +86,11 @@ impl Layout {
         HALF_WIDTH..self.padded[axis] - HALF_WIDTH
     }
 
+    /// Returns the number of cells that are updated.
+    pub fn updated_cells(&self) -> usize {
+        [0, 1, 2].map(|axis| self.active(axis).len()).into_iter().product()
+    }
+
     /// Returns the number of updated cells of the absorbing layer on one side.
     #[inline(always)]
     pub fn width(&self) -> usize {

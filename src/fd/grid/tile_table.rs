@@ -48,7 +48,8 @@ pub struct GpuTile {
     /// Planes of velocities along y that the tile stores for the next step, up to `keep_end`.
     pub keep: i32,
     pub keep_end: i32,
-    pub unused: i32,
+    /// Number of updated cells.
+    pub cells: u32,
 }
 
 impl GpuTile {
@@ -102,6 +103,7 @@ impl TileTable {
             zones[axis].velocities() == 0
                 || cells.end <= active[axis].end && cells.all(|i| is_plain(&zones[axis], i))
         };
+        let updated = |axis: usize, cells: Range<usize>| cells.end.min(active[axis].end) - cells.start;
         let mut tiles = Vec::with_capacity(depths.len() * raster[0] * raster[1]);
         for (number, y) in depths.iter().enumerate() {
             let keep = if number < beside.len() { stored(&zones[1], y) } else { 0..0 };
@@ -109,9 +111,11 @@ impl TileTable {
                 for z in (0..raster[1]).map(|tile| active[2].start + tile * TILE_Z) {
                     let not_plain = [!plain(0, x..x + rows), number < beside.len(), !plain(2, z..z + TILE_Z)];
                     let kind = not_plain.into_iter().rev().fold(0, |bits, bit| bits << 1 | i32::from(bit));
+                    let cells = updated(0, x..x + rows) * y.len() * updated(2, z..z + TILE_Z);
+                    let cells = cells as u32;
                     let [x, z, y, end, keep, keep_end] =
                         [x, z, y.start, y.end, keep.start, keep.end].map(|i| i as i32);
-                    tiles.push(GpuTile { x, z, y, end, kind, keep, keep_end, unused: 0 });
+                    tiles.push(GpuTile { x, z, y, end, kind, keep, keep_end, cells });
                 }
             }
         }
@@ -209,6 +213,11 @@ mod tests {
                     let [x, y, z, end] = [tile.x, tile.y, tile.z, tile.end].map(|i| i as usize);
                     let within =
                         |range: Range<usize>, axis| range.start..range.end.min(layout.active(axis).end);
+                    let sides = [within(x..x + rows, 0), y..end, within(z..z + TILE_Z, 2)];
+                    assert_eq!(
+                        sides.map(|side| side.len()).into_iter().product::<usize>(),
+                        tile.cells as usize
+                    );
                     for y in y..end {
                         for x in within(x..x + rows, 0) {
                             for z in within(z..z + TILE_Z, 2) {

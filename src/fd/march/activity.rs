@@ -11,6 +11,9 @@
 //! block read the same. The parts do not depend on the shape of blocks, which may change during a
 //! shot. Flags are float32 values among the fields of a shot, so a resumed shot has them. The flags
 //! of the source's points are set from the start.
+//!
+//! A block that skips its tile adds the tile's cells to a counter of the shot. So a step that skips
+//! none costs nothing more.
 
 use crate::fd::grid::layout::Layout;
 use crate::fd::stencil::HALF_WIDTH;
@@ -30,13 +33,15 @@ const APART: usize = 2;
 pub struct ActivityParams {
     pub before: Address,
     pub after: Address,
+    /// Counter of skipped cells, an `u64`.
+    pub skipped: Address,
     /// Parts along x, y and z.
     pub n: [i32; 3],
     pub unused: i32,
 }
 
 // The kernels assert the same.
-const _: () = assert!(size_of::<ActivityParams>() == 32);
+const _: () = assert!(size_of::<ActivityParams>() == 40);
 
 /// Returns the number of parts along x, y and z.
 fn parts(layout: &Layout) -> [usize; 3] {
@@ -69,8 +74,8 @@ pub fn at_start(layout: &Layout, shot: &Shot) -> Vec<f32> {
 
 impl ActivityParams {
     /// Returns the parameters of the steps that read array `from`, 0 or 1, of these flags.
-    pub fn new(layout: &Layout, flags: [Address; 2], from: usize) -> ActivityParams {
+    pub fn new(layout: &Layout, flags: [Address; 2], skipped: Address, from: usize) -> ActivityParams {
         let n = parts(layout).map(|n| n as i32);
-        ActivityParams { before: flags[from], after: flags[1 - from], n, unused: 0 }
+        ActivityParams { before: flags[from], after: flags[1 - from], skipped, n, unused: 0 }
     }
 }

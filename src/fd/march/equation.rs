@@ -70,6 +70,8 @@ pub struct ShotAddresses {
     pub cube: CubeParams,
     /// Flags of the parts that the wave has reached, for even and for odd steps.
     pub flags: [Address; 2],
+    /// Counter of the cells that the steps have skipped.
+    pub skipped: Address,
 }
 
 impl Tables {

@@ -47,6 +47,7 @@ pub struct MarchSteps<'a, E: CudaEquation> {
     poles: Option<CudaPoles>,
     traces: u64,
     fields: Vec<DeviceBuffer<f32>>,
+    skipped: DeviceBuffer<u64>,
     _own: Option<DeviceBuffer<f32>>,
 }
 
@@ -70,7 +71,8 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
         let both = [uploaded()?, uploaded()?];
         let flags = both.each_ref().map(DeviceBuffer::address);
         blocks.extend(both);
-        let addresses = ShotAddresses { arrays, cube, flags };
+        let skipped = stream.zeroed(1, "the count of skipped cells")?;
+        let addresses = ShotAddresses { arrays, cube, flags, skipped: skipped.address() };
         let plan = PlanAddresses {
             coefficients: medium.addresses(),
             profiles: medium.profiles.address(),
@@ -95,6 +97,7 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
             poles: CudaPoles::new(&tables.layout, shot, stream)?,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
+            skipped,
             _own: own,
         })
     }
@@ -147,6 +150,10 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
 
     fn fields(&self) -> &[DeviceBuffer<f32>] {
         &self.fields
+    }
+
+    fn skipped(&self) -> &DeviceBuffer<u64> {
+        &self.skipped
     }
 
     fn pressure(&self, step: usize) -> &DeviceBuffer<f32> {

@@ -219,7 +219,7 @@ impl<'a> Activity<'a> {
     }
 
     fn all_cells(&self) -> f64 {
-        [0, 1, 2].map(|axis| self.layout.active(axis).len() as f64).iter().product()
+        self.layout.updated_cells() as f64
     }
 
     /// Returns the share of the updated cells that the next step computes.

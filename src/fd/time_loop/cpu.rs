@@ -105,7 +105,7 @@ pub fn run<S: CpuSteps>(
         return Err(Error::Cancelled);
     }
     let time = begin.get().map(Instant::elapsed).unwrap_or_default();
-    Ok((record.gather, Effort { time, computed: Some(steps.computed()) }))
+    Ok((record.gather, Effort { time, computed: steps.computed() }))
 }
 
 /// Adds the place to the error of an unstable shot. It is searched in the whole field, so the

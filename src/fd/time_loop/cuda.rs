@@ -25,7 +25,8 @@ use crate::fd::survey::{Effort, Gather, Shot};
 /// The instability check is at the end of a batch.
 const _: () = assert!(PROBE.is_multiple_of(BATCH_STEPS));
 
-/// Bytes of a GPU for the source and the instability check, a few numbers each.
+/// Bytes of a GPU for the source, the instability check and the count of skipped cells, a few
+/// numbers each.
 pub const SMALL: u64 = 8192;
 
 /// Returns the most samples of a trace in a batch.
@@ -87,7 +88,11 @@ pub fn run(
         control.pause(done, &mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);
     }
-    Ok((gather, Effort { time: begin.elapsed(), computed: None }))
+    let time = begin.elapsed();
+    let skipped = stream.download(steps.skipped(), 0..1)?.wait()?[0];
+    let all = layout.updated_cells() * (done - begun);
+    let computed = if all == 0 { 0.0 } else { 1.0 - skipped as f64 / all as f64 };
+    Ok((gather, Effort { time, computed }))
 }
 
 /// State between two batches, while the stream is empty.

@@ -31,6 +31,9 @@ pub trait CudaSteps {
     /// Returns all fields that a step passes to the next.
     fn fields(&self) -> &[DeviceBuffer<f32>];
 
+    /// Returns the counter of the cells that the steps so far have skipped, one value.
+    fn skipped(&self) -> &DeviceBuffer<u64>;
+
     /// Returns the field that has the pressure after a step.
     fn pressure(&self, step: usize) -> &DeviceBuffer<f32>;
 }

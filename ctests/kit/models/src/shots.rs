@@ -213,23 +213,23 @@ pub fn fire_with(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, thr
 pub fn try_fire(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Result<Shots> {
     let plan = Plan::new(model.clone(), dt, options)?;
     let team = Team::new(threads)?;
-    in_parts(&plan, shot, &[], |_| Lane::Cpu(&team)).map(|(shots, _)| shots)
+    in_parts(&plan, shot, &[], |_| Lane::Cpu(&team)).map(|(shots, ..)| shots)
 }
 
 /// Runs a shot in parts, each on the lane of its number. A part pauses soon after the number of
-/// steps in `pauses`. Also returns the steps at the pauses.
+/// steps in `pauses`. Also returns the steps at the pauses, and the effort of the last part.
 pub fn in_parts<'a>(
     plan: &Plan,
     shot: &Shot,
     pauses: &[usize],
     lane: impl Fn(usize) -> Lane<'a>,
-) -> Result<(Shots, Vec<usize>)> {
+) -> Result<(Shots, Vec<usize>, Effort)> {
     let recorder = Recorder::new();
     let mut ends = Vec::new();
     loop {
         recorder.pause_after.set(pauses.get(ends.len()).copied().unwrap_or(usize::MAX));
         match shot::run(plan, shot, lane(ends.len()), &recorder) {
-            Ok((gather, _)) => return Ok((recorder.shots(gather, plan, shot), ends)),
+            Ok((gather, effort)) => return Ok((recorder.shots(gather, plan, shot), ends, effort)),
             Err(Error::Cancelled) => {
                 let done = recorder.paused.borrow().as_ref().expect("the state of a paused shot").0;
                 assert!(ends.len() < pauses.len() && done < shot.nt);
@@ -255,7 +255,7 @@ pub fn on_device<T: Send + 'static>(
 }
 
 pub fn fire_on(scheduler: &Scheduler, plan: Arc<Plan>, shot: Shot) -> Result<Shots> {
-    on_device(scheduler, move |exec| in_parts(&plan, &shot, &[], |_| exec.lane).map(|(shots, _)| shots))
+    on_device(scheduler, move |exec| in_parts(&plan, &shot, &[], |_| exec.lane).map(|(shots, ..)| shots))
 }
 
 type Place = Arc<Mutex<Vec<Option<Gather>>>>;

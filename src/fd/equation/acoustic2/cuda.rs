@@ -75,8 +75,8 @@ pub struct SecondOrderParams {
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<SpongeAxis>() == 32 && size_of::<SecondOrderParams>() == 360);
-    assert!(size_of::<LayersParams>() == 48 && offset_of!(SecondOrderParams, layers) == 192);
+    assert!(size_of::<SpongeAxis>() == 32 && size_of::<SecondOrderParams>() == 368);
+    assert!(size_of::<LayersParams>() == 48 && offset_of!(SecondOrderParams, layers) == 200);
     assert!(offset_of!(SecondOrderParams, steps) == 128 && offset_of!(SecondOrderParams, scale) == 152);
 };
 
@@ -159,7 +159,7 @@ impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
             pml: layout.pml as i32,
             centre: c.weights.centre,
             scale: tables.scales[0],
-            activity: ActivityParams::new(layout, shot.flags, from),
+            activity: ActivityParams::new(layout, shot.flags, shot.skipped, from),
             layers: [0, 1, 2].map(|axis| layers(from, axis)),
             first: FIRST,
             halved: i32::from(c.storage == Storage::Bits16),

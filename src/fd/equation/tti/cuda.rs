@@ -64,7 +64,7 @@ pub struct SelfAdjointParams {
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<CentredAxis>() == 48 && size_of::<SelfAdjointParams>() == 376);
+    assert!(size_of::<CentredAxis>() == 48 && size_of::<SelfAdjointParams>() == 384);
     assert!(offset_of!(SelfAdjointParams, axis) == 96 && offset_of!(SelfAdjointParams, steps) == 248);
 };
 
@@ -134,7 +134,7 @@ impl CudaEquation for TtiShot {
             pml: layout.pml as i32,
             centre: c.weights.centre,
             cube: shot.cube,
-            activity: ActivityParams::new(layout, shot.flags, from),
+            activity: ActivityParams::new(layout, shot.flags, shot.skipped, from),
         })
     }
 }

@@ -71,7 +71,7 @@ pub struct StepParams {
 
 // The kernels assert the same.
 const _: () = {
-    assert!(size_of::<Zone>() == 16 && size_of::<GpuTile>() == 32 && size_of::<StepParams>() == 520);
+    assert!(size_of::<Zone>() == 16 && size_of::<GpuTile>() == 32 && size_of::<StepParams>() == 528);
     assert!(size_of::<AxisParams>() == 48 && offset_of!(AxisParams, rate) == 32);
     assert!(offset_of!(AxisParams, inner) == 40);
     assert!(offset_of!(StepParams, axis) == 152 && offset_of!(StepParams, tiles) == 344);

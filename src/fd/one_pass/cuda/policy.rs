@@ -103,7 +103,7 @@ impl<P: CudaPolicy> CudaEquation for P {
                 stencil: c.stencil,
                 scales: from_fn(|number| tables.scales[number]),
                 cube: shot.cube,
-                activity: ActivityParams::new(layout, shot.flags, from),
+                activity: ActivityParams::new(layout, shot.flags, shot.skipped, from),
             }
         })
     }

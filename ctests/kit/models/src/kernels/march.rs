@@ -13,7 +13,7 @@ use gpusched::fd::one_pass::coefficients::BulkMaterial;
 use gpusched::fd::plan::Storage;
 use gpusched::fd::time_loop::field_kernels::Field;
 
-use super::{Engine, Memory, Record, bytes, check_border, check_peak};
+use super::{Engine, Memory, Record, bytes, cells_at_rest, check_border, check_peak};
 use crate::shots::{Shots, World};
 
 /// Runs a shot on a GPU that runs `at_once` blocks at a time.
@@ -86,7 +86,8 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let cube = CubeParams::new(ball, ball.map_or(0, |ball| memory.show(&ball.values())));
     let at_start = activity::at_start(&tables.layout, shot);
     let flags = [memory.put(&at_start), memory.put(&at_start)];
-    let addresses = ShotAddresses { arrays, cube, flags };
+    let skipped = memory.put(&[0u64]);
+    let addresses = ShotAddresses { arrays, cube, flags, skipped };
     let params = equation.params(&tables, &plan, &addresses);
     let fields = &addresses.arrays[..E::FIELDS];
     let (first, places, traces) = tile_plan.receivers(&shot.receivers);
@@ -105,6 +106,7 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let amplitude = |step: usize| (step < wavelet.len()).then_some(wavelet_at + 4 * step as u64);
 
     let mut snapshots = Vec::new();
+    let mut at_rest = 0;
     for step in 0..shot.nt {
         if let Some(late) = amplitude(step).filter(|_| step == 0 || is_read(step - 1)) {
             let points = injector.points(step + 1, false, Some(late));
@@ -117,8 +119,10 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
         if let Some(before) = tile_plan.before() {
             engine.launch(&memory, before, &[bytes(&params[step % 2])]);
         }
+        at_rest += cells_at_rest(&tables, &tile_plan.table.tiles, &memory.get(flags[step % 2]));
         let arguments = [bytes(&params[step % 2]), bytes(&points), bytes(&receivers)];
         engine.launch(&memory, tile_plan.step(), &arguments);
+        assert_eq!(memory.get::<u64>(skipped), [at_rest], "cells skipped until step {step}");
         if row.is_some() {
             record.read(&memory, step);
         }

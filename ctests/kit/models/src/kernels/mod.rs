@@ -6,7 +6,9 @@ mod march;
 use std::alloc::{Layout, alloc, dealloc};
 
 use fakecuda::ptx::{self, Fault, Module, Region};
-use gpusched::fd::march::tables::Tables;
+use gpusched::fd::grid::tile_table::{GpuTile, TILE_Z};
+use gpusched::fd::march::{tables::Tables, tile_plan::TILE_ROWS};
+use gpusched::fd::stencil::HALF_WIDTH;
 use gpusched::fd::survey::Shot;
 use gpusched::fd::time_loop::launch::Launch;
 
@@ -171,6 +173,29 @@ impl Record {
             }
         }
     }
+}
+
+/// Returns the number of updated cells in tiles that have no flagged part within eight cells.
+fn cells_at_rest(tables: &Tables, tiles: &[GpuTile], flags: &[f32]) -> u64 {
+    const PART: [usize; 3] = [16, 16, 32];
+    let n = [0, 1, 2].map(|axis| tables.layout.active(axis).len());
+    let parts = [0, 1, 2].map(|axis| n[axis].div_ceil(PART[axis]));
+    let flagged = |[x, y, z]: [usize; 3]| flags[(y * parts[0] + x) * parts[2] + z].to_bits() != 0;
+    let cells = |tile: &GpuTile| {
+        let first = [tile.x, tile.y, tile.z].map(|i| i as usize - HALF_WIDTH);
+        let last = [tile.x as usize + TILE_ROWS, tile.end as usize, tile.z as usize + TILE_Z];
+        let sides = [0, 1, 2].map(|axis| first[axis]..(last[axis] - HALF_WIDTH).min(n[axis]));
+        let near = [0, 1, 2].map(|axis| {
+            let reach = sides[axis].start.saturating_sub(8)..(sides[axis].end + 8).min(n[axis]);
+            reach.start / PART[axis]..reach.end.div_ceil(PART[axis])
+        });
+        let [x, y, z] = near;
+        let mut all = y
+            .flat_map(|y| x.clone().map(move |x| [x, y]))
+            .flat_map(|[x, y]| z.clone().map(move |z| [x, y, z]));
+        if all.any(flagged) { 0 } else { sides.map(|side| side.len() as u64).into_iter().product() }
+    };
+    tiles.iter().map(cells).sum()
 }
 
 /// Checks that cells which no step updates are zero: the outermost layers, and the padding of rows.

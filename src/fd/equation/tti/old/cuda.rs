@@ -55,7 +55,7 @@ pub struct TiltedParams {
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<TiltedParams>() == 536 && offset_of!(TiltedParams, axis) == 144);
+    assert!(size_of::<TiltedParams>() == 544 && offset_of!(TiltedParams, axis) == 144);
     assert!(offset_of!(TiltedParams, steps) == 344 && offset_of!(TiltedParams, squares) == 464);
 };
 
@@ -136,7 +136,7 @@ impl CudaEquation for OldTtiShot {
             stencils: c.stencils,
             squares: [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate),
             cube: shot.cube,
-            activity: ActivityParams::new(layout, shot.flags, from),
+            activity: ActivityParams::new(layout, shot.flags, shot.skipped, from),
         })
     }
 }
