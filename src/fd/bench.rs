@@ -9,7 +9,7 @@ use super::equation::Equation;
 use super::grid::Grid;
 use super::model::{Model, Property, Values};
 use super::plan::{Options, Plan, Stencil, Storage};
-use super::survey::{Receivers, Shot};
+use super::survey::{Gather, Receivers, Shot};
 use super::tiled::tuning::TUNING_STEPS;
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
@@ -26,8 +26,8 @@ pub struct Case {
     pub pml: usize,
     pub storage: Storage,
     pub nt: usize,
-    /// Rounds of a copy, a shot, and steps in fields with and without a wave. The best round of
-    /// each counts, because other work on the machine only slows them down.
+    /// Rounds of a copy, a shot, and steps in fields with a wave, on a CPU also without one. The
+    /// best round of each counts, because other work on the machine only slows them down.
     pub repeats: usize,
 }
 
@@ -47,8 +47,8 @@ pub struct Measured {
     /// Millions of the user's cells times steps per second, in the same steps.
     pub interior_mcells_per_s: f64,
     /// `mcells_per_s` divided by that of the same steps on fields that are zero: 1 where the speed
-    /// does not depend on the values.
-    pub rate_to_silent: f64,
+    /// does not depend on the values. `None` on a GPU, which skips tiles of zeros.
+    pub rate_to_silent: Option<f64>,
     /// Millions of padded cells times steps per second of a shot from rest. Cells that the wave has
     /// not reached count, and are not computed.
     pub covered_mcells_per_s: f64,
@@ -71,6 +71,9 @@ const LARGEST: f32 = 1e-12;
 
 /// Measures shots in a layered model with all properties of the equation, with receivers at the
 /// surface: one line on a CPU, every cell on a GPU.
+///
+/// # Errors
+/// [`Error::WrongResult`] if a round has another record than the first.
 pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     let repeats = case.repeats;
     if !(1..=1000).contains(&repeats) {
@@ -114,24 +117,33 @@ fn measured(
     }
     let longer = Shot { nt: shot.nt + 1, ..shot.clone() };
     let mut bandwidth = 0.0;
-    let [mut shot_seconds, mut loop_seconds, mut seconds, mut silent_seconds] = [f64::INFINITY; 4];
+    let [mut shot_seconds, mut loop_seconds] = [f64::INFINITY; 2];
     let mut computed = 0.0;
+    let mut of_shot = FirstRecord::default();
+    // Fields with a wave, and without one.
+    let mut kinds = vec![(LARGEST, f64::INFINITY, FirstRecord::default())];
     let tiles = match lane {
-        Lane::Cpu(_) => tuned(plan, shot, lane)?,
+        Lane::Cpu(_) => {
+            kinds.push((0.0, f64::INFINITY, FirstRecord::default()));
+            tuned(plan, shot, lane)?
+        }
         Lane::Cuda(_) => None,
     };
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
         let begin = Instant::now();
-        let (_, effort) = plan.run(shot, lane, &Silent)?;
+        let (gather, effort) = plan.run(shot, lane, &Silent)?;
         shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
         loop_seconds = effort.time.as_secs_f64().min(loop_seconds);
         computed = effort.computed;
-        for (of, largest) in [(&mut seconds, LARGEST), (&mut silent_seconds, 0.0)] {
-            let (_, effort) = plan.run(&longer, lane, &Everywhere { largest })?;
-            *of = effort.time.as_secs_f64().min(*of);
+        of_shot.compare(gather, lane)?;
+        for (largest, seconds, record) in &mut kinds {
+            let (gather, effort) = plan.run(&longer, lane, &Everywhere { largest: *largest })?;
+            *seconds = effort.time.as_secs_f64().min(*seconds);
+            record.compare(gather, lane)?;
         }
     }
+    let seconds = kinds[0].1;
     bandwidth = copy.bytes_per_second()?.max(bandwidth);
     let rate = |cells: usize, seconds: f64| cells as f64 * shot.nt as f64 / seconds / 1e6;
     let bytes = plan.resident_bytes(lane, shot);
@@ -143,10 +155,39 @@ fn measured(
         interior_mcells_per_s: rate(plan.model.grid.cells(), seconds),
         covered_mcells_per_s: rate(plan.padded_cells(), loop_seconds),
         computed,
-        rate_to_silent: silent_seconds / seconds,
+        rate_to_silent: kinds.get(1).map(|(_, silent, _)| silent / seconds),
         bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
         copy_gb_per_s: bandwidth / 1e9,
     })
+}
+
+/// The record of the first round, with which those of later rounds are compared.
+#[derive(Default)]
+struct FirstRecord(Option<Gather>);
+
+impl FirstRecord {
+    /// Keeps the first record, and compares later ones with it.
+    ///
+    /// # Errors
+    /// A bit differs.
+    fn compare(&mut self, found: Gather, lane: Lane<'_>) -> Result<()> {
+        let Some(first) = &self.0 else {
+            self.0 = Some(found);
+            return Ok(());
+        };
+        let differs = |at: &usize| first.data[*at].to_bits() != found.data[*at].to_bits();
+        let Some(at) = (0..first.data.len()).find(differs) else { return Ok(()) };
+        let device = match lane {
+            Lane::Cpu(_) => "cpu:0".into(),
+            Lane::Cuda(stream) => stream.device().label(),
+        };
+        let (trace, sample) = (at / first.samples, at % first.samples);
+        let what = format!(
+            "sample {sample} of trace {trace} is {:e}, in the first round {:e}; accepted: the same bits",
+            found.data[at], first.data[at]
+        );
+        Err(Error::WrongResult { device, what })
+    }
 }
 
 /// Runs a shot on the CPU that is long enough to find its tile size, and returns that.

@@ -1,5 +1,7 @@
 //! GPUs that compute wrong results and report nothing.
 
+use std::process::Command;
+
 use gpusched::Error;
 use gpusched::device::Health;
 use gpusched::fd::{check, survey::Receivers};
@@ -81,11 +83,34 @@ pub fn gpu_that_passes_its_second_check_is_used() {
     );
 }
 
+fn command(folder: &Workspace, words: &[&str]) -> Command {
+    let mut command = folder.command(words);
+    command.envs(std::env::vars().filter(|(name, _)| name.starts_with("FAKECUDA")));
+    command
+}
+
 fn check_devices(folder: &Workspace, options: &[&str]) -> Ended {
-    let mut command = folder.command(&["run", "survey.toml", "--check-devices", "--devices", "cuda"]);
-    let machine = std::env::vars().filter(|(name, _)| name.starts_with("FAKECUDA"));
-    command.args(options).envs(machine);
-    Ended::from(output(&mut command).expect("the command runs"))
+    let words = [&["run", "survey.toml", "--check-devices", "--devices", "cuda"], options].concat();
+    Ended::from(output(&mut command(folder, &words)).expect("the command runs"))
+}
+
+/// Each fault flips other bits. Some make a shot unstable, some change no sample.
+pub fn benchmark_fails_if_a_repetition_has_another_record() {
+    let folder = Workspace::new();
+    let words = "bench fd --device cuda:0 --n 8 8 8 --pml 8 --nt 3 --repeats 2";
+    let words: Vec<_> = words.split(' ').collect();
+    let ended = |faults: &str| {
+        let mut command = command(&folder, &words);
+        Ended::from(output(command.env("FAKECUDA_FAULTS", faults)).expect("the command runs"))
+    };
+    assert_eq!(ended("").status, 0);
+    let ends: Vec<_> = (1..=8).map(|seed| ended(&format!("0:launch:*:flip={seed}"))).collect();
+    let named = |ended: &&Ended| {
+        let words = ["device cuda:0 computed a wrong result: sample ", ", in the first round "];
+        words.iter().all(|words| ended.err.contains(words))
+    };
+    let found: Vec<_> = ends.iter().filter(named).collect();
+    assert!(found.len() >= 2 && found.iter().all(|ended| ended.status == 2), "{ends:?}");
 }
 
 pub fn survey_leaves_out_a_wrong_gpu() {

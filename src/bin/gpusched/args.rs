@@ -161,8 +161,8 @@ pub enum Bench {
         /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]
         #[arg(long)]
         pml: Option<usize>,
-        /// Repetitions, each a shot, a shot without a source and a copy; the fastest of each
-        /// counts.
+        /// Repetitions, each a shot, a copy, and steps in fields that are nowhere at rest; the
+        /// fastest of each counts, and all records must have the same bits.
         #[arg(long, default_value_t = 3)]
         repeats: usize,
         /// Print one line of JSON.
@@ -283,10 +283,10 @@ Example scenario:
 Exit status: 0 every task finished; 1 a task did not; 2 the scenario was refused.";
 
 const AFTER_BENCH: &str = "\
-Prints the seconds, millions of cells per second with and without the absorbing layer, the rate
-over that of a shot without a source, bytes per cell, and GB/s of the copy.
+Prints the seconds, millions of cells per second with and without the absorbing layer, on a CPU the
+rate over that in fields of zeros, bytes per cell, and GB/s of the copy.
 
 Examples:
   gpusched bench fd --n 300 300 300 --nt 100 --device cuda:0
 
-Exit status: 0 success; 2 an option was refused, or the shot failed.";
+Exit status: 0 success; 2 an option was refused, the shot failed, or its record differed between repetitions.";

@@ -20,7 +20,7 @@ pub struct Wanted<'a> {
     pub storage: Storage,
     /// Threads on the CPU.
     pub threads: Option<u32>,
-    /// Repetitions of a shot, a shot without a source and a copy; the fastest of each counts.
+    /// Rounds of [`bench::run`].
     pub repeats: usize,
     pub as_json: bool,
 }
@@ -43,11 +43,17 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
-        let _ = to.set(bench::run(exec.lane, &case)?);
+        let measured = match bench::run(exec.lane, &case) {
+            Err(error) if !error.is_suspect() => return Err(error),
+            // Not returned: the scheduler would try again, and a wrong result may not come twice.
+            measured => measured,
+        };
+        let _ = to.set(measured);
         Ok(())
     }))?;
     scheduler.wait(id, None)?;
     let Some(measured) = place.get() else { return Ok(false) };
+    let measured = measured.as_ref().map_err(Error::clone)?;
     if as_json {
         let line = json!({
             "device": info.label(),
@@ -78,9 +84,10 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         Absorber::Sponge => "sponge",
     };
     let tiles = measured.tiles.as_ref().map_or_else(String::new, |tiles| format!(" in tiles of {tiles}"));
+    let to_silent = measured.rate_to_silent.map(|rate| format!(", {rate:.2} of the rate in zeros"));
     say!(
         "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of {layer} on each side, {nt} steps, {}{tiles}: \
-             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
+             {:.3} s, {:.1} Mcells/s ({:.1} without the layer{}); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
         equation.name(),
         info.label(),
         info.name,
@@ -88,7 +95,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         measured.seconds,
         measured.mcells_per_s,
         measured.interior_mcells_per_s,
-        measured.rate_to_silent,
+        to_silent.unwrap_or_default(),
         measured.covered_mcells_per_s,
         100.0 * measured.computed,
         measured.bytes_per_cell_resident,

@@ -15,8 +15,8 @@
 //! | `nan=SEED`, `flip=SEED` | silent corruption; the call succeeds |
 //!
 //! Silent corruption: after the next kernel on the GPU, one number in the middle half of one of its
-//! largest allocations becomes NaN, or one of the nine upper bits of the number flips. Seed and
-//! call select all three.
+//! largest allocations up to 64 MiB becomes NaN, or one of the nine upper bits of the number flips.
+//! Seed and call select all three.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -20,6 +20,8 @@ const GUARD: u64 = 1 << 20;
 const GRAINS: [u64; 2] = [512, 2 << 20];
 /// New memory is filled with 0xFF (NaN); of a large allocation only this many bytes at both ends.
 const POISON: usize = 32 << 20;
+/// Largest allocation that is corrupted: larger ones are the copies of a benchmark.
+const CORRUPTED: u64 = 64 << 20;
 
 pub struct Gpu {
     pub index: usize,
@@ -172,8 +174,9 @@ impl Gpu {
     pub fn corrupt(&self) {
         let mut state = lock(&self.state);
         let all = std::mem::take(&mut state.corruptions);
-        let largest = state.pieces.values().map(|piece| piece.bytes).max();
-        let pieces: Vec<_> = state.pieces.values().filter(|piece| Some(piece.bytes) == largest).collect();
+        let small = || state.pieces.values().filter(|piece| piece.bytes <= CORRUPTED);
+        let largest = small().map(|piece| piece.bytes).max();
+        let pieces: Vec<_> = small().filter(|piece| Some(piece.bytes) == largest).collect();
         for how in all {
             let Some(piece) = pieces.get(how.of_piece(pieces.len())) else { continue };
             // SAFETY: the mapping is that long, and goes only with the piece, which the lock keeps.
