@@ -1,16 +1,19 @@
-//! The kernels of production surveys against the CPU, bit for bit: all equations and storages in
-//! grids whose tiles are of every kind. A tile without absorbing layers needs 79 cells along z,
-//! more than any recorded case has.
+//! The kernels of production surveys against the CPU, bit for bit: each equation and layer with each
+//! storage and stencil, in grids whose tiles are of every kind. A tile without absorbing layers
+//! needs 79 cells along z, more than any recorded case has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
-use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::{Absorber, acoustic2, by_name, with_absorber};
-use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
-use gpusched::fd::one_pass::coefficients::BulkMaterial;
+use gpusched::fd::equation::tti::{TtiShot, old::OldTtiShot};
+use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER};
+use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, acoustic2::Acoustic2Propagator, vti::VtiShot};
+use gpusched::fd::grid::{layout::Layout, tile_table::TileTable};
+use gpusched::fd::march::tile_plan::TILE_ROWS;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::tiled::equation::TiledEquation;
 use gpusched::sched::Scheduler;
 use serde_json::{Value, json};
 
@@ -28,54 +31,56 @@ const STABLE: f64 = 0.6;
 /// Number of concurrent shots.
 const BESIDE: usize = 3;
 
+/// A shot, and the grid's name.
+struct Case {
+    grid: String,
+    world: World,
+}
+
+/// Runs the cases on each GPU, while the CPU computes the next case.
 pub fn run(gpus: &[String], grids: &[&str]) -> Vec<bool> {
-    let mut results = Vec::new();
-    for text in grids {
-        let worlds = ["acoustic1", "acoustic2", "vti", "tti"].map(|equation| world(equation, grid(text)));
-        let [acoustic1, acoustic2, vti, tti] = &worlds;
-        let equation = with_absorber(acoustic2.options.equation, Absorber::Pml).unwrap();
-        let with_pml = &World { options: Options { equation, ..acoustic2.options }, ..acoustic2.clone() };
-        let equation = with_absorber(tti.options.equation, Absorber::Pml).unwrap();
-        let old_tti = &World { options: Options { equation, ..tti.options }, ..tti.clone() };
-        for (world, storage, stencil) in [
-            (acoustic1, Storage::Float32, Stencil::Taylor),
-            (acoustic1, Storage::Float32, Stencil::Optimised),
-            (acoustic1, Storage::Bits16, Stencil::Taylor),
-            (acoustic2, Storage::Float32, Stencil::Optimised),
-            (acoustic2, Storage::Bits16, Stencil::Taylor),
-            (with_pml, Storage::Float32, Stencil::Taylor),
-            (with_pml, Storage::Bits16, Stencil::Optimised),
-            (vti, Storage::Float32, Stencil::Taylor),
-            (vti, Storage::Bits16, Stencil::Taylor),
-            (tti, Storage::Float32, Stencil::Taylor),
-            (tti, Storage::Float32, Stencil::Optimised),
-            (old_tti, Storage::Float32, Stencil::Taylor),
-        ] {
+    std::thread::scope(|scope| {
+        let (to, cases) = sync_channel(1);
+        scope.spawn(move || {
+            let cases = grids.iter().flat_map(|text| cases_of(text));
+            // Ends early if the receiver has panicked.
+            cases.map(|case| (on_cpu(&case.world), case)).all(|pair| to.send(pair).is_ok())
+        });
+        let on_gpus = |(expected, case): (Shots, Case)| {
+            gpus.iter().map(|gpu| case.on_gpu(gpu, &expected)).collect::<Vec<_>>()
+        };
+        cases.iter().flat_map(on_gpus).collect()
+    })
+}
+
+/// Returns each equation and layer with each of its storages and stencils, and with exact time.
+fn cases_of(text: &str) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |world| cases.push(Case { grid: text.into(), world });
+    for equation in EQUATIONS.into_iter().chain(WITH_OTHER_LAYER) {
+        let world = world(equation, grid(text));
+        // The kernels of `tti` read float32 only.
+        let storages = Storage::ALL.into_iter().take(if equation.name() == "tti" { 1 } else { 2 });
+        for (storage, stencil) in storages.flat_map(|one| Stencil::ALL.map(|stencil| (one, stencil))) {
             let options = Options { storage, stencil, ..world.options };
             let dt = (STABLE * options.dt_max(&world.model)) as f32;
-            let world = World { dt, options, ..world.clone() };
-            let expected = on_cpu(&world);
-            for gpu in gpus {
-                results.push(on_gpu(gpu, text, &world, &expected));
-            }
+            add(World { dt, options, ..world.clone() });
         }
-        let cases = worlds
-            .iter()
-            .chain([with_pml, old_tti])
-            .flat_map(|world| gpus.iter().map(move |gpu| (gpu, world)));
-        results.extend(cases.map(|(gpu, world)| exact_time(gpu, text, world)));
+        let options = Options { exact_time: true, ..world.options };
+        let shot = Shot { snapshot_every: None, ..world.shot.clone() };
+        add(World { options, shot, ..world });
     }
-    results
+    cases
 }
 
 /// A model in which no two cells are alike, a source in the middle, receivers in each cell of a
 /// plane. The shot is long enough for a nonzero pressure in every cell: it spreads ahead of the
 /// wave through as many cells as numbers stay normal.
-fn world(equation: &str, n: [usize; 3]) -> World {
+fn world(equation: &'static dyn Equation, n: [usize; 3]) -> World {
     let mut random = Random::new(n.iter().sum::<usize>() as u64);
     let nt = steps().unwrap_or(n.iter().max().unwrap() / 2 + layer() + 60);
     let receivers = Receivers::Plane { iz: n[2] / 2 + 3, every: [1, 1] };
-    let mut world = World::rough_for(by_name(equation).unwrap(), n, nt, receivers, &mut random);
+    let mut world = World::rough_for(equation, n, nt, receivers, &mut random);
     world.options.pml = layer();
     world.dt *= STABLE as f32;
     world.shot.source = n.map(|n| n / 2);
@@ -89,36 +94,48 @@ fn on_cpu(world: &World) -> Shots {
     fire_with(&world.model, world.dt, &world.shot, world.options, threads)
 }
 
-/// Returns the number of tiles of each kind; 0 is a tile without absorbing layers, and any of
-/// `acoustic2`.
+/// Returns the number of tiles of each kind. A tile of kind 0 has no absorbing layer, or belongs to
+/// an equation whose kernels have one kind.
 fn kinds(world: &World) -> BTreeMap<String, usize> {
-    let Options { equation, pml, storage, stencil, .. } = world.options;
-    let tables = if equation.name() == "acoustic2" {
-        let medium = acoustic2::Medium::new(&world.model, pml, storage, equation.absorber()).unwrap();
-        Tables::new(&acoustic2::Acoustic2Propagator::<false>(Arc::new(
-            medium.coefficients(world.dt, stencil),
-        )))
-    } else {
-        let material = BulkMaterial::new(&world.model, pml, storage).unwrap();
-        Tables::new(&Acoustic1Propagator(
-            material.coefficients(world.dt, world.options.stencil, false).into(),
-        ))
+    let Options { equation, pml, .. } = world.options;
+    let layout = Layout::new(&world.model.grid, pml).on_gpu();
+    let zones = match (equation.name(), equation.absorber()) {
+        ("acoustic1", _) => Acoustic1Propagator::zones(&layout),
+        ("acoustic2", _) => Acoustic2Propagator::<true>::zones(&layout),
+        ("vti", _) => VtiShot::zones(&layout),
+        ("tti", Absorber::Pml) => OldTtiShot::zones(&layout),
+        ("tti", Absorber::Sponge) => TtiShot::zones(&layout),
+        (other, _) => panic!("{other} has no table of tiles here"),
     };
-    let tile_plan = TilePlan::new(&tables, AT_ONCE);
     let mut kinds = BTreeMap::new();
-    tile_plan.table.tiles.iter().for_each(|tile| *kinds.entry(tile.kind.to_string()).or_default() += 1);
+    let table = TileTable::new(&layout, &zones, TILE_ROWS, AT_ONCE);
+    table.tiles.iter().for_each(|tile| *kinds.entry(tile.kind.to_string()).or_default() += 1);
     kinds
 }
 
-/// Runs a whole shot, one in three parts, and three at a time.
-fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> bool {
-    let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
-    let Options { equation, storage, stencil, .. } = world.options;
-    let what = json!({
-        "case": format!("{equation:?}, {}, {grid}, {}, {}", equation.absorber().name(), storage.name(), stencil.name()),
-        "device": gpu,
-    });
-    told(what, || {
+impl Case {
+    fn on_gpu(&self, gpu: &str, expected: &Shots) -> bool {
+        let Options { equation, storage, stencil, exact_time, .. } = self.world.options;
+        let (layer, grid) = (equation.absorber().name(), &self.grid);
+        let how = match exact_time {
+            true => "exact time".into(),
+            false => format!("{}, {}", storage.name(), stencil.name()),
+        };
+        told(json!({ "case": format!("{equation:?}, {layer}, {grid}, {how}"), "device": gpu }), || {
+            if exact_time { self.once(gpu, expected) } else { self.in_each_way(gpu, expected) }
+        })
+    }
+
+    fn once(&self, gpu: &str, expected: &Shots) -> Value {
+        let found = fire_on(&scheduler(gpu, 1).unwrap(), self.world.plan(), self.world.shot.clone()).unwrap();
+        agree(&found, expected, "a shot");
+        json!({ "shots": 1, "bits": fused() })
+    }
+
+    /// Runs a whole shot, one in three parts, and three at a time.
+    fn in_each_way(&self, gpu: &str, expected: &Shots) -> Value {
+        let world = &self.world;
+        let (one, several) = (scheduler(gpu, 1).unwrap(), scheduler(gpu, BESIDE as u32).unwrap());
         let tiles = kinds(world);
         assert!(tiles.contains_key("0"), "no tile without layers: {tiles:?}");
         let plan = world.plan();
@@ -127,7 +144,7 @@ fn on_gpu(gpu: &str, grid: &str, world: &World, expected: &Shots) -> bool {
         agree(&paused(&one, plan.clone(), &world.shot), expected, "a shot with two pauses");
         beside(&several, &plan, world, expected);
         json!({ "shots": 2 + BESIDE, "bits": fused(), "tiles": tiles })
-    })
+    }
 }
 
 fn paused(scheduler: &Scheduler, plan: Arc<Plan>, shot: &Shot) -> Shots {
@@ -146,20 +163,4 @@ fn beside(scheduler: &Scheduler, plan: &Arc<Plan>, world: &World, expected: &Sho
     for found in fire_all(scheduler, &survey) {
         agree(&found, &expected, "a shot beside others");
     }
-}
-
-/// Computes records without the error of time steps.
-fn exact_time(gpu: &str, grid: &str, world: &World) -> bool {
-    let options = Options { exact_time: true, ..world.options };
-    let shot = Shot { snapshot_every: None, ..world.shot.clone() };
-    let world = World { options, shot, ..world.clone() };
-    let (equation, layer) = (options.equation, options.equation.absorber().name());
-    told(
-        json!({ "case": format!("{equation:?}, {layer}, {grid}, exact time"), "device": gpu }),
-        || -> Value {
-            let found = fire_on(&scheduler(gpu, 1).unwrap(), world.plan(), world.shot.clone()).unwrap();
-            agree(&found, &on_cpu(&world), "exact time");
-            json!({ "shots": 1, "bits": fused() })
-        },
-    )
 }
