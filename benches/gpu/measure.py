@@ -9,6 +9,7 @@ a GPU, else 1, also for a GPU that cannot be used.
 import argparse
 import ctypes
 import json
+import math
 import os
 import platform
 import re
@@ -18,20 +19,48 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import List, NamedTuple
 
-# Bytes that a step moves for each padded cell: outside absorbing layers, and on average with them.
-# The second number gives the memory roof: the bandwidth of a copy divided by it.
-PLAIN_BYTES, BYTES = 24, 28
-# The first of these numbers for the other equations.
-OTHERS = {"acoustic2": 16, "vti": 48, "tti": 104}
-# Smallest share of the roof that is accepted, in grids from this size on.
-SHARE, SHARE_SIZE = 0.50, 400
-# Largest share of a shot's wall time outside its time loop.
-OUTSIDE = 0.02
+
+class Case(NamedTuple):
+    """An equation with a storage and a layer, as `bench fd` measures it."""
+
+    name: str
+    options: List[str]
+    # Bytes that a step moves for each padded cell: outside absorbing layers, and on average with
+    # layers of 20 cells. The second number gives the memory roof: the bandwidth of a copy divided
+    # by it.
+    plain_bytes: int
+    bytes: int
+    # Smallest share of the roof that is accepted, and the size of grids from which on. The share is
+    # the lower end of the prediction in docs/performance.md and docs/performance-notes.md.
+    share: float
+    judged_size: int
+    # Bytes of a padded cell that the GPU holds, and the host for the model, at most.
+    held: int
+
+
+ACOUSTIC1 = Case("acoustic1", [], 24, 28, 0.50, 400, 32)
+OTHERS = [
+    # Predicted: as fast as float32, whose share at 300 cubed is 40 %.
+    Case("acoustic1, 16 bits", ["--storage", "16-bit"], 20, 24, 0.34, 300, 32),
+    Case("acoustic2", ["--equation", "acoustic2"], 16, 16, 0.55, 300, 32),
+    # The first launch of a step moves 32, 48 and 64 bytes a cell in the layers of one, two and
+    # three axes: 11 bytes on average at 300 cubed.
+    Case("acoustic2, PML", ["--equation", "acoustic2", "--absorbing-layer", "pml"], 16, 27, 0.55, 300, 32),
+    Case("vti", ["--equation", "vti"], 48, 52, 0.60, 300, 48),
+    Case("tti", ["--equation", "tti"], 104, 104, 0.55, 300, 64),
+    # The old operators.
+    Case("tti, PML", ["--equation", "tti", "--absorbing-layer", "pml"], 104, 108, 0.55, 300, 64),
+]
+# Largest share of a shot's wall time outside its time loop, in a grid of this size.
+OUTSIDE, OUTSIDE_SIZE = 0.02, 300
+# Seconds that are kept for what follows the rates of the equations.
+KEPT_SECONDS = 120
 # Relative difference up to which two times count as equal.
 EQUAL = 1.05
-# Time steps of a measurement.
-STEPS = 1000
+# Time steps of a measurement, and of the one that finds how often to repeat it.
+STEPS, SHORT_STEPS = 1000, 50
 # Failures in the order of their tests, last the one that may cost the GPU; with the time limit of
 # each in s.
 FAILURES = ["no-memory", "fork", "two-processes", "two-schedulers", "out-of-bounds", "misaligned", "trap", "endless"]
@@ -53,7 +82,7 @@ def arguments():
     parser.add_argument("--pml", type=int, default=20, help="cells of absorbing layer, there and of bench fd")
     parser.add_argument("--shots", nargs="*", default=["128x128x128", "300x300x300"], help="grids of whole shots")
     parser.add_argument("--failures", nargs="*", default=FAILURES, help="failures that are provoked")
-    parser.add_argument("--shot", type=int, nargs=2, default=[300, 1000], help="size and steps of the shot end to end")
+    parser.add_argument("--others", type=int, nargs=2, default=[300, STEPS], help="size and steps of other equations")
     parser.add_argument("--small", type=int, nargs=2, default=[128, 2000], help="size and steps of small shots")
     parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 3, 4, 8], help="small shots at a time on a GPU")
     parser.add_argument("--survey", type=int, nargs=2, default=[200, 500], help="size and steps of the survey's shots")
@@ -145,20 +174,20 @@ class Driver:
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         return 10 * self.number("cuDeviceGetAttribute", 75, device) + self.number("cuDeviceGetAttribute", 76, device)
 
-    def kernels(self, ordinal, text, names):
-        """Returns for each kernel, with the threads of its blocks: registers, local and shared
-        memory, occupancy (share of a multiprocessor's threads), and the seconds of the driver's
-        compiler."""
+    def kernels(self, ordinal, texts):
+        """Returns for each kernel, by its PTX and the threads of its blocks: registers, local and
+        shared memory, occupancy (share of a multiprocessor's threads), and the seconds of the
+        driver's compiler."""
         device, context, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
         most = self.number("cuDeviceGetAttribute", 39, device)  # threads of a multiprocessor
-        begin = time.monotonic()
-        self.call("cuModuleLoadData", ctypes.byref(module), text)
-        seconds = time.monotonic() - begin
         found = {}
-        for name, threads in names:
+        for name, (text, threads) in texts.items():
+            begin = time.monotonic()
+            self.call("cuModuleLoadData", ctypes.byref(module), text.encode() + b"\0")
+            seconds = time.monotonic() - begin
             self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
             blocks = ctypes.c_int()
             self.call(
@@ -172,16 +201,17 @@ class Driver:
                 "occupancy": blocks.value * threads / most,
                 "load_seconds": seconds,
             }
-        self.call("cuModuleUnload", module)
+            self.call("cuModuleUnload", module)
         self.call("cuDevicePrimaryCtxRelease_v2", device)
         return found
 
 
 def kernels(report, here, gpus):
-    """Reports how the driver has compiled the kernels. Runs in its own process."""
+    """Reports how the driver has compiled the kernels. Runs in its own process, without the
+    driver's cache of compiled kernels."""
     ordinals = [gpu["ordinal"] for gpu in gpus]
     code = f"import measure, json; print(json.dumps(measure.all_kernels({str(here)!r}, {ordinals})))"
-    status, out, err = report.run([sys.executable, "-c", code], PYTHONPATH=str(Path(__file__).parent))
+    status, out, err = report.run([sys.executable, "-c", code], PYTHONPATH=str(Path(__file__).parent), CUDA_CACHE_DISABLE="1")
     if status != 0:
         report.row("kernels", last_words(err), False)
         return
@@ -189,21 +219,32 @@ def kernels(report, here, gpus):
     for gpu, found in zip(gpus, report.found["kernels"]):
         for name, one in found.items():
             value = f"{one['registers']} registers, {one['occupancy']:.0%} of the threads that a multiprocessor can have"
+            value += f", compiled in {one['load_seconds']:.2f} s"
             good = one["local_bytes"] == 0 and one["occupancy"] > 0
             report.row(f"{gpu['device']} {name}", value + ("" if good else f", {one['local_bytes']} bytes spilled"), good)
+        seconds = [one["load_seconds"] for one in found.values()]
+        if seconds:
+            value = f"{sum(seconds):.2f} s for all {len(seconds)} kernels, {max(seconds):.2f} s for the longest"
+            report.row(f"{gpu['device']} compilation", value)
 
 
 def all_kernels(here, ordinals):
     driver, found = Driver(), [{} for _ in ordinals]
     for file in sorted(Path(here).glob("*.ptx")):
         text = file.read_text()
-        names = [(name, threads(name)) for name in re.findall(r"\.entry (\w+)\(", text) if threads(name)]
+        head, *kernels = text.split(ENTRY)
+        names = [kernel.split("(")[0] for kernel in kernels]
+        # The text of one kernel, as the library compiles it.
+        texts = {name: (head + ENTRY + kernel, threads(name)) for name, kernel in zip(names, kernels) if threads(name)}
         oldest = int(re.search(r"\.target sm_(\d+)", text)[1])
         for of_gpu, n in zip(found, ordinals):
-            if driver.capability(n) < oldest:
-                continue
-            of_gpu.update(driver.kernels(n, text.encode() + b"\0", names))
+            if driver.capability(n) >= oldest:
+                of_gpu.update(driver.kernels(n, texts))
     return found
+
+
+# The words of PTX before the name of a kernel.
+ENTRY = "\n.visible .entry "
 
 
 def threads(kernel):
@@ -248,7 +289,7 @@ def production(report, here, options):
         mine = [one for one in found if one["device"] == device]
         bad = [f"{one['case']}: {one.get('why')}" for one in mine if not one["ok"]]
         shots = sum(one.get("shots", 0) for one in mine)
-        value = f"{len(mine)} combinations of grid, storage and stencil, {shots} shots, bits as on the CPU"
+        value = f"{len(mine)} combinations of grid, equation, layer, storage and stencil, {shots} shots, bits as on the CPU"
         report.row(f"kernels of production on {device}", "; ".join(bad) or value, not bad)
     if (status != 0 and all(one["ok"] for one in found)) or not found:
         report.row("kernels of production", last_words(err), False)
@@ -292,7 +333,9 @@ def details(report, here, options):
             report.row(f"{what} shots", one.get("why"), False)
             continue
         next_one = one["next_s"]
-        report.row(f"{what} shots", f"the first {one['first_s']:.3f} s, later ones {next_one:.3f} s, {one['steps']} steps")
+        bits = "the CPU's bits" if one["bits"] else "as on the CPU, which does not fuse"
+        value = f"the first {one['first_s']:.3f} s, later ones {next_one:.3f} s, {one['steps']} steps; all records alike, {bits}"
+        report.row(f"{what} shots", value, True)
         value = f"{next_one / one['one_receiver_s']:.3f} times a shot of one receiver"
         report.row(f"{what} record", value, judged(next_one <= EQUAL * one["one_receiver_s"]))
         for count, word in [(2, "two"), (3, "three")]:
@@ -327,25 +370,39 @@ def own_kernel(report, here):
     report.row("a callback's own kernel", last_words(out + err), status == 0)
 
 
-def bench(report, here, gpu, options, size, nt, more=()):
-    """Returns the line of `bench fd` in a list, or an empty list if it does not run."""
-    # The shot, its record, and the two sides of the copy.
-    what, needed = f"{gpu['device']} {size} cubed, {nt} steps", 32 * (size + 2 * options.pml) ** 3 + 4 * size**2 * nt + (512 << 20)
-    if needed > min(gpu["free_bytes"] or gpu["total_bytes"], 2 * host_memory() / 3):
-        report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the GPU and on the host")
-        return []
+def bench(report, here, gpu, options, case, size, nt, repeats):
+    """Returns the line of `bench fd` in a list, or an empty list if it does not run. It compares
+    the records of all repetitions bit for bit."""
+    what, padded = name_of(gpu, case, size, nt), size + 2 * options.pml
+    # The shot and the two sides of the copy; on the host the model, and the records of a
+    # repetition and of the first one.
+    on_gpu = case.held * padded**3 + 128 * size**2 + (512 << 20)
+    on_host = case.held * size**3 + 16 * size**2 * nt
+    for needed, there, place in [
+        (on_gpu, gpu["free_bytes"] or gpu["total_bytes"], "the GPU"),
+        (on_host, 2 * host_memory() / 3, "the host"),
+    ]:
+        if needed > there:
+            report.without(what, f"it takes about {needed / 2**30:.1f} GiB on {place}")
+            return []
     grid = [str(size)] * 3
     command = [here / "gpusched", "bench", "fd", "--json", "--device", gpu["device"], "--n", *grid, "--nt", str(nt)]
-    status, out, err = report.run([*command, "--pml", str(options.pml), *more])
+    status, out, err = report.run([*command, "--pml", str(options.pml), "--repeats", str(repeats), *case.options])
     if status != 0:
         report.row(what, last_words(err), False)
         return []
     lines = objects(out)
     for found in lines:
-        found["roof_share"] = found["mcells_per_s"] * 1e6 * BYTES / (found["copy_gb_per_s"] * 1e9)
-        found["outside_share"] = 1 - found["seconds"] / found["shot_seconds"]
+        found["roof_share"] = found["mcells_per_s"] * 1e6 * case.bytes / (found["copy_gb_per_s"] * 1e9)
+        # `seconds` are those of fields that are nowhere at rest, and a shot begins at rest.
+        loop_seconds = found["seconds"] * found["mcells_per_s"] / found["covered_mcells_per_s"]
+        found["outside_share"] = 1 - loop_seconds / found["shot_seconds"]
     report.found.setdefault("bench", []).extend(lines)
     return lines
+
+
+def name_of(gpu, case, size, nt):
+    return f"{gpu['device']} {case.name}, {size} cubed, {nt} steps"
 
 
 def host_memory():
@@ -358,43 +415,52 @@ def host_memory():
 
 def speeds(report, here, gpu, options):
     for size in options.sizes:
-        repeats = repeats_for(report, here, gpu, size, options)
-        for found in bench(report, here, gpu, options, size, options.nt, ["--repeats", str(repeats)]):
-            share = found["roof_share"]
-            value = (
-                f"{found['mcells_per_s']:.0f} Mcells/s, {found['interior_mcells_per_s']:.0f} of the "
-                f"user's; of the copy's {found['copy_gb_per_s']:.0f} GB/s {share * PLAIN_BYTES / BYTES:.0%} at "
-                f"{PLAIN_BYTES} bytes a cell, {share:.0%} at {BYTES}"
-            )
-            good = share >= SHARE if size >= SHARE_SIZE and not options.slow else None
-            report.row(f"{gpu['device']} {size} cubed, {options.nt} steps", value, good)
-    size, nt = options.shot
-    for found in bench(report, here, gpu, options, size, nt):
-        outside = found["outside_share"]
-        value = f"{found['shot_seconds']:.3f} s a shot, {outside:.2%} of it outside the time loop"
-        report.row(f"{gpu['device']} {size} cubed, {nt} steps", value, None if options.slow else outside < OUTSIDE)
-    for found in bench(report, here, gpu, options, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
-        value = f"{found['mcells_per_s']:.0f} Mcells/s, {found['bytes_per_cell_resident']:.1f} bytes a cell"
-        report.row(f"{gpu['device']} {size} cubed in 16 bits", value, None)
-    for equation, plain in OTHERS.items():
-        for found in bench(report, here, gpu, options, size, min(nt, 50), more=["--equation", equation]):
-            share = found["mcells_per_s"] * plain / 1e3 / found["copy_gb_per_s"]
-            value = f"{found['mcells_per_s']:.0f} Mcells/s, {share:.0%} of the copy's rate at {plain} bytes a cell"
-            report.row(f"{gpu['device']} {size} cubed, {equation}", value)
+        rate(report, here, gpu, options, ACOUSTIC1, size, options.nt)
+    for case in OTHERS:
+        rate(report, here, gpu, options, case, *options.others)
     size, nt = options.small
-    for found in bench(report, here, gpu, options, size, nt):
-        value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop"
-        report.row(f"{gpu['device']} {size} cubed, {nt} steps", value)
+    for found in bench(report, here, gpu, options, ACOUSTIC1, size, nt, 3):
+        row_of_shot(report, gpu, options, size, nt, found)
 
 
-def repeats_for(report, here, gpu, size, options):
-    """Returns the number of repetitions for a short measurement."""
+def rate(report, here, gpu, options, case, size, nt):
+    """Reports the rate of steps, and its share of the roof."""
+    repeats = repeats_for(report, here, gpu, options, case, size, nt)
+    for found in bench(report, here, gpu, options, case, size, nt, repeats) if repeats else []:
+        share = found["roof_share"]
+        value = (
+            f"{found['mcells_per_s']:.0f} Mcells/s, {found['interior_mcells_per_s']:.0f} of the "
+            f"user's; of the copy's {found['copy_gb_per_s']:.0f} GB/s {share * case.plain_bytes / case.bytes:.0%} at "
+            f"{case.plain_bytes} bytes a cell, {share:.0%} at {case.bytes}"
+        )
+        judged = size >= case.judged_size and not options.slow
+        value += f"; accepted: {case.share:.0%}" if judged else ""
+        report.row(name_of(gpu, case, size, nt), value, share >= case.share if judged else None)
+        if case is ACOUSTIC1:
+            row_of_shot(report, gpu, options, size, nt, found)
+
+
+def row_of_shot(report, gpu, options, size, nt, found):
+    outside = found["outside_share"]
+    value = f"{found['shot_seconds']:.3f} s, {outside:.2%} of it outside the time loop, {found['computed']:.0%} of the cells computed"
+    judged = size == OUTSIDE_SIZE and not options.slow
+    report.row(f"{gpu['device']} a shot, {size} cubed, {nt} steps", value, outside < OUTSIDE if judged else None)
+
+
+def repeats_for(report, here, gpu, options, case, size, nt):
+    """Returns the number of repetitions whose steps take `--least` seconds, at least 2, whose
+    records are compared; fewer where the time is short. 0: nothing can be measured."""
     if options.slow:
-        return 1
-    short = bench(report, here, gpu, options, size, 50, more=["--repeats", "1"])
+        return 2
+    short = bench(report, here, gpu, options, case, size, SHORT_STEPS, 1)
     if not short:
-        return 1
-    return min(1000, max(1, round(options.least * 50 / (options.nt * short[0]["seconds"]) + 0.5)))
+        return 0
+    seconds = short[0]["seconds"] * nt / SHORT_STEPS
+    # A repetition has three runs of so many steps.
+    affordable = int((report.end - KEPT_SECONDS - time.monotonic()) / (3 * seconds))
+    if affordable < 1:
+        report.without(name_of(gpu, case, size, nt), "no time is left for it")
+    return max(0, min(1000, affordable, max(2, math.ceil(options.least / seconds))))
 
 
 def small_shots(report, here, gpu, options):
@@ -402,7 +468,7 @@ def small_shots(report, here, gpu, options):
     size, nt = options.small
     first = None
     for slots in options.at_once:
-        shots = min(4 * max(options.at_once), size)
+        shots = min(2 * max(options.at_once), size)
         end, why = surveyed(report, here, gpu["device"], size, nt, shots, slots)
         what = f"{gpu['device']} {slots} shots at once, {size} cubed"
         if end is None:
