@@ -94,6 +94,7 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = true", &["model.rho is true", "a number, a file's path"]),
     ("rho = \"gardner\"", "rho = \"Gardner\"", &["read Gardner: No such file", "did you mean \"gardner\"?"]),
     ("n = [24, 8, 16]\nspacing_m = 10.0\n[model]\nvp = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }", "n = [8, 16, 24]\nspacing_m = 10.0\n[model]\nvp = \"turned.npy\"", &["line 6: model.vp (the shape", "accepted: (16, 8, 24)"]),
+    ("rho = \"gardner\"", "rho = \"2000\"", &["read", "2000: No such file", "line 7: model.rho); numbers stand without quotes: rho = 2000\n"]),
     ("rho = \"gardner\"", "rho = \"none.bin\"", &["read", "none.bin: No such file", "line 7: model.rho)"]),
     ("rho = \"gardner\"", "rho = \"short.bin\"", &["short.bin", "expected 12288 bytes", "found 12 bytes", "line 7: model.rho)"]),
     ("rho = \"gardner\"", "rho = \"rho.segy\"", &["line 7: model.rho (the file) is", "rho.segy", "an NPY file (.npy) or raw little-endian float32"]),

@@ -72,7 +72,9 @@ pub fn properties(file: &Document, grid: &Grid, from: &Model) -> Result<Vec<(fd:
         let values = match (property, from, properties.first()) {
             (fd::Property::Rho, Property::Name(name), Some((_, vp))) if name == GARDNER => gardner(vp),
             (fd::Property::Rho, Property::Name(name), _) => {
-                filler.fill(from).map_err(|error| meant_gardner(name, error))?
+                let is_near = strsim::jaro(&name.to_lowercase(), GARDNER) > 0.8;
+                let hint = is_near.then(|| format!("did you mean \"{GARDNER}\"?"));
+                filler.fill(from).map_err(|error| with_hint(error, hint))?
             }
             _ => filler.fill(from)?,
         };
@@ -81,13 +83,13 @@ pub fn properties(file: &Document, grid: &Grid, from: &Model) -> Result<Vec<(fd:
     Ok(properties)
 }
 
-/// Adds a suggestion to the error for a file whose name is nearly that of the rule.
-fn meant_gardner(name: &str, error: Error) -> Error {
-    match error {
-        Error::Io { action, path, why } if strsim::jaro(&name.to_lowercase(), GARDNER) > 0.8 => {
-            Error::Io { action, path, why: format!("{why}; did you mean \"{GARDNER}\"?") }
+/// Adds a suggestion to the error for a file that could not be read.
+fn with_hint(error: Error, hint: Option<String>) -> Error {
+    match (error, hint) {
+        (Error::Io { action, path, why }, Some(hint)) => {
+            Error::Io { action, path, why: format!("{why}; {hint}") }
         }
-        error => error,
+        (error, _) => error,
     }
 }
 
@@ -118,7 +120,11 @@ impl Filler<'_> {
             }
             Property::Name(path) => {
                 let table = PropertyTable { file: Some(PathBuf::from(path)), ..Default::default() };
-                self.load(&table).map(Values::from)
+                let key = self.key.rsplit('.').next().unwrap_or_default();
+                let is_number = path.trim().parse::<f64>().is_ok();
+                let hint =
+                    is_number.then(|| format!("numbers stand without quotes: {key} = {}", path.trim()));
+                self.load(&table).map(Values::from).map_err(|error| with_hint(error, hint))
             }
             Property::Table(table) => match (&table.file, &table.layers) {
                 (Some(_), None) => self.load(table).map(Values::from),
