@@ -1,22 +1,5 @@
 //! The planner: all state of planned tasks and of devices. Its methods take the time; it knows no thread, clock
 //! or file.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `record.rs` | records of tasks, attempts and devices |
-//! | `task_state.rs` | the states of a task and the transitions between them |
-//! | `ready_queue.rs` | ready tasks in the order of their rank |
-//! | `slots.rs` | slots of a device: owned, in use, of other processes |
-//! | `planner.rs` | submission, readiness, cancellation, ends, retirement of devices |
-//! | `effects.rs` | what the driver has to do after a step |
-//! | `schedule.rs` | lays ready tasks out on the devices: how long they take, whether they fit |
-//! | `placement.rs` | assigns a task to a free slot |
-//! | `completion.rs` | what follows the end of an attempt; the trace |
-//! | `device_health.rs` | fault counts of devices and tasks |
-//! | `timers.rs` | deadlines, pauses and time-outs; second copies of slow tasks |
-//! | `access.rs` | values that the runtime reads, and small changes that it makes; load of other processes |
-//! | `invariants.rs` | checks that the parts of the planner agree |
-//! | `report.rs` | what callers may read |
 
 pub mod access;
 pub mod completion;

@@ -1,4 +1,4 @@
-//! Which task begins on a device that has room.
+//! Chooses the task that begins on a device that has room.
 //!
 //! The device gets the first task, in the order of the ready queue, that it should finish earlier than any other device
 //! would. For that the queue is laid out over all devices, each task where it should end first, given what runs there
