@@ -3,22 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeadlineState, DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
+use super::{DeadlineState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::error::{Error, Result};
 use crate::node::SlotRequest;
 use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
-use crate::sched::estimate::Estimator;
 
 /// Devices.
 impl Planner {
-    pub fn devices(&self) -> &[DeviceState] {
-        &self.devices
-    }
-
-    pub fn device(&mut self, index: usize) -> &mut DeviceState {
-        &mut self.devices[index]
-    }
-
     pub fn set_runs_light(&mut self, index: usize, runs_light: bool) {
         self.devices[index].runs_light = runs_light;
     }
@@ -201,10 +192,6 @@ impl Planner {
     /// Returns true if a task that has not ended must run alone.
     pub fn has_exclusive_tasks(&self) -> bool {
         self.exclusive_tasks > 0
-    }
-
-    pub fn estimator(&mut self) -> &mut Estimator {
-        &mut self.estimator
     }
 
     pub fn has_ready_tasks(&self) -> bool {

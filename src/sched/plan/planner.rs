@@ -35,9 +35,9 @@ pub struct Planner {
     /// Completions of released tasks, for new ones: one thread would allocate them and another free them.
     pub(super) spare_completions: Vec<Arc<Completion>>,
     pub(super) ready: ReadyQueue,
-    pub(super) devices: Vec<DeviceState>,
+    pub devices: Vec<DeviceState>,
     pub(super) retired: DeviceMask,
-    pub(super) estimator: Estimator,
+    pub estimator: Estimator,
     pub(super) arrivals: u64,
     /// Number of the period in which tasks arrive now, and when it began.
     pub(super) period: u64,

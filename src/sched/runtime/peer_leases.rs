@@ -32,7 +32,7 @@ impl Runtime {
         let now = self.now();
         for index in 0..self.devices.len() {
             if self.shares(index) {
-                peers.membership.set_slots(index, guard.planner.devices()[index].slots);
+                peers.membership.set_slots(index, guard.planner.devices[index].slots);
             }
         }
         guard.planner.has_peers = table.other_members() > 0;
@@ -42,8 +42,8 @@ impl Runtime {
                 continue;
             }
             guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);
-            guard.planner.device(index).peer_load.is_wanted = available.waiters > 0;
-            taken |= u64::from(guard.planner.devices()[index].is_taken()) << index;
+            guard.planner.devices[index].peer_load.is_wanted = available.waiters > 0;
+            taken |= u64::from(guard.planner.devices[index].is_taken()) << index;
         }
         peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
     }
@@ -71,7 +71,7 @@ impl Runtime {
         let Some(peers) = self.peers.as_ref().filter(|peers| peers.taken.load(Ordering::SeqCst) != 0) else {
             return false;
         };
-        let free = guard.planner.devices().iter().enumerate();
+        let free = guard.planner.devices.iter().enumerate();
         let free =
             free.fold(0, |bits, (index, device)| bits | u64::from(device.has_slot_for_light()) << index);
         peers.taken.fetch_and(!free, Ordering::SeqCst) & free != 0
@@ -148,14 +148,14 @@ impl Runtime {
     pub fn lease_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
         let Some((peers, table)) = self.lock_table(device) else { return Some(None) };
         self.with_peer_load(peers, table, |table, guard| {
-            if !guard.planner.devices()[device].has_slot_for_light() {
+            if !guard.planner.devices[device].has_slot_for_light() {
                 peers.taken.fetch_or(1 << device, Ordering::SeqCst);
                 return (!self.update_queue(peers, table, guard)).then_some(None);
             }
             let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
             let lease = DeviceLease::new(table, device, Some(cost), 0, &mut guard.log);
             if lease.is_some() {
-                guard.planner.device(device).take_light_slot();
+                guard.planner.devices[device].take_light_slot();
             }
             Some(lease.map(|lease| LightLease { _lease: lease, since: self.clock() }))
         })
@@ -166,7 +166,7 @@ impl Runtime {
     pub fn light_slot_is_wanted(self: &Arc<Self>, device: usize) -> bool {
         let Some((peers, table)) = self.lock_table(device) else { return false };
         self.with_peer_load(peers, table, |_, guard| {
-            let (state, now) = (&guard.planner.devices()[device], self.now());
+            let (state, now) = (&guard.planner.devices[device], self.now());
             let fits = || !state.has_room(now) && state.has_room_but_for_light(now, 0);
             state.peer_load.is_wanted || guard.planner.has_ready_tasks() && fits()
         })

@@ -241,14 +241,14 @@ fn begin_planned(
     let mut guard = runtime.lock();
     let now = runtime.now();
     if leased {
-        guard.planner.device(worker.device).return_light_slot();
+        guard.planner.devices[worker.device].return_light_slot();
     }
     let mut opened = false;
     if let Some((peers, table)) = &mut access {
         opened = runtime.update_peer_load(peers, table, &mut guard);
     }
     let exclusive = guard.planner.has_exclusive_tasks();
-    let known = guard.planner.devices()[worker.device].known_free_bytes(now);
+    let known = guard.planner.devices[worker.device].known_free_bytes(now);
     let mut taken = assign(runtime, worker, &mut guard, now, last, free);
     let mut queued = true;
     if let Some((peers, table)) = &mut access {
@@ -263,8 +263,8 @@ fn begin_planned(
         // Peers have taken the device or its memory: another one may be better now, or this one later.
         AssignResult::Nothing => {
             let short =
-                known.is_none() && guard.planner.devices()[worker.device].known_free_bytes(now).is_some();
-            short || !queued || guard.planner.devices()[worker.device].is_taken()
+                known.is_none() && guard.planner.devices[worker.device].known_free_bytes(now).is_some();
+            short || !queued || guard.planner.devices[worker.device].is_taken()
         }
         AssignResult::Unknown => false,
     };
@@ -297,7 +297,7 @@ fn assign(
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
         && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
         && runtime.light.queues.has_items(&worker.queue);
-    if stands_back || worker.slot >= guard.planner.devices()[worker.device].slots {
+    if stands_back || worker.slot >= guard.planner.devices[worker.device].slots {
         return AssignResult::Nothing;
     }
     let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
