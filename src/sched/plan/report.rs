@@ -118,8 +118,7 @@ impl Planner {
             |device: &DeviceState| if device.retired.is_none() { f64::from(device.slots) } else { 0.0 };
         let slots: Vec<f64> = self.devices.iter().map(open).collect();
         let all_slots: f64 = slots.iter().sum();
-        let planned = self.stats();
-        let unended = planned.counts.queued + planned.counts.running;
+        let unended = self.counts.queued + self.counts.running;
         // Tasks whose rate is not known.
         let mut unknown = unended;
         let (mut seconds, mut longest) = (0.0, 0.0_f64);
@@ -168,9 +167,8 @@ impl Planner {
             }
         }
         let light = (both.counts.queued + both.counts.running).saturating_sub(unended);
-        match mean_seconds(both, &planned) {
-            Some(mean) if light > 0 => seconds += light as f64 * mean / all_slots,
-            Some(_) => {}
+        match self.mean_light_seconds(both) {
+            Some(mean) => seconds += light as f64 * mean / all_slots,
             None => unknown += light,
         }
         if unknown > 0 {
@@ -194,6 +192,23 @@ impl Planner {
         Timeline { trace, running }
     }
 
+    /// Returns the busy time of all devices in planned tasks, and their attempts that have returned.
+    pub(super) fn attempts(&self) -> (Duration, u64) {
+        self.devices.iter().fold((Duration::ZERO, 0), |(busy, count), device| {
+            (busy + device.busy, count + device.done + device.failed)
+        })
+    }
+
+    /// Returns the mean seconds of a light task: sums of both tiers less those of the planned one.
+    pub(super) fn mean_light_seconds(&self, both: &Stats) -> Option<f64> {
+        let (busy, attempts) = self.attempts();
+        let (busy_both, attempts_both) = both.devices.iter().fold((0, 0), |(busy, attempts), device| {
+            (busy + device.busy_ns, attempts + device.done + device.failed)
+        });
+        let light = attempts_both.saturating_sub(attempts);
+        (light > 0).then(|| busy_both.saturating_sub(nanoseconds(busy)) as f64 * 1e-9 / light as f64)
+    }
+
     fn underway(&self) -> impl Iterator<Item = &Attempt> {
         let runs = self.devices.iter().flat_map(|device| &device.attempts);
         runs.filter(|run| run.deadline_state != DeadlineState::Lost)
@@ -203,15 +218,4 @@ impl Planner {
     fn progress_of(&self, run: &Attempt) -> f64 {
         self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress())
     }
-}
-
-/// Returns the mean seconds of a light task: sums of both tiers less those of the planned one.
-pub(super) fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
-    let sums = |stats: &Stats| {
-        let devices = stats.devices.iter();
-        devices.fold((0, 0), |(busy, attempts), one| (busy + one.busy_ns, attempts + one.done + one.failed))
-    };
-    let ((busy, attempts), (busy_planned, attempts_planned)) = (sums(both), sums(planned));
-    let attempts = attempts.saturating_sub(attempts_planned);
-    (attempts > 0).then(|| busy.saturating_sub(busy_planned) as f64 * 1e-9 / attempts as f64)
 }

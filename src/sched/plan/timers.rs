@@ -354,15 +354,13 @@ impl Planner {
     /// Returns the time in which a waiting task gains one priority. Tasks that arrive within it, from the first, are of
     /// one period. Zero: not known.
     pub(super) fn ageing_step(&self) -> Duration {
-        Duration::try_from_secs_f64(self.policy.ageing * self.mean_seconds()).unwrap_or_default()
-    }
-
-    /// Returns the mean seconds of the attempts that have returned.
-    fn mean_seconds(&self) -> f64 {
-        let (busy, count) = self.devices.iter().fold((0.0, 0), |(busy, count), device| {
-            (busy + device.busy.as_secs_f64(), count + device.done + device.failed)
-        });
-        if count == 0 { 0.0 } else { busy / count as f64 }
+        match self.attempts() {
+            (_, 0) => Duration::ZERO,
+            (busy, count) => {
+                let mean = busy.as_secs_f64() / count as f64;
+                Duration::try_from_secs_f64(self.policy.ageing * mean).unwrap_or_default()
+            }
+        }
     }
 }
 

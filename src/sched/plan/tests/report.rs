@@ -1,6 +1,5 @@
 //! The estimated time until all tasks have ended.
 
-use crate::sched::plan::report::mean_seconds;
 use crate::sched::plan::tests::*;
 
 /// A driver of devices of one slot, of which nothing is known.
@@ -77,14 +76,15 @@ fn tasks_without_work_count_as_mean_ones() {
 
 #[test]
 fn mean_of_light_tasks_leaves_out_the_planned_ones() {
-    let stats = |done, failed, busy_s: u64| {
-        let mut stats = unknown(1).planner.stats();
-        let device = &mut stats.devices[0];
-        (device.done, device.failed, device.busy_ns) = (done, failed, busy_s * 1_000_000_000);
-        stats
+    let planner = |done, failed, busy_s| {
+        let mut planner = unknown(1).planner;
+        let device = &mut planner.devices[0];
+        (device.done, device.failed, device.busy) = (done, failed, S(busy_s));
+        planner
     };
-    assert!(is_near(mean_seconds(&stats(4, 2, 8), &stats(1, 1, 2)), Some(1.5)));
-    assert_eq!(mean_seconds(&stats(1, 1, 2), &stats(1, 1, 2)), None);
+    let planned = planner(1, 1, 2);
+    assert!(is_near(planned.mean_light_seconds(&planner(4, 2, 8).stats()), Some(1.5)));
+    assert_eq!(planned.mean_light_seconds(&planned.stats()), None);
 }
 
 #[test]
