@@ -168,7 +168,8 @@ impl Runtime {
     /// Starts the timer thread, or wakes it for an earlier deadline.
     pub fn ensure_timer(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
         let Some(alarm) = guard.planner.next_deadline(now) else { return };
-        if guard.is_news(alarm) {
+        if guard.timer_until.is_some_and(|until| alarm < until) {
+            guard.timer_until = Some(alarm);
             self.timer_wakeup.notify_all();
         }
         if guard.timer_until.is_some() {

@@ -68,17 +68,6 @@ pub struct PlannerGuarded {
     pub log: Vec<(Level, String)>,
 }
 
-impl PlannerGuarded {
-    /// Returns true if the timer thread has to be woken for a deadline.
-    pub fn is_news(&mut self, alarm: Duration) -> bool {
-        let news = self.timer_until.is_some_and(|until| alarm < until);
-        if news {
-            self.timer_until = Some(alarm);
-        }
-        news
-    }
-}
-
 impl Runtime {
     /// Creates a runtime without threads. `slots`: of each device, or [`AUTO_SLOTS`]; `stack`: bytes for each task;
     /// `work`: the function of a worker thread, which gets the worker's index.

@@ -8,7 +8,6 @@ use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{DeviceMask, Exec, Policy, Role, Task, TaskCounts, TaskId, TaskStatus};
 use crate::sched::estimate::Estimator;
-use crate::sched::runtime::PlannerGuarded;
 
 mod device_faults;
 mod endings;

@@ -106,14 +106,6 @@ fn attempt_of_microseconds_is_not_late_within_a_second() {
 }
 
 #[test]
-fn timer_is_woken_for_an_earlier_deadline_and_no_other() {
-    let mut guard = PlannerGuarded::default();
-    assert!(!guard.is_news(S(1)), "nobody watches");
-    guard.timer_until = Some(Duration::MAX);
-    assert_eq!([9, 10, 9, 8].map(|alarm| guard.is_news(S(alarm))), [true, false, false, true]);
-}
-
-#[test]
 fn late_task_that_was_refused_waits_for_the_back_off() {
     let mut driver = driver(1).seasoned();
     let (id, run) = driver.begin(10, 0, Task { idempotent: true, ..task() });
