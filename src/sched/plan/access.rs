@@ -31,7 +31,7 @@ impl Planner {
 
     /// Returns the devices that may run a task, now or later.
     pub fn usable_devices(&self, task: &Task) -> DeviceMask {
-        self.possible_devices(task).without(self.retired)
+        self.possible_devices(task.devices, &task.backends, task.bytes()).without(self.retired)
     }
 
     /// Returns true if the next assignment on the device depends on whether light tasks run there.

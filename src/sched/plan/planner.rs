@@ -263,40 +263,34 @@ impl Planner {
     pub fn set_context_bytes(&mut self, index: usize, bytes: u64, effects: &mut Effects) {
         let device = &mut self.devices[index];
         device.info.context_bytes = bytes;
-        let (limit, kind) = (device.info.usable_bytes(), device.info.backend);
+        let limit = device.info.usable_bytes();
         if limit == device.ledger.limit() {
             return;
         }
         device.ledger.set_limit(limit);
         for id in self.tasks.ids() {
+            let Ok(record) = self.tasks.get(id) else { continue };
+            let possible = self.possible_devices(record.devices, &record.backends, record.bytes);
             let Ok(record) = self.tasks.get_mut(id) else { continue };
-            let device = &mut self.devices[index];
-            let fits =
-                device.is_allowed(index, record.devices, &record.backends) && record.bytes.on(kind) <= limit;
-            let ready = record.state.is_ready();
-            if fits == record.large_enough_devices.contains(index) {
+            if possible == record.large_enough_devices {
                 continue;
             }
+            let ready = record.state.is_ready();
             if ready {
                 self.ready.remove(record);
             }
-            record.large_enough_devices =
-                DeviceMask(record.large_enough_devices.0 ^ DeviceMask::only(index).0);
+            record.large_enough_devices = possible;
             if ready {
                 self.ready.insert(record, id);
             }
-            if device.reserved_for == Some(id) {
-                device.reserved_for = None;
-            }
+            self.devices[index].reserved_for.take_if(|held| *held == id);
         }
         self.end_deviceless(effects);
     }
 
     pub(super) fn release_reservations(&mut self, id: TaskId) {
         for device in &mut self.devices {
-            if device.reserved_for == Some(id) {
-                device.reserved_for = None;
-            }
+            device.reserved_for.take_if(|held| *held == id);
         }
     }
 }
@@ -326,11 +320,15 @@ impl Planner {
         }
     }
 
-    /// Returns the devices that could ever run a task.
-    pub(super) fn possible_devices(&self, task: &Task) -> DeviceMask {
+    /// Returns the devices that could ever run a task of so many bytes.
+    pub(super) fn possible_devices(
+        &self,
+        mask: DeviceMask,
+        kinds: &[BackendKind],
+        bytes: Bytes,
+    ) -> DeviceMask {
         let possible = self.devices.iter().enumerate().filter(|&(index, device)| {
-            device.is_allowed(index, task.devices, &task.backends)
-                && task.bytes().on(device.info.backend) <= device.ledger.limit()
+            device.is_allowed(index, mask, kinds) && bytes.on(device.info.backend) <= device.ledger.limit()
         });
         possible.map(|(index, _)| index).collect()
     }
@@ -410,7 +408,7 @@ impl Planner {
             self.period_began = now;
         }
         let rank = Rank::new(task.priority, self.period, work, self.arrivals);
-        let reach = self.possible_devices(&task);
+        let reach = self.possible_devices(task.devices, &task.backends, task.bytes());
         let signal = self.spare_completions.pop().unwrap_or_default();
         let id = self.tasks.insert(TaskRecord::new(task, rank, reach, now, signal))?;
         self.arrivals += 1;
