@@ -89,8 +89,8 @@ impl Planner {
             match run.deadline_state {
                 DeadlineState::InTime(_) => Some(DeadlineState::InTime(prepared.checked_add(deadline?))),
                 DeadlineState::Stopping(until) => {
-                    let grace = planner.policy.grace.max(deadline.unwrap_or_default());
-                    Some(DeadlineState::Stopping(until.max(prepared.saturating_add(grace))))
+                    let least = prepared.saturating_add(planner.grace(deadline));
+                    Some(DeadlineState::Stopping(until.max(least)))
                 }
                 DeadlineState::Late | DeadlineState::Lost => None,
             }
@@ -119,6 +119,11 @@ impl Planner {
         }
     }
 
+    /// Returns the time to return of an attempt that was asked to stop.
+    fn grace(&self, deadline: Option<Duration>) -> Duration {
+        self.policy.grace.max(deadline.unwrap_or_default())
+    }
+
     fn check_attempt(&mut self, index: usize, position: usize, effects: &mut Effects) {
         let now = effects.now;
         let Some(run) = self.devices[index].attempts.get(position) else { return };
@@ -140,9 +145,9 @@ impl Planner {
             return self.fail_overdue(index, id, effects);
         }
         let (name, place) = (record.name(), self.devices[index].info.label());
-        if let Some(deadline) = record.deadline {
+        if record.deadline.is_some() {
             record.signal.stop(attempt);
-            let until = now.saturating_add(deadline.max(self.policy.grace));
+            let until = now.saturating_add(self.grace(record.deadline));
             self.devices[index].attempts[position].deadline_state = DeadlineState::Stopping(until);
             self.stop_helpers(id, until);
             let ran = ran.as_millis() as f64 / 1e3;
@@ -218,9 +223,7 @@ impl Planner {
             DeadlineState::InTime(_) | DeadlineState::Late => match deadline {
                 // Without a deadline, a cancelled attempt that does not poll is left alone.
                 None => DeadlineState::Late,
-                Some(deadline) => {
-                    DeadlineState::Stopping(now.saturating_add(deadline.max(self.policy.grace)))
-                }
+                Some(_) => DeadlineState::Stopping(now.saturating_add(self.grace(deadline))),
             },
         };
         self.devices[index].attempts[position].deadline_state = next;
@@ -258,8 +261,8 @@ impl Planner {
 
     /// Gives the owner of a range, whose helper is abandoned, a while to return.
     fn prolong_owner(&mut self, now: Duration, owner: TaskId) {
-        let deadline = self.tasks.get(owner).ok().and_then(|record| record.deadline).unwrap_or_default();
-        let until = now.saturating_add(deadline.max(self.policy.grace));
+        let deadline = self.tasks.get(owner).ok().and_then(|record| record.deadline);
+        let until = now.saturating_add(self.grace(deadline));
         self.update_deadlines(|_, run| {
             let waits = run.id == owner && matches!(run.deadline_state, DeadlineState::Stopping(_));
             waits.then_some(DeadlineState::Stopping(until))
@@ -297,8 +300,8 @@ impl Planner {
             if self.stopping {
                 return self.fail_orphaned(id, effects);
             }
-            let grace = record.deadline.map_or(self.policy.grace, |deadline| deadline.max(self.policy.grace));
-            self.change_state(now, id, |state| state.orphan(now.saturating_add(grace)));
+            let until = now.saturating_add(self.grace(record.deadline));
+            self.change_state(now, id, |state| state.orphan(until));
             self.release_reservations(id);
         }
     }
