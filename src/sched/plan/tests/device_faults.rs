@@ -79,11 +79,7 @@ fn task_that_may_poison_contexts_gets_no_copy() {
     for poisons in [false, true] {
         let mut driver = driver(3).seasoned();
         let idempotent = || Task { idempotent: true, ..task() };
-        let outcome = if poisons {
-            broken(DeviceFault::Poisoned)
-        } else {
-            Err(Error::Busy { device: "x".into(), what: "y".into() })
-        };
+        let outcome = if poisons { broken(DeviceFault::Poisoned) } else { Err(busy()) };
         let id = driver.attempt([10, 10], 0, idempotent(), outcome);
         driver.planner.context_renewed(0);
         assert_eq!(driver.take(10, 1).map(|run| run.id), Some(id));

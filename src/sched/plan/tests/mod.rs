@@ -66,6 +66,18 @@ fn short_of(needed: u64) -> Error {
     Error::NoMemory { what: "x".into(), needed, place: "y".into(), there: 0 }
 }
 
+fn busy() -> Error {
+    Error::Busy { device: "x".into(), what: "y".into() }
+}
+
+fn lacks_resources() -> Error {
+    Error::Resources { device: "x".into(), what: "y".into() }
+}
+
+fn wrong() -> Result<()> {
+    Err(Error::WrongResult { device: "x".into(), what: "y".into() })
+}
+
 impl Driver {
     fn new(devices: impl Iterator<Item = (DeviceInfo, u32)>) -> Self {
         Driver {

@@ -208,6 +208,13 @@ fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     assert!(driver.planner.others_wait());
 }
 
+/// Returns when a ready task should end, in seconds.
+fn scheduled_end(driver: &Driver, id: TaskId) -> Option<f64> {
+    let record = driver.planner.tasks.get(id).unwrap();
+    let mut schedule = Schedule::new(&driver.planner, S(0), false);
+    schedule.place(&driver.planner, record, DeviceMask::ALL).map(|place| place.end)
+}
+
 /// A device that runs more tasks than it may has no room until the surplus tasks have ended.
 #[test]
 fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
@@ -218,9 +225,7 @@ fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
     let id = driver.submit(0, task());
     for (slots, end) in [(3, 11.0), (2, 21.0), (1, 31.0)] {
         driver.planner.devices[0].throttle = Some((slots, S(60)));
-        let mut plan = Schedule::new(&driver.planner, S(0), false);
-        let place = plan.place(&driver.planner, driver.planner.tasks.get(id).unwrap(), DeviceMask::ALL);
-        assert_eq!(place.map(|place| place.end), Some(end), "{slots} at a time");
+        assert_eq!(scheduled_end(&driver, id), Some(end), "{slots} at a time");
     }
 }
 
@@ -367,9 +372,7 @@ fn reserved_device_is_free_when_all_its_attempts_have_ended() {
     let id = driver.submit(0, of_work(1.0));
     for (reserved_for, end) in [(None, 1.0), (Some(id), 11.0)] {
         driver.planner.devices[0].reserved_for = reserved_for;
-        let mut plan = Schedule::new(&driver.planner, S(0), false);
-        let place = plan.place(&driver.planner, driver.planner.tasks.get(id).unwrap(), DeviceMask::ALL);
-        assert_eq!(place.map(|place| place.end), Some(end));
+        assert_eq!(scheduled_end(&driver, id), Some(end));
     }
 }
 

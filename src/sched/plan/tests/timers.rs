@@ -133,10 +133,6 @@ fn end_of_a_back_off_is_due_until_advance_handles_it() {
     assert_eq!(driver.runnable(60), DeviceMask::only(0));
 }
 
-fn busy() -> Error {
-    Error::Busy { device: "x".into(), what: "y".into() }
-}
-
 /// A busy device costs only the task that asks it; its queue waits.
 #[test]
 fn busy_device_is_asked_by_one_task_at_a_time() {
@@ -181,7 +177,7 @@ fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_
         // Enough is free, so another process is not the cause.
         (short(600, 600), 22..23),
         (short(0, 600), 22..23),
-        (Error::Resources { device: "x".into(), what: "y".into() }, 22..23),
+        (lacks_resources(), 22..23),
     ] {
         let mut driver = driver(1);
         let stated = if error.is_shortage() { 600 } else { 0 };
@@ -229,8 +225,8 @@ fn busy_device_is_waited_for_beside_one_that_refuses_the_task_for_another_reason
         driver.pass(now);
         for device in 0..2 {
             if let Some(run) = driver.take(now, device) {
-                let resources = Error::Resources { device: "x".into(), what: "y".into() };
-                driver.ends(now, device, &run, Err(if device == 0 { busy() } else { resources }));
+                let error = if device == 0 { busy() } else { lacks_resources() };
+                driver.ends(now, device, &run, Err(error));
             }
         }
     }

@@ -2,10 +2,6 @@
 
 use crate::sched::plan::tests::*;
 
-fn wrong() -> Result<()> {
-    Err(Error::WrongResult { device: "x".into(), what: "y".into() })
-}
-
 fn named(name: &str) -> Task {
     Task { label: name.into(), ..task() }
 }
