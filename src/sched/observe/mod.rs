@@ -4,4 +4,5 @@ pub mod progress_notifier;
 pub mod trace;
 
 pub use progress_notifier::ProgressNotifier;
+pub(crate) use trace::TraceEvent;
 pub use trace::{Ending, Span, Timeline, Trace};

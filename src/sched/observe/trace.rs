@@ -68,9 +68,9 @@ pub struct Span {
 }
 
 #[derive(Debug, Clone)]
-enum TraceEvent {
+pub(crate) enum TraceEvent {
     Attempt(Span),
-    /// A time, a device, and a note about it.
+    /// A time, a device, and a note about it or a task on it.
     Flag(Duration, usize, String),
     /// A time, a device, and its leased bytes from then on.
     Leased(Duration, usize, u64),
@@ -101,22 +101,17 @@ impl Trace {
         Trace { names, capacity, buffer: Mutex::default() }
     }
 
-    /// Records an attempt that has ended.
-    pub fn attempt(&self, mut span: Span) {
-        truncate(&mut span.label);
-        self.keep(TraceEvent::Attempt(span));
-    }
-
-    /// Records a note about a device, or a task on it.
-    pub fn flag(&self, at: Duration, device: usize, text: &str) {
-        let mut text = text.to_owned();
-        truncate(&mut text);
-        self.keep(TraceEvent::Flag(at, device, text));
-    }
-
-    /// Records a change of the leased memory of a device.
-    pub fn leased(&self, at: Duration, device: usize, bytes: u64) {
-        self.keep(TraceEvent::Leased(at, device, bytes));
+    /// Records an event. A longer text than [`MAX_LABEL`] is cut.
+    pub(crate) fn record(&self, mut event: TraceEvent) {
+        if let TraceEvent::Attempt(Span { label: text, .. }) | TraceEvent::Flag(_, _, text) = &mut event {
+            truncate(text);
+        }
+        let mut buffer = lock(&self.buffer);
+        if buffer.events.len() < self.capacity {
+            buffer.events.push(event);
+        } else {
+            buffer.left_out += 1;
+        }
     }
 
     /// Writes the names and the order of the processes.
@@ -175,15 +170,6 @@ impl Trace {
                 pid(*device),
                 microseconds(*at)
             ),
-        }
-    }
-
-    fn keep(&self, event: TraceEvent) {
-        let mut buffer = lock(&self.buffer);
-        if buffer.events.len() < self.capacity {
-            buffer.events.push(event);
-        } else {
-            buffer.left_out += 1;
         }
     }
 }

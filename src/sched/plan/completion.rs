@@ -10,7 +10,7 @@ use log::Level;
 use super::{Attempt, DeadlineState, Effects, Planner, TaskRecord, TaskState};
 use crate::error::{Error, Result};
 use crate::sched::base::{DeviceMask, Role, TaskId};
-use crate::sched::observe::{Ending, Span};
+use crate::sched::observe::{Ending, Span, TraceEvent};
 
 /// The way in which an attempt ended.
 pub enum AttemptEnd {
@@ -354,7 +354,7 @@ impl Planner {
     /// Logs a text, and shows it in the trace of a device.
     pub(super) fn note(&self, level: Level, device: usize, text: String, effects: &mut Effects) {
         if let Some(trace) = &self.trace {
-            trace.flag(effects.now, device, &text);
+            trace.record(TraceEvent::Flag(effects.now, device, text.clone()));
         }
         effects.log.push((level, text));
     }
@@ -362,7 +362,7 @@ impl Planner {
     /// Adds an attempt that is over to the trace.
     pub fn record(&self, now: Duration, run: &Attempt, ending: Ending) {
         if let Some(trace) = &self.trace {
-            trace.attempt(span(run, now, ending));
+            trace.record(TraceEvent::Attempt(span(run, now, ending)));
             self.record_leased(now, run.device);
         }
     }
@@ -371,7 +371,7 @@ impl Planner {
     pub fn record_leased(&self, now: Duration, device: usize) {
         if let Some(trace) = &self.trace {
             let bytes = self.devices[device].attempts.iter().map(|run| run.lease.bytes()).sum();
-            trace.leased(now, device, bytes);
+            trace.record(TraceEvent::Leased(now, device, bytes));
         }
     }
 }

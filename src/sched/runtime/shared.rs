@@ -17,7 +17,7 @@ use crate::node::LockedTable;
 use crate::sched::base::{DeviceMask, Policy, TaskId, lock, nanoseconds};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
-use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace};
+use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace, TraceEvent};
 use crate::sched::plan::{AttemptEnd, Planner, Progress, Stats};
 use crate::sched::sleep::{BLOCKED_TASKS, WaitGraph, WaitQueues};
 use crate::store::entries::StoredRate;
@@ -380,6 +380,7 @@ impl Observability {
         let Some(trace) = &self.trace else { return };
         let (begin, end) = (Duration::from_nanos(times.0), Duration::from_nanos(times.1));
         let (label, class, attempt, bytes, work) = (String::new(), 0, 1, 0, None);
-        trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
+        let span = Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work };
+        trace.record(TraceEvent::Attempt(span));
     }
 }
