@@ -39,6 +39,11 @@ impl Planner {
         self.exclusive_tasks > 0 || self.devices[index].reserved_for.is_some()
     }
 
+    /// Returns the number of tasks that wait inside their code.
+    pub fn waiting_tasks(&self) -> usize {
+        self.devices.iter().map(|device| device.waiting_slots as usize + device.waiting_light).sum()
+    }
+
     /// A light task on the device begins or ends a wait inside its code. `leased`: it runs in a leased slot.
     pub fn set_light_waits(&mut self, index: usize, leased: bool, waits: bool) {
         let device = &mut self.devices[index];

@@ -115,13 +115,12 @@ impl Runtime {
         {
             return Err(deadlock("the awaited task waits, directly or through others, for the waiting one"));
         }
-        if !self.pool.make_room(worker.index, self.policy.blocked_tasks) {
+        if let Err(error) = self.open_slot(worker, true, self.policy.blocked_tasks) {
             if forever {
                 self.wait_graph.remove_wait(&frames, targets);
             }
-            return Err(too_many_waits(self.policy.blocked_tasks));
+            return Err(error);
         }
-        self.open_slot(worker, true);
         let outcome = self.with_waiter(&[targets, &[BLOCKED_TASKS]].concat(), |waiter| {
             // Perhaps no task can go on now.
             self.wait_queues.notify_blocked();
@@ -163,8 +162,7 @@ impl Runtime {
                     continue;
                 }
                 let Some(worker) = self.own_task_worker() else { return };
-                self.pool.make_room(worker.index, usize::MAX);
-                self.open_slot(&worker, false);
+                let _ = self.open_slot(&worker, false, usize::MAX);
                 while !enough() {
                     if !worker.is_abandoned() && self.wait_queues.count_blocked(waiter) {
                         // The owner gets no error for a deadlock; waiters inside tasks do.
@@ -177,9 +175,14 @@ impl Runtime {
         });
     }
 
-    /// `own`: the task of the worker waits for others of this scheduler.
-    fn open_slot(self: &Arc<Self>, worker: &WorkerLocal, own: bool) {
+    /// Adds a place for another worker to the slot of a worker whose task waits inside its code. `own`: it waits for
+    /// others of this scheduler. Fails if `most` tasks wait already.
+    fn open_slot(self: &Arc<Self>, worker: &WorkerLocal, own: bool, most: usize) -> Result<()> {
         let mut guard = self.lock();
+        if guard.planner.waiting_tasks() >= most {
+            let why = format!("{most} tasks already wait inside their callbacks, the largest number allowed");
+            return Err(deadlock(&why));
+        }
         if worker.in_planned.get() {
             guard.planner.open_slot(worker.device, own.then(|| worker.attempt()).flatten());
         } else {
@@ -187,8 +190,10 @@ impl Runtime {
             guard.planner.set_light_waits(worker.device, leased, true);
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
         }
+        self.pool.add_place(worker.index);
         self.publish_flags(&guard, self.now());
         self.wake_others(worker, guard);
+        Ok(())
     }
 
     /// Wakes other workers, which may use the slot of one that waits.
@@ -202,6 +207,7 @@ impl Runtime {
         }
     }
 
+    /// Ends what [`Runtime::open_slot`] began: the task goes on.
     fn close_slot(&self, worker: &WorkerLocal, own: bool) {
         if worker.in_planned.get() {
             let (mut guard, now) = (self.lock(), self.now());
@@ -213,7 +219,7 @@ impl Runtime {
             guard.planner.set_light_waits(worker.device, leased, false);
             worker.queue.shared.stats.runs_light.store(true, Ordering::SeqCst);
         }
-        self.pool.close_room(worker.index);
+        self.pool.remove_place(worker.index);
     }
 
     /// Returns true if no task can go on: each worker sleeps or waits inside a task, no task can begin, and no
@@ -274,18 +280,10 @@ impl Runtime {
 /// on tasks queued there. A cycle of waits through two schedulers is not found: each knows its own tasks.
 pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
     let Some(worker) = current_task_worker() else { return Ok(block()) };
-    let most = worker.runtime.policy.blocked_tasks;
-    if !worker.runtime.pool.make_room(worker.index, most) {
-        return Err(too_many_waits(most));
-    }
-    worker.runtime.open_slot(&worker, false);
+    worker.runtime.open_slot(&worker, false, worker.runtime.policy.blocked_tasks)?;
     let result = block();
     worker.runtime.close_slot(&worker, false);
     Ok(result)
-}
-
-fn too_many_waits(most: usize) -> Error {
-    deadlock(&format!("{most} tasks already wait inside their callbacks, the largest number allowed"))
 }
 
 fn deadlock(why: &str) -> Error {

@@ -58,8 +58,6 @@ pub struct WorkerPool {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Abandoned threads: their jobs do not return.
     pub abandoned: AtomicUsize,
-    /// Threads that wait inside tasks.
-    pub blocked_in_tasks: AtomicUsize,
 }
 
 pub struct WorkerSlot {
@@ -280,22 +278,13 @@ impl WorkerPool {
         self.occupied.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Adds a place to a slot whose task waits inside its code. Returns false if `most` tasks do already.
-    pub fn make_room(&self, index: usize, most: usize) -> bool {
-        if self
-            .blocked_in_tasks
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < most).then_some(n + 1))
-            .is_err()
-        {
-            return false;
-        }
+    /// Adds a place to a slot whose task waits inside its code.
+    pub fn add_place(&self, index: usize) {
         self.worker_slots[index].room.fetch_add(1, Ordering::SeqCst);
-        true
     }
 
     /// Removes the place when the task goes on.
-    pub fn close_room(&self, index: usize) {
-        self.blocked_in_tasks.fetch_sub(1, Ordering::SeqCst);
+    pub fn remove_place(&self, index: usize) {
         if self.worker_slots[index].room.fetch_sub(1, Ordering::SeqCst) <= 0 {
             // The worker too many may sleep.
             self.event_count.wake_slot(index);
