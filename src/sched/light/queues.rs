@@ -235,14 +235,8 @@ impl LightQueues {
 }
 
 /// Repeats an attempt to steal until it has found an item or that there is none.
-fn until_settled(mut attempt: impl FnMut() -> Steal<LightItem>) -> Option<LightItem> {
-    loop {
-        match attempt() {
-            Steal::Success(item) => return Some(item),
-            Steal::Retry => std::hint::spin_loop(),
-            Steal::Empty => return None,
-        }
-    }
+fn until_settled(attempt: impl FnMut() -> Steal<LightItem>) -> Option<LightItem> {
+    std::iter::repeat_with(attempt).find(|found| !found.is_retry())?.success()
 }
 
 /// The light tasks that a worker runs inside a planned task that waits. If the attempt at the planned

@@ -328,15 +328,11 @@ impl RangeRun {
         let task = Task { job, devices, role: Role::Helper(owner), detached: true, ..self.template.clone() };
         // A range keeps its helpers while the scheduler drains. Without one, because the scheduler ends
         // or no other device may help, the participants go on alone.
-        let mut task = Some(task);
-        let submitted = runtime.step(|planner, effects| {
-            let is_refused = |task: &Task| planner.is_stopping() || planner.check_task(task).is_err();
-            if task.as_ref().is_none_or(is_refused) {
-                return None;
-            }
-            planner.submit(task.take()?, effects).ok()
+        let id = runtime.step(|planner, effects| {
+            let accepts = !planner.is_stopping() && planner.check_task(&task).is_ok();
+            accepts.then(|| planner.submit(task, effects).ok()).flatten()
         });
-        let Some(id) = submitted else { return false };
+        let Some(id) = id else { return false };
         self.state().helper = Some(id);
         true
     }
@@ -403,8 +399,7 @@ impl Job for RangeOwner {
             let _ = runtime.step(|planner, effects| planner.cancel(id, effects));
         }
         match (device_error, &run.state().failure) {
-            // The device is judged first; if the elements are to blame, the next attempt finds the
-            // failure.
+            // The device is judged first; the next attempt finds a failure of the elements.
             (Some(error), _) => Err(error),
             (None, Some(error)) => Err(error.clone()),
             (None, None) if run.is_done() => Ok(()),
