@@ -107,24 +107,15 @@ fn own((&rank, &id): (&Rank, &TaskId)) -> (Rank, TaskId) {
 
 /// A multiset of sizes.
 #[derive(Default)]
-struct Sizes {
-    /// How many are 0, as of most small tasks.
-    zeros: usize,
-    others: BTreeMap<u64, usize>,
-}
+struct Sizes(BTreeMap<u64, usize>);
 
 impl Sizes {
     fn add(&mut self, size: u64) {
-        match size {
-            0 => self.zeros += 1,
-            _ => *self.others.entry(size).or_default() += 1,
-        }
+        *self.0.entry(size).or_default() += 1;
     }
 
     fn take(&mut self, size: u64) {
-        if size == 0 {
-            self.zeros -= 1;
-        } else if let btree_map::Entry::Occupied(mut count) = self.others.entry(size) {
+        if let btree_map::Entry::Occupied(mut count) = self.0.entry(size) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -133,7 +124,7 @@ impl Sizes {
     }
 
     fn least(&self) -> Option<u64> {
-        if self.zeros > 0 { Some(0) } else { self.others.keys().next().copied() }
+        self.0.keys().next().copied()
     }
 }
 
