@@ -10,10 +10,6 @@ use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
 
 /// Devices.
 impl Planner {
-    pub fn set_runs_light(&mut self, index: usize, runs_light: bool) {
-        self.devices[index].runs_light = runs_light;
-    }
-
     /// Light tasks have run on the device beside an attempt.
     pub fn set_shared(&mut self, index: usize, attempt: (TaskId, u32)) {
         if let Some(run) = self.devices[index].attempt(Some(attempt)) {

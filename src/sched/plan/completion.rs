@@ -258,7 +258,7 @@ impl Planner {
     fn is_retried(&mut self, run: &Attempt, error: &Error, is_cause: bool, effects: &mut Effects) -> bool {
         let (now, index, id) = (effects.now, run.device, run.id);
         let Ok(record) = self.tasks.get(id) else { return false };
-        let may = record.large_enough_devices.without(self.retired);
+        let may = self.possible(record);
         let possible =
             self.devices.iter().enumerate().filter(|&(other, _)| other == index || may.contains(other));
         let limit = possible.map(|(_, device)| device.ledger.limit()).max().unwrap_or(0);
@@ -326,9 +326,8 @@ impl Planner {
         if by_others {
             record.unexplained_rounds = 0;
         }
-        if record.large_enough_devices.without(self.retired).without(record.refused_devices)
-            != DeviceMask::NONE
-        {
+        let others = record.large_enough_devices.without(self.retired).without(record.refused_devices);
+        if others != DeviceMask::NONE {
             return true;
         }
         // A range that needs the helper tries all devices itself, as often as a task does.

@@ -58,7 +58,7 @@ pub struct DeviceState {
     pub attempts: Vec<Attempt>,
     pub peer_load: PeerLoad,
     /// Light tasks may be running here.
-    pub(super) runs_light: bool,
+    pub runs_light: bool,
     /// Light tasks that wait inside their code, besides those inside planned ones.
     pub(super) waiting_light: usize,
     /// No other task begins here, so that this one gets its memory.

@@ -164,7 +164,7 @@ impl Runtime {
         let poisons = matches!(how, AttemptEnd::Ran(Err(Error::Device { .. })));
         if poisons || planner.devices[device].poisoned {
             let runs_light = self.light.gate.close(device, || self.runs_light(device, but));
-            planner.set_runs_light(device, runs_light);
+            planner.devices[device].runs_light = runs_light;
         }
     }
 
@@ -230,7 +230,7 @@ impl Runtime {
         }
         for index in 0..self.devices.len() {
             if guard.planner.depends_on_light(index) {
-                guard.planner.set_runs_light(index, self.runs_light(index, None));
+                guard.planner.devices[index].runs_light = self.runs_light(index, None);
             }
         }
         let closed = self.closed_to_light();

@@ -305,7 +305,7 @@ fn assign(
         true => runtime.light.gate.close(worker.device, runs_light),
         false => runs_light(),
     };
-    guard.planner.set_runs_light(worker.device, runs_light);
+    guard.planner.devices[worker.device].runs_light = runs_light;
     let mut effects = Effects::at(now);
     let taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
     guard.log.append(&mut effects.log);

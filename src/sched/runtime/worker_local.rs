@@ -165,7 +165,7 @@ impl WorkerLocal {
         drop(guard);
         if poisoned {
             runtime.step(|planner, effects| {
-                planner.set_runs_light(self.device, runtime.runs_light(self.device, None));
+                planner.devices[self.device].runs_light = runtime.runs_light(self.device, None);
                 planner.renew_if_left(self.device, effects);
             });
         }

@@ -107,7 +107,7 @@ fn cause_of_two_poisoned_contexts_is_stopped_in_the_third() {
 #[test]
 fn light_task_of_a_poisoned_context_is_retried_apart() {
     let mut driver = Driver::new([0, 1].map(|ordinal| (info(ordinal, 1.0), 2)).into_iter());
-    driver.planner.set_runs_light(0, true);
+    driver.planner.devices[0].runs_light = true;
     let planned = driver.attempt([0, 1], 0, task(), broken(DeviceFault::Poisoned));
     let job = task().job;
     let light = driver
