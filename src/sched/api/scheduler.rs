@@ -404,35 +404,3 @@ impl Drop for Scheduler {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn release_removes_the_progress_callback_that_was_set_there_and_no_other() {
-        let runtime = Scheduler::builder().build_runtime().unwrap();
-        let user = || Scheduler::new(runtime.clone(), Ownership::Shared(|_| false));
-        let (first, second) = (user(), user());
-        let last = Scheduler::new(runtime.clone(), Ownership::Own);
-        let set = |user: &Scheduler| {
-            let (calls, called) = std::sync::mpsc::channel();
-            let callback = move |_: &Progress| {
-                let _ = calls.send(());
-            };
-            user.on_progress(Duration::from_millis(1), Some(callback)).unwrap();
-            called
-        };
-        let limit = Duration::from_secs(5);
-        set(&first);
-        let of_second = set(&second);
-        drop(first);
-        while of_second.try_recv().is_ok() {}
-        of_second.recv_timeout(limit).expect("the first user releases its own callback only");
-        drop(second);
-        while of_second.try_recv().is_ok() {}
-        let after = of_second.recv_timeout(Duration::from_millis(100));
-        assert!(after.is_err(), "a callback after the release of its user");
-        drop(last);
-    }
-}
