@@ -49,6 +49,22 @@ fn factor(squared: usize) -> f64 {
     }
 }
 
+/// Returns true if the parameters are reduced in more than half of the cells of a model.
+pub fn is_mostly_reduced(n: [usize; 3], source: [usize; 3]) -> bool {
+    let [x, y, z] = [0, 1, 2].map(|axis| {
+        let near = source[axis].saturating_sub(RADIUS)..n[axis].min(source[axis] + RADIUS + 1);
+        near.map(move |index| index.abs_diff(source[axis]).pow(2))
+    });
+    let cells = n.into_iter().fold(1, usize::saturating_mul);
+    // Most models are larger, and need no count.
+    if cells > 2 * x.len() * y.len() * z.len() {
+        return false;
+    }
+    let columns = y.flat_map(|y| x.clone().map(move |x| x + y));
+    let reduced = columns.flat_map(|near| z.clone().filter(move |z| near + z < RADIUS * RADIUS)).count();
+    2 * reduced > cells
+}
+
 /// Returns `s`, reduced by one rounding if its square exceeds `e`: waves grow without limit where
 /// S² is larger than E.
 pub fn at_most_root(s: f32, e: f32) -> f32 {
@@ -163,5 +179,23 @@ mod tests {
         assert_eq!([0, 16, 225, 226].map(factor).map(|f| (f * 1e6).round()), [0.0, 0.0, 1e6, 1e6]);
         // The factor is 0.5 at 9.5 cells.
         assert!(factor(90) < 0.5 && factor(91) > 0.5);
+    }
+
+    /// A ball of 15 cells has 14 100 cells, a disc 700, a line 29.
+    #[test]
+    fn more_than_half_of_a_small_model_is_reduced() {
+        for (n, source, expected) in [
+            ([30; 3], [15; 3], true),
+            ([31; 3], [15; 3], false),
+            ([30; 3], [0; 3], false),
+            ([101, 11, 101], [50, 5, 50], false),
+            ([37, 1, 37], [18, 0, 18], true),
+            ([38, 1, 38], [18, 0, 18], false),
+            ([57, 1, 1], [28, 0, 0], true),
+            ([58, 1, 1], [28, 0, 0], false),
+            ([usize::MAX; 3], [0; 3], false),
+        ] {
+            assert_eq!(is_mostly_reduced(n, source), expected, "{n:?} from {source:?}");
+        }
     }
 }

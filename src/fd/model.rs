@@ -143,6 +143,8 @@ pub struct Outline {
     pub direct_velocity: f32,
     /// Largest angle in radians between the symmetry axis and the vertical.
     pub tilt: f32,
+    /// Whether epsilon or delta differs from 0 in any cell.
+    pub is_anisotropic: bool,
     pub density_at: DensityAt,
 }
 
@@ -185,13 +187,16 @@ impl Model {
         let Some(vp) = all[Property::Vp as usize].take() else {
             return Err(missing(Property::Vp, "every equation"));
         };
-        let [_, rho, epsilon, _, theta, _] = &all;
+        let [_, rho, epsilon, delta, theta, _] = &all;
         check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
         let vp_range = vp.range();
         let (fastest, direct_velocity, density_at) = (vp_range[1], vp.at(0), DensityAt::default());
         let sines = theta.iter().flat_map(|theta| theta.distinct()).map(|theta| theta.sin().abs());
         let tilt = sines.fold(0.0, f32::max).asin();
-        let mut outline = Outline { grid, vp_range, fastest, direct_velocity, tilt, density_at };
+        let parameters = [epsilon, delta].into_iter().flatten();
+        let is_anisotropic = parameters.flat_map(|values| values.distinct()).any(|value| *value != 0.0);
+        let mut outline =
+            Outline { grid, vp_range, fastest, direct_velocity, tilt, is_anisotropic, density_at };
         if let Some(epsilon) = epsilon {
             let horizontal = |cell: usize| {
                 (f64::from(vp.at(cell)) * f64::from(1.0 + 2.0 * epsilon.at(cell)).sqrt()) as f32
@@ -337,6 +342,17 @@ mod tests {
         let why = refused(0.1.into(), 0.2.into()).unwrap_err();
         assert!(why.starts_with("epsilon is 0.1; accepted: delta, which is 0.2"), "{why}");
         assert_eq!(refused(vec![0.1, 0.2].into(), vec![0.1, -0.2].into()), Ok(()));
+    }
+
+    #[test]
+    fn models_are_anisotropic_if_a_cell_is() {
+        let is_anisotropic = |property, values: Values| {
+            Model::of(GRID, [(Property::Vp, 2000.0.into()), (property, values)]).unwrap().is_anisotropic
+        };
+        assert!(is_anisotropic(Property::Delta, vec![0.0, -0.1].into()));
+        assert!(is_anisotropic(Property::Epsilon, 0.1.into()));
+        assert!(!is_anisotropic(Property::Epsilon, vec![0.0, -0.0].into()));
+        assert!(!is_anisotropic(Property::Rho, 1000.0.into()));
     }
 
     #[test]

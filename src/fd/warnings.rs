@@ -1,6 +1,7 @@
 //! Checks for likely mistakes: refuses models that seem to be in other units, and warns of shots
 //! whose results are probably useless.
 
+use super::anisotropy::is_mostly_reduced;
 use super::equation::Absorber;
 use super::model::{Model, Property};
 use super::plan::{Plan, rounded_down};
@@ -122,6 +123,17 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
             plan.dt
         ));
     }
+    if has(Property::Epsilon)
+        && plan.model.is_anisotropic
+        && plan.options.isotropic_source
+        && is_mostly_reduced(plan.model.grid.n, shot.source)
+    {
+        warnings.push(
+            "epsilon and delta are reduced in more than half of the model: they are 0 within 4 cells of the source and rise \
+             to their values at 15; use more cells, or the model's values at the source (anisotropic_source)"
+                .into(),
+        );
+    }
     let tilt = plan.model.tilt;
     if tilt > TILTED && plan.options.equation.absorber() == Absorber::Pml {
         warnings.push(format!(
@@ -199,7 +211,12 @@ mod tests {
             };
             let (mut frequency, mut dt_sure, mut options) = (20.0, 1.1e-3, Options::default());
             mistake(&mut shot, &mut frequency, &mut dt_sure, &mut options);
-            let plan = Plan::new(Arc::new(model(n, 1500.0, None)), 1e-3, options).unwrap();
+            let mut model = model(n, 1500.0, None);
+            if options.equation.name() == "vti" {
+                let (epsilon, delta) = ((Property::Epsilon, 0.1.into()), (Property::Delta, 0.0.into()));
+                model = Model::of(model.grid, [(Property::Vp, 1500.0.into()), epsilon, delta]).unwrap();
+            }
+            let plan = Plan::new(Arc::new(model), 1e-3, options).unwrap();
             warnings(&plan, &shot, Some((Shape::Ricker, frequency)), dt_sure)
         };
         assert_eq!(found([2, 2, 2], plain), [""; 0]);
@@ -209,7 +226,17 @@ mod tests {
             options.equation = with_absorber(by_name("acoustic2").unwrap(), Absorber::Pml).unwrap();
             shot.source = [0, 0, 7];
         };
-        let mistakes: [([usize; 3], Mistake, &str); 12] = [
+        let vti: Mistake = |shot, _, _, options| {
+            options.equation = by_name("vti").unwrap();
+            shot.source = [12, 5, 12];
+        };
+        assert_eq!(found([60, 11, 60], vti), [""; 0]);
+        let with_own_values: Mistake = |shot, _, _, options| {
+            (options.equation, options.isotropic_source) = (by_name("vti").unwrap(), false);
+            shot.source = [12; 3];
+        };
+        assert_eq!(found([25; 3], with_own_values), [""; 0]);
+        let mistakes: [([usize; 3], Mistake, &str); 13] = [
             ([2, 2, 2], |_, frequency, _, _| *frequency = 20.1, "2.99 cells"),
             ([2, 2, 2], |_, frequency, _, _| *frequency = 4.9, "centre of the wavelet, at 0.2041 s"),
             (
@@ -230,6 +257,7 @@ mod tests {
             ([2, 2, 9], second_order, "below cell 7 of 9"),
             ([2, 2, 2], |shot, _, _, _| shot.snapshot_every = Some(200), "before the wave"),
             ([2, 2, 2], |shot, _, _, _| shot.mute = Some(vec![200; 4]), "zeroes all samples"),
+            ([25, 11, 25], vti, "epsilon and delta are reduced"),
         ];
         for (n, mistake, named) in mistakes {
             let found = found(n, mistake);
