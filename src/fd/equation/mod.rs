@@ -6,6 +6,8 @@ pub mod acoustic1;
 pub mod acoustic2;
 #[cfg(test)]
 mod advection_tests;
+#[cfg(test)]
+mod bytes_tests;
 mod describe;
 mod propagator;
 #[cfg(test)]

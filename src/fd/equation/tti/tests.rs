@@ -1,22 +1,17 @@
-//! Coefficients, and their bytes with those of fields.
+//! Coefficients.
 
 use std::f64::consts::PI;
-use std::sync::Arc;
 
 use super::TtiMaterial;
 use super::coefficients::{first, towards_zero};
-use crate::backend::cpu::Buffer;
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::centred;
-use crate::fd::equation::TiledPropagator;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
-use crate::fd::march::equation::CudaEquation;
 use crate::fd::model::{Model, Property};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
-use crate::fd::tiled::equation::TiledEquation;
 
 /// Else a mode of the cell grows.
 #[test]
@@ -60,25 +55,6 @@ fn derivatives_along_the_axis_are_at_most_the_laplacian() {
         let square: f64 = axis.iter().map(|n| f64::from(*n).powi(2)).sum();
         assert!((1.0 - 4e-7..=1.0).contains(&square), "{theta}, {phi}: {square}");
     }
-}
-
-/// Returns the bytes of fields and coefficients for each cell of a grid of 300 cells a side with the default layers.
-fn bytes_a_cell<P: TiledPropagator>(c: &P, layout: &Layout) -> f64 {
-    let shot = c.shot(None);
-    let fields: u64 = shot.field_lens().into_iter().map(Buffer::bytes_of).sum();
-    (fields + (shot.fields().len() * 4 * 300 * 300 * layout.pitch) as u64) as f64 / layout.cells() as f64
-}
-
-#[test]
-fn a_cell_takes_at_most_44_bytes_or_56_with_the_old_operators() {
-    let grid = Grid { n: [300; 3], h: [10.0; 3] };
-    let layout = Layout::new(&grid, 40);
-    let model = Model::of(grid, [(Property::Vp, 2000.0.into())]).unwrap();
-    let (new, old) = (TtiMaterial::new, TtiMaterial::old);
-    let new = Arc::new(new(&model, 40, Storage::Float32).unwrap().coefficients(8e-4, Scheme::default()));
-    let old = Arc::new(old(&model, 40, Storage::Float32).unwrap().old_coefficients(8e-4, Scheme::default()));
-    let (new, old) = (bytes_a_cell(&new, &layout), bytes_a_cell(&old, &layout));
-    assert!(new < 44.0 && old < 56.0, "{new} and {old} bytes a cell");
 }
 
 /// The rotated operators of the old kernel are those of waves only if all spacings are equal.
