@@ -47,7 +47,7 @@ fn delay(early: &[f32], late: &[f32]) -> f64 {
 fn error(equation: &'static dyn Equation, theta: f64) -> f64 {
     const NEAR: f64 = 27.0;
     let (h, dt, nt) = (10.0f32, 1.5e-3, 280);
-    // 10 cells per wavelength at the peak.
+    // 14 cells per wavelength at the peak of the rate's spectrum.
     let bell = Bell { frequency: SPEED / 100.0, delay: 0.08 };
     let source = [60, 24, 24];
     let directions = (0..19).map(|part| PI * f64::from(part) / 18.0);
@@ -78,7 +78,7 @@ fn error(equation: &'static dyn Equation, theta: f64) -> f64 {
     errors.fold(0.0, f64::max)
 }
 
-/// The accepted errors cover what the medium around the source and the distance of only three to six
+/// The accepted errors cover what the medium around the source and the distance of only two to four
 /// wavelengths leave: those of `vti` and of the new operators fall with the wavelength, those of the
 /// old ones, which are of first order in the spacing, rise.
 #[test]
