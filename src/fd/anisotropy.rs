@@ -105,9 +105,8 @@ impl Anisotropy {
         [e, s * s].map(|value| 0.5 * (value - 1.0))
     }
 
-    /// Returns E and S around the user's cell of a source.
+    /// Returns E and S around the padded cell of a source.
     pub fn ball(&self, layout: &Layout, source: [usize; 3]) -> IsotropicBall {
-        let source = source.map(|index| index + layout.pml);
         let cells = [0, 1, 2].map(|axis| {
             let active = layout.active(axis);
             active.start.max(source[axis].saturating_sub(RADIUS))..active.end.min(source[axis] + RADIUS + 1)

@@ -8,6 +8,7 @@ use super::equation::{EQUATIONS, Equation, Material, Propagator, Scheme};
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
+use super::inject::DIPOLE;
 use super::model::{Model, Outline, Property};
 use super::record::Record;
 use super::source;
@@ -278,6 +279,7 @@ impl Plan {
     /// Refuses a shot that does not fit this plan. The message names the parameter.
     pub fn check(&self, shot: &Shot) -> Result<()> {
         self.check_cell("the source", shot.source)?;
+        self.check_outside(shot.outside)?;
         check_count("nt", shot.nt, MOST_STEPS, "steps")?;
         check_count("record_every", shot.record_every, MOST_STEPS, "steps")?;
         if self.options.exact_time {
@@ -367,6 +369,19 @@ impl Plan {
         let accepted =
             "pressure with an anisotropic source; or without it, so that the medium is isotropic there";
         Err(Error::argument("source_kind", value, accepted))
+    }
+
+    /// Refuses a source, or the deeper pole of a dipole, in cells that are never updated.
+    fn check_outside(&self, outside: [isize; 3]) -> Result<()> {
+        let [_, (deeper, _)] = DIPOLE;
+        let most = self.propagator.layout().width().saturating_sub(deeper);
+        match outside.into_iter().find(|cells| cells.unsigned_abs() > most) {
+            Some(cells) => {
+                let accepted = format!("at most {most} cells outside the grid");
+                Err(Error::argument("the source's distance from the grid", cells, accepted))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_cell(&self, what: &str, cell: [usize; 3]) -> Result<()> {

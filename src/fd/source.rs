@@ -33,7 +33,7 @@ pub fn in_poles(
     };
     let (dt, h) = (f64::from(dt), h.map(f64::from));
     let volume: f64 = h.iter().product();
-    let cell = shot.source.map(|i| i + propagator.layout().pml);
+    let cell = shot.padded_source(propagator.layout().pml);
     let buoyancy = propagator.buoyancy(cell, axis.unwrap_or(0));
     let factors: Vec<([usize; 3], f64)> = match axis {
         None => vec![(cell, propagator.modulus(cell) / volume)],

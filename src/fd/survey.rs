@@ -53,8 +53,11 @@ impl SourceKind {
 /// One shot. Cells are counted from 0 in the model's grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shot {
-    /// Cell of the source.
+    /// Cell of the source; for a source in the absorbing layer, the nearest cell of the grid.
     pub source: [usize; 3],
+    /// Cells from `source` to a source in the absorbing layer, along x, y and z; zeros for a source
+    /// in the grid.
+    pub outside: [isize; 3],
     pub kind: SourceKind,
     pub wavelet: Wavelet,
     /// Factor on the wavelet; 10000 in the old kernel. The product has the unit of the source.
@@ -116,6 +119,7 @@ impl Default for Shot {
     fn default() -> Shot {
         Shot {
             source: [0; 3],
+            outside: [0; 3],
             kind: SourceKind::Pressure,
             wavelet: Wavelet { samples: Vec::new() },
             amplitude: 1.0,
@@ -132,5 +136,10 @@ impl Shot {
     /// Returns the number of samples of each trace.
     pub fn samples(&self) -> usize {
         self.nt.div_ceil(self.record_every.max(1))
+    }
+
+    /// Returns the padded indices of the source's cell. `pml`: cells of the absorbing layer.
+    pub fn padded_source(&self, pml: usize) -> [usize; 3] {
+        std::array::from_fn(|axis| (self.source[axis] + pml).saturating_add_signed(self.outside[axis]))
     }
 }

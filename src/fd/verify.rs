@@ -25,12 +25,12 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 /// [`Error::NoHostMemory`].
 pub fn direct_wave_mute(model: &Outline, shot: &Shot, dt: f32, frequency_hz: f32) -> Result<Vec<u32>> {
     let [dx, dy, dz] = model.grid.h;
-    let [sx, sy, sz] = shot.source.map(|at| at + 1);
+    let [sx, sy, sz] = [0, 1, 2].map(|axis| shot.source[axis] as i64 + shot.outside[axis] as i64 + 1);
     let vp = model.direct_velocity;
     let tail = (2.0 / f64::from(dt * frequency_hz)) as u32;
     let tail = tail.saturating_add(60);
     let count = |[ix, iy, _]: [usize; 3]| {
-        let apart = |h: f32, a: usize, b: usize| f64::from(h * a.abs_diff(b) as f32);
+        let apart = |h: f32, a: usize, b: i64| f64::from(h * b.abs_diff(a as i64) as f32);
         let (mx, my, mz) = (apart(dx, ix, sx), apart(dy, iy, sy), f64::from(dz * sz as f32));
         let time = ((mx * mx + my * my + mz * mz) as f32).sqrt() / vp;
         ((time / dt) as u32).saturating_add(tail)
@@ -61,6 +61,17 @@ mod tests {
             let cells = cells_per_wavelength(&model, 10.0);
             assert!((cells - 3.0).abs() < 1e-9, "{cells} cells with a spacing of {h:?} m");
         }
+    }
+
+    #[test]
+    fn mute_of_a_source_above_the_grid_counts_no_depth() {
+        let model = Model::new(Grid { n: [3, 1, 1], h: [10.0; 3] }, vec![800.0; 3], None).unwrap();
+        let receivers = Receivers::List(vec![[0, 0, 0], [1, 0, 0], [2, 0, 0]]);
+        let shot = Shot { outside: [-1, -1, -1], receivers, ..Shot::default() };
+        // 159 steps, and 12.5 for each cell.
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0).unwrap(), [159, 171, 184]);
+        let above = Shot { outside: [0, 0, -3], ..shot };
+        assert_eq!(direct_wave_mute(&model, &above, 1e-3, 20.0).unwrap(), [189, 186, 189]);
     }
 
     #[test]

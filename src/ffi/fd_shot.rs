@@ -244,6 +244,7 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
     let snapshot_every = count("snapshot_every", desc.snapshot_every)?;
     Ok(Shot {
         source: cell("source", desc.source)?,
+        outside: [0; 3],
         kind,
         // SAFETY: as promised by the caller.
         wavelet: unsafe { wavelet_of(desc, nt)? },

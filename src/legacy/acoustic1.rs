@@ -15,6 +15,7 @@ pub static ACOUSTIC1: Function = Function {
     amplitude: 10_000.0,
     first_cell: 1,
     sources: Sources::AlongX,
+    around: 14,
     receivers_z: 0,
     mute: Some(direct_wave_mute),
     snapshots: Snapshots::Interval,

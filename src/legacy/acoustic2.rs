@@ -18,6 +18,7 @@ pub static ACOUSTIC2: Function = Function {
     amplitude: -1.0,
     first_cell: 0,
     sources: Sources::One,
+    around: 0,
     receivers_z: 1,
     mute: None,
     snapshots: Snapshots::Every(500),

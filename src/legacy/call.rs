@@ -85,7 +85,7 @@ impl Call {
         Ok(call)
     }
 
-    /// Returns an error if a source is outside the grid.
+    /// Returns an error if a source is outside the grid and the cells around it.
     fn check_sources(&self) -> Result<()> {
         let first = i64::from(self.function.first_cell);
         let ends: &[(&str, usize)] = match self.function.sources {
@@ -96,31 +96,40 @@ impl Call {
         for &(what, number) in ends {
             for (axis, name) in AXES.iter().enumerate() {
                 let n = self.grid.n[axis] as i64;
-                let place = self.source[axis] + number as i64 * self.source_step[axis];
-                if (0..n).contains(&place) {
+                let place = self.source_of(number, axis);
+                let around = i64::from(self.function.around);
+                if (-around..n + around).contains(&place) {
                     continue;
                 }
                 let moved = if what.is_empty() { String::new() } else { format!(" + {what} js{name}") };
-                let limit = if first == 1 { "" } else { " - 1" };
+                let limit = match first - 1 + around {
+                    -1 => " - 1".to_owned(),
+                    0 => String::new(),
+                    more => format!(" + {more}"),
+                };
                 return Err(Error::argument(
                     format!("the source's position s{name}beg{moved}"),
                     place + first,
-                    format!("{first} to n{name}{limit}, which is {}", n - 1 + first),
+                    format!("{} to n{name}{limit}, which is {}", first - around, n - 1 + first + around),
                 ));
             }
         }
         Ok(())
     }
 
-    fn source_of(&self, shot: usize) -> [usize; 3] {
-        // Within the grid: `check_sources` has checked both ends of the line.
-        std::array::from_fn(|axis| (self.source[axis] + shot as i64 * self.source_step[axis]) as usize)
+    /// Returns the cell of a shot's source along an axis. `check_sources` has checked both ends of
+    /// the line.
+    fn source_of(&self, shot: usize, axis: usize) -> i64 {
+        self.source[axis] + shot as i64 * self.source_step[axis]
     }
 
     /// Returns the shot with this number.
     pub fn shot(&self, number: usize, model: &Outline) -> Result<Shot> {
+        let cell: [i64; 3] = std::array::from_fn(|axis| self.source_of(number, axis));
+        let nearest: [i64; 3] = std::array::from_fn(|axis| cell[axis].clamp(0, self.grid.n[axis] as i64 - 1));
         let mut shot = Shot {
-            source: self.source_of(number),
+            source: nearest.map(|index| index as usize),
+            outside: std::array::from_fn(|axis| (cell[axis] - nearest[axis]) as isize),
             wavelet: self.wavelet.clone(),
             amplitude: self.function.amplitude,
             nt: self.nt,

@@ -25,6 +25,8 @@ pub struct Function {
     /// Number of the first cell in a source's position: 0 or 1.
     pub first_cell: i32,
     pub sources: Sources,
+    /// Number of cells around the grid where a source may lie, too.
+    pub around: u16,
     /// Depth index of the receivers.
     pub receivers_z: usize,
     /// Returns the number of muted time steps of each trace. `None`: the function has no mute.

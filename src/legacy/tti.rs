@@ -22,6 +22,7 @@ pub static TTI: Function = Function {
     amplitude: 10.0,
     first_cell: 1,
     sources: Sources::First,
+    around: 34,
     receivers_z: 0,
     mute: Some(direct_wave_mute),
     snapshots: Snapshots::Always(100),

@@ -20,6 +20,7 @@ pub static VTI: Function = Function {
     amplitude: 10.0,
     first_cell: 1,
     sources: Sources::AlongX,
+    around: 14,
     receivers_z: 0,
     mute: Some(direct_wave_mute),
     snapshots: Snapshots::Interval,

@@ -149,6 +149,26 @@ fn shots_of_odd_sizes_come_out_bit_for_bit() {
     }
 }
 
+#[test]
+fn sources_in_the_absorbing_layer_come_out_bit_for_bit() {
+    if !fused_or_skip() {
+        return;
+    }
+    let (n, mut random) = ([5, 7, 17], Random::new(41));
+    for equation in equations() {
+        for outside in [[0, 0, -2], [3, -1, 3]] {
+            let receivers = Receivers::Plane { iz: 0, every: [1, 1] };
+            let mut world = World::rough_for(equation, n, 12, receivers, &mut random);
+            world.options.pml = 9;
+            world.shot.source = [4, 0, if outside[2] < 0 { 0 } else { 16 }];
+            world.shot.outside = outside;
+            for storage in storages(equation) {
+                Kernels(storage, 264).compare(Order::Ascending, &world);
+            }
+        }
+    }
+}
+
 /// Two blocks compute the two poles of the source.
 #[test]
 fn dipole_across_two_tiles_comes_out_bit_for_bit() {

@@ -45,7 +45,7 @@ fn shot_at_edges(n: [usize; 3], dt: f32, nt: usize, random: &mut Random) -> Shot
 }
 
 fn compare(equation: Equation, n: [usize; 3], pml: usize, nt: usize, random: &mut Random) -> f64 {
-    compare_with(equation, Absorber::Pml, n, pml, nt, random)
+    compare_with(equation, Absorber::Pml, n, pml, nt, [0; 3], random)
 }
 
 fn compare_with(
@@ -54,6 +54,7 @@ fn compare_with(
     n: [usize; 3],
     pml: usize,
     nt: usize,
+    outside: [isize; 3],
     random: &mut Random,
 ) -> f64 {
     let mut h = [0; 3].map(|_| random.between(5.0, 20.0));
@@ -68,6 +69,10 @@ fn compare_with(
     let model = Arc::new(model.with_density_at(density_at));
     let dt = (0.9 * options.dt_max(&model)) as f32;
     let mut shot = shot_at_edges(n, dt, nt, random);
+    shot.outside = outside;
+    for (axis, cells) in outside.into_iter().enumerate().filter(|(_, cells)| *cells != 0) {
+        shot.source[axis] = if cells < 0 { 0 } else { n[axis] - 1 };
+    }
     shot.snapshot_every = Some(nt / 2 - 1);
     let medium = Medium::from(&*model);
     let reference = Reference {
@@ -79,7 +84,10 @@ fn compare_with(
     };
     let truth = reference.run(&shot);
     let found = fire_with(&model, dt, &shot, options, 2);
-    let what = format!("{equation:?}, {absorber:?}, {density_at:?}, {n:?} in {pml} from {:?}", shot.source);
+    let what = format!(
+        "{equation:?}, {absorber:?}, {density_at:?}, {n:?} in {pml} from {:?} and {outside:?}",
+        shot.source
+    );
     let record = relative_l2(&found.record, &truth.record);
     let bound = rounding(nt);
     assert!(record <= bound, "{what}: {record:e}, and rounding gives {bound:e}");
@@ -105,12 +113,25 @@ fn thin_grids_in_layers_of_any_width() {
             worst = compare(Equation::Acoustic1, n, pml, nt, &mut random).max(worst);
             if pml == 9 {
                 for absorber in Absorber::ALL {
-                    worst = compare_with(Equation::Tti, absorber, n, pml, nt, &mut random).max(worst);
+                    worst = compare_with(Equation::Tti, absorber, n, pml, nt, [0; 3], &mut random).max(worst);
                 }
             }
         }
     }
     println!("edges, thin grids: at most {worst:.2} of the bound");
+}
+
+#[test]
+fn sources_in_absorbing_layers() {
+    let mut random = Random::new(26);
+    let mut worst = 0.0f64;
+    for equation in [Equation::Acoustic1, Equation::Vti, Equation::Tti] {
+        for outside in [[0, 0, -1], [0, 0, 2], [-2, 0, 0], [1, 0, 0], [0, -2, 0], [1, 2, -1]] {
+            worst =
+                compare_with(equation, Absorber::Pml, [9, 10, 8], 11, 50, outside, &mut random).max(worst);
+        }
+    }
+    println!("edges, sources in layers: at most {worst:.2} of the bound");
 }
 
 /// Compares each odd grid in layers of 8 with one equation, in layers of 13 with the other, and

@@ -76,6 +76,8 @@ impl Keys {
             record_every,
             snapshot_every,
             mute,
+            // The sources of a survey are in the grid.
+            outside: _,
         } = shot;
         let mut keys = self.clone();
         keys.floats(&[dt, *amplitude]);

@@ -21,7 +21,7 @@ pub trait TiledPropagator: Send + Sync {
     where
         Self: 'a;
 
-    /// Returns the equation for a shot whose source is at a user's cell; `None`: to count bytes.
+    /// Returns the equation for a shot whose source is at a padded cell; `None`: to count bytes.
     fn shot(&self, source: Option<[usize; 3]>) -> Self::Shot<'_>;
 
     /// See [`Propagator`]; so for all below.
@@ -76,10 +76,10 @@ impl<P: TiledPropagator> Propagator for P {
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {
-        tiled::run(&self.shot(Some(shot.source)), shot, team, control)
+        tiled::run(&self.shot(Some(shot.padded_source(self.layout().pml))), shot, team, control)
     }
 
     fn run_on_gpu(&self, shot: &Shot, stream: &Stream, control: &dyn Control) -> Result<(Gather, Effort)> {
-        march::run(&self.shot(Some(shot.source)), shot, stream, control)
+        march::run(&self.shot(Some(shot.padded_source(self.layout().pml))), shot, stream, control)
     }
 }

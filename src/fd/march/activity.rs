@@ -65,7 +65,7 @@ pub fn at_start(layout: &Layout, shot: &Shot) -> Vec<f32> {
     match &shot.kind {
         SourceKind::Poles(poles) => poles.0.iter().for_each(|(cell, _)| set(*cell)),
         _ => {
-            let [x, y, z] = shot.source.map(|i| i + layout.pml);
+            let [x, y, z] = shot.padded_source(layout.pml);
             [z, z + APART].into_iter().for_each(|z| set([x, y, z]));
         }
     }

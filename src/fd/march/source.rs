@@ -70,7 +70,7 @@ pub struct CudaSource {
 impl CudaSource {
     /// `clean`: the address of [`CLEAN`] values.
     pub fn new(layout: &Layout, shot: &Shot, clean: Address) -> CudaSource {
-        CudaSource { cell: shot.source.map(|i| (i + layout.pml) as i32), clean }
+        CudaSource { cell: shot.padded_source(layout.pml).map(|i| i as i32), clean }
     }
 
     /// Returns the parameter of a step. `from`: 0 or 1, the set of pressures that it reads.

@@ -31,7 +31,7 @@ impl SourceInjector {
     /// Makes the injector of a shot. `points`: cells below that of the source, and factors; a shot
     /// whose source has poles ignores them.
     pub fn new(layout: &Layout, shot: &Shot, points: &[(usize, f32)]) -> SourceInjector {
-        let [x, y, z] = shot.source.map(|i| i + layout.pml);
+        let [x, y, z] = shot.padded_source(layout.pml);
         let (points, poles) = match &shot.kind {
             SourceKind::Poles(poles) => (&[][..], &poles.0[..]),
             _ => (points, &[][..]),

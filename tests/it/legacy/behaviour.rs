@@ -2,10 +2,16 @@
 
 use std::fs;
 
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::io::raw;
 use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI};
 
 use testkit::Folder;
+use testmodels::norms::relative_l2;
+use testmodels::reference::{Equation, Medium, Reference};
 
 use super::call::small_call;
 
@@ -29,6 +35,33 @@ fn a_call_of_many_shots_is_many_calls_of_one() {
         assert!(together[at..at + size] == record(&one), "shot {shot}");
     }
     assert!(together[size..stride].iter().all(|&byte| byte == 0), "the gap");
+}
+
+/// Scripts of the old package have sources at depth 0, one cell above the first.
+#[test]
+fn sources_in_the_absorbing_layer_have_the_records_of_the_old_kernel() {
+    let out = Folder::new();
+    let calm = small_call(&out);
+    let [vp, rho] = [0, 1].map(|file| raw::read(&calm.models[file], 12 * 11 * 10).unwrap());
+    let grid = Grid::new([12, 11, 10], [10.0; 3]).unwrap();
+    let model = Model::new(grid, vp, Some(rho)).unwrap();
+    let medium = Medium::from(&model);
+    let old = Reference::new(Equation::Acoustic1, &medium, calm.dt);
+    let wavelet = Wavelet::new(Shape::Ricker, calm.fm, calm.dt, 40).unwrap();
+    let receivers = Receivers::Plane { iz: 0, every: [1, 1] };
+    let shot = Shot { wavelet, amplitude: 10_000.0, nt: 40, receivers, ..Shot::default() };
+    let cases = [
+        ([5, 6, 0], [4, 5, 0], [0, 0, -1]),
+        ([0, 25, 10], [0, 10, 9], [-1, 14, 0]),
+        ([14, -1, 12], [11, 0, 9], [2, -2, 2]),
+    ];
+    for ([sxbeg, sybeg, szbeg], source, outside) in cases {
+        ACOUSTIC1.call(&Args { sxbeg, sybeg, szbeg, ..calm.clone() }).unwrap();
+        let found = raw::read(&calm.shot, 12 * 11 * 40).unwrap();
+        let truth = old.run(&Shot { source, outside, ..shot.clone() }).record;
+        let off = relative_l2(&found, &truth);
+        assert!(off < 2e-6, "{sxbeg}, {sybeg}, {szbeg}: {off:e}");
+    }
 }
 
 #[test]

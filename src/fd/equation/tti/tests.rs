@@ -23,7 +23,7 @@ fn s_squared_is_at_most_e_in_elliptical_media() {
         let model = Model::of(Grid { n: [40, 1, 1], h: [10.0; 3] }, properties).unwrap();
         let layout = Layout::new(&model.grid, 8);
         let anisotropy = Anisotropy::new(&model, &layout, Storage::Float32).unwrap();
-        let ball = anisotropy.ball(&layout, [20, 0, 0]);
+        let ball = anisotropy.ball(&layout, [28, 8, 8]);
         let [of_e, of_s] = [&anisotropy.e, &anisotropy.s].map(|field| field.value(&layout, [10; 3]));
         let cells = ball.cells_of_both().chain([(of_e, of_s)]);
         assert!(cells.into_iter().all(|(e, s)| s * s <= e), "epsilon and delta {value}");

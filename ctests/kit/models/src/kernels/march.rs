@@ -44,10 +44,11 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
         "vti" => {
             let material = VtiMaterial::new(model, options.pml, options.storage).unwrap();
             let propagator = material.coefficients(*dt, options.scheme());
-            fire_with(engine, &propagator.shot(Some(shot.source)), world, at_once)
+            fire_with(engine, &propagator.shot(Some(shot.padded_source(options.pml))), world, at_once)
         }
         "tti" => {
-            let (pml, storage, source) = (options.pml, options.storage, Some(shot.source));
+            let (pml, storage, source) =
+                (options.pml, options.storage, Some(shot.padded_source(options.pml)));
             match options.equation.absorber() {
                 Absorber::Pml => {
                     let material = tti::TtiMaterial::old(model, pml, storage).unwrap();

@@ -42,7 +42,12 @@ impl Padded {
     }
 
     pub fn inside(&self, cell: [usize; 3]) -> usize {
-        (0..3).map(|a| (cell[a] + self.margin) * self.stride[a]).sum()
+        self.at(cell.map(|index| index + self.margin))
+    }
+
+    /// Returns the position of a padded cell in a field.
+    pub fn at(&self, padded: [usize; 3]) -> usize {
+        (0..3).map(|a| padded[a] * self.stride[a]).sum()
     }
 
     /// Indices (x, y, z) of all cells, in the order of a field.

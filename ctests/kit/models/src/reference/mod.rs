@@ -131,17 +131,17 @@ impl<'a> Reference<'a> {
     pub fn run(&self, shot: &Shot) -> Shots {
         let halo = if self.equation == Equation::Acoustic2 { 4 } else { 0 };
         let grid = Padded::new(self.medium.n, self.layer + halo);
+        let padded @ [sx, sy, sz] = shot.padded_source(grid.margin);
         let mut scheme: Box<dyn Scheme> = match self.equation {
             Equation::Acoustic1 => Box::new(acoustic1::Acoustic1::new(self, grid)),
             Equation::Acoustic2 => Box::new(acoustic2::Acoustic2::new(self, grid)),
-            Equation::Tti if !self.pml => Box::new(tilted::Tilted::new(self, grid, shot.source)),
-            Equation::Vti | Equation::Tti => Box::new(anisotropic::Anisotropic::new(self, grid, shot.source)),
+            Equation::Tti if !self.pml => Box::new(tilted::Tilted::new(self, grid, padded)),
+            Equation::Vti | Equation::Tti => Box::new(anisotropic::Anisotropic::new(self, grid, padded)),
         };
-        let [sx, sy, sz] = shot.source;
-        let at = grid.inside(shot.source);
+        let at = grid.at(padded);
         let poles: &[(usize, f32)] = match self.source {
             Source::Monopole => &[(at, 1.0)],
-            Source::Dipole => &[(at, -1.0), (grid.inside([sx, sy, sz + 2]), 1.0)],
+            Source::Dipole => &[(at, -1.0), (grid.at([sx, sy, sz + 2]), 1.0)],
         };
         let receivers: Vec<_> = shot.receivers.cells(grid.n).map(|cell| grid.inside(cell)).collect();
         let narrow = |value: f64| value as f32;

@@ -14,7 +14,7 @@ impl Thomsen {
     pub fn new(reference: &Reference<'_>, grid: &Padded, source: [usize; 3]) -> Self {
         let taper = |property: &[f32], of: fn(f64) -> f64| -> Vec<f64> {
             let tapered = grid.extend(property).into_iter().zip(grid.cells()).map(|(value, cell)| {
-                let offset = |a: usize| cell[a].abs_diff(source[a] + grid.margin).pow(2);
+                let offset = |a: usize| cell[a].abs_diff(source[a]).pow(2);
                 let factor = if reference.taper { ball(offset(0) + offset(1) + offset(2)) } else { 1.0 };
                 of(1.0 + 2.0 * factor * value)
             });
