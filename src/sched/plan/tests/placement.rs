@@ -396,3 +396,16 @@ fn placement_considers_the_first_tasks_for_a_device_and_for_others() {
     let own = driver.submit(0, Task { devices: DeviceMask::only(1), ..task() });
     assert_eq!(driver.take(0, 1).map(|run| run.id), Some(own));
 }
+
+#[test]
+fn task_that_a_context_leaves_no_memory_goes_elsewhere_or_fails() {
+    let mut driver = driver(2);
+    let masks = [DeviceMask::only(0), DeviceMask::ALL];
+    let [fails, moves] = masks.map(|devices| driver.submit(0, Task { devices, device_bytes: 900, ..task() }));
+    driver.planner.devices[0].reserved_for = Some(moves);
+    driver.step(S(0), |planner, effects| planner.set_context_bytes(0, 500, effects));
+    driver.publish();
+    assert!(matches!(driver.error(fails), Some(Error::NoMemory { .. })));
+    assert_eq!((driver.error(moves), driver.planner.devices[0].reserved_for), (None, None));
+    assert_eq!(driver.take(0, 1).map(|run| run.id), Some(moves));
+}
