@@ -36,7 +36,9 @@ SPACING = 10.0
 
 def setUpModule() -> None:
     # Most shots are smaller than a useful one.
-    warnings.filterwarnings("ignore", "(.* cells per shortest wavelength|the centre of the wavelet)")
+    warnings.filterwarnings(
+        "ignore", "(.* cells per shortest wavelength|the centre of the wavelet|epsilon and delta are reduced)"
+    )
 
 
 def small_model(**more: object) -> gpusched.Model:
