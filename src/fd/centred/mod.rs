@@ -2,6 +2,8 @@
 //! with the second. The second is `h² D f at i = c_0 f[i] + sum over m = 1..4 of c_m (f[i-m] +
 //! f[i+m])`.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "all of a kernel is unsafe, by its caller's promise")]
+
 pub(crate) mod taps;
 
 use crate::fd::model::Outline;

@@ -60,7 +60,6 @@ impl<P: Policy> TiledEquation for P {
     }
 
     unsafe fn sweep(step: &TileStep<'_, P>, active: &ActiveTile, scratch: *mut f32) {
-        // SAFETY: by the caller's promise.
-        unsafe { Sweep::new(step, active, scratch).run() }
+        Sweep::new(step, active, scratch).run()
     }
 }

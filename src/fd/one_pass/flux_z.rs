@@ -24,27 +24,23 @@ pub struct FluxRow<'a> {
 /// Returns the values from the fourth before a value to the fourth after it.
 #[inline(always)]
 unsafe fn taps<L: Lanes>(before: L::V, at: L::V, after: L::V) -> [L::V; TAPS + 1] {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        [
-            L::earlier::<4>(before, at),
-            L::earlier::<3>(before, at),
-            L::earlier::<2>(before, at),
-            L::earlier::<1>(before, at),
-            at,
-            L::later::<1>(at, after),
-            L::later::<2>(at, after),
-            L::later::<3>(at, after),
-            L::later::<4>(at, after),
-        ]
-    }
+    [
+        L::earlier::<4>(before, at),
+        L::earlier::<3>(before, at),
+        L::earlier::<2>(before, at),
+        L::earlier::<1>(before, at),
+        at,
+        L::later::<1>(at, after),
+        L::later::<2>(at, after),
+        L::later::<3>(at, after),
+        L::later::<4>(at, after),
+    ]
 }
 
 /// Returns the derivative between a value and the one after it.
 #[inline(always)]
 pub unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe { derivative::<L>(c, &taps::<L>(before, at, after)[1..]) }
+    derivative::<L>(c, &taps::<L>(before, at, after)[1..])
 }
 
 /// Returns the derivative between a value and the one before it.
@@ -55,28 +51,24 @@ pub unsafe fn derivative_before<L: Lanes>(
     at: L::V,
     after: L::V,
 ) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe { derivative::<L>(c, &taps::<L>(before, at, after)) }
+    derivative::<L>(c, &taps::<L>(before, at, after))
 }
 
 impl Kernel for FluxRow<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let c = splats::<L>(self.stencil);
-            let (mut before, mut at) = (L::load(self.p.wrapping_sub(L::N)), L::load(self.p));
-            for i in (0..self.len).step_by(L::N) {
-                let after = L::load(self.p.add(i + L::N));
-                L::prefetch_far(self.coming[0].wrapping_add(i));
-                L::prefetch_far(self.coming[1].wrapping_add(i));
-                let s = derivative_after::<L>(c, before, at, after);
-                L::store(self.q.add(i), L::mul(halfway::<L>(self.b, self.beside, i), s));
-                (before, at) = (at, after);
-            }
-            // A longer row may have left fluxes here.
-            L::store(self.q.add(self.len), L::splat(0.0));
+        let c = splats::<L>(self.stencil);
+        let (mut before, mut at) = (L::load(self.p.wrapping_sub(L::N)), L::load(self.p));
+        for i in (0..self.len).step_by(L::N) {
+            let after = L::load(self.p.add(i + L::N));
+            L::prefetch_far(self.coming[0].wrapping_add(i));
+            L::prefetch_far(self.coming[1].wrapping_add(i));
+            let s = derivative_after::<L>(c, before, at, after);
+            L::store(self.q.add(i), L::mul(halfway::<L>(self.b, self.beside, i), s));
+            (before, at) = (at, after);
         }
+        // A longer row may have left fluxes here.
+        L::store(self.q.add(self.len), L::splat(0.0));
     }
 }
 
@@ -106,35 +98,31 @@ pub struct RowEnd<'a> {
 impl Kernel for RowEnd<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let c = splats::<L>(self.stencil);
-            let table = |values: &[f32], i: usize| values.as_ptr().wrapping_add(i);
-            let (mut u2, mut u1) = (L::splat(0.0), L::splat(0.0));
-            for i in (0..=self.keep.len()).step_by(L::N) {
-                let mut u = L::splat(0.0);
-                if i < self.keep.len() {
-                    let old = L::mul(L::load(table(self.keep, i)), L::load(self.old.add(i)));
-                    L::prefetch(self.old.wrapping_add(i + self.ahead[0]));
-                    u = L::fnma(L::load(table(self.velocity_rate, i)), L::load(self.q.add(i)), old);
-                    write::<L>(self.new.add(i), u, self.stream);
-                }
-                if i > 0 {
-                    let i = i - L::N;
-                    let rate = L::mul(L::load(self.kappa.add(i)), L::load(table(self.pressure_rate, i)));
-                    let mut increment =
-                        L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, u2, u1, u)));
-                    if self.damped.contains(&i) {
-                        let split = self.split.wrapping_add(i).wrapping_sub(self.damped.start);
-                        let old = L::load(split);
-                        L::prefetch(split.wrapping_add(self.ahead[1]));
-                        increment = L::fma(L::load(table(self.loss, i)), old, increment);
-                        L::store(split, L::add(old, increment));
-                    }
-                    L::store(self.to.add(i), increment);
-                }
-                (u2, u1) = (u1, u);
+        let c = splats::<L>(self.stencil);
+        let table = |values: &[f32], i: usize| values.as_ptr().wrapping_add(i);
+        let (mut u2, mut u1) = (L::splat(0.0), L::splat(0.0));
+        for i in (0..=self.keep.len()).step_by(L::N) {
+            let mut u = L::splat(0.0);
+            if i < self.keep.len() {
+                let old = L::mul(L::load(table(self.keep, i)), L::load(self.old.add(i)));
+                L::prefetch(self.old.wrapping_add(i + self.ahead[0]));
+                u = L::fnma(L::load(table(self.velocity_rate, i)), L::load(self.q.add(i)), old);
+                write::<L>(self.new.add(i), u, self.stream);
             }
+            if i > 0 {
+                let i = i - L::N;
+                let rate = L::mul(L::load(self.kappa.add(i)), L::load(table(self.pressure_rate, i)));
+                let mut increment = L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, u2, u1, u)));
+                if self.damped.contains(&i) {
+                    let split = self.split.wrapping_add(i).wrapping_sub(self.damped.start);
+                    let old = L::load(split);
+                    L::prefetch(split.wrapping_add(self.ahead[1]));
+                    increment = L::fma(L::load(table(self.loss, i)), old, increment);
+                    L::store(split, L::add(old, increment));
+                }
+                L::store(self.to.add(i), increment);
+            }
+            (u2, u1) = (u1, u);
         }
     }
 }

@@ -20,6 +20,8 @@
 //! | `equation` | the step on the CPU |
 //! | `cuda` | the step on a GPU |
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "all of a kernel is unsafe, by its caller's promise")]
+
 pub mod coefficients;
 pub mod cuda;
 mod equation;

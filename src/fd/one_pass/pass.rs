@@ -55,23 +55,20 @@ impl<P: Policy> Sweep<'_, P> {
             kappa: (std::ptr::null(), 0),
         };
         let lines = || columns.clone().enumerate().map(line);
-        // SAFETY: by the caller's promise.
-        unsafe {
+        for line in lines() {
+            self.begin_fluxes(&line);
+        }
+        let mut y = planes.start;
+        while y < planes.end {
+            let mut together = 1;
             for line in lines() {
-                self.begin_fluxes(&line);
+                together = self.rows_per_block(&line, y);
+                self.terms(&line, y, together);
             }
-            let mut y = planes.start;
-            while y < planes.end {
-                let mut together = 1;
-                for line in lines() {
-                    together = self.rows_per_block(&line, y);
-                    self.terms(&line, y, together);
-                }
-                for u in 0..together {
-                    self.plane(y + u, self.scratch.term_y.wrapping_add(u * self.scratch.plane));
-                }
-                y += together;
+            for u in 0..together {
+                self.plane(y + u, self.scratch.term_y.wrapping_add(u * self.scratch.plane));
             }
+            y += together;
         }
     }
 
@@ -79,43 +76,40 @@ impl<P: Policy> Sweep<'_, P> {
     unsafe fn plane(&self, y: usize, term_y: *const f32) {
         let (layout, scratch) = (&self.c.layout, &self.scratch);
         let side = &self.tile.sides[0];
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let beside = self.c.beside.unwrap_or(0);
-            let Range { start, end } = side.fluxes();
-            let b = self.rows(&self.c.b, y, start..end + beside, scratch.b, self.len + beside);
-            let kappa = self.rows(&self.c.kappa, y, side.cells.clone(), scratch.kappa, self.len);
-            let mixing = self.mixing_rows(y);
-            let mut line = Line {
-                axis: 0,
-                pml: side.pml,
-                other: y,
-                fluxes: scratch.x,
-                apart: scratch.row,
-                to: scratch.term_x,
-                to_apart: scratch.row,
-                onto: std::ptr::null(),
-                b,
-                kappa,
-            };
-            self.begin_fluxes(&line);
-            let mut x = side.cells.start;
-            while x < side.cells.end {
-                let term_y = term_y.wrapping_add((x - side.cells.start) * scratch.row);
-                line.onto = if self.tile.sides[1].pml { std::ptr::null() } else { term_y };
-                let together = self.rows_per_block(&line, x);
-                self.terms(&line, x, together);
-                for u in 0..together {
-                    let x = x + u;
-                    let nearest = layout.nearest(0, x);
-                    let terms = [scratch.term_x.cast_const(), term_y]
-                        .map(|first| first.wrapping_add(u * scratch.row));
-                    let row = |(first, step): (*const f32, usize)| first.wrapping_add(nearest * step);
-                    let c = [b, kappa].map(row);
-                    self.finish([x, y], terms, c, mixing.map(row));
-                }
-                x += together;
+        let beside = self.c.beside.unwrap_or(0);
+        let Range { start, end } = side.fluxes();
+        let b = self.rows(&self.c.b, y, start..end + beside, scratch.b, self.len + beside);
+        let kappa = self.rows(&self.c.kappa, y, side.cells.clone(), scratch.kappa, self.len);
+        let mixing = self.mixing_rows(y);
+        let mut line = Line {
+            axis: 0,
+            pml: side.pml,
+            other: y,
+            fluxes: scratch.x,
+            apart: scratch.row,
+            to: scratch.term_x,
+            to_apart: scratch.row,
+            onto: std::ptr::null(),
+            b,
+            kappa,
+        };
+        self.begin_fluxes(&line);
+        let mut x = side.cells.start;
+        while x < side.cells.end {
+            let term_y = term_y.wrapping_add((x - side.cells.start) * scratch.row);
+            line.onto = if self.tile.sides[1].pml { std::ptr::null() } else { term_y };
+            let together = self.rows_per_block(&line, x);
+            self.terms(&line, x, together);
+            for u in 0..together {
+                let x = x + u;
+                let nearest = layout.nearest(0, x);
+                let terms =
+                    [scratch.term_x.cast_const(), term_y].map(|first| first.wrapping_add(u * scratch.row));
+                let row = |(first, step): (*const f32, usize)| first.wrapping_add(nearest * step);
+                let c = [b, kappa].map(row);
+                self.finish([x, y], terms, c, mixing.map(row));
             }
+            x += together;
         }
     }
 
@@ -135,62 +129,59 @@ impl<P: Policy> Sweep<'_, P> {
         let place = self.at(x, y);
         let p = self.old.map(|old| old.wrapping_add(place));
         let q = scratch.fluxes;
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let row = ([x, y], self.first, self.len);
-            let clean = without_source(self.injector, row, layout, scratch.clean, p);
-            let mixing = in_ball(self.policy.ball(), row, scratch.adapted, mixing);
-            let coming = self.prefetch([x, y]);
-            let (stencil, len) = (&self.c.stencil, self.len);
-            let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
-            self.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
-            let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
-            let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
-            for (end, table) in geometry.near_and_far.iter().enumerate() {
-                let (pml, damped) = (ends.pml(end), ends.damped(end));
-                let begin = pml.start;
-                if begin >= self.len {
-                    break;
-                }
-                self.isa.run(&RowEnd {
-                    stencil,
-                    keep: &table.keep,
-                    velocity_rate: &table.velocity_rate,
-                    loss: &table.loss,
-                    pressure_rate: &table.pressure_rate,
-                    q: q.wrapping_add(begin),
-                    kappa: kappa.wrapping_add(begin),
-                    old: self.velocity_old[2].wrapping_add(at),
-                    new: self.velocity_new[2].wrapping_add(at),
-                    stream: self.stream,
-                    split: self.split[2].wrapping_add(at_damped),
-                    damped: damped.clone(),
-                    ahead: [ROWS_PER_BLOCK * apart, ROWS_PER_BLOCK * apart_damped],
-                    to: scratch.increments.wrapping_add(begin),
-                });
-                (at, at_damped) = (at + pml.len(), at_damped + damped.len());
+        let row = ([x, y], self.first, self.len);
+        let clean = without_source(self.injector, row, layout, scratch.clean, p);
+        let mixing = in_ball(self.policy.ball(), row, scratch.adapted, mixing);
+        let coming = self.prefetch([x, y]);
+        let (stencil, len) = (&self.c.stencil, self.len);
+        let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
+        self.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
+        let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
+        let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
+        for (end, table) in geometry.near_and_far.iter().enumerate() {
+            let (pml, damped) = (ends.pml(end), ends.damped(end));
+            let begin = pml.start;
+            if begin >= self.len {
+                break;
             }
-            self.isa.run(&Update {
-                policy: PhantomData::<P>,
+            self.isa.run(&RowEnd {
                 stencil,
-                len,
-                pml: self.tile.sides.each_ref().map(|side| side.pml),
-                ends: [ends.pml(0), ends.pml(1)],
-                increments: scratch.increments,
-                q,
-                squares: &geometry.squares,
-                term_y,
-                term_x,
-                kappa,
-                mixing,
-                d: self.d.map(|d| d.wrapping_add(place)),
-                p: clean,
-                new: self.new.map(|new| new.wrapping_add(place)),
+                keep: &table.keep,
+                velocity_rate: &table.velocity_rate,
+                loss: &table.loss,
+                pressure_rate: &table.pressure_rate,
+                q: q.wrapping_add(begin),
+                kappa: kappa.wrapping_add(begin),
+                old: self.velocity_old[2].wrapping_add(at),
+                new: self.velocity_new[2].wrapping_add(at),
                 stream: self.stream,
-                distance: PREFETCH_DISTANCE * layout.pitch,
-                coming: coming.b,
+                split: self.split[2].wrapping_add(at_damped),
+                damped: damped.clone(),
+                ahead: [ROWS_PER_BLOCK * apart, ROWS_PER_BLOCK * apart_damped],
+                to: scratch.increments.wrapping_add(begin),
             });
+            (at, at_damped) = (at + pml.len(), at_damped + damped.len());
         }
+        self.isa.run(&Update {
+            policy: PhantomData::<P>,
+            stencil,
+            len,
+            pml: self.tile.sides.each_ref().map(|side| side.pml),
+            ends: [ends.pml(0), ends.pml(1)],
+            increments: scratch.increments,
+            q,
+            squares: &geometry.squares,
+            term_y,
+            term_x,
+            kappa,
+            mixing,
+            d: self.d.map(|d| d.wrapping_add(place)),
+            p: clean,
+            new: self.new.map(|new| new.wrapping_add(place)),
+            stream: self.stream,
+            distance: PREFETCH_DISTANCE * layout.pitch,
+            coming: coming.b,
+        });
     }
 
     /// Returns the mixing coefficients of a plane, in the form of [`Sweep::rows`].
@@ -201,8 +192,7 @@ impl<P: Policy> Sweep<'_, P> {
                 return (std::ptr::null(), 0);
             }
             let buffer = self.scratch.mixing[number];
-            // SAFETY: by the caller's promise.
-            unsafe { self.rows(self.policy.mixing(number), y, cells.clone(), buffer, self.len) }
+            self.rows(self.policy.mixing(number), y, cells.clone(), buffer, self.len)
         })
     }
 }

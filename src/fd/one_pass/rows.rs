@@ -26,18 +26,15 @@ unsafe fn derivatives<L: Lanes, const U: usize>(
     c: [L::V; HALF_WIDTH],
     tap: impl Fn(usize) -> *const f32,
 ) -> [L::V; U] {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let mut f = [L::splat(0.0); MAX_TAPS];
-        for (k, f) in f.iter_mut().enumerate().take(TAPS + U - 1) {
-            *f = L::load(tap(k));
-        }
-        let mut derivatives = [L::splat(0.0); U];
-        for (u, s) in derivatives.iter_mut().enumerate() {
-            *s = derivative::<L>(c, &f[u..]);
-        }
-        derivatives
+    let mut f = [L::splat(0.0); MAX_TAPS];
+    for (k, f) in f.iter_mut().enumerate().take(TAPS + U - 1) {
+        *f = L::load(tap(k));
     }
+    let mut derivatives = [L::splat(0.0); U];
+    for (u, s) in derivatives.iter_mut().enumerate() {
+        *s = derivative::<L>(c, &f[u..]);
+    }
+    derivatives
 }
 
 /// Returns the derivative between taps 3 and 4.
@@ -46,13 +43,10 @@ unsafe fn derivatives<L: Lanes, const U: usize>(
 /// The processor has the instructions.
 #[inline(always)]
 pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let mut s = L::mul(c[0], L::sub(f[4], f[3]));
-        s = L::fma(c[1], L::sub(f[5], f[2]), s);
-        s = L::fma(c[2], L::sub(f[6], f[1]), s);
-        L::fma(c[3], L::sub(f[7], f[0]), s)
-    }
+    let mut s = L::mul(c[0], L::sub(f[4], f[3]));
+    s = L::fma(c[1], L::sub(f[5], f[2]), s);
+    s = L::fma(c[2], L::sub(f[6], f[1]), s);
+    L::fma(c[3], L::sub(f[7], f[0]), s)
 }
 
 /// Returns 1/rho of half points: `b`, or if `beside` is not null the reciprocal of the sum of both
@@ -62,11 +56,8 @@ pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
 /// `L::N` values of the rows may be read from value `i` on; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn halfway<L: Lanes>(b: *const f32, beside: *const f32, i: usize) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let b = L::load(b.wrapping_add(i));
-        if beside.is_null() { b } else { L::reciprocal(L::add(b, L::load(beside.wrapping_add(i)))) }
-    }
+    let b = L::load(b.wrapping_add(i));
+    if beside.is_null() { b } else { L::reciprocal(L::add(b, L::load(beside.wrapping_add(i)))) }
 }
 
 /// Writes the values that the 16-bit numbers of a row stand for.
@@ -80,12 +71,9 @@ pub struct Expansion {
 impl Kernel for Expansion {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let (low, step) = (L::splat(self.scale.low), L::splat(self.scale.step));
-            for i in (0..self.len).step_by(L::N) {
-                L::store(self.to.add(i), L::fma(L::widened(self.numbers.wrapping_add(i)), step, low));
-            }
+        let (low, step) = (L::splat(self.scale.low), L::splat(self.scale.step));
+        for i in (0..self.len).step_by(L::N) {
+            L::store(self.to.add(i), L::fma(L::widened(self.numbers.wrapping_add(i)), step, low));
         }
     }
 }
@@ -123,27 +111,23 @@ impl<const U: usize> PmlVelocity<U> {
     /// Advances the velocity of row `u` at value `i` with the flux `q`, and returns it.
     #[inline(always)]
     unsafe fn moved<L: Lanes>(&self, u: usize, i: usize, q: L::V) -> L::V {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let at = u * self.apart + i;
-            let old = L::mul(L::splat(self.keep[u]), L::load(self.old.wrapping_add(at)));
-            L::prefetch(self.old.wrapping_add(at + self.ahead));
-            let v = L::fnma(L::splat(self.rate[u]), q, old);
-            if self.own[0] <= u && u < self.own[1] {
-                // Half lines of several rows in turn are slower past the caches:
-                // docs/performance-notes.md.
-                write::<L>(self.new.wrapping_add(at), v, self.stream && L::N == WIDEST);
-            }
-            v
+        let at = u * self.apart + i;
+        let old = L::mul(L::splat(self.keep[u]), L::load(self.old.wrapping_add(at)));
+        L::prefetch(self.old.wrapping_add(at + self.ahead));
+        let v = L::fnma(L::splat(self.rate[u]), q, old);
+        if self.own[0] <= u && u < self.own[1] {
+            // Half lines of several rows in turn are slower past the caches:
+            // docs/performance-notes.md.
+            write::<L>(self.new.wrapping_add(at), v, self.stream && L::N == WIDEST);
         }
+        v
     }
 }
 
 /// Stores a vector, past the caches if `stream`.
 #[inline(always)]
 pub unsafe fn write<L: Lanes>(to: *mut f32, v: L::V, stream: bool) {
-    // SAFETY: by the caller's promise.
-    unsafe { if stream { L::stream(to, v) } else { L::store(to, v) } }
+    if stream { L::stream(to, v) } else { L::store(to, v) }
 }
 
 /// Split pressures of `U` rows: profile factors `loss` and `pressure_rate`, and places.
@@ -173,19 +157,16 @@ pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
     kappa: L::V,
     split: &SplitPressure<U>,
 ) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let undamped = L::sub(L::splat(0.0), L::mul(L::mul(kappa, L::splat(split.rate[u])), s));
-        if !DAMPED {
-            return undamped;
-        }
-        let at = split.pressure.add(u * split.apart + i);
-        let old = L::load(at);
-        L::prefetch(at.wrapping_add(split.ahead));
-        let c = L::fma(L::splat(split.loss[u]), old, undamped);
-        L::store(at, L::add(old, c));
-        c
+    let undamped = L::sub(L::splat(0.0), L::mul(L::mul(kappa, L::splat(split.rate[u])), s));
+    if !DAMPED {
+        return undamped;
     }
+    let at = split.pressure.add(u * split.apart + i);
+    let old = L::load(at);
+    L::prefetch(at.wrapping_add(split.ahead));
+    let c = L::fma(L::splat(split.loss[u]), old, undamped);
+    L::store(at, L::add(old, c));
+    c
 }
 
 /// `U` neighbouring rows along an axis. Pointers are to a row's first value.
@@ -237,44 +218,41 @@ impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, cons
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let BlockFluxes { rows, velocity, split, .. } = self;
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let c = splats::<L>(self.stencil);
-            for i in (0..rows.len).step_by(L::N) {
-                let mut s = [L::splat(0.0); MAX_TAPS];
-                for kind in &rows.prefetched[..rows.count] {
-                    kind.iter().for_each(|row| L::prefetch_far(row.wrapping_add(i)));
+        let c = splats::<L>(self.stencil);
+        for i in (0..rows.len).step_by(L::N) {
+            let mut s = [L::splat(0.0); MAX_TAPS];
+            for kind in &rows.prefetched[..rows.count] {
+                kind.iter().for_each(|row| L::prefetch_far(row.wrapping_add(i)));
+            }
+            if MOVE {
+                let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
+                for u in 0..U {
+                    let q = L::mul(halfway::<L>(rows.b[u], rows.beside[u], i), q[u]);
+                    s[FLUX_PLANES + u] = if PML { velocity.moved::<L>(u, i, q) } else { q };
                 }
-                if MOVE {
-                    let q = derivatives::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
-                    for u in 0..U {
-                        let q = L::mul(halfway::<L>(rows.b[u], rows.beside[u], i), q[u]);
-                        s[FLUX_PLANES + u] = if PML { velocity.moved::<L>(u, i, q) } else { q };
-                    }
+            }
+            if TERMS {
+                for (s, from) in s.iter_mut().zip(rows.fluxes).take(FLUX_PLANES) {
+                    *s = L::load(from.wrapping_add(i));
                 }
-                if TERMS {
-                    for (s, from) in s.iter_mut().zip(rows.fluxes).take(FLUX_PLANES) {
-                        *s = L::load(from.wrapping_add(i));
-                    }
-                }
-                // The places of the new fluxes have been read.
-                for (to, s) in rows.fluxes.iter().zip(&s[FLUX_PLANES..]).take(U) {
-                    L::store(to.wrapping_add(i), *s);
-                }
-                if TERMS {
-                    for u in 0..U {
-                        let derivative = derivative::<L>(c, &s[u..]);
-                        let to = u * rows.to_apart + i;
-                        let term = if PML {
-                            let kappa = L::load(rows.kappa[u].wrapping_add(i));
-                            increment::<L, U, DAMPED>(u, i, derivative, kappa, split)
-                        } else if rows.onto.is_null() {
-                            L::mul(L::splat(rows.square), derivative)
-                        } else {
-                            L::fma(L::splat(rows.square), derivative, L::load(rows.onto.wrapping_add(to)))
-                        };
-                        L::store(rows.to.wrapping_add(to), term);
-                    }
+            }
+            // The places of the new fluxes have been read.
+            for (to, s) in rows.fluxes.iter().zip(&s[FLUX_PLANES..]).take(U) {
+                L::store(to.wrapping_add(i), *s);
+            }
+            if TERMS {
+                for u in 0..U {
+                    let derivative = derivative::<L>(c, &s[u..]);
+                    let to = u * rows.to_apart + i;
+                    let term = if PML {
+                        let kappa = L::load(rows.kappa[u].wrapping_add(i));
+                        increment::<L, U, DAMPED>(u, i, derivative, kappa, split)
+                    } else if rows.onto.is_null() {
+                        L::mul(L::splat(rows.square), derivative)
+                    } else {
+                        L::fma(L::splat(rows.square), derivative, L::load(rows.onto.wrapping_add(to)))
+                    };
+                    L::store(rows.to.wrapping_add(to), term);
                 }
             }
         }

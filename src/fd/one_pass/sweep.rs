@@ -79,8 +79,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
             EdgeRow::Values(values) => values.as_ptr(),
             EdgeRow::Numbers(numbers, scale) => {
                 let to = self.scratch.few.wrapping_add(u * self.scratch.row);
-                // SAFETY: by the caller's promise.
-                unsafe { self.isa.run(&Expansion { numbers: numbers.as_ptr(), scale, len: self.len, to }) };
+                self.isa.run(&Expansion { numbers: numbers.as_ptr(), scale, len: self.len, to });
                 to
             }
         }
@@ -111,8 +110,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
                 for nth in 0..end - begin {
                     let numbers = numbers.as_ptr().wrapping_add((begin + nth) * step);
                     let to = buffer.wrapping_add(nth * row);
-                    // SAFETY: by the caller's promise.
-                    unsafe { self.isa.run(&Expansion { numbers, scale, len, to }) };
+                    self.isa.run(&Expansion { numbers, scale, len, to });
                 }
                 (buffer.wrapping_sub(begin * row), row)
             }

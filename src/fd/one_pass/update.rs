@@ -43,14 +43,11 @@ pub struct Update<'a, P> {
 impl<P: Policy> Kernel for Update<'_, P> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match self.pml {
-                [false, false] => self.run_with::<L, false, false>(),
-                [false, true] => self.run_with::<L, false, true>(),
-                [true, false] => self.run_with::<L, true, false>(),
-                [true, true] => self.run_with::<L, true, true>(),
-            }
+        match self.pml {
+            [false, false] => self.run_with::<L, false, false>(),
+            [false, true] => self.run_with::<L, false, true>(),
+            [true, false] => self.run_with::<L, true, false>(),
+            [true, true] => self.run_with::<L, true, true>(),
         }
     }
 }
@@ -62,58 +59,55 @@ impl<P: Policy> Update<'_, P> {
     /// See [`Kernel::run`].
     #[inline(always)]
     unsafe fn run_with<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let c = splats::<L>(self.stencil);
-            let (mut before, mut at) = (L::load(self.q.wrapping_sub(L::N)), L::load(self.q));
-            for i in (0..self.len).step_by(L::N) {
-                let after = L::load(self.q.add(i + L::N));
-                let s = derivative_before::<L>(c, before, at, after);
-                (before, at) = (at, after);
-                let x = L::load(self.term_x.wrapping_add(i));
-                let y = if X_PML || Y_PML { L::load(self.term_y.wrapping_add(i)) } else { x };
-                let others = match (X_PML, Y_PML) {
-                    (false, _) => x,
-                    (true, false) => y,
-                    (true, true) => L::splat(0.0),
-                };
-                self.prefetch::<L>(i);
-                let square = L::load(self.squares.as_ptr().wrapping_add(i));
-                let kappa = L::load(self.kappa.wrapping_add(i));
-                let undamped = |number: usize, a: L::V| {
-                    let d = self.d[number].wrapping_add(i);
-                    let undamped = L::fma(kappa, a, L::load(d));
-                    L::store(d, undamped);
-                    undamped
-                };
-                let (mut all, mut vertical) = if P::PRESSURES == 1 {
-                    (undamped(0, L::fma(square, s, others)), s)
+        let c = splats::<L>(self.stencil);
+        let (mut before, mut at) = (L::load(self.q.wrapping_sub(L::N)), L::load(self.q));
+        for i in (0..self.len).step_by(L::N) {
+            let after = L::load(self.q.add(i + L::N));
+            let s = derivative_before::<L>(c, before, at, after);
+            (before, at) = (at, after);
+            let x = L::load(self.term_x.wrapping_add(i));
+            let y = if X_PML || Y_PML { L::load(self.term_y.wrapping_add(i)) } else { x };
+            let others = match (X_PML, Y_PML) {
+                (false, _) => x,
+                (true, false) => y,
+                (true, true) => L::splat(0.0),
+            };
+            self.prefetch::<L>(i);
+            let square = L::load(self.squares.as_ptr().wrapping_add(i));
+            let kappa = L::load(self.kappa.wrapping_add(i));
+            let undamped = |number: usize, a: L::V| {
+                let d = self.d[number].wrapping_add(i);
+                let undamped = L::fma(kappa, a, L::load(d));
+                L::store(d, undamped);
+                undamped
+            };
+            let (mut all, mut vertical) = if P::PRESSURES == 1 {
+                (undamped(0, L::fma(square, s, others)), s)
+            } else {
+                (undamped(0, others), undamped(1, L::mul(square, s)))
+            };
+            if Y_PML {
+                all = L::add(all, y);
+            }
+            if X_PML {
+                all = L::add(all, x);
+            }
+            if self.ends[0].contains(&i) || self.ends[1].contains(&i) {
+                let z = L::load(self.increments.wrapping_add(i));
+                if P::PRESSURES == 1 {
+                    all = L::add(all, z);
                 } else {
-                    (undamped(0, others), undamped(1, L::mul(square, s)))
-                };
-                if Y_PML {
-                    all = L::add(all, y);
+                    vertical = L::add(vertical, z);
                 }
-                if X_PML {
-                    all = L::add(all, x);
-                }
-                if self.ends[0].contains(&i) || self.ends[1].contains(&i) {
-                    let z = L::load(self.increments.wrapping_add(i));
-                    if P::PRESSURES == 1 {
-                        all = L::add(all, z);
-                    } else {
-                        vertical = L::add(vertical, z);
-                    }
-                }
-                let load = |rows: [*const f32; 2], count: usize, number: usize| {
-                    if number < count { L::load(rows[number].wrapping_add(i)) } else { all }
-                };
-                let p = [load(self.p, P::PRESSURES, 0), load(self.p, P::PRESSURES, 1)];
-                let mixing = [load(self.mixing, P::MIXING, 0), load(self.mixing, P::MIXING, 1)];
-                let after = P::advance::<L>(p, [all, vertical], mixing);
-                for (new, after) in self.new.into_iter().zip(after).take(P::PRESSURES) {
-                    write::<L>(new.wrapping_add(i), after, self.stream);
-                }
+            }
+            let load = |rows: [*const f32; 2], count: usize, number: usize| {
+                if number < count { L::load(rows[number].wrapping_add(i)) } else { all }
+            };
+            let p = [load(self.p, P::PRESSURES, 0), load(self.p, P::PRESSURES, 1)];
+            let mixing = [load(self.mixing, P::MIXING, 0), load(self.mixing, P::MIXING, 1)];
+            let after = P::advance::<L>(p, [all, vertical], mixing);
+            for (new, after) in self.new.into_iter().zip(after).take(P::PRESSURES) {
+                write::<L>(new.wrapping_add(i), after, self.stream);
             }
         }
     }

@@ -31,8 +31,7 @@ pub trait Kernel {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn align_stack<L: Lanes>() {
-    // SAFETY: by the caller's promise.
-    std::hint::black_box(&mut unsafe { L::splat(0.0) });
+    std::hint::black_box(&mut L::splat(0.0));
 }
 
 impl Isa {
@@ -45,35 +44,25 @@ impl Isa {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2<K: Kernel>(kernel: &K) {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                align_stack::<Avx2>();
-                kernel.run::<Avx2>()
-            }
+            align_stack::<Avx2>();
+            kernel.run::<Avx2>()
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
         unsafe fn avx512<K: Kernel>(kernel: &K) {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                align_stack::<Avx512>();
-                kernel.run::<Avx512>()
-            }
+            align_stack::<Avx512>();
+            kernel.run::<Avx512>()
         }
         #[inline(never)]
         unsafe fn plain<K: Kernel>(kernel: &K) {
-            // SAFETY: by the caller's promise.
-            unsafe { kernel.run::<Plain>() }
+            kernel.run::<Plain>()
         }
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match self {
-                Isa::Baseline => plain(kernel),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2(kernel),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512(kernel),
-            }
+        match self {
+            Isa::Baseline => plain(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512(kernel),
         }
     }
 

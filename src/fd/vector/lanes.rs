@@ -77,8 +77,7 @@ pub const WIDEST: usize = 16;
 /// The processor has the instructions.
 #[inline(always)]
 pub unsafe fn splats<L: Lanes>(c: &[f32; 4]) -> [L::V; 4] {
-    // SAFETY: by the caller's promise.
-    unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
+    [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])]
 }
 
 /// Vectors of the baseline instructions, as the compiler makes them.
@@ -97,23 +96,19 @@ impl Lanes for Plain {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> [f32; 4] {
-        // SAFETY: by the caller's promise.
-        unsafe { from.cast::<[f32; 4]>().read_unaligned() }
+        from.cast::<[f32; 4]>().read_unaligned()
     }
     #[inline(always)]
     unsafe fn widened(from: *const u16) -> [f32; 4] {
-        // SAFETY: by the caller's promise.
-        unsafe { from.cast::<[u16; 4]>().read_unaligned() }.map(f32::from)
+        from.cast::<[u16; 4]>().read_unaligned().map(f32::from)
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, v: [f32; 4]) {
-        // SAFETY: by the caller's promise.
-        unsafe { to.cast::<[f32; 4]>().write_unaligned(v) }
+        to.cast::<[f32; 4]>().write_unaligned(v)
     }
     #[inline(always)]
     unsafe fn stream(to: *mut f32, v: [f32; 4]) {
-        // SAFETY: by the caller's promise.
-        unsafe { Self::store(to, v) }
+        Self::store(to, v)
     }
     #[inline(always)]
     fn prefetch(_: *const f32) {}

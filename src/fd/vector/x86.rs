@@ -15,23 +15,19 @@ macro_rules! x86 {
 
             #[inline(always)]
             unsafe fn load(from: *const f32) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $load(from) }
+                $load(from)
             }
             #[inline(always)]
             unsafe fn widened(from: *const u16) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $widened(from) }
+                $widened(from)
             }
             #[inline(always)]
             unsafe fn store(to: *mut f32, v: $v) {
-                // SAFETY: by the caller's promise.
-                unsafe { $store(to, v) }
+                $store(to, v)
             }
             #[inline(always)]
             unsafe fn stream(to: *mut f32, v: $v) {
-                // SAFETY: by the caller's promise.
-                unsafe { $stream(to, v) }
+                $stream(to, v)
             }
             #[inline(always)]
             fn prefetch(from: *const f32) {
@@ -45,63 +41,50 @@ macro_rules! x86 {
             }
             #[inline(always)]
             unsafe fn splat(value: f32) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $set(value) }
+                $set(value)
             }
             #[inline(always)]
             unsafe fn add(x: $v, y: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $add(x, y) }
+                $add(x, y)
             }
             #[inline(always)]
             unsafe fn sub(x: $v, y: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $sub(x, y) }
+                $sub(x, y)
             }
             #[inline(always)]
             unsafe fn mul(x: $v, y: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $mul(x, y) }
+                $mul(x, y)
             }
             #[inline(always)]
             unsafe fn reciprocal(x: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $div($set(1.0), x) }
+                $div($set(1.0), x)
             }
             #[inline(always)]
             unsafe fn fma(x: $v, y: $v, z: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $fma(x, y, z) }
+                $fma(x, y, z)
             }
             #[inline(always)]
             unsafe fn fnma(x: $v, y: $v, z: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe { $fnma(x, y, z) }
+                $fnma(x, y, z)
             }
             #[inline(always)]
             unsafe fn earlier<const K: usize>(before: $v, at: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe {
-                    match K {
-                        0 => at,
-                        1 => $shifted::<{ $n - 1 }>(before, at),
-                        2 => $shifted::<{ $n - 2 }>(before, at),
-                        3 => $shifted::<{ $n - 3 }>(before, at),
-                        _ => $shifted::<{ $n - 4 }>(before, at),
-                    }
+                match K {
+                    0 => at,
+                    1 => $shifted::<{ $n - 1 }>(before, at),
+                    2 => $shifted::<{ $n - 2 }>(before, at),
+                    3 => $shifted::<{ $n - 3 }>(before, at),
+                    _ => $shifted::<{ $n - 4 }>(before, at),
                 }
             }
             #[inline(always)]
             unsafe fn later<const K: usize>(at: $v, after: $v) -> $v {
-                // SAFETY: by the caller's promise.
-                unsafe {
-                    match K {
-                        0 => at,
-                        1 => $shifted::<1>(at, after),
-                        2 => $shifted::<2>(at, after),
-                        3 => $shifted::<3>(at, after),
-                        _ => $shifted::<4>(at, after),
-                    }
+                match K {
+                    0 => at,
+                    1 => $shifted::<1>(at, after),
+                    2 => $shifted::<2>(at, after),
+                    3 => $shifted::<3>(at, after),
+                    _ => $shifted::<4>(at, after),
                 }
             }
         }
@@ -111,42 +94,34 @@ macro_rules! x86 {
 /// Returns the values from the `K`th on of two vectors, one after the other.
 #[inline(always)]
 unsafe fn shifted16<const K: i32>(first: __m512, second: __m512) -> __m512 {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let (first, second) = (_mm512_castps_si512(first), _mm512_castps_si512(second));
-        _mm512_castsi512_ps(_mm512_alignr_epi32::<K>(second, first))
-    }
+    let (first, second) = (_mm512_castps_si512(first), _mm512_castps_si512(second));
+    _mm512_castsi512_ps(_mm512_alignr_epi32::<K>(second, first))
 }
 
 /// Returns the same for AVX2, whose byte shifts work within halves only.
 #[inline(always)]
 unsafe fn shifted8<const K: i32>(first: __m256, second: __m256) -> __m256 {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let (first, second) = (_mm256_castps_si256(first), _mm256_castps_si256(second));
-        let middle = _mm256_permute2x128_si256::<0x21>(first, second);
-        _mm256_castsi256_ps(match K {
-            1 => _mm256_alignr_epi8::<4>(middle, first),
-            2 => _mm256_alignr_epi8::<8>(middle, first),
-            3 => _mm256_alignr_epi8::<12>(middle, first),
-            4 => middle,
-            5 => _mm256_alignr_epi8::<4>(second, middle),
-            6 => _mm256_alignr_epi8::<8>(second, middle),
-            _ => _mm256_alignr_epi8::<12>(second, middle),
-        })
-    }
+    let (first, second) = (_mm256_castps_si256(first), _mm256_castps_si256(second));
+    let middle = _mm256_permute2x128_si256::<0x21>(first, second);
+    _mm256_castsi256_ps(match K {
+        1 => _mm256_alignr_epi8::<4>(middle, first),
+        2 => _mm256_alignr_epi8::<8>(middle, first),
+        3 => _mm256_alignr_epi8::<12>(middle, first),
+        4 => middle,
+        5 => _mm256_alignr_epi8::<4>(second, middle),
+        6 => _mm256_alignr_epi8::<8>(second, middle),
+        _ => _mm256_alignr_epi8::<12>(second, middle),
+    })
 }
 
 #[inline(always)]
 unsafe fn widened16(from: *const u16) -> __m512 {
-    // SAFETY: by the caller's promise.
-    unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))) }
+    _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())))
 }
 
 #[inline(always)]
 unsafe fn widened8(from: *const u16) -> __m256 {
-    // SAFETY: by the caller's promise.
-    unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))) }
+    _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())))
 }
 
 /// AVX2 with FMA.

@@ -3,6 +3,8 @@
 //! A row needs nine rows along y, which lie in the second-level cache while the tile is narrow, nine along x and its
 //! neighbours along z, which lie in the first. It reads and writes 16 bytes of memory a cell: P, P-, V, and P+ over P-.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "all of a kernel is unsafe, by its caller's promise")]
+
 use super::coefficients::Coefficients;
 use super::layer::{Layers, PROFILES};
 use crate::backend::cpu::Rows;
@@ -53,8 +55,7 @@ trait Speeds: Copy {
 impl Speeds for *const f32 {
     #[inline(always)]
     unsafe fn load<L: Lanes>(self, i: usize) -> L::V {
-        // SAFETY: by the caller's promise.
-        unsafe { L::load(self.add(i)) }
+        L::load(self.add(i))
     }
 
     #[inline(always)]
@@ -66,8 +67,7 @@ impl Speeds for *const f32 {
 impl Speeds for (*const u16, Scale) {
     #[inline(always)]
     unsafe fn load<L: Lanes>(self, i: usize) -> L::V {
-        // SAFETY: by the caller's promise.
-        unsafe { L::fma(L::widened(self.0.add(i)), L::splat(self.1.step), L::splat(self.1.low)) }
+        L::fma(L::widened(self.0.add(i)), L::splat(self.1.step), L::splat(self.1.low))
     }
 
     #[inline(always)]
@@ -91,28 +91,24 @@ impl Kernel for TileSweep<'_> {
         let layout = &c.layout;
         let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
         let z = layout.active(2).start;
-        // SAFETY: by the caller's promise; a row's taps are within the field.
-        unsafe {
-            let weights = WeightSplats::<L>::new(&c.weights);
-            for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
-                let at = layout.at([x, y, z]);
-                if let Some(layers) = &c.layers {
-                    damp::<L>(step, layers, &weights, [x, y], tile.len);
-                }
-                let line = Line {
-                    len: tile.len,
-                    p: p.as_ptr().add(at).cast_const(),
-                    other: other.as_ptr().add(at),
-                    strides: [layout.stride(0), layout.stride(1)],
-                    sponge_xy: c.sponge[1][y] * c.sponge[0][x],
-                    sponge_z: sponge_z.as_ptr(),
-                };
-                match c.v.row(layout, [x, y, z], tile.len) {
-                    EdgeRow::Values(values) => row::<L, _>(&weights, &line, values.as_ptr()),
-                    EdgeRow::Numbers(numbers, scale) => {
-                        row::<L, _>(&weights, &line, (numbers.as_ptr(), scale))
-                    }
-                }
+        // A row's taps are within the field.
+        let weights = WeightSplats::<L>::new(&c.weights);
+        for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
+            let at = layout.at([x, y, z]);
+            if let Some(layers) = &c.layers {
+                damp::<L>(step, layers, &weights, [x, y], tile.len);
+            }
+            let line = Line {
+                len: tile.len,
+                p: p.as_ptr().add(at).cast_const(),
+                other: other.as_ptr().add(at),
+                strides: [layout.stride(0), layout.stride(1)],
+                sponge_xy: c.sponge[1][y] * c.sponge[0][x],
+                sponge_z: sponge_z.as_ptr(),
+            };
+            match c.v.row(layout, [x, y, z], tile.len) {
+                EdgeRow::Values(values) => row::<L, _>(&weights, &line, values.as_ptr()),
+                EdgeRow::Numbers(numbers, scale) => row::<L, _>(&weights, &line, (numbers.as_ptr(), scale)),
             }
         }
     }
@@ -161,27 +157,25 @@ unsafe fn damp<L: Lanes>(
             let mut slot = cell;
             slot[axis] = own.slot(cell[axis]);
             let (at, place) = (layout.at(cell), own.layout.at(slot));
-            // SAFETY: by the caller's promise; the fields have these layouts.
-            unsafe {
-                let row = DampedRow::<L> {
-                    len: z.len(),
-                    p: step.p.as_ptr().add(at).cast_const(),
-                    other: step.other.as_ptr().add(at),
-                    phi: fields[step.odd].as_ptr().add(place).cast_const(),
-                    next_phi: fields[1 - step.odd].as_ptr().add(place),
-                    chi: fields[2].as_ptr().add(place),
-                    strides: [layout.stride(axis), own.layout.stride(axis)],
-                    pitch: own.layout.pitch,
-                    profiles: own.profiles.each_ref().map(|profile| profile.as_ptr().add(cell[axis])),
-                    centre: own.centre,
-                    weights: &weights.axes[axis],
-                };
-                match (step.c.v.row(layout, cell, z.len()), axis == 2) {
-                    (EdgeRow::Values(v), false) => row.damp::<_, false>(v.as_ptr()),
-                    (EdgeRow::Values(v), true) => row.damp::<_, true>(v.as_ptr()),
-                    (EdgeRow::Numbers(v, scale), false) => row.damp::<_, false>((v.as_ptr(), scale)),
-                    (EdgeRow::Numbers(v, scale), true) => row.damp::<_, true>((v.as_ptr(), scale)),
-                }
+            // The fields have these layouts.
+            let row = DampedRow::<L> {
+                len: z.len(),
+                p: step.p.as_ptr().add(at).cast_const(),
+                other: step.other.as_ptr().add(at),
+                phi: fields[step.odd].as_ptr().add(place).cast_const(),
+                next_phi: fields[1 - step.odd].as_ptr().add(place),
+                chi: fields[2].as_ptr().add(place),
+                strides: [layout.stride(axis), own.layout.stride(axis)],
+                pitch: own.layout.pitch,
+                profiles: own.profiles.each_ref().map(|profile| profile.as_ptr().add(cell[axis])),
+                centre: own.centre,
+                weights: &weights.axes[axis],
+            };
+            match (step.c.v.row(layout, cell, z.len()), axis == 2) {
+                (EdgeRow::Values(v), false) => row.damp::<_, false>(v.as_ptr()),
+                (EdgeRow::Values(v), true) => row.damp::<_, true>(v.as_ptr()),
+                (EdgeRow::Numbers(v, scale), false) => row.damp::<_, false>((v.as_ptr(), scale)),
+                (EdgeRow::Numbers(v, scale), true) => row.damp::<_, true>((v.as_ptr(), scale)),
             }
         }
     }
@@ -191,31 +185,28 @@ impl<L: Lanes> DampedRow<'_, L> {
     /// `Z`: along z, where each cell has its own profile.
     #[inline(always)]
     unsafe fn damp<V: Speeds, const Z: bool>(&self, v: V) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let centre = L::splat(self.centre);
-            let first = splats::<L>(&FIRST);
-            let same = self.profiles.map(|profile| L::splat(*profile));
-            for i in (0..self.len).step_by(L::N) {
-                let [a, b, slope, square] =
-                    if Z { self.profiles.map(|profile| L::load(profile.add(i))) } else { same };
-                let (p, phi, chi) = (self.p.add(i), self.phi.add(i), self.chi.add(i));
-                // The next row along x.
-                L::prefetch(phi.wrapping_add(HALF_WIDTH * self.strides[1] + self.pitch));
-                L::prefetch(self.next_phi.wrapping_add(i + self.pitch));
-                L::prefetch(chi.wrapping_add(self.pitch));
-                let taps = Taps::<L>::around(p, self.strides[0]);
-                let second = L::fma(centre, L::load(p), taps.second(self.weights));
-                let derivative = taps.first(&first);
-                let change = L::mul(square, Taps::<L>::around(phi, self.strides[1]).first(&first));
-                let change = L::fma(b, second, L::fma(slope, derivative, change));
-                let zeta = L::fma(b, L::add(second, change), L::load(chi.cast_const()));
-                L::store(chi, L::mul(a, zeta));
-                L::store(self.next_phi.add(i), L::mul(a, L::fma(b, derivative, L::load(phi))));
-                let other = self.other.add(i);
-                let before = L::load(other.cast_const());
-                L::store(other, L::fnma(v.load::<L>(i), L::add(change, zeta), before));
-            }
+        let centre = L::splat(self.centre);
+        let first = splats::<L>(&FIRST);
+        let same = self.profiles.map(|profile| L::splat(*profile));
+        for i in (0..self.len).step_by(L::N) {
+            let [a, b, slope, square] =
+                if Z { self.profiles.map(|profile| L::load(profile.add(i))) } else { same };
+            let (p, phi, chi) = (self.p.add(i), self.phi.add(i), self.chi.add(i));
+            // The next row along x.
+            L::prefetch(phi.wrapping_add(HALF_WIDTH * self.strides[1] + self.pitch));
+            L::prefetch(self.next_phi.wrapping_add(i + self.pitch));
+            L::prefetch(chi.wrapping_add(self.pitch));
+            let taps = Taps::<L>::around(p, self.strides[0]);
+            let second = L::fma(centre, L::load(p), taps.second(self.weights));
+            let derivative = taps.first(&first);
+            let change = L::mul(square, Taps::<L>::around(phi, self.strides[1]).first(&first));
+            let change = L::fma(b, second, L::fma(slope, derivative, change));
+            let zeta = L::fma(b, L::add(second, change), L::load(chi.cast_const()));
+            L::store(chi, L::mul(a, zeta));
+            L::store(self.next_phi.add(i), L::mul(a, L::fma(b, derivative, L::load(phi))));
+            let other = self.other.add(i);
+            let before = L::load(other.cast_const());
+            L::store(other, L::fnma(v.load::<L>(i), L::add(change, zeta), before));
         }
     }
 }
@@ -227,26 +218,23 @@ impl<L: Lanes> DampedRow<'_, L> {
 #[inline(always)]
 unsafe fn row<L: Lanes, V: Speeds>(weights: &WeightSplats<L>, row: &Line, v: V) {
     let [sx, sy] = row.strides;
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let sponge_xy = L::splat(row.sponge_xy);
-        let zero = L::splat(0.0);
-        for i in (0..row.len).step_by(L::N) {
-            let p = row.p.add(i);
-            let other = row.other.add(i);
-            // The next row along x: one more plane of P, P- and V.
-            L::prefetch(p.wrapping_add(HALF_WIDTH * sy + sx));
-            L::prefetch(other.wrapping_add(sx).cast_const());
-            v.prefetch::<L>(i + sx);
-            let centre = L::load(p);
-            let [x, y, z] = &weights.axes;
-            let x = L::fma(weights.centre, centre, Taps::<L>::around(p, sx).second(x));
-            let y = Taps::<L>::around(p, sy).second(y);
-            let z = Taps::<L>::around(p, 1).second(z);
-            let l = L::add(L::add(x, y), z);
-            let g = L::mul(sponge_xy, L::load(row.sponge_z.add(i)));
-            let before = L::fnma(g, L::load(other.cast_const()), L::add(centre, centre));
-            L::store(other, L::fma(g, L::fma(v.load::<L>(i), l, before), zero));
-        }
+    let sponge_xy = L::splat(row.sponge_xy);
+    let zero = L::splat(0.0);
+    for i in (0..row.len).step_by(L::N) {
+        let p = row.p.add(i);
+        let other = row.other.add(i);
+        // The next row along x: one more plane of P, P- and V.
+        L::prefetch(p.wrapping_add(HALF_WIDTH * sy + sx));
+        L::prefetch(other.wrapping_add(sx).cast_const());
+        v.prefetch::<L>(i + sx);
+        let centre = L::load(p);
+        let [x, y, z] = &weights.axes;
+        let x = L::fma(weights.centre, centre, Taps::<L>::around(p, sx).second(x));
+        let y = Taps::<L>::around(p, sy).second(y);
+        let z = Taps::<L>::around(p, 1).second(z);
+        let l = L::add(L::add(x, y), z);
+        let g = L::mul(sponge_xy, L::load(row.sponge_z.add(i)));
+        let before = L::fnma(g, L::load(other.cast_const()), L::add(centre, centre));
+        L::store(other, L::fma(g, L::fma(v.load::<L>(i), l, before), zero));
     }
 }

@@ -64,7 +64,6 @@ impl TiledEquation for TtiShot {
 
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32) {
         let queue = FluxQueue::new(step.partition, scratch).0;
-        // SAFETY: by the caller's promise.
-        unsafe { step.isa.run(&TtiSweep { step, tile, queue }) }
+        step.isa.run(&TtiSweep { step, tile, queue })
     }
 }

@@ -27,6 +27,8 @@
 //!
 //! Fluxes are 0 in the cells that are never updated. [`old`] has the operators of the old kernel, and a PML.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "all of a kernel is unsafe, by its caller's promise")]
+
 mod coefficients;
 mod cpu;
 mod cuda;

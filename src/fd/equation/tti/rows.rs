@@ -23,11 +23,8 @@ impl<L: Lanes> Splats<L> {
     /// The processor has the instructions.
     #[inline(always)]
     pub unsafe fn new(weights: &Weights, [x, y, z]: &[[f32; HALF_WIDTH]; 3]) -> Splats<L> {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let first = [splats::<L>(x), splats::<L>(y), splats::<L>(z)];
-            Splats { second: WeightSplats::new(weights), first }
-        }
+        let first = [splats::<L>(x), splats::<L>(y), splats::<L>(z)];
+        Splats { second: WeightSplats::new(weights), first }
     }
 }
 
@@ -57,64 +54,61 @@ pub struct FluxRow {
 /// The pressures may be read `HALF_WIDTH` rows and a vector around the row; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &FluxRow) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let [p, q] = row.pressures;
-        let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
-        let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
-        let [sx, sy] = row.strides;
-        for i in (0..row.len).step_by(L::N) {
-            let [n_x, n_y, n_z] = [
-                L::load(row.axis[0].wrapping_add(i)),
-                L::load(row.axis[1].wrapping_add(i)),
-                L::load(row.axis[2].wrapping_add(i)),
-            ];
-            if X && Y {
-                for coming in row.coming {
-                    L::prefetch_far(coming.wrapping_add(i));
-                }
-            }
-            let p_after = L::load(p.wrapping_add(i + L::N));
-            let x = Taps::<L>::around(p.wrapping_add(i), sx);
-            let mut g = L::mul(n_x, x.first(&c.first[0]));
-            let mut laplacian =
-                if X && Y { L::fma(c.second.centre, p_at, x.second(&c.second.axes[0])) } else { p_at };
-            let y = Taps::<L>::around(p.wrapping_add(i), sy);
-            g = L::fma(n_y, y.first(&c.first[1]), g);
-            let z = Taps::<L>::along(p_before, p_at, p_after);
-            g = L::fma(n_z, z.first(&c.first[2]), g);
-            if X && Y {
-                laplacian = L::add(laplacian, y.second(&c.second.axes[1]));
-                laplacian = L::add(laplacian, z.second(&c.second.axes[2]));
-                L::store(row.laplacian.wrapping_add(i), laplacian);
-            }
-            let q_after = L::load(q.wrapping_add(i + L::N));
-            let x = Taps::<L>::around(q.wrapping_add(i), sx);
-            let y = Taps::<L>::around(q.wrapping_add(i), sy);
-            let z = Taps::<L>::along(q_before, q_at, q_after);
-            let mut w = L::mul(n_x, x.first(&c.first[0]));
-            w = L::fma(n_y, y.first(&c.first[1]), w);
-            w = L::fma(n_z, z.first(&c.first[2]), w);
-            (p_before, p_at, q_before, q_at) = (p_at, p_after, q_at, q_after);
-            let of_plane = |nth: usize| row.plane.wrapping_add(nth * row.component + i);
-            if X {
-                L::store(of_plane(0), L::mul(n_x, g));
-                L::store(of_plane(1), L::mul(n_x, w));
-            }
-            if X && Y {
-                L::store(of_plane(2), L::mul(n_z, g));
-                L::store(of_plane(3), L::mul(n_z, w));
-            }
-            if Y {
-                L::store(row.along_y.wrapping_add(i), L::mul(n_y, g));
-                L::store(row.along_y.wrapping_add(row.component + i), L::mul(n_y, w));
+    let [p, q] = row.pressures;
+    let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
+    let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
+    let [sx, sy] = row.strides;
+    for i in (0..row.len).step_by(L::N) {
+        let [n_x, n_y, n_z] = [
+            L::load(row.axis[0].wrapping_add(i)),
+            L::load(row.axis[1].wrapping_add(i)),
+            L::load(row.axis[2].wrapping_add(i)),
+        ];
+        if X && Y {
+            for coming in row.coming {
+                L::prefetch_far(coming.wrapping_add(i));
             }
         }
+        let p_after = L::load(p.wrapping_add(i + L::N));
+        let x = Taps::<L>::around(p.wrapping_add(i), sx);
+        let mut g = L::mul(n_x, x.first(&c.first[0]));
+        let mut laplacian =
+            if X && Y { L::fma(c.second.centre, p_at, x.second(&c.second.axes[0])) } else { p_at };
+        let y = Taps::<L>::around(p.wrapping_add(i), sy);
+        g = L::fma(n_y, y.first(&c.first[1]), g);
+        let z = Taps::<L>::along(p_before, p_at, p_after);
+        g = L::fma(n_z, z.first(&c.first[2]), g);
         if X && Y {
-            // A longer row may have been there before.
-            for nth in [2, 3] {
-                L::store(row.plane.wrapping_add(nth * row.component + row.len), L::splat(0.0));
-            }
+            laplacian = L::add(laplacian, y.second(&c.second.axes[1]));
+            laplacian = L::add(laplacian, z.second(&c.second.axes[2]));
+            L::store(row.laplacian.wrapping_add(i), laplacian);
+        }
+        let q_after = L::load(q.wrapping_add(i + L::N));
+        let x = Taps::<L>::around(q.wrapping_add(i), sx);
+        let y = Taps::<L>::around(q.wrapping_add(i), sy);
+        let z = Taps::<L>::along(q_before, q_at, q_after);
+        let mut w = L::mul(n_x, x.first(&c.first[0]));
+        w = L::fma(n_y, y.first(&c.first[1]), w);
+        w = L::fma(n_z, z.first(&c.first[2]), w);
+        (p_before, p_at, q_before, q_at) = (p_at, p_after, q_at, q_after);
+        let of_plane = |nth: usize| row.plane.wrapping_add(nth * row.component + i);
+        if X {
+            L::store(of_plane(0), L::mul(n_x, g));
+            L::store(of_plane(1), L::mul(n_x, w));
+        }
+        if X && Y {
+            L::store(of_plane(2), L::mul(n_z, g));
+            L::store(of_plane(3), L::mul(n_z, w));
+        }
+        if Y {
+            L::store(row.along_y.wrapping_add(i), L::mul(n_y, g));
+            L::store(row.along_y.wrapping_add(row.component + i), L::mul(n_y, w));
+        }
+    }
+    if X && Y {
+        // A longer row may have been there before.
+        for nth in [2, 3] {
+            L::store(row.plane.wrapping_add(nth * row.component + row.len), L::splat(0.0));
         }
     }
 }
@@ -131,18 +125,15 @@ pub unsafe fn divergence_xz<L: Lanes>(
     [column, component, len]: [usize; 3],
     to: *mut f32,
 ) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        for nth in [0, component] {
-            let of_z = plane.wrapping_add(2 * component + nth);
-            let (mut before, mut at) = (L::splat(0.0), L::load(of_z));
-            for i in (0..len).step_by(L::N) {
-                let after = L::load(of_z.wrapping_add(i + L::N));
-                let x = Taps::<L>::around(plane.wrapping_add(nth + i), column).first(&c.first[0]);
-                let z = Taps::<L>::along(before, at, after).first(&c.first[2]);
-                L::store(to.wrapping_add(nth + i), L::add(x, z));
-                (before, at) = (at, after);
-            }
+    for nth in [0, component] {
+        let of_z = plane.wrapping_add(2 * component + nth);
+        let (mut before, mut at) = (L::splat(0.0), L::load(of_z));
+        for i in (0..len).step_by(L::N) {
+            let after = L::load(of_z.wrapping_add(i + L::N));
+            let x = Taps::<L>::around(plane.wrapping_add(nth + i), column).first(&c.first[0]);
+            let z = Taps::<L>::along(before, at, after).first(&c.first[2]);
+            L::store(to.wrapping_add(nth + i), L::add(x, z));
+            (before, at) = (at, after);
         }
     }
 }
@@ -179,61 +170,55 @@ pub struct PressureRow<'a> {
 pub unsafe fn pressure<L: Lanes>(c: &Splats<L>, row: &PressureRow<'_>) {
     let end = row.undamped.end.min(row.len);
     let begin = if row.damping == 0.0 { row.undamped.start.min(end) } else { end };
-    // SAFETY: by the caller's promise.
-    unsafe {
-        cells::<L, true>(c, row, 0..begin);
-        cells::<L, false>(c, row, begin..end);
-        cells::<L, true>(c, row, end..row.len);
-    }
+    cells::<L, true>(c, row, 0..begin);
+    cells::<L, false>(c, row, begin..end);
+    cells::<L, true>(c, row, end..row.len);
 }
 
 /// Computes cells of a row. `DAMPED`: whether some of them are in a layer.
 #[inline(always)]
 unsafe fn cells<L: Lanes, const DAMPED: bool>(c: &Splats<L>, row: &PressureRow<'_>, cells: Range<usize>) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let one = L::splat(1.0);
-        let damping = L::splat(row.damping);
-        for i in cells.step_by(L::N) {
-            for coming in row.coming {
-                L::prefetch_far(coming.wrapping_add(i));
-            }
-            let along_y = |k: usize| row.taps[k].wrapping_add(i);
-            let b_y = Taps::<L>::across(along_y).first(&c.first[1]);
-            let c_y = Taps::<L>::across(|k| along_y(k).wrapping_add(row.component)).first(&c.first[1]);
-            let part = |nth: usize| row.parts.wrapping_add(nth * row.component + i);
-            let at = |row: *const f32| row.wrapping_add(i);
-            let [row_h, row_v] = row.increments;
-            let (mut h, mut v) = (L::load(at(row_h)), L::load(at(row_v)));
-            let (mut p, mut q) = (L::load(at(row.pressures[0])), L::load(at(row.pressures[1])));
-            let (mut rate, mut a) = (L::load(at(row.medium[0])), one);
-            if DAMPED {
-                let r = L::add(damping, L::load(at(row.damping_z.as_ptr())));
-                a = L::reciprocal(L::add(one, r));
-                let b = L::mul(L::sub(one, r), a);
-                rate = L::mul(a, rate);
-                (h, v, p, q) = (L::mul(b, h), L::mul(b, v), L::mul(b, p), L::mul(b, q));
-            }
-            h = L::fma(rate, L::load(part(2)), h);
-            h = L::fnma(rate, L::add(L::load(part(0)), b_y), h);
-            v = L::fma(rate, L::add(L::load(part(1)), c_y), v);
-            L::store(row_h.wrapping_add(i), h);
-            L::store(row_v.wrapping_add(i), v);
-            let (e, s) = (L::load(at(row.medium[1])), L::load(at(row.medium[2])));
-            let (of_p, of_q) = (L::fma(e, h, L::mul(s, v)), L::fma(s, h, v));
-            if DAMPED {
-                (p, q) = (L::fma(a, of_p, p), L::fma(a, of_q, q));
-            } else {
-                (p, q) = (L::add(p, of_p), L::add(q, of_q));
-            }
-            let [to_p, to_q] = row.new.map(|new| new.wrapping_add(i));
-            if row.stream {
-                L::stream(to_p, p);
-                L::stream(to_q, q);
-            } else {
-                L::store(to_p, p);
-                L::store(to_q, q);
-            }
+    let one = L::splat(1.0);
+    let damping = L::splat(row.damping);
+    for i in cells.step_by(L::N) {
+        for coming in row.coming {
+            L::prefetch_far(coming.wrapping_add(i));
+        }
+        let along_y = |k: usize| row.taps[k].wrapping_add(i);
+        let b_y = Taps::<L>::across(along_y).first(&c.first[1]);
+        let c_y = Taps::<L>::across(|k| along_y(k).wrapping_add(row.component)).first(&c.first[1]);
+        let part = |nth: usize| row.parts.wrapping_add(nth * row.component + i);
+        let at = |row: *const f32| row.wrapping_add(i);
+        let [row_h, row_v] = row.increments;
+        let (mut h, mut v) = (L::load(at(row_h)), L::load(at(row_v)));
+        let (mut p, mut q) = (L::load(at(row.pressures[0])), L::load(at(row.pressures[1])));
+        let (mut rate, mut a) = (L::load(at(row.medium[0])), one);
+        if DAMPED {
+            let r = L::add(damping, L::load(at(row.damping_z.as_ptr())));
+            a = L::reciprocal(L::add(one, r));
+            let b = L::mul(L::sub(one, r), a);
+            rate = L::mul(a, rate);
+            (h, v, p, q) = (L::mul(b, h), L::mul(b, v), L::mul(b, p), L::mul(b, q));
+        }
+        h = L::fma(rate, L::load(part(2)), h);
+        h = L::fnma(rate, L::add(L::load(part(0)), b_y), h);
+        v = L::fma(rate, L::add(L::load(part(1)), c_y), v);
+        L::store(row_h.wrapping_add(i), h);
+        L::store(row_v.wrapping_add(i), v);
+        let (e, s) = (L::load(at(row.medium[1])), L::load(at(row.medium[2])));
+        let (of_p, of_q) = (L::fma(e, h, L::mul(s, v)), L::fma(s, h, v));
+        if DAMPED {
+            (p, q) = (L::fma(a, of_p, p), L::fma(a, of_q, q));
+        } else {
+            (p, q) = (L::add(p, of_p), L::add(q, of_q));
+        }
+        let [to_p, to_q] = row.new.map(|new| new.wrapping_add(i));
+        if row.stream {
+            L::stream(to_p, p);
+            L::stream(to_q, q);
+        } else {
+            L::store(to_p, p);
+            L::store(to_q, q);
         }
     }
 }

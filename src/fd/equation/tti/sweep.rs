@@ -78,34 +78,31 @@ impl Kernel for TtiSweep<'_> {
     unsafe fn run<L: Lanes>(&self) {
         let SelfAdjoint { weights, first, .. } = &self.step.equation.c.operators;
         let [columns, planes] = self.tile.tile.sides.each_ref().map(|side| side.cells.clone());
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let splats = Splats::<L>::new(weights, first);
-            for y in planes.start - HALF_WIDTH..planes.end + HALF_WIDTH {
-                if planes.contains(&y) {
-                    for x in columns.start - HALF_WIDTH..columns.start {
-                        self.flux::<L, true, false>(&splats, [x, y]);
-                    }
-                    for x in columns.clone() {
-                        self.flux::<L, true, true>(&splats, [x, y]);
-                    }
-                    for x in columns.end..columns.end + HALF_WIDTH {
-                        self.flux::<L, true, false>(&splats, [x, y]);
-                    }
-                    for x in columns.clone() {
-                        let FluxQueue { component, .. } = self.queue;
-                        let sizes = [FLUXES * component, component, self.tile.len];
-                        divergence_xz(&splats, self.fluxes(x), sizes, self.parts([x, y]));
-                    }
-                } else {
-                    for x in columns.clone() {
-                        self.flux::<L, false, true>(&splats, [x, y]);
-                    }
+        let splats = Splats::<L>::new(weights, first);
+        for y in planes.start - HALF_WIDTH..planes.end + HALF_WIDTH {
+            if planes.contains(&y) {
+                for x in columns.start - HALF_WIDTH..columns.start {
+                    self.flux::<L, true, false>(&splats, [x, y]);
                 }
-                if y >= planes.start + HALF_WIDTH {
-                    for x in columns.clone() {
-                        self.pressure::<L>(&splats, [x, y - HALF_WIDTH]);
-                    }
+                for x in columns.clone() {
+                    self.flux::<L, true, true>(&splats, [x, y]);
+                }
+                for x in columns.end..columns.end + HALF_WIDTH {
+                    self.flux::<L, true, false>(&splats, [x, y]);
+                }
+                for x in columns.clone() {
+                    let FluxQueue { component, .. } = self.queue;
+                    let sizes = [FLUXES * component, component, self.tile.len];
+                    divergence_xz(&splats, self.fluxes(x), sizes, self.parts([x, y]));
+                }
+            } else {
+                for x in columns.clone() {
+                    self.flux::<L, false, true>(&splats, [x, y]);
+                }
+            }
+            if y >= planes.start + HALF_WIDTH {
+                for x in columns.clone() {
+                    self.pressure::<L>(&splats, [x, y - HALF_WIDTH]);
                 }
             }
         }
@@ -147,8 +144,7 @@ impl TtiSweep<'_> {
         let along_y = if Y { self.along_y([x, y]) } else { null };
         if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
             let to = if X { plane } else { along_y };
-            // SAFETY: by the caller's promise.
-            unsafe { std::slice::from_raw_parts_mut(to, 2 * component - WIDEST).fill(0.0) };
+            std::slice::from_raw_parts_mut(to, 2 * component - WIDEST).fill(0.0);
             return;
         }
         let at = layout.at([x, y, layout.active(2).start]);
@@ -168,8 +164,8 @@ impl TtiSweep<'_> {
                 [field(0).wrapping_add(leading), field(2).wrapping_add(leading), n_x, n_y, n_z]
             },
         };
-        // SAFETY: by the caller's promise. Updated cells have `HALF_WIDTH` neighbours on each side.
-        unsafe { flux::<L, X, Y>(splats, &row) }
+        // Updated cells have `HALF_WIDTH` neighbours on each side.
+        flux::<L, X, Y>(splats, &row)
     }
 
     /// Computes the pressures of a row, whose divergences are complete but for y.
@@ -189,11 +185,8 @@ impl TtiSweep<'_> {
         let pressures = [field(from), field(2 + from)].map(<*mut f32>::cast_const);
         let place = ([x, y], first, len);
         let own = [c.row(e, [x, y]), c.row(s, [x, y])];
-        // SAFETY: by the caller's promise.
-        let ([row_e, row_s], pressures) = unsafe {
-            let pressures = without_source(injector, place, layout, clean, pressures);
-            (in_ball(ball.as_ref(), place, room, own), pressures)
-        };
+        let pressures = without_source(injector, place, layout, clean, pressures);
+        let [row_e, row_s] = in_ball(ball.as_ref(), place, room, own);
         let user = layout.width()..layout.width() + layout.inner[2];
         let row = PressureRow {
             len,
@@ -214,7 +207,6 @@ impl TtiSweep<'_> {
                 [h, v, c.row(modulus, next), c.row(e, next), c.row(s, next)]
             },
         };
-        // SAFETY: by the caller's promise.
-        unsafe { pressure::<L>(splats, &row) }
+        pressure::<L>(splats, &row)
     }
 }

@@ -10,8 +10,7 @@ use crate::fd::vector::lanes::Lanes;
 /// As for reading `L::N` values from value `i` of the row on; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn load<L: Lanes>(row: *const f32, i: usize) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe { L::load(row.wrapping_add(i)) }
+    L::load(row.wrapping_add(i))
 }
 
 /// Returns the derivative across rows, between taps 3 and 4.
@@ -20,20 +19,17 @@ pub unsafe fn load<L: Lanes>(row: *const f32, i: usize) -> L::V {
 /// As for reading `L::N` values from each tap on; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn derivative_across<L: Lanes>(c: [L::V; HALF_WIDTH], tap: impl Fn(usize) -> *const f32) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        derivative::<L>(
-            c,
-            &[
-                L::load(tap(0)),
-                L::load(tap(1)),
-                L::load(tap(2)),
-                L::load(tap(3)),
-                L::load(tap(4)),
-                L::load(tap(5)),
-                L::load(tap(6)),
-                L::load(tap(7)),
-            ],
-        )
-    }
+    derivative::<L>(
+        c,
+        &[
+            L::load(tap(0)),
+            L::load(tap(1)),
+            L::load(tap(2)),
+            L::load(tap(3)),
+            L::load(tap(4)),
+            L::load(tap(5)),
+            L::load(tap(6)),
+            L::load(tap(7)),
+        ],
+    )
 }

@@ -68,93 +68,84 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     stencils: &[[f32; HALF_WIDTH]; 3],
     row: &DivergenceRow<'_>,
 ) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let [cx, cy, cz] = [splats::<L>(&stencils[0]), splats::<L>(&stencils[1]), splats::<L>(&stencils[2])];
-        let [rows_x, rows_y] = &row.taps;
-        let (this, component) = (rows_x[HALF_WIDTH], row.component);
-        let (mut u_before, mut u_at) = (L::splat(0.0), L::load(this));
-        let (mut w_before, mut w_at) = (L::splat(0.0), load::<L>(this, 2 * component));
-        let squares = [L::splat(row.squares[0]), L::splat(row.squares[1])];
-        let [row_ct, row_st, row_cp, row_sp] = row.angles;
-        for i in (0..row.len).step_by(L::N) {
-            let (ct, st) = (load::<L>(row_ct, i), load::<L>(row_st, i));
-            let (cp, sp) = (load::<L>(row_cp, i), load::<L>(row_sp, i));
-            for coming in row.coming {
-                L::prefetch_far(coming.wrapping_add(i));
-            }
-            let u_after = load::<L>(this, i + L::N);
-            let mut u = L::mul(L::mul(ct, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(i)));
-            u = L::fnma(L::mul(ct, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(i)), u);
-            u = L::fnma(st, derivative_before::<L>(cz, u_before, u_at, u_after), u);
-            let of_v = i + component;
-            let mut v = L::mul(sp, derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_v)));
-            v = L::fma(cp, derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_v)), v);
-            let of_w = i + 2 * component;
-            let w_after = load::<L>(this, of_w + L::N);
-            let mut w = L::mul(L::mul(st, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_w)));
-            w = L::fnma(L::mul(st, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_w)), w);
-            w = L::fma(ct, derivative_before::<L>(cz, w_before, w_at, w_after), w);
-            (u_before, u_at, w_before, w_at) = (u_at, u_after, w_at, w_after);
-
-            let modulus = load::<L>(row.modulus, i);
-            let undamped = match (X_PML, Y_PML) {
-                (false, false) => L::fma(squares[1], v, L::mul(squares[0], u)),
-                (false, true) => L::mul(squares[0], u),
-                (true, false) => L::mul(squares[1], v),
-                (true, true) => L::splat(0.0),
-            };
-            let d = row.d.wrapping_add(i);
-            // Without an undamped flux it has the poles of a source alone.
-            let mut horizontal = L::load(d);
-            if !(X_PML && Y_PML) {
-                horizontal = L::fma(modulus, undamped, horizontal);
-                L::store(d, horizontal);
-            }
-            if Y_PML {
-                horizontal = L::add(horizontal, increment::<L>(&row.split[1], i, modulus, v));
-            }
-            if X_PML {
-                horizontal = L::add(horizontal, increment::<L>(&row.split[0], i, modulus, u));
-            }
-            let rate = L::mul(modulus, load::<L>(row.rate, i));
-            let mut vertical = L::sub(L::splat(0.0), L::mul(rate, w));
-            for end in row.ends {
-                if end.cells.contains(&i) {
-                    let part = end.part.wrapping_add(i - end.cells.start);
-                    vertical = split::<L>(part, load::<L>(row.loss, i), vertical);
-                }
-            }
-            let (e, s) = (load::<L>(row.e, i), load::<L>(row.s, i));
-            let (p, q) = (load::<L>(row.pressures[0], i), load::<L>(row.pressures[1], i));
-            row.new[0].write::<L>(i, L::add(p, L::fma(e, horizontal, L::mul(s, vertical))));
-            row.new[1].write::<L>(i, L::add(q, L::fma(s, horizontal, vertical)));
+    let [cx, cy, cz] = [splats::<L>(&stencils[0]), splats::<L>(&stencils[1]), splats::<L>(&stencils[2])];
+    let [rows_x, rows_y] = &row.taps;
+    let (this, component) = (rows_x[HALF_WIDTH], row.component);
+    let (mut u_before, mut u_at) = (L::splat(0.0), L::load(this));
+    let (mut w_before, mut w_at) = (L::splat(0.0), load::<L>(this, 2 * component));
+    let squares = [L::splat(row.squares[0]), L::splat(row.squares[1])];
+    let [row_ct, row_st, row_cp, row_sp] = row.angles;
+    for i in (0..row.len).step_by(L::N) {
+        let (ct, st) = (load::<L>(row_ct, i), load::<L>(row_st, i));
+        let (cp, sp) = (load::<L>(row_cp, i), load::<L>(row_sp, i));
+        for coming in row.coming {
+            L::prefetch_far(coming.wrapping_add(i));
         }
+        let u_after = load::<L>(this, i + L::N);
+        let mut u = L::mul(L::mul(ct, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(i)));
+        u = L::fnma(L::mul(ct, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(i)), u);
+        u = L::fnma(st, derivative_before::<L>(cz, u_before, u_at, u_after), u);
+        let of_v = i + component;
+        let mut v = L::mul(sp, derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_v)));
+        v = L::fma(cp, derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_v)), v);
+        let of_w = i + 2 * component;
+        let w_after = load::<L>(this, of_w + L::N);
+        let mut w = L::mul(L::mul(st, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_w)));
+        w = L::fnma(L::mul(st, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_w)), w);
+        w = L::fma(ct, derivative_before::<L>(cz, w_before, w_at, w_after), w);
+        (u_before, u_at, w_before, w_at) = (u_at, u_after, w_at, w_after);
+
+        let modulus = load::<L>(row.modulus, i);
+        let undamped = match (X_PML, Y_PML) {
+            (false, false) => L::fma(squares[1], v, L::mul(squares[0], u)),
+            (false, true) => L::mul(squares[0], u),
+            (true, false) => L::mul(squares[1], v),
+            (true, true) => L::splat(0.0),
+        };
+        let d = row.d.wrapping_add(i);
+        // Without an undamped flux it has the poles of a source alone.
+        let mut horizontal = L::load(d);
+        if !(X_PML && Y_PML) {
+            horizontal = L::fma(modulus, undamped, horizontal);
+            L::store(d, horizontal);
+        }
+        if Y_PML {
+            horizontal = L::add(horizontal, increment::<L>(&row.split[1], i, modulus, v));
+        }
+        if X_PML {
+            horizontal = L::add(horizontal, increment::<L>(&row.split[0], i, modulus, u));
+        }
+        let rate = L::mul(modulus, load::<L>(row.rate, i));
+        let mut vertical = L::sub(L::splat(0.0), L::mul(rate, w));
+        for end in row.ends {
+            if end.cells.contains(&i) {
+                let part = end.part.wrapping_add(i - end.cells.start);
+                vertical = split::<L>(part, load::<L>(row.loss, i), vertical);
+            }
+        }
+        let (e, s) = (load::<L>(row.e, i), load::<L>(row.s, i));
+        let (p, q) = (load::<L>(row.pressures[0], i), load::<L>(row.pressures[1], i));
+        row.new[0].write::<L>(i, L::add(p, L::fma(e, horizontal, L::mul(s, vertical))));
+        row.new[1].write::<L>(i, L::add(q, L::fma(s, horizontal, vertical)));
     }
 }
 
 /// Returns the increment of a split pressure, from the divergence of its flux.
 #[inline(always)]
 unsafe fn increment<L: Lanes>(axis: &SplitTerm, i: usize, modulus: L::V, divergence: L::V) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let rate = L::mul(modulus, L::splat(axis.rate));
-        let undamped = L::sub(L::splat(0.0), L::mul(rate, divergence));
-        if axis.part.is_null() {
-            return undamped;
-        }
-        split::<L>(axis.part.wrapping_add(i), L::splat(axis.loss), undamped)
+    let rate = L::mul(modulus, L::splat(axis.rate));
+    let undamped = L::sub(L::splat(0.0), L::mul(rate, divergence));
+    if axis.part.is_null() {
+        return undamped;
     }
+    split::<L>(axis.part.wrapping_add(i), L::splat(axis.loss), undamped)
 }
 
 /// Adds the increment to a split pressure, and returns it.
 #[inline(always)]
 unsafe fn split<L: Lanes>(part: *mut f32, loss: L::V, undamped: L::V) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let old = L::load(part);
-        let increment = L::fma(loss, old, undamped);
-        L::store(part, L::add(old, increment));
-        increment
-    }
+    let old = L::load(part);
+    let increment = L::fma(loss, old, undamped);
+    L::store(part, L::add(old, increment));
+    increment
 }

@@ -58,13 +58,10 @@ impl Target {
     #[inline(always)]
     pub unsafe fn write<L: Lanes>(self, i: usize, value: L::V) {
         let to = self.row.wrapping_add(i);
-        // SAFETY: by the caller's promise.
-        unsafe {
-            match self {
-                _ if self.row.is_null() => {}
-                Target { stream: true, .. } => L::stream(to, value),
-                _ => L::store(to, value),
-            }
+        match self {
+            _ if self.row.is_null() => {}
+            Target { stream: true, .. } => L::stream(to, value),
+            _ => L::store(to, value),
         }
     }
 }
@@ -78,65 +75,58 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     stencils: &[[f32; HALF_WIDTH]; 3],
     row: &RotatedFluxRow,
 ) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let [cx, cy, cz] = [splats::<L>(&stencils[0]), splats::<L>(&stencils[1]), splats::<L>(&stencils[2])];
-        let ([p, q], [stride_x, stride_y]) = (row.pressures, row.strides);
-        let first = |row: *const f32, stride: usize| row.wrapping_sub((HALF_WIDTH - 1) * stride);
-        let (px, py, qx, qy) =
-            (first(p, stride_x), first(p, stride_y), first(q, stride_x), first(q, stride_y));
-        let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
-        let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
-        let [row_ct, row_st, row_cp, row_sp] = row.angles;
-        for i in (0..row.len).step_by(L::N) {
-            let (ct, st) = (load::<L>(row_ct, i), load::<L>(row_st, i));
-            let (cp, sp) = (load::<L>(row_cp, i), load::<L>(row_sp, i));
-            for coming in row.coming {
-                L::prefetch_far(coming.wrapping_add(i));
-            }
-            let p_after = load::<L>(p, i + L::N);
-            let x = derivative_across::<L>(cx, |k| px.wrapping_add(i + k * stride_x));
-            let y = derivative_across::<L>(cy, |k| py.wrapping_add(i + k * stride_y));
-            let z = derivative_after::<L>(cz, p_before, p_at, p_after);
-            let mut u = L::mul(L::mul(ct, cp), x);
-            u = L::fnma(L::mul(ct, sp), y, u);
-            u = L::fnma(st, z, u);
-            let mut v = L::fma(cp, y, L::mul(sp, x));
-            let q_after = load::<L>(q, i + L::N);
-            let x = derivative_across::<L>(cx, |k| qx.wrapping_add(i + k * stride_x));
-            let y = derivative_across::<L>(cy, |k| qy.wrapping_add(i + k * stride_y));
-            let z = derivative_after::<L>(cz, q_before, q_at, q_after);
-            let mut w = L::mul(L::mul(st, cp), x);
-            w = L::fnma(L::mul(st, sp), y, w);
-            w = L::fma(ct, z, w);
-            (p_before, p_at, q_before, q_at) = (p_at, p_after, q_at, q_after);
-            if X_PML {
-                u = damped::<L>(&row.damped[0], i, u);
-            }
-            if Y_PML {
-                v = damped::<L>(&row.damped[1], i, v);
-            }
-            let old = L::mul(L::load(row.keep.wrapping_add(i)), L::load(row.old.wrapping_add(i)));
-            w = L::fnma(L::load(row.rate.wrapping_add(i)), w, old);
-            row.new.write::<L>(i, w);
-            L::store(row.to[0].wrapping_add(i), u);
-            L::store(row.to[1].wrapping_add(i), v);
-            L::store(row.to[2].wrapping_add(i), w);
+    let [cx, cy, cz] = [splats::<L>(&stencils[0]), splats::<L>(&stencils[1]), splats::<L>(&stencils[2])];
+    let ([p, q], [stride_x, stride_y]) = (row.pressures, row.strides);
+    let first = |row: *const f32, stride: usize| row.wrapping_sub((HALF_WIDTH - 1) * stride);
+    let (px, py, qx, qy) = (first(p, stride_x), first(p, stride_y), first(q, stride_x), first(q, stride_y));
+    let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
+    let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
+    let [row_ct, row_st, row_cp, row_sp] = row.angles;
+    for i in (0..row.len).step_by(L::N) {
+        let (ct, st) = (load::<L>(row_ct, i), load::<L>(row_st, i));
+        let (cp, sp) = (load::<L>(row_cp, i), load::<L>(row_sp, i));
+        for coming in row.coming {
+            L::prefetch_far(coming.wrapping_add(i));
         }
-        // A longer row may have been there before.
-        for to in row.to {
-            L::store(to.wrapping_add(row.len), L::splat(0.0));
+        let p_after = load::<L>(p, i + L::N);
+        let x = derivative_across::<L>(cx, |k| px.wrapping_add(i + k * stride_x));
+        let y = derivative_across::<L>(cy, |k| py.wrapping_add(i + k * stride_y));
+        let z = derivative_after::<L>(cz, p_before, p_at, p_after);
+        let mut u = L::mul(L::mul(ct, cp), x);
+        u = L::fnma(L::mul(ct, sp), y, u);
+        u = L::fnma(st, z, u);
+        let mut v = L::fma(cp, y, L::mul(sp, x));
+        let q_after = load::<L>(q, i + L::N);
+        let x = derivative_across::<L>(cx, |k| qx.wrapping_add(i + k * stride_x));
+        let y = derivative_across::<L>(cy, |k| qy.wrapping_add(i + k * stride_y));
+        let z = derivative_after::<L>(cz, q_before, q_at, q_after);
+        let mut w = L::mul(L::mul(st, cp), x);
+        w = L::fnma(L::mul(st, sp), y, w);
+        w = L::fma(ct, z, w);
+        (p_before, p_at, q_before, q_at) = (p_at, p_after, q_at, q_after);
+        if X_PML {
+            u = damped::<L>(&row.damped[0], i, u);
         }
+        if Y_PML {
+            v = damped::<L>(&row.damped[1], i, v);
+        }
+        let old = L::mul(L::load(row.keep.wrapping_add(i)), L::load(row.old.wrapping_add(i)));
+        w = L::fnma(L::load(row.rate.wrapping_add(i)), w, old);
+        row.new.write::<L>(i, w);
+        L::store(row.to[0].wrapping_add(i), u);
+        L::store(row.to[1].wrapping_add(i), v);
+        L::store(row.to[2].wrapping_add(i), w);
+    }
+    // A longer row may have been there before.
+    for to in row.to {
+        L::store(to.wrapping_add(row.len), L::splat(0.0));
     }
 }
 
 #[inline(always)]
 unsafe fn damped<L: Lanes>(flux: &DampedFlux, i: usize, value: L::V) -> L::V {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let old = L::mul(L::splat(flux.keep), L::load(flux.old.wrapping_add(i)));
-        let value = L::fnma(L::splat(flux.rate), value, old);
-        flux.new.write::<L>(i, value);
-        value
-    }
+    let old = L::mul(L::splat(flux.keep), L::load(flux.old.wrapping_add(i)));
+    let value = L::fnma(L::splat(flux.rate), value, old);
+    flux.new.write::<L>(i, value);
+    value
 }

@@ -64,7 +64,6 @@ impl TiledEquation for OldTtiShot {
     }
 
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32) {
-        // SAFETY: by the caller's promise.
-        unsafe { sweep::sweep(step, tile, scratch) }
+        sweep::sweep(step, tile, scratch)
     }
 }

@@ -59,14 +59,11 @@ struct OldTtiSweep<'a, const X_PML: bool, const Y_PML: bool> {
 pub unsafe fn sweep(step: &TileStep<'_, OldTtiShot>, tile: &ActiveTile, scratch: *mut f32) {
     let (isa, fields) = (step.isa, OldTtiFields::new(step.fields));
     let queue = FluxQueue::new(step.partition, scratch).0;
-    // SAFETY: by the caller's promise.
-    unsafe {
-        match tile.tile.sides.each_ref().map(|side| side.pml) {
-            [false, false] => isa.run(&OldTtiSweep::<false, false> { step, tile, fields, queue }),
-            [false, true] => isa.run(&OldTtiSweep::<false, true> { step, tile, fields, queue }),
-            [true, false] => isa.run(&OldTtiSweep::<true, false> { step, tile, fields, queue }),
-            [true, true] => isa.run(&OldTtiSweep::<true, true> { step, tile, fields, queue }),
-        }
+    match tile.tile.sides.each_ref().map(|side| side.pml) {
+        [false, false] => isa.run(&OldTtiSweep::<false, false> { step, tile, fields, queue }),
+        [false, true] => isa.run(&OldTtiSweep::<false, true> { step, tile, fields, queue }),
+        [true, false] => isa.run(&OldTtiSweep::<true, false> { step, tile, fields, queue }),
+        [true, true] => isa.run(&OldTtiSweep::<true, true> { step, tile, fields, queue }),
     }
 }
 
@@ -74,22 +71,19 @@ impl<const X_PML: bool, const Y_PML: bool> Kernel for OldTtiSweep<'_, X_PML, Y_P
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let [columns, planes] = self.tile.tile.sides.each_ref().map(|side| side.cells.clone());
-        // SAFETY: by the caller's promise.
-        unsafe {
-            for y in planes.start - BEFORE..planes.end + AFTER {
-                for x in columns.clone() {
-                    self.flux::<L>([x, y], self.queued([x, y]));
-                }
-                if y < planes.start + AFTER {
-                    continue;
-                }
-                let y = y - AFTER;
-                for x in (columns.start - BEFORE..columns.start).chain(columns.end..columns.end + AFTER) {
-                    self.flux::<L>([x, y], self.beside(x));
-                }
-                for x in columns.clone() {
-                    self.divergence::<L>([x, y]);
-                }
+        for y in planes.start - BEFORE..planes.end + AFTER {
+            for x in columns.clone() {
+                self.flux::<L>([x, y], self.queued([x, y]));
+            }
+            if y < planes.start + AFTER {
+                continue;
+            }
+            let y = y - AFTER;
+            for x in (columns.start - BEFORE..columns.start).chain(columns.end..columns.end + AFTER) {
+                self.flux::<L>([x, y], self.beside(x));
+            }
+            for x in columns.clone() {
+                self.divergence::<L>([x, y]);
             }
         }
     }
@@ -137,8 +131,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
         let TileStep { equation: OldTtiShot { c, .. }, geometry, from, stream, .. } = **step;
         let (layout, first) = (&c.layout, c.layout.active(2).start);
         if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
-            // SAFETY: by the caller's promise.
-            unsafe { std::slice::from_raw_parts_mut(to, queue.row).fill(0.0) };
+            std::slice::from_raw_parts_mut(to, queue.row).fill(0.0);
             return;
         }
         let at = layout.at([x, y, first]);
@@ -184,8 +177,8 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
                 [p, q, position(fields.w[from], at + next), ct, st, cp, sp]
             },
         };
-        // SAFETY: by the caller's promise. Updated cells have `HALF_WIDTH` neighbours on each side.
-        unsafe { flux::<L, X_PML, Y_PML>(&c.operators.stencils, &row) }
+        // Updated cells have `HALF_WIDTH` neighbours on each side.
+        flux::<L, X_PML, Y_PML>(&c.operators.stencils, &row)
     }
 
     /// Computes the pressures of a row, from fluxes that are all there.
@@ -216,11 +209,8 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
         let own = [c.row(e, [x, y]), c.row(s, [x, y])];
         let pressures = [position(fields.p[from], at), position(fields.q[from], at)];
         let place = ([x, y], first, *len);
-        // SAFETY: by the caller's promise.
-        let ([row_e, row_s], pressures) = unsafe {
-            let pressures = without_source(step.injector, place, layout, queue.clean, pressures);
-            (in_ball(ball.as_ref(), place, queue.ball, own), pressures)
-        };
+        let pressures = without_source(step.injector, place, layout, queue.clean, pressures);
+        let [row_e, row_s] = in_ball(ball.as_ref(), place, queue.ball, own);
         let row = DivergenceRow {
             len: *len,
             taps: [rows_x, rows_y],
@@ -249,8 +239,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
                 [d, c.row(modulus, next), c.row(e, next), c.row(s, next)]
             },
         };
-        // SAFETY: by the caller's promise.
-        unsafe { divergence::<L, X_PML, Y_PML>(&c.operators.stencils, &row) }
+        divergence::<L, X_PML, Y_PML>(&c.operators.stencils, &row)
     }
 
     /// Returns the ends of a row with their split pressures.
