@@ -35,10 +35,8 @@
 //! | `warnings` | likely mistakes in models and shots |
 //! | `shot` | a shot as a task |
 //! | `check` | check shots of devices |
-//! | `bench` | speed of a device |
 
 pub mod anisotropy;
-pub mod bench;
 pub mod centred;
 pub mod check;
 pub mod control;

@@ -2,32 +2,28 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gpusched::fd::bench::{self, Case};
-use gpusched::fd::equation::{Absorber, Equation};
-use gpusched::fd::plan::{Options, Storage};
+use gpusched::fd::equation::Absorber;
+use gpusched::fd::plan::Options;
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
 
 use crate::say::say;
+use crate::speed::{self, Case};
 
 pub struct Wanted<'a> {
-    pub equation: &'static dyn Equation,
-    pub n: [usize; 3],
-    pub pml: usize,
-    pub nt: usize,
+    pub case: Case,
     pub device: &'a str,
-    pub storage: Storage,
     /// Threads on the CPU.
     pub threads: Option<u32>,
-    /// Rounds of [`bench::run`].
-    pub repeats: usize,
     pub as_json: bool,
 }
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { equation, n, pml, nt, device, storage, threads, repeats, as_json } = wanted;
+    let Wanted { mut case, device, threads, as_json } = wanted;
+    let Case { equation, n, pml, nt, storage, .. } = case;
     let pml = Options { equation, pml, ..Options::default() }.absorbing_layer()?;
+    case.pml = pml;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
     builder.slots = Some(1);
@@ -39,11 +35,10 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let there = scheduler.devices().len();
         return Err(Error::argument("--device", format!("'{device}', {there} devices"), "one device"));
     };
-    let case = Case { equation, n, pml, storage, nt, repeats };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
-        let measured = match bench::run(exec.lane, &case) {
+        let measured = match speed::run(exec.lane, &case) {
             Err(error) if !error.is_suspect() => return Err(error),
             // Not returned: the scheduler would try again, and a wrong result may not come twice.
             measured => measured,

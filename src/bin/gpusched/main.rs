@@ -39,6 +39,7 @@ mod scenario;
 mod shots;
 mod side;
 mod simulate;
+mod speed;
 mod stopping;
 mod summary;
 mod survey;
@@ -51,6 +52,7 @@ use clap::Parser;
 use gpusched::fd::equation::with_absorber;
 use gpusched::{Error, Result};
 use restart::End;
+use speed::Case;
 
 /// Stack size of the command in bytes, independent of the shell's limit.
 const STACK: usize = 8 << 20;
@@ -178,20 +180,12 @@ fn command(command: Command) -> Result<bool> {
             what: Bench::Fd { equation, n, nt, device, storage, threads, absorbing_layer, pml, repeats, json },
         } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
-            bench::fd(bench::Wanted {
-                equation: match absorbing_layer {
-                    Some(kind) => with_absorber(equation, kind)?,
-                    None => equation,
-                },
-                n,
-                nt,
-                device: &device,
-                pml: pml.unwrap_or(0),
-                storage,
-                threads,
-                repeats,
-                as_json: json,
-            })
+            let equation = match absorbing_layer {
+                Some(kind) => with_absorber(equation, kind)?,
+                None => equation,
+            };
+            let case = Case { equation, n, pml: pml.unwrap_or(0), storage, nt, repeats };
+            bench::fd(bench::Wanted { case, device: &device, threads, as_json: json })
         }
     }
 }

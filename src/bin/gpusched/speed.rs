@@ -1,21 +1,22 @@
 //! Measures the speed of the propagator on a device, and that of a copy of memory.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::control::{Control, Silent, State};
-use super::equation::Equation;
-use super::grid::Grid;
-use super::model::{Model, Property, Values};
-use super::plan::{Options, Plan, Stencil, Storage};
-use super::survey::{Gather, Receivers, Shot};
-use super::tiled::tuning::TUNING_STEPS;
-use super::wavelet::{self, Wavelet};
-use crate::backend::Lane;
-use crate::backend::cpu::{Buffer, Team, free_bytes};
-use crate::backend::cuda::{DeviceBuffer, Stream};
-use crate::error::{Error, Result};
+use gpusched::backend::Lane;
+use gpusched::backend::cpu::{Buffer, Team, free_bytes};
+use gpusched::backend::cuda::{DeviceBuffer, Stream};
+use gpusched::fd::control::{Control, Silent, State};
+use gpusched::fd::equation::Equation;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::{Model, Property, Values};
+use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
+use gpusched::fd::shot;
+use gpusched::fd::survey::{Gather, Receivers, Shot};
+use gpusched::fd::tiled::tuning::TUNING_STEPS;
+use gpusched::fd::wavelet::{self, Wavelet};
+use gpusched::{Error, Result};
 
 /// Case to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,7 +112,6 @@ fn measured(
     copy: &mut Copy<'_>,
     repeats: usize,
 ) -> Result<Measured> {
-    plan.check(shot)?;
     if let Lane::Cpu(_) = lane {
         check_free_memory("the shot that is measured", plan.field_bytes())?;
     }
@@ -132,13 +132,13 @@ fn measured(
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
         let begin = Instant::now();
-        let (gather, effort) = plan.run(shot, lane, &Silent)?;
+        let (gather, effort) = shot::run(plan, shot, lane, &Silent)?;
         shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
         loop_seconds = effort.time.as_secs_f64().min(loop_seconds);
         computed = effort.computed;
         of_shot.compare(gather, lane)?;
         for (largest, seconds, record) in &mut kinds {
-            let (gather, effort) = plan.run(&longer, lane, &Everywhere { largest: *largest })?;
+            let (gather, effort) = shot::run(plan, &longer, lane, &Everywhere { largest: *largest })?;
             *seconds = effort.time.as_secs_f64().min(*seconds);
             record.compare(gather, lane)?;
         }
@@ -193,7 +193,7 @@ impl FirstRecord {
 /// Runs a shot on the CPU that is long enough to find its tile size, and returns that.
 fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
     let tuning = ShapeTuning { fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
-    match plan.run(&Shot { nt: 2 * TUNING_STEPS + 2, ..shot.clone() }, lane, &tuning) {
+    match shot::run(plan, &Shot { nt: 2 * TUNING_STEPS + 2, ..shot.clone() }, lane, &tuning) {
         Ok(_) | Err(Error::Cancelled) => Ok(tuning.found.into_inner()),
         Err(error) => Err(error),
     }
@@ -301,12 +301,14 @@ impl<'a> Copy<'a> {
     fn once(&mut self) -> Result<f64> {
         match self {
             Copy::Team { team, from, to } => {
-                let (from, to): (&[f32], _) = (from, to.rows());
+                let len = COPY.div_ceil(team.threads());
+                let parts: Vec<_> = from.chunks(len).zip(to.chunks_mut(len)).map(Mutex::new).collect();
                 let begin = Instant::now();
                 team.run(&(), |member, _| {
-                    let part = member.share(COPY);
-                    // SAFETY: the shares of a team don't overlap.
-                    unsafe { to.write(part.start, part.len()) }.copy_from_slice(&from[part]);
+                    for part in &parts[member.share(parts.len())] {
+                        let (from, to) = &mut *part.lock().unwrap_or_else(PoisonError::into_inner);
+                        to.copy_from_slice(from);
+                    }
                     Ok(())
                 })?;
                 Ok(begin.elapsed().as_secs_f64())
