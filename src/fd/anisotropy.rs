@@ -30,6 +30,7 @@ pub struct Anisotropy {
 }
 
 /// E and S in the cube of cells around a source.
+#[derive(Clone)]
 pub struct IsotropicBall {
     /// Padded indices along x, y and z.
     pub cells: [Range<usize>; 3],

@@ -1,10 +1,31 @@
-//! The source's pressure at each step.
+//! The source's pressure at each step, and the medium that a source with a unit reads.
 
+use super::grid::layout::Layout;
+use super::model::WATER;
 use super::survey::Shot;
 use crate::backend::float_mode::FloatMode;
 
 /// Poles of the dipole source of the old kernels: cells below the source's own, and sign.
 pub const DIPOLE: [(usize, f32); 2] = [(0, -1.0), (2, 1.0)];
+
+/// An equation in a medium, as a source with a unit reads it.
+pub trait SourceMedium {
+    /// Returns the layout of fields on the CPU.
+    fn layout(&self) -> &Layout;
+
+    /// Returns rho vp² of a padded cell in Pa. Equations without density have that of water.
+    fn modulus(&self, cell: [usize; 3]) -> f64;
+
+    /// Returns 1/rho in m³/kg, half a cell after a padded cell along an axis.
+    fn buoyancy(&self, _cell: [usize; 3], _axis: usize) -> f64 {
+        1.0 / f64::from(WATER)
+    }
+
+    /// Returns the sign with which a step adds an increment from a source to the pressure.
+    fn increment_factor(&self) -> f64 {
+        1.0
+    }
+}
 
 /// Returns the amplitude times the wavelet, for the steps of a shot that have a source. Denormals
 /// are flushed, as in a step on the CPU, which computes the product itself.

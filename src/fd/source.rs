@@ -10,7 +10,7 @@
 //! with the cell's volume `V` and the step's derivative `D-`. Both become poles: a factor for each
 //! cell times one time series.
 
-use super::equation::Propagator;
+use super::inject::SourceMedium;
 use super::stencil::HALF_WIDTH;
 use super::survey::{Poles, Shot, SourceKind};
 use super::wavelet::Wavelet;
@@ -22,7 +22,7 @@ pub fn in_poles(
     dt: f32,
     h: [f32; 3],
     stencil: [f32; HALF_WIDTH],
-    propagator: &dyn Propagator,
+    medium: &dyn SourceMedium,
 ) -> Option<Shot> {
     let axis = match shot.kind {
         SourceKind::Pressure | SourceKind::Poles(_) => return None,
@@ -33,15 +33,15 @@ pub fn in_poles(
     };
     let (dt, h) = (f64::from(dt), h.map(f64::from));
     let volume: f64 = h.iter().product();
-    let cell = shot.padded_source(propagator.layout().pml);
-    let buoyancy = propagator.buoyancy(cell, axis.unwrap_or(0));
+    let cell = shot.padded_source(medium.layout().pml);
+    let buoyancy = medium.buoyancy(cell, axis.unwrap_or(0));
     let factors: Vec<([usize; 3], f64)> = match axis {
-        None => vec![(cell, propagator.modulus(cell) / volume)],
+        None => vec![(cell, medium.modulus(cell) / volume)],
         Some(axis) => {
             let pole = |along: usize, c: f32| {
                 let mut at = cell;
                 at[axis] = along;
-                (at, f64::from(c) * propagator.modulus(at) * buoyancy / (h[axis] * volume))
+                (at, f64::from(c) * medium.modulus(at) * buoyancy / (h[axis] * volume))
             };
             let pair = |(m, &c): (usize, &f32)| [pole(cell[axis] - m, -c), pole(cell[axis] + 1 + m, c)];
             stencil.iter().enumerate().flat_map(pair).collect()
@@ -49,10 +49,9 @@ pub fn in_poles(
     };
     // The square of the CFL number: with it the values of the series are about as large as the
     // pressure beside the source.
-    let courant =
-        dt.powi(2) * propagator.modulus(cell) * buoyancy * h.map(|h| h.powi(-2)).iter().sum::<f64>();
+    let courant = dt.powi(2) * medium.modulus(cell) * buoyancy * h.map(|h| h.powi(-2)).iter().sum::<f64>();
     let largest = factors.iter().fold(0.0, |most: f64, (_, factor)| most.max(factor.abs()));
-    let scale = propagator.increment_factor() * courant / largest;
+    let scale = medium.increment_factor() * courant / largest;
     let poles = factors.into_iter().map(|(cell, factor)| (cell, (factor * scale) as f32)).collect();
     let series = if axis.is_some() { forces(&shot.wavelet, dt) } else { rates(&shot.wavelet, shot.nt, dt) };
     let samples = series.take(shot.nt).map(|value| (value * largest / courant) as f32).collect();

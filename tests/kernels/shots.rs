@@ -4,8 +4,8 @@
 use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::tti::{TtiShot, old::OldTtiShot};
-use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, acoustic2, by_name, vti::VtiShot};
+use gpusched::fd::equation::tti::{TtiPropagator, old::OldTtiPropagator};
+use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, acoustic2, by_name, vti::VtiPropagator};
 use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::model::{Model, Property, Values};
@@ -40,8 +40,8 @@ static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to
 /// Returns the kernels of all equations.
 pub fn kernel_sets() -> [&'static KernelSet; 5] {
     let acoustic2 = acoustic2::Acoustic2Propagator::<true>::kernels();
-    let (tti, old_tti) = (TtiShot::kernels(), OldTtiShot::kernels());
-    [Acoustic1Propagator::kernels(), acoustic2, VtiShot::kernels(), tti, old_tti]
+    let (tti, old_tti) = (TtiPropagator::kernels(), OldTtiPropagator::kernels());
+    [Acoustic1Propagator::kernels(), acoustic2, VtiPropagator::kernels(), tti, old_tti]
 }
 
 /// Returns all kernels from texts to which `change` is applied.

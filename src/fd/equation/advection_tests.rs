@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::fd::control::{Control, Silent};
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
+use crate::fd::inject::SourceMedium;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::plan::{Options, Plan};
 use crate::fd::shot;
@@ -64,11 +65,17 @@ struct Upwind {
     c: f32,
 }
 
-impl Propagator for Upwind {
+impl SourceMedium for Upwind {
     fn layout(&self) -> &Layout {
         &self.layout
     }
 
+    fn modulus(&self, _cell: [usize; 3]) -> f64 {
+        1.0
+    }
+}
+
+impl Propagator for Upwind {
     fn bytes(&self) -> u64 {
         0
     }
@@ -79,10 +86,6 @@ impl Propagator for Upwind {
 
     fn thread_bytes(&self, _: usize) -> u64 {
         0
-    }
-
-    fn modulus(&self, _cell: [usize; 3]) -> f64 {
-        1.0
     }
 
     fn run_on_cpu(&self, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Effort)> {

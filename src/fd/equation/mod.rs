@@ -16,7 +16,6 @@ mod traits;
 pub mod tti;
 pub mod vti;
 
-pub use propagator::TiledPropagator;
 pub use traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Propagators, Properties, Scheme};
 
 /// All equations. The first is the default.

@@ -7,7 +7,6 @@ use testkit::Random;
 
 use super::acoustic1::Acoustic1Propagator;
 use super::acoustic2::{Acoustic2Propagator, Medium};
-use super::propagator::TiledPropagator;
 use super::traits::{Absorber, Scheme};
 use super::tti::TtiMaterial;
 use super::vti::VtiMaterial;
@@ -81,8 +80,8 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
     let anisotropy = [(Property::Epsilon, values(0.1, 0.3)), (Property::Delta, values(-0.1, 0.1))];
     let model = Model::of(grid, properties.into_iter().chain(anisotropy.clone())).unwrap();
     let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3, Scheme::default());
-    let padded = Some(source.map(|index| index + pml));
-    check.run(&vti.shot(padded), source);
+    let padded = source.map(|index| index + pml);
+    check.run(&vti.around(padded), source);
 
     let model = Model::of(grid, [vp.clone()]).unwrap();
     for absorber in Absorber::ALL {
@@ -100,10 +99,10 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
         let angles = [(Property::Theta, theta), (Property::Phi, phi)];
         let model = Model::of(grid, [vp].into_iter().chain(anisotropy).chain(angles)).unwrap();
         let scheme = Scheme { isotropic_source: !seed.is_multiple_of(5), ..Scheme::default() };
-        let c = Arc::new(TtiMaterial::new(&model, pml, storage).unwrap().coefficients(8e-4, scheme));
-        check.run(&c.shot(padded), source);
-        let c = Arc::new(TtiMaterial::old(&model, pml, storage).unwrap().old_coefficients(8e-4, scheme));
-        check.run(&c.shot(padded), source);
+        let c = TtiMaterial::new(&model, pml, storage).unwrap().coefficients(8e-4, scheme);
+        check.run(&c.around(padded), source);
+        let c = TtiMaterial::old(&model, pml, storage).unwrap().old_coefficients(8e-4, scheme);
+        check.run(&c.around(padded), source);
     }
 }
 

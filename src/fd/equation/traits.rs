@@ -7,8 +7,8 @@ use crate::backend::cpu::Team;
 use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
-use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline, Property, WATER, missing};
+use crate::fd::inject::SourceMedium;
+use crate::fd::model::{Model, Outline, Property, missing};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
@@ -127,10 +127,7 @@ pub struct Material {
 }
 
 /// An equation in a medium, with a time step. All shots of a plan share it.
-pub trait Propagator: Send + Sync {
-    /// Returns the layout of fields on the CPU.
-    fn layout(&self) -> &Layout;
-
+pub trait Propagator: SourceMedium + Send + Sync {
     /// Returns the bytes of the coefficients on the host.
     fn bytes(&self) -> u64;
 
@@ -148,19 +145,6 @@ pub trait Propagator: Send + Sync {
     /// Returns the bytes of a GPU that the plan's shots share and that are allocated already.
     fn gpu_shared_bytes(&self, _stream: &Stream) -> u64 {
         0
-    }
-
-    /// Returns rho vp² of a padded cell in Pa. Equations without density have that of water.
-    fn modulus(&self, cell: [usize; 3]) -> f64;
-
-    /// Returns 1/rho in m³/kg, half a cell after a padded cell along an axis.
-    fn buoyancy(&self, _cell: [usize; 3], _axis: usize) -> f64 {
-        1.0 / f64::from(WATER)
-    }
-
-    /// Returns the factor on an increment of the pressure where a step takes one from a source.
-    fn increment_factor(&self) -> f64 {
-        1.0
     }
 
     /// Runs a shot that fits the grid on the CPU.

@@ -11,7 +11,7 @@ use crate::fd::storage::Scale;
 use crate::fd::tiled::equation::TiledEquation;
 use crate::fd::time_loop::launch::Address;
 
-/// An equation in a medium, for one shot on a GPU.
+/// An equation in a medium, with a time step, on a GPU.
 pub trait CudaEquation: TiledEquation {
     /// The first parameter of a step, by value.
     type Params: Copy + 'static;

@@ -7,11 +7,27 @@ use super::scratch::ScratchPointers;
 use super::sweep::Sweep;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
+use crate::fd::inject::SourceMedium;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
+
+impl<P: Policy> SourceMedium for P {
+    fn layout(&self) -> &Layout {
+        &self.coefficients().layout
+    }
+
+    fn modulus(&self, cell: [usize; 3]) -> f64 {
+        let c = self.coefficients();
+        c.kappa.value(&c.layout, cell)
+    }
+
+    fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
+        self.coefficients().buoyancy(cell, axis)
+    }
+}
 
 impl<P: Policy> TiledEquation for P {
     type Geometry = Geometry;
@@ -31,12 +47,12 @@ impl<P: Policy> TiledEquation for P {
         format!("{}{density}", P::NAME)
     }
 
-    fn layout(&self) -> &Layout {
-        &self.coefficients().layout
-    }
-
     fn storage(&self) -> Storage {
         self.coefficients().storage
+    }
+
+    fn around(&self, source: [usize; 3]) -> P {
+        Policy::around(self, source)
     }
 
     fn ball(&self) -> Option<&IsotropicBall> {

@@ -7,8 +7,8 @@ use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::vector::lanes::Lanes;
 
-/// An equation in a medium, for one shot.
-pub trait Policy: Sync {
+/// An equation in a medium, with a time step.
+pub trait Policy: Clone + Send + Sync {
     /// The name of the equation.
     const NAME: &'static str;
     /// Number of pressures, 1 or 2. The fluxes along x and y are those of the first, the flux along
@@ -29,6 +29,11 @@ pub trait Policy: Sync {
 
     /// Returns the mixing coefficient `number`, below [`Policy::MIXING`].
     fn mixing(&self, number: usize) -> &EdgeField;
+
+    /// Returns the equation for a shot whose source is at a padded cell.
+    fn around(&self, _source: [usize; 3]) -> Self {
+        self.clone()
+    }
 
     /// Returns the mixing coefficients around the shot's source, if the shot has its own there.
     fn ball(&self) -> Option<&IsotropicBall> {

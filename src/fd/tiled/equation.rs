@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
+use crate::fd::inject::SourceMedium;
 use crate::fd::storage::Storage;
 use crate::fd::vector::isa::Isa;
 
@@ -16,8 +17,8 @@ use crate::fd::vector::isa::Isa;
 /// tile, so tiles are long if all threads have enough of them.
 const PLANES: usize = 512;
 
-/// An equation in a medium, for one shot.
-pub trait TiledEquation: Sync {
+/// An equation in a medium, with a time step.
+pub trait TiledEquation: SourceMedium + Send + Sync {
     /// Tables that the sweeps of all tiles share beside the coefficients.
     type Geometry: Sync;
 
@@ -41,10 +42,12 @@ pub trait TiledEquation: Sync {
     /// Returns the name of the equation, and all else that the best tile size depends on.
     fn kind(&self) -> String;
 
-    /// Returns the layout of the fields and coefficients on the CPU.
-    fn layout(&self) -> &Layout;
-
     fn storage(&self) -> Storage;
+
+    /// Returns the equation for a shot whose source is at a padded cell.
+    fn around(&self, source: [usize; 3]) -> Self
+    where
+        Self: Sized;
 
     /// Returns the medium around the shot's source, if the shot has its own there.
     fn ball(&self) -> Option<&IsotropicBall> {

@@ -20,10 +20,8 @@ pub use stability::{dt_max, dt_sure, dt_sure_with};
 
 use std::sync::Arc;
 
-use super::propagator::TiledPropagator;
 use super::traits::{Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::grid::layout::Layout;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
@@ -34,6 +32,7 @@ use crate::fd::storage::Storage;
 pub struct Acoustic1;
 
 /// The propagator of [`Acoustic1`].
+#[derive(Clone)]
 pub struct Acoustic1Propagator(pub Arc<Coefficients>);
 
 impl Equation for Acoustic1 {
@@ -70,25 +69,5 @@ impl Equation for Acoustic1 {
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
         march::bytes_of_cells::<Acoustic1Propagator>(n, pml, storage)
-    }
-}
-
-impl TiledPropagator for Acoustic1Propagator {
-    type Shot<'a> = Acoustic1Propagator;
-
-    fn shot(&self, _source: Option<[usize; 3]>) -> Acoustic1Propagator {
-        Acoustic1Propagator(Arc::clone(&self.0))
-    }
-
-    fn layout(&self) -> &Layout {
-        &self.0.layout
-    }
-
-    fn modulus(&self, cell: [usize; 3]) -> f64 {
-        self.0.kappa.value(&self.0.layout, cell)
-    }
-
-    fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
-        self.0.buoyancy(cell, axis)
     }
 }

@@ -35,12 +35,12 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
         if PML { "acoustic2-pml" } else { "acoustic2" }.into()
     }
 
-    fn layout(&self) -> &Layout {
-        &self.0.layout
-    }
-
     fn storage(&self) -> Storage {
         self.0.storage
+    }
+
+    fn around(&self, _source: [usize; 3]) -> Self {
+        self.clone()
     }
 
     fn describe_cell(&self, padded: [usize; 3]) -> String {

@@ -42,11 +42,11 @@ mod sweep;
 use std::sync::Arc;
 
 pub use self::coefficients::{Coefficients, Medium};
-use super::propagator::TiledPropagator;
 use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
 use crate::fd::centred;
 use crate::fd::grid::layout::Layout;
+use crate::fd::inject::SourceMedium;
 use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::stencil::Stencil;
@@ -105,15 +105,10 @@ impl Equation for Acoustic2 {
 }
 
 /// The propagator of [`Acoustic2`], with a PML or a sponge.
+#[derive(Clone)]
 pub struct Acoustic2Propagator<const PML: bool>(pub Arc<Coefficients>);
 
-impl<const PML: bool> TiledPropagator for Acoustic2Propagator<PML> {
-    type Shot<'a> = Acoustic2Propagator<PML>;
-
-    fn shot(&self, _source: Option<[usize; 3]>) -> Acoustic2Propagator<PML> {
-        Acoustic2Propagator(Arc::clone(&self.0))
-    }
-
+impl<const PML: bool> SourceMedium for Acoustic2Propagator<PML> {
     fn layout(&self) -> &Layout {
         &self.0.layout
     }

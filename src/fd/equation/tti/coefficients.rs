@@ -1,7 +1,7 @@
 //! The numbers that a step multiplies with.
 
+use super::TtiPropagator;
 use super::material::{Rotation, TtiMaterial};
-use super::shot::TiltedCoefficients;
 use super::sponge;
 use super::stability::courant;
 use crate::error::Result;
@@ -49,8 +49,8 @@ impl TtiMaterial<3> {
         TtiMaterial::of(model, pml, storage, AXIS)
     }
 
-    /// Returns the coefficients of steps of `dt` seconds.
-    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TiltedCoefficients<3, SelfAdjoint> {
+    /// Returns the equation with steps of `dt` seconds.
+    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TtiPropagator {
         let (layout, Outline { grid, fastest, .. }) = (self.layout, self.model);
         let rates = grid.h.map(|h| f64::from(dt) / f64::from(h));
         let damping = |axis: usize| sponge::damping(&layout, axis, dt, fastest / grid.h[axis]);
@@ -59,6 +59,6 @@ impl TtiMaterial<3> {
             first: rates.map(|rate| first(scheme.stencil).map(|k| (k * rate) as f32)),
             damping: [0, 1, 2].map(damping),
         };
-        TiltedCoefficients::new(self, dt, scheme, courant(scheme.stencil), operators)
+        TtiPropagator::new(self, dt, scheme, courant(scheme.stencil), operators)
     }
 }

@@ -1,6 +1,6 @@
 //! The step on the CPU.
 
-use super::TtiShot;
+use super::TtiPropagator;
 use super::sweep::{FluxQueue, INCREMENTS, TtiSweep};
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::grid::layout::Layout;
@@ -11,7 +11,7 @@ use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
-impl TiledEquation for TtiShot {
+impl TiledEquation for TtiPropagator {
     /// The sponge's values [along z](Partition::along_z).
     type Geometry = Vec<f32>;
 
@@ -33,12 +33,12 @@ impl TiledEquation for TtiShot {
         "tti".into()
     }
 
-    fn layout(&self) -> &Layout {
-        &self.c.layout
-    }
-
     fn storage(&self) -> Storage {
         Storage::Float32
+    }
+
+    fn around(&self, source: [usize; 3]) -> Self {
+        self.around(source)
     }
 
     fn ball(&self) -> Option<&IsotropicBall> {

@@ -3,9 +3,9 @@
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
-use super::TtiShot;
+use super::TtiPropagator;
 use super::coefficients::SelfAdjoint;
-use super::shot::TiltedCoefficients;
+use super::propagator::TiltedCoefficients;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
@@ -68,7 +68,7 @@ const _: () = {
     assert!(offset_of!(SelfAdjointParams, axis) == 96 && offset_of!(SelfAdjointParams, steps) == 248);
 };
 
-impl CudaEquation for TtiShot {
+impl CudaEquation for TtiPropagator {
     type Params = SelfAdjointParams;
     type Shared = TiltedCoefficients<3, SelfAdjoint>;
 

@@ -34,20 +34,18 @@ mod cpu;
 mod cuda;
 mod material;
 pub mod old;
+mod propagator;
 mod rows;
-mod shot;
 mod sponge;
 mod stability;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 pub use self::material::TtiMaterial;
 
 use self::coefficients::SelfAdjoint;
-use self::shot::TiltedShot;
+use self::propagator::TiltedPropagator;
 use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
 #[cfg(doc)]
@@ -57,8 +55,8 @@ use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
-/// The equation with the self-adjoint operators, for one shot.
-pub type TtiShot = TiltedShot<3, SelfAdjoint>;
+/// The equation with the self-adjoint operators, with a time step.
+pub type TtiPropagator = TiltedPropagator<3, SelfAdjoint>;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium: with a sponge, or a PML and the old operators.
 pub struct Tti(pub Absorber);
@@ -110,19 +108,19 @@ impl Equation for Tti {
         Ok(match self.0 {
             Absorber::Pml => {
                 let material = TtiMaterial::old(model, pml, storage)?;
-                Box::new(move |dt, scheme| Box::new(Arc::new(material.old_coefficients(dt, scheme))))
+                Box::new(move |dt, scheme| Box::new(material.old_coefficients(dt, scheme)))
             }
             Absorber::Sponge => {
                 let material = TtiMaterial::new(model, pml, storage)?;
-                Box::new(move |dt, scheme| Box::new(Arc::new(material.coefficients(dt, scheme))))
+                Box::new(move |dt, scheme| Box::new(material.coefficients(dt, scheme)))
             }
         })
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
         match self.0 {
-            Absorber::Pml => march::bytes_of_cells::<old::OldTtiShot>(n, pml, storage),
-            Absorber::Sponge => march::bytes_of_cells::<TtiShot>(n, pml, storage),
+            Absorber::Pml => march::bytes_of_cells::<old::OldTtiPropagator>(n, pml, storage),
+            Absorber::Sponge => march::bytes_of_cells::<TtiPropagator>(n, pml, storage),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The step of a tile: a sweep along y that computes the fluxes of a plane, the parts of its divergences along x and z, and
 //! the pressures of the plane four before it, whose divergences are complete then. Tiles do not depend on each other.
 
-use super::TtiShot;
+use super::TtiPropagator;
 use super::coefficients::SelfAdjoint;
 use super::material::TiltedMedium;
 use super::rows::{FLUXES, FluxRow, PARTS, PressureRow, Splats, divergence_xz, flux, pressure};
@@ -68,7 +68,7 @@ impl FluxQueue {
 /// To run it: the fields have the layout of the coefficients, and the queue has room for the tile. Meanwhile no other thread
 /// uses this tile's part of what is written, nor writes what is read. The processor has the instructions.
 pub struct TtiSweep<'a> {
-    pub step: &'a TileStep<'a, TtiShot>,
+    pub step: &'a TileStep<'a, TtiPropagator>,
     pub tile: &'a ActiveTile,
     pub queue: FluxQueue,
 }
@@ -171,7 +171,7 @@ impl TtiSweep<'_> {
     /// Computes the pressures of a row, whose divergences are complete but for y.
     #[inline(always)]
     unsafe fn pressure<L: Lanes>(&self, splats: &Splats<L>, [x, y]: [usize; 2]) {
-        let TileStep { equation: TtiShot { c, ball }, fields, from, injector, .. } = *self.step;
+        let TileStep { equation: TtiPropagator { c, ball }, fields, from, injector, .. } = *self.step;
         let (layout, FluxQueue { component, clean, ball: room, .. }) = (&c.layout, self.queue);
         let TiltedMedium { modulus, anisotropy: Anisotropy { e, s }, .. } = &*c.medium;
         let SelfAdjoint { damping, .. } = &c.operators;

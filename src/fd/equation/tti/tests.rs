@@ -63,10 +63,10 @@ fn schemes_are_equal_where_all_spacings_are() {
     let coefficients = |h, old_rules| {
         let model = Model::of(Grid { n: [3, 4, 5], h }, [(Property::Vp, 2000.0.into())]).unwrap();
         let material = TtiMaterial::old(&model, 8, Storage::Float32).unwrap();
-        let c = material.old_coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
+        let shot = material.old_coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
         // Factors of the derivative along each axis in the flux of each axis.
         [0, 1, 2].map(|flux| {
-            c.operators.stencils.map(|stencil| (stencil[0] * c.operators.axes[flux].rate).to_bits())
+            shot.c.operators.stencils.map(|stencil| (stencil[0] * shot.c.operators.axes[flux].rate).to_bits())
         })
     };
     assert_eq!(coefficients([10.0; 3], false), coefficients([10.0; 3], true));

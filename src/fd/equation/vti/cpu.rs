@@ -9,24 +9,18 @@ use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
 use crate::fd::vector::lanes::Lanes;
 
-/// A shot in the medium of a propagator.
-pub struct VtiShot<'a> {
-    pub propagator: &'a VtiPropagator,
-    pub ball: Option<IsotropicBall>,
-}
-
-impl Policy for VtiShot<'_> {
+impl Policy for VtiPropagator {
     const NAME: &'static str = "vti";
     const PRESSURES: usize = 2;
     const MIXING: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
 
     fn coefficients(&self) -> &Arc<Coefficients> {
-        &self.propagator.bulk
+        &self.bulk
     }
 
     fn words(&self, padded: [usize; 3]) -> String {
-        let VtiPropagator { bulk, anisotropy, .. } = self.propagator;
+        let VtiPropagator { bulk, anisotropy, .. } = self;
         let nearest = std::array::from_fn(|axis| bulk.layout.nearest(axis, padded[axis]) + bulk.layout.pml);
         let [epsilon, delta] = anisotropy.parameters(&bulk.layout, nearest);
         let more = format!(", epsilon {epsilon:.3}, delta {delta:.3}");
@@ -34,8 +28,13 @@ impl Policy for VtiShot<'_> {
     }
 
     fn mixing(&self, number: usize) -> &EdgeField {
-        let Anisotropy { e, s } = &*self.propagator.anisotropy;
+        let Anisotropy { e, s } = &*self.anisotropy;
         if number == 0 { e } else { s }
+    }
+
+    fn around(&self, source: [usize; 3]) -> Self {
+        let ball = self.isotropic_source.then(|| self.anisotropy.ball(&self.bulk.layout, source));
+        VtiPropagator { ball, ..self.clone() }
     }
 
     fn ball(&self) -> Option<&IsotropicBall> {

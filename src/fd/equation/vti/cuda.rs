@@ -1,13 +1,13 @@
 //! The policy of the step on a GPU.
 
-use super::cpu::VtiShot;
+use super::material::VtiPropagator;
 use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::one_pass::cuda::policy::CudaPolicy;
 
 /// The kernels of `kernels/vti_one_pass.cu`.
 static KERNELS: KernelSet = kernel_set!("vti");
 
-impl CudaPolicy for VtiShot<'_> {
+impl CudaPolicy for VtiPropagator {
     fn kernel_set() -> &'static KernelSet {
         &KERNELS
     }

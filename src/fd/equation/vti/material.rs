@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::fd::anisotropy::Anisotropy;
+use crate::fd::anisotropy::{Anisotropy, IsotropicBall};
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::Model;
@@ -16,12 +16,15 @@ pub struct VtiMaterial {
     anisotropy: Arc<Anisotropy>,
 }
 
-/// The coefficients with a time step.
+/// The equation in a medium, with a time step.
+#[derive(Clone)]
 pub struct VtiPropagator {
     pub bulk: Arc<Coefficients>,
     pub anisotropy: Arc<Anisotropy>,
     /// Whether epsilon and delta are reduced around the source.
     pub isotropic_source: bool,
+    /// The medium around a shot's source.
+    pub ball: Option<IsotropicBall>,
 }
 
 impl VtiMaterial {
@@ -39,6 +42,6 @@ impl VtiMaterial {
     pub fn coefficients(&self, dt: f32, scheme: Scheme) -> VtiPropagator {
         let bulk = Arc::new(self.bulk.coefficients(dt, scheme.stencil, scheme.old_rules));
         let anisotropy = Arc::clone(&self.anisotropy);
-        VtiPropagator { bulk, anisotropy, isotropic_source: scheme.isotropic_source }
+        VtiPropagator { bulk, anisotropy, isotropic_source: scheme.isotropic_source, ball: None }
     }
 }

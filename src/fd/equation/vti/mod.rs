@@ -19,11 +19,9 @@
 mod cpu;
 mod cuda;
 mod material;
-mod propagator;
 #[cfg(test)]
 mod tests;
 
-pub use cpu::VtiShot;
 pub use material::{VtiMaterial, VtiPropagator};
 
 use super::acoustic1;
@@ -81,6 +79,6 @@ impl Equation for Vti {
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        march::bytes_of_cells::<VtiShot<'_>>(n, pml, storage)
+        march::bytes_of_cells::<VtiPropagator>(n, pml, storage)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::{Absorber, TiledPropagator, acoustic2, tti, vti::VtiMaterial};
+use gpusched::fd::equation::{Absorber, acoustic2, tti, vti::VtiMaterial};
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CubeParams, CudaSource, SampleParams};
@@ -18,7 +18,7 @@ use crate::shots::{Shots, World};
 
 /// Runs a shot on a GPU that runs `at_once` blocks at a time.
 pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
-    let World { model, dt, options, shot } = world;
+    let World { model, dt, options, .. } = world;
     match options.equation.name() {
         "acoustic1" => {
             let c = BulkMaterial::new(model, options.pml, options.storage).unwrap().coefficients(
@@ -44,21 +44,20 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
         "vti" => {
             let material = VtiMaterial::new(model, options.pml, options.storage).unwrap();
             let propagator = material.coefficients(*dt, options.scheme());
-            fire_with(engine, &propagator.shot(Some(shot.padded_source(options.pml))), world, at_once)
+            fire_with(engine, &propagator, world, at_once)
         }
         "tti" => {
-            let (pml, storage, source) =
-                (options.pml, options.storage, Some(shot.padded_source(options.pml)));
+            let (pml, storage) = (options.pml, options.storage);
             match options.equation.absorber() {
                 Absorber::Pml => {
                     let material = tti::TtiMaterial::old(model, pml, storage).unwrap();
-                    let c = Arc::new(material.old_coefficients(*dt, options.scheme()));
-                    fire_with(engine, &c.shot(source), world, at_once)
+                    let c = material.old_coefficients(*dt, options.scheme());
+                    fire_with(engine, &c, world, at_once)
                 }
                 Absorber::Sponge => {
                     let material = tti::TtiMaterial::new(model, pml, storage).unwrap();
-                    let c = Arc::new(material.coefficients(*dt, options.scheme()));
-                    fire_with(engine, &c.shot(source), world, at_once)
+                    let c = material.coefficients(*dt, options.scheme());
+                    fire_with(engine, &c, world, at_once)
                 }
             }
         }
@@ -68,6 +67,7 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
 
 fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, at_once: usize) -> Shots {
     let World { model, shot, options, .. } = world;
+    let equation = &equation.around(shot.padded_source(equation.layout().pml));
     let tables = Tables::new(equation);
     let tile_plan = TilePlan::new(&tables, at_once);
     let mut memory = Memory::default();

@@ -1,9 +1,9 @@
 //! The numbers that a step multiplies with.
 
+use super::OldTtiPropagator;
 use crate::error::Result;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::equation::tti::material::{Rotation, TtiMaterial};
-use crate::fd::equation::tti::shot::TiltedCoefficients;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::one_pass::coefficients::Axis;
 use crate::fd::pml::d0;
@@ -33,8 +33,8 @@ impl TtiMaterial<4> {
         TtiMaterial::of(model, pml, storage, ANGLES)
     }
 
-    /// Returns the coefficients of steps of `dt` seconds.
-    pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> TiltedCoefficients<4, OldOperators> {
+    /// Returns the equation with steps of `dt` seconds.
+    pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> OldTtiPropagator {
         let (layout, Outline { grid, fastest, .. }) = (self.layout, self.model);
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
@@ -48,6 +48,6 @@ impl TtiMaterial<4> {
             stencils: [0, 1, 2].map(|axis| stencil.map(|c| c * (h[axis] / grid.h[axis]))),
             axes: [axis(0), axis(1), axis(2)],
         };
-        TiltedCoefficients::new(self, dt, scheme, scheme.stencil.courant(), operators)
+        OldTtiPropagator::new(self, dt, scheme, scheme.stencil.courant(), operators)
     }
 }

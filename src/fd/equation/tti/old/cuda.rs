@@ -3,11 +3,11 @@
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
-use super::OldTtiShot;
+use super::OldTtiPropagator;
 use super::coefficients::OldOperators;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
-use crate::fd::equation::tti::shot::TiltedCoefficients;
+use crate::fd::equation::tti::propagator::TiltedCoefficients;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
 use crate::fd::march::activity::ActivityParams;
@@ -59,7 +59,7 @@ const _: () = {
     assert!(offset_of!(TiltedParams, steps) == 344 && offset_of!(TiltedParams, squares) == 464);
 };
 
-impl CudaEquation for OldTtiShot {
+impl CudaEquation for OldTtiPropagator {
     type Params = TiltedParams;
     type Shared = TiltedCoefficients<4, OldOperators>;
 

@@ -23,7 +23,7 @@ mod cpu;
 mod cuda;
 
 use self::coefficients::OldOperators;
-use super::shot::TiltedShot;
+use super::propagator::TiltedPropagator;
 
-/// The equation with the old operators, for one shot.
-pub type OldTtiShot = TiltedShot<4, OldOperators>;
+/// The equation with the old operators, with a time step.
+pub type OldTtiPropagator = TiltedPropagator<4, OldOperators>;

@@ -1,7 +1,7 @@
 //! The factors of a sweep along z in whole vectors.
 
 use crate::fd::equation::tti::old::coefficients::OldOperators;
-use crate::fd::equation::tti::shot::TiltedCoefficients;
+use crate::fd::equation::tti::propagator::TiltedCoefficients;
 use crate::fd::tiled::partition::Partition;
 
 pub struct OldTtiGeometry {

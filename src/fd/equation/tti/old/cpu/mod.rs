@@ -10,16 +10,15 @@ mod sweep;
 
 use self::geometry::OldTtiGeometry;
 use self::queue::FluxQueue;
-use super::OldTtiShot;
+use super::OldTtiPropagator;
 use crate::fd::anisotropy::IsotropicBall;
-use crate::fd::grid::layout::Layout;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
-impl TiledEquation for OldTtiShot {
+impl TiledEquation for OldTtiPropagator {
     type Geometry = OldTtiGeometry;
 
     const PRESSURES: usize = 2;
@@ -35,12 +34,12 @@ impl TiledEquation for OldTtiShot {
         "tti two-stage".into()
     }
 
-    fn layout(&self) -> &Layout {
-        &self.c.layout
-    }
-
     fn storage(&self) -> Storage {
         Storage::Float32
+    }
+
+    fn around(&self, source: [usize; 3]) -> Self {
+        self.around(source)
     }
 
     fn ball(&self) -> Option<&IsotropicBall> {

@@ -28,7 +28,7 @@ use super::queue::{AFTER, BEFORE, FluxQueue};
 use crate::backend::cpu::Rows;
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::equation::tti::material::TiltedMedium;
-use crate::fd::equation::tti::old::OldTtiShot;
+use crate::fd::equation::tti::old::OldTtiPropagator;
 use crate::fd::one_pass::rows::TAPS;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
@@ -46,7 +46,7 @@ use crate::fd::vector::lanes::Lanes;
 /// for the tile; meanwhile no other thread uses this tile's part of what is written, nor writes what is read; and
 /// the processor has the instructions.
 struct OldTtiSweep<'a, const X_PML: bool, const Y_PML: bool> {
-    step: &'a TileStep<'a, OldTtiShot>,
+    step: &'a TileStep<'a, OldTtiPropagator>,
     tile: &'a ActiveTile,
     fields: OldTtiFields<'a>,
     queue: FluxQueue,
@@ -56,7 +56,7 @@ struct OldTtiSweep<'a, const X_PML: bool, const Y_PML: bool> {
 ///
 /// # Safety
 /// See [`OldTtiSweep`].
-pub unsafe fn sweep(step: &TileStep<'_, OldTtiShot>, tile: &ActiveTile, scratch: *mut f32) {
+pub unsafe fn sweep(step: &TileStep<'_, OldTtiPropagator>, tile: &ActiveTile, scratch: *mut f32) {
     let (isa, fields) = (step.isa, OldTtiFields::new(step.fields));
     let queue = FluxQueue::new(step.partition, scratch).0;
     match tile.tile.sides.each_ref().map(|side| side.pml) {
@@ -128,7 +128,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
     unsafe fn flux<L: Lanes>(&self, [x, y]: [usize; 2], to: *mut f32) {
         let OldTtiSweep { step, tile: ActiveTile { tile, len, .. }, fields, queue } = self;
-        let TileStep { equation: OldTtiShot { c, .. }, geometry, from, stream, .. } = **step;
+        let TileStep { equation: OldTtiPropagator { c, .. }, geometry, from, stream, .. } = **step;
         let (layout, first) = (&c.layout, c.layout.active(2).start);
         if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
             std::slice::from_raw_parts_mut(to, queue.row).fill(0.0);
@@ -185,7 +185,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
     unsafe fn divergence<L: Lanes>(&self, [x, y]: [usize; 2]) {
         let OldTtiSweep { step, tile: ActiveTile { tile, len, .. }, fields, queue } = self;
-        let TileStep { equation: OldTtiShot { c, ball }, geometry, from, stream, .. } = **step;
+        let TileStep { equation: OldTtiPropagator { c, ball }, geometry, from, stream, .. } = **step;
         let (layout, first) = (&c.layout, c.layout.active(2).start);
         let at = layout.at([x, y, first]);
         let [mut rows_x, mut rows_y] = [[std::ptr::null(); TAPS]; 2];

@@ -1,4 +1,4 @@
-//! A shot in a tilted medium, with either operators.
+//! The equation in a tilted medium, with either operators.
 
 use std::sync::Arc;
 
@@ -6,10 +6,9 @@ use super::material::{TiltedMedium, TtiMaterial};
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::equation::describe::{describe_cell, readable};
-use crate::fd::equation::propagator::TiledPropagator;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::layout::Layout;
-use crate::fd::march::equation::CudaEquation;
+use crate::fd::inject::SourceMedium;
 use crate::fd::model::{Outline, WATER};
 
 /// Coefficients of one time step. All shots of a plan share them. `O`: those of the operators, whose rotation has `N` numbers.
@@ -25,26 +24,37 @@ pub struct TiltedCoefficients<const N: usize, O> {
     pub cfl: f64,
 }
 
-/// The equation in a medium, for one shot.
-pub struct TiltedShot<const N: usize, O> {
+/// The equation in a medium, with a time step.
+pub struct TiltedPropagator<const N: usize, O> {
     pub c: Arc<TiltedCoefficients<N, O>>,
+    /// The medium around a shot's source.
     pub ball: Option<IsotropicBall>,
 }
 
-impl<const N: usize, O> TiltedCoefficients<N, O> {
-    /// Returns those of steps of `dt` seconds. `courant`: that of the operators.
+impl<const N: usize, O> TiltedPropagator<N, O> {
+    /// Returns the equation with steps of `dt` seconds. `courant`: that of the operators.
     pub fn new(material: &TtiMaterial<N>, dt: f32, scheme: Scheme, courant: f64, operators: O) -> Self {
         let TtiMaterial { layout, model: Outline { grid, .. }, .. } = *material;
-        TiltedCoefficients {
+        let c = TiltedCoefficients {
             layout,
             medium: Arc::clone(&material.medium),
             operators,
             spacing: grid.h,
             isotropic_source: scheme.isotropic_source,
             cfl: 1.0 / grid.stable_step(courant, 1.0 / f64::from(dt)),
-        }
+        };
+        TiltedPropagator { c: Arc::new(c), ball: None }
     }
 
+    /// Returns the equation for a shot whose source is at a padded cell.
+    pub fn around(&self, source: [usize; 3]) -> Self {
+        let c = &self.c;
+        let ball = c.isotropic_source.then(|| c.medium.anisotropy.ball(&c.layout, source));
+        TiltedPropagator { c: Arc::clone(c), ball }
+    }
+}
+
+impl<const N: usize, O> TiltedCoefficients<N, O> {
     /// Returns the values of a property in a row, from the first updated cell on.
     #[inline(always)]
     pub fn row(&self, field: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {
@@ -74,26 +84,12 @@ impl<const N: usize, O> TiltedCoefficients<N, O> {
     }
 }
 
-impl<const N: usize, O: Send + Sync> TiledPropagator for Arc<TiltedCoefficients<N, O>>
-where
-    TiltedShot<N, O>: CudaEquation,
-{
-    type Shot<'a>
-        = TiltedShot<N, O>
-    where
-        O: 'a;
-
-    fn shot(&self, source: Option<[usize; 3]>) -> TiltedShot<N, O> {
-        let source = source.filter(|_| self.isotropic_source);
-        let ball = source.map(|source| self.medium.anisotropy.ball(&self.layout, source));
-        TiltedShot { c: Arc::clone(self), ball }
-    }
-
+impl<const N: usize, O> SourceMedium for TiltedPropagator<N, O> {
     fn layout(&self) -> &Layout {
-        &self.layout
+        &self.c.layout
     }
 
     fn modulus(&self, cell: [usize; 3]) -> f64 {
-        f64::from(WATER) * self.medium.modulus.value(&self.layout, cell)
+        f64::from(WATER) * self.c.medium.modulus.value(&self.c.layout, cell)
     }
 }
