@@ -8,7 +8,6 @@ pub mod acoustic2;
 mod advection_tests;
 #[cfg(test)]
 mod bytes_tests;
-mod describe;
 mod propagator;
 #[cfg(test)]
 mod sweep_tests;

@@ -10,6 +10,7 @@ use crate::fd::grid::layout::Layout;
 use crate::fd::inject::SourceMedium;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::describe::{describe_cell, readable};
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
@@ -60,7 +61,17 @@ impl<P: Policy> TiledEquation for P {
     }
 
     fn describe_cell(&self, padded: [usize; 3]) -> String {
-        self.words(padded)
+        let c = self.coefficients();
+        describe_cell(&c.layout, c.spacing, padded, |inside| {
+            let [b, kappa] = [&c.b, &c.kappa].map(|field| field.value(&c.layout, inside));
+            let rho = if c.beside.is_some() { 2.0 * b } else { 1.0 / b };
+            let vp = (kappa / rho).sqrt();
+            let weights: f64 = c.stencil.iter().map(|weight| f64::from(weight.abs())).sum();
+            let rates: f64 = c.axes.iter().map(|axis| f64::from(axis.rate).powi(2)).sum();
+            let (stretch, others) = self.stretch(inside);
+            let rho = readable(rho);
+            (vp, format!(", rho {rho} kg/m³{others}"), stretch * vp * weights * rates.sqrt())
+        })
     }
 
     fn field_lens(&self) -> Vec<usize> {

@@ -24,8 +24,11 @@ pub trait Policy: Clone + Send + Sync {
     /// Returns the coefficients of a plan.
     fn coefficients(&self) -> &Arc<Coefficients>;
 
-    /// Returns the words for a padded cell in a message.
-    fn words(&self, padded: [usize; 3]) -> String;
+    /// Returns the largest velocity in a padded cell over that along z, and the words for properties other than vp and
+    /// rho.
+    fn stretch(&self, _cell: [usize; 3]) -> (f64, String) {
+        (1.0, String::new())
+    }
 
     /// Returns the mixing coefficient `number`, below [`Policy::MIXING`].
     fn mixing(&self, number: usize) -> &EdgeField;

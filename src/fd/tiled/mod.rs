@@ -7,6 +7,7 @@
 //! | `tiles`, `partition` | tiles of several sizes |
 //! | `activity` | cells that the wave has reached |
 //! | `tuning` | the fastest tile size |
+//! | `describe` | the words for a cell |
 //! | `source` | the source of a shot |
 //! | `copies` | rows without the source, and with the isotropic ball around it |
 //! | `equation` | what an equation adds |
@@ -14,6 +15,7 @@
 
 pub mod activity;
 pub mod copies;
+pub mod describe;
 pub mod equation;
 pub mod partition;
 pub mod source;

@@ -19,10 +19,6 @@ impl Policy for Acoustic1Propagator {
         &self.0
     }
 
-    fn words(&self, padded: [usize; 3]) -> String {
-        self.0.describe_cell(padded, 1.0, "")
-    }
-
     fn mixing(&self, _number: usize) -> &EdgeField {
         &self.0.kappa
     }

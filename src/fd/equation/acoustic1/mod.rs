@@ -11,7 +11,6 @@
 
 mod cpu;
 mod cuda;
-mod describe;
 mod stability;
 #[cfg(test)]
 mod tests;

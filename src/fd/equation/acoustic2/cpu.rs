@@ -8,6 +8,7 @@ use crate::fd::grid::zones::Zones;
 use crate::fd::inject::DIPOLE;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
+use crate::fd::tiled::describe::describe_cell;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
@@ -44,7 +45,13 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
     }
 
     fn describe_cell(&self, padded: [usize; 3]) -> String {
-        self.0.describe_cell(padded)
+        let c = &self.0;
+        describe_cell(&c.layout, c.spacing, padded, |inside| {
+            let vp = c.v.value(&c.layout, inside).sqrt();
+            let others = c.weights.axes.iter().flatten().map(|weight| f64::from(weight.abs()));
+            let sum = f64::from(c.weights.centre.abs()) + 2.0 * others.sum::<f64>();
+            (vp, String::new(), 0.5 * vp * sum.sqrt())
+        })
     }
 
     /// The pressure, and the fields of a PML.
@@ -75,4 +82,35 @@ pub fn lens<const PML: bool>(layout: &Layout, placed: impl Fn(&Layout) -> Layout
     let field = placed(layout).field_len();
     let layers = PML.then(|| layer::lens(layout, placed)).into_iter().flatten();
     [field; 2].into_iter().chain(layers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::centred::dt_max;
+    use crate::fd::equation::Absorber;
+    use crate::fd::equation::acoustic2::coefficients::Medium;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+    use crate::fd::stencil::Stencil;
+
+    #[test]
+    fn description_has_the_velocity_of_the_cell() {
+        let grid = Grid { n: [3, 4, 5], h: [10.0, 12.5, 8.0] };
+        let vp = (0..grid.cells()).map(|i| 1500.0 + i as f32).collect();
+        let model = Model::new(grid, vp, None).unwrap();
+        for stencil in Stencil::ALL {
+            let c = Medium::new(&model, 8, Storage::Float32, Absorber::Sponge)
+                .unwrap()
+                .coefficients(1e-3, stencil);
+            let equation = Acoustic2Propagator::<false>(c.into());
+            // Cell (1, 2, 3) is number (2 * 3 + 1) * 5 + 3 = 38; the fastest, 59, is 1559 m/s.
+            let cfl = 1e-3 / dt_max(&model, stencil) * 1538.0 / 1559.0;
+            let words = format!("where vp is 1538.0 m/s and the CFL number {cfl:.3} (stable: up to 1)");
+            assert_eq!(
+                equation.describe_cell([9, 10, 11]),
+                format!("cell [1, 2, 3] (10 m, 25 m, 24 m), {words}")
+            );
+        }
+    }
 }

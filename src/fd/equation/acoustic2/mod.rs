@@ -34,7 +34,6 @@
 mod coefficients;
 mod cpu;
 mod cuda;
-mod describe;
 mod layer;
 mod sponge;
 mod sweep;

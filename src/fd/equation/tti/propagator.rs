@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::material::{TiltedMedium, TtiMaterial};
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
-use crate::fd::equation::describe::{describe_cell, readable};
 use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::layout::Layout;
 use crate::fd::inject::SourceMedium;
 use crate::fd::model::{Outline, WATER};
+use crate::fd::tiled::describe::describe_cell;
 
 /// Coefficients of one time step. All shots of a plan share them. `O`: those of the operators, whose rotation has `N` numbers.
 pub struct TiltedCoefficients<const N: usize, O> {
@@ -74,12 +74,9 @@ impl<const N: usize, O> TiltedCoefficients<N, O> {
             let vp = at(&medium.modulus).sqrt();
             let [epsilon, delta] = medium.anisotropy.parameters(layout, inside);
             let [theta, phi] = angles(medium.rotation.each_ref().map(at));
-            format!(
-                "vp is {} m/s, epsilon {epsilon:.3}, delta {delta:.3}, theta_rad {theta:.3}, phi_rad {phi:.3} and the CFL \
-                 number {:.3} (stable: up to 1)",
-                readable(vp),
-                cfl * vp * (1.0 + 2.0 * epsilon).max(1.0).sqrt(),
-            )
+            let angles = format!("theta_rad {theta:.3}, phi_rad {phi:.3}");
+            let others = format!(", epsilon {epsilon:.3}, delta {delta:.3}, {angles}");
+            (vp, others, cfl * vp * (1.0 + 2.0 * epsilon).max(1.0).sqrt())
         })
     }
 }

@@ -19,12 +19,9 @@ impl Policy for VtiPropagator {
         &self.bulk
     }
 
-    fn words(&self, padded: [usize; 3]) -> String {
-        let VtiPropagator { bulk, anisotropy, .. } = self;
-        let nearest = std::array::from_fn(|axis| bulk.layout.nearest(axis, padded[axis]) + bulk.layout.pml);
-        let [epsilon, delta] = anisotropy.parameters(&bulk.layout, nearest);
-        let more = format!(", epsilon {epsilon:.3}, delta {delta:.3}");
-        bulk.describe_cell(padded, (1.0 + 2.0 * epsilon).max(1.0).sqrt(), &more)
+    fn stretch(&self, cell: [usize; 3]) -> (f64, String) {
+        let [epsilon, delta] = self.anisotropy.parameters(&self.bulk.layout, cell);
+        ((1.0 + 2.0 * epsilon).max(1.0).sqrt(), format!(", epsilon {epsilon:.3}, delta {delta:.3}"))
     }
 
     fn mixing(&self, number: usize) -> &EdgeField {

@@ -37,10 +37,6 @@ impl Policy for Monopole {
         &self.0.0
     }
 
-    fn words(&self, padded: [usize; 3]) -> String {
-        self.0.words(padded)
-    }
-
     fn mixing(&self, number: usize) -> &EdgeField {
         self.0.mixing(number)
     }

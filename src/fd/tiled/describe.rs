@@ -2,19 +2,21 @@
 
 use crate::fd::grid::layout::Layout;
 
-/// Returns the words for a padded cell: the user's cell, metres from cell 0, and what `medium` returns for the padded
-/// cell whose medium is the same.
+/// Returns the words for a padded cell: the user's cell, metres from cell 0, the medium and the CFL number. `medium`:
+/// returns vp in m/s, the words for other properties, and the CFL number of a user's cell, in padded indices.
 pub fn describe_cell(
     layout: &Layout,
     spacing: [f32; 3],
     padded: [usize; 3],
-    medium: impl FnOnce([usize; 3]) -> String,
+    medium: impl FnOnce([usize; 3]) -> (f64, String, f64),
 ) -> String {
     let cell: [usize; 3] = std::array::from_fn(|axis| layout.nearest(axis, padded[axis]));
     let inside = cell.map(|index| index + layout.pml);
     let place = if inside == padded { "" } else { "the absorbing layer beside " };
     let [x, y, z] = std::array::from_fn(|axis| cell[axis] as f64 * f64::from(spacing[axis]));
-    format!("{place}cell {cell:?} ({x} m, {y} m, {z} m), where {}", medium(inside))
+    let (vp, others, cfl) = medium(inside);
+    let medium = format!("vp is {} m/s{others} and the CFL number {cfl:.3} (stable: up to 1)", readable(vp));
+    format!("{place}cell {cell:?} ({x} m, {y} m, {z} m), where {medium}")
 }
 
 /// Formats a value to a tenth, and very small and very large ones as a power of ten.
