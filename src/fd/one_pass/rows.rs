@@ -22,7 +22,7 @@ pub const MAX_TAPS: usize = FLUX_PLANES + ROWS_PER_BLOCK;
 /// The taps may be read; the processor has the instructions. The same holds for all functions
 /// below.
 #[inline(always)]
-unsafe fn derivatives<L: Lanes, const U: usize>(
+pub unsafe fn derivatives<L: Lanes, const U: usize>(
     c: [L::V; HALF_WIDTH],
     tap: impl Fn(usize) -> *const f32,
 ) -> [L::V; U] {

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::derivative::{derivative_across, load};
-use super::flux::Target;
+use super::flux::{Target, load};
 use crate::fd::one_pass::flux_z::derivative_before;
-use crate::fd::one_pass::rows::TAPS;
+use crate::fd::one_pass::rows::{SplitPressure, TAPS, derivatives, increment};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::{Lanes, splats};
 
@@ -26,8 +25,8 @@ pub struct DivergenceRow<'a> {
     pub squares: [f32; 2],
     /// The increment of the split pressures of x and y that are not damped.
     pub d: *mut f32,
-    /// The split pressures of x and y, where these are damped or their fluxes are.
-    pub split: [SplitTerm; 2],
+    /// The split pressures of x and y, where these are damped or their fluxes are; null where the first is not.
+    pub split: [SplitPressure<1>; 2],
     /// The damping of the split pressure of z for each cell: `a dt / h`, and `b - 1`.
     pub rate: *const f32,
     pub loss: *const f32,
@@ -38,19 +37,6 @@ pub struct DivergenceRow<'a> {
     pub new: [Target; 2],
     /// Rows that the same row of the next plane reads first, to prefetch.
     pub coming: [*const f32; 4],
-}
-
-/// The split pressure of an axis.
-#[derive(Clone, Copy)]
-pub struct SplitTerm {
-    pub rate: f32,
-    pub loss: f32,
-    /// Null if it is not damped.
-    pub part: *mut f32,
-}
-
-impl SplitTerm {
-    pub const NONE: SplitTerm = SplitTerm { rate: 0.0, loss: 0.0, part: std::ptr::null_mut() };
 }
 
 /// The cells at an end of a row that have a split pressure.
@@ -82,16 +68,16 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
             L::prefetch_far(coming.wrapping_add(i));
         }
         let u_after = load::<L>(this, i + L::N);
-        let mut u = L::mul(L::mul(ct, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(i)));
-        u = L::fnma(L::mul(ct, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(i)), u);
+        let mut u = L::mul(L::mul(ct, cp), derivatives::<L, 1>(cx, |k| rows_x[k].wrapping_add(i))[0]);
+        u = L::fnma(L::mul(ct, sp), derivatives::<L, 1>(cy, |k| rows_y[k].wrapping_add(i))[0], u);
         u = L::fnma(st, derivative_before::<L>(cz, u_before, u_at, u_after), u);
         let of_v = i + component;
-        let mut v = L::mul(sp, derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_v)));
-        v = L::fma(cp, derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_v)), v);
+        let mut v = L::mul(sp, derivatives::<L, 1>(cx, |k| rows_x[k].wrapping_add(of_v))[0]);
+        v = L::fma(cp, derivatives::<L, 1>(cy, |k| rows_y[k].wrapping_add(of_v))[0], v);
         let of_w = i + 2 * component;
         let w_after = load::<L>(this, of_w + L::N);
-        let mut w = L::mul(L::mul(st, cp), derivative_across::<L>(cx, |k| rows_x[k].wrapping_add(of_w)));
-        w = L::fnma(L::mul(st, sp), derivative_across::<L>(cy, |k| rows_y[k].wrapping_add(of_w)), w);
+        let mut w = L::mul(L::mul(st, cp), derivatives::<L, 1>(cx, |k| rows_x[k].wrapping_add(of_w))[0]);
+        w = L::fnma(L::mul(st, sp), derivatives::<L, 1>(cy, |k| rows_y[k].wrapping_add(of_w))[0], w);
         w = L::fma(ct, derivative_before::<L>(cz, w_before, w_at, w_after), w);
         (u_before, u_at, w_before, w_at) = (u_at, u_after, w_at, w_after);
 
@@ -110,10 +96,10 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
             L::store(d, horizontal);
         }
         if Y_PML {
-            horizontal = L::add(horizontal, increment::<L>(&row.split[1], i, modulus, v));
+            horizontal = L::add(horizontal, split_increment::<L>(&row.split[1], i, modulus, v));
         }
         if X_PML {
-            horizontal = L::add(horizontal, increment::<L>(&row.split[0], i, modulus, u));
+            horizontal = L::add(horizontal, split_increment::<L>(&row.split[0], i, modulus, u));
         }
         let rate = L::mul(modulus, load::<L>(row.rate, i));
         let mut vertical = L::sub(L::splat(0.0), L::mul(rate, w));
@@ -132,13 +118,17 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
 
 /// Returns the increment of a split pressure, from the divergence of its flux.
 #[inline(always)]
-unsafe fn increment<L: Lanes>(axis: &SplitTerm, i: usize, modulus: L::V, divergence: L::V) -> L::V {
-    let rate = L::mul(modulus, L::splat(axis.rate));
-    let undamped = L::sub(L::splat(0.0), L::mul(rate, divergence));
-    if axis.part.is_null() {
-        return undamped;
+unsafe fn split_increment<L: Lanes>(
+    split: &SplitPressure<1>,
+    i: usize,
+    modulus: L::V,
+    divergence: L::V,
+) -> L::V {
+    if split.pressure.is_null() {
+        increment::<L, 1, false>(0, i, divergence, modulus, split)
+    } else {
+        increment::<L, 1, true>(0, i, divergence, modulus, split)
     }
-    split::<L>(axis.part.wrapping_add(i), L::splat(axis.loss), undamped)
 }
 
 /// Adds the increment to a split pressure, and returns it.

@@ -1,7 +1,7 @@
 //! The fluxes of a row of cells.
 
-use super::derivative::{derivative_across, load};
 use crate::fd::one_pass::flux_z::derivative_after;
+use crate::fd::one_pass::rows::{derivatives, write};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::{Lanes, splats};
 
@@ -57,13 +57,19 @@ impl Target {
     /// The row has `L::N` values from `i` on; the processor has the instructions.
     #[inline(always)]
     pub unsafe fn write<L: Lanes>(self, i: usize, value: L::V) {
-        let to = self.row.wrapping_add(i);
-        match self {
-            _ if self.row.is_null() => {}
-            Target { stream: true, .. } => L::stream(to, value),
-            _ => L::store(to, value),
+        if !self.row.is_null() {
+            write::<L>(self.row.wrapping_add(i), value, self.stream);
         }
     }
+}
+
+/// Loads a vector of a row.
+///
+/// # Safety
+/// The row has `L::N` values from `i` on; the processor has the instructions.
+#[inline(always)]
+pub unsafe fn load<L: Lanes>(row: *const f32, i: usize) -> L::V {
+    L::load(row.wrapping_add(i))
 }
 
 /// Computes a row of fluxes. `X_PML`, `Y_PML`: whether those of x and y are damped.
@@ -89,16 +95,16 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
             L::prefetch_far(coming.wrapping_add(i));
         }
         let p_after = load::<L>(p, i + L::N);
-        let x = derivative_across::<L>(cx, |k| px.wrapping_add(i + k * stride_x));
-        let y = derivative_across::<L>(cy, |k| py.wrapping_add(i + k * stride_y));
+        let [x] = derivatives::<L, 1>(cx, |k| px.wrapping_add(i + k * stride_x));
+        let [y] = derivatives::<L, 1>(cy, |k| py.wrapping_add(i + k * stride_y));
         let z = derivative_after::<L>(cz, p_before, p_at, p_after);
         let mut u = L::mul(L::mul(ct, cp), x);
         u = L::fnma(L::mul(ct, sp), y, u);
         u = L::fnma(st, z, u);
         let mut v = L::fma(cp, y, L::mul(sp, x));
         let q_after = load::<L>(q, i + L::N);
-        let x = derivative_across::<L>(cx, |k| qx.wrapping_add(i + k * stride_x));
-        let y = derivative_across::<L>(cy, |k| qy.wrapping_add(i + k * stride_y));
+        let [x] = derivatives::<L, 1>(cx, |k| qx.wrapping_add(i + k * stride_x));
+        let [y] = derivatives::<L, 1>(cy, |k| qy.wrapping_add(i + k * stride_y));
         let z = derivative_after::<L>(cz, q_before, q_at, q_after);
         let mut w = L::mul(L::mul(st, cp), x);
         w = L::fnma(L::mul(st, sp), y, w);

@@ -1,6 +1,5 @@
 //! A step on the CPU: in each tile the fluxes of a plane, then the divergence of those around it.
 
-mod derivative;
 mod divergence;
 mod fields;
 mod flux;

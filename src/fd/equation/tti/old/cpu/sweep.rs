@@ -21,7 +21,7 @@
 //! A tile sweeps along y. The fluxes of eight planes are in a queue, and the divergence of a plane takes all of them. The fluxes
 //! beside the tile are computed for one plane at a time. So tiles do not depend on each other.
 
-use super::divergence::{DivergenceRow, SplitEnd, SplitTerm, divergence};
+use super::divergence::{DivergenceRow, SplitEnd, divergence};
 use super::fields::OldTtiFields;
 use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
 use super::queue::{AFTER, BEFORE, FluxQueue};
@@ -29,7 +29,7 @@ use crate::backend::cpu::Rows;
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::equation::tti::material::TiltedMedium;
 use crate::fd::equation::tti::old::OldTtiPropagator;
-use crate::fd::one_pass::rows::TAPS;
+use crate::fd::one_pass::rows::{SplitPressure, TAPS};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::copies::{in_ball, without_source};
@@ -197,13 +197,14 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
         }
         let split = |axis: usize| {
             let (index, factors) = ([x, y][axis], &c.operators.axes[axis]);
-            let mut part = std::ptr::null_mut();
+            let mut pressure = std::ptr::null_mut();
             if let Some(nth) = layout.in_layer(axis, index) {
                 let rows = 2 * layout.width();
                 let row = if axis == 0 { (y - HALF_WIDTH) * rows + nth } else { nth * layout.padded[0] + x };
-                part = fields.split[axis].as_ptr().wrapping_add(self.nth(row));
+                pressure = fields.split[axis].as_ptr().wrapping_add(self.nth(row));
             }
-            SplitTerm { rate: factors.pressure_rate[index], loss: factors.loss[index], part }
+            let (rate, loss) = ([factors.pressure_rate[index]], [factors.loss[index]]);
+            SplitPressure { rate, loss, pressure, apart: 0, ahead: layout.pitch }
         };
         let TiltedMedium { modulus, anisotropy: Anisotropy { e, s }, .. } = &*c.medium;
         let own = [c.row(e, [x, y]), c.row(s, [x, y])];
@@ -222,8 +223,8 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
             squares: geometry.squares,
             d: fields.d.as_ptr().wrapping_add(at),
             split: [
-                if X_PML { split(0) } else { SplitTerm::NONE },
-                if Y_PML { split(1) } else { SplitTerm::NONE },
+                if X_PML { split(0) } else { SplitPressure::NONE },
+                if Y_PML { split(1) } else { SplitPressure::NONE },
             ],
             rate: geometry.pressure_rate.as_ptr(),
             loss: geometry.loss.as_ptr(),
