@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::axis::Axis;
 use crate::error::Result;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{DensityAt, Model, Outline, Property, Values, WATER};
-use crate::fd::pml::{Profiles, d0, reference_cell};
+use crate::fd::pml::reference_cell;
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
 
@@ -46,21 +47,6 @@ pub struct Coefficients {
 /// is constant.
 pub type Beside = Option<usize>;
 
-/// Factors that depend on the index along one axis only.
-#[cfg_attr(test, derive(Clone))]
-pub struct Axis {
-    /// dt / h in s/m, for cells where nothing is damped.
-    pub rate: f32,
-    /// `b` of the velocity's profile: the factor on the old velocity.
-    pub keep: Vec<f32>,
-    /// `a` of the velocity's profile times dt / h.
-    pub velocity_rate: Vec<f32>,
-    /// `b - 1` of the pressure's profile: the factor on the old split pressure in its increment.
-    pub loss: Vec<f32>,
-    /// `a` of the pressure's profile times dt / h.
-    pub pressure_rate: Vec<f32>,
-}
-
 impl BulkMaterial {
     /// Computes the coefficients with layers of `pml` cells.
     ///
@@ -97,36 +83,14 @@ impl BulkMaterial {
         whole + if density { whole } else { field(1) }
     }
 
-    /// Returns the coefficients for time steps of `dt` seconds. `old_rules`: see [`d0`].
+    /// Returns the coefficients for time steps of `dt` seconds. `old_rules`: see [`d0`](crate::fd::pml::d0).
     pub fn coefficients(&self, dt: f32, stencil: Stencil, old_rules: bool) -> Coefficients {
-        let BulkMaterial { layout, storage, model: Outline { grid, density_at, fastest, .. }, .. } = *self;
+        let BulkMaterial { layout, storage, model: Outline { grid, density_at, .. }, .. } = *self;
         let beside = (!self.b.is_uniform()).then_some(usize::from(density_at == DensityAt::HalfPoints));
-        let pml = layout.pml;
-        let reference = if old_rules { self.reference } else { fastest };
-        let axis = |axis: usize| {
-            let d0 = d0(reference, pml, grid.h, axis, old_rules);
-            Axis::new(grid.n[axis], pml, dt, grid.h[axis], d0)
-        };
+        let axes = Axis::of_model(&self.model, layout.pml, dt, grid.h, self.reference, old_rules);
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = stencil.coefficients();
-        let axes = [axis(0), axis(1), axis(2)];
         Coefficients { layout, b, beside, kappa, stencil, axes, spacing: grid.h, storage }
-    }
-}
-
-impl Axis {
-    /// Computes the factors of an axis of `n` cells of `h` metres with `pml` more on each side.
-    /// `dt`: time step in s; `d0`: damping per second at the outer edge.
-    pub fn new(n: usize, pml: usize, dt: f32, h: f32, d0: f32) -> Axis {
-        let rate = dt / h;
-        let profiles = Profiles::new(n, pml, dt, d0);
-        Axis {
-            rate,
-            velocity_rate: profiles.velocity.a.iter().map(|a| a * rate).collect(),
-            keep: profiles.velocity.b,
-            pressure_rate: profiles.pressure.a.iter().map(|a| a * rate).collect(),
-            loss: profiles.pressure.b.iter().map(|b| b - 1.0).collect(),
-        }
     }
 }
 

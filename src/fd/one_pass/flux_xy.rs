@@ -97,7 +97,7 @@ impl<P: Policy> Sweep<'_, P> {
         j: usize,
     ) {
         let (layout, axis) = (&self.c.layout, line.axis);
-        let (factors, zones) = (&self.c.axes[axis], &self.partition.zones[axis]);
+        let (factors, zones) = (&self.c.axes[axis].factors, &self.partition.zones[axis]);
         let (nx, stride) = (layout.padded[0], layout.stride(axis));
         let position = |i: usize| if axis == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.

@@ -1,6 +1,7 @@
 //! Fluxes and increments of a row along z. Its taps are neighbours in the same vectors, so they are
 //! shifted within registers.
 
+use super::axis::AxisFactors;
 use super::rows::{TAPS, derivative, halfway, write};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::Kernel;
@@ -76,10 +77,7 @@ impl Kernel for FluxRow<'_> {
 /// the end's first value.
 pub struct RowEnd<'a> {
     pub stencil: &'a [f32; HALF_WIDTH],
-    pub keep: &'a [f32],
-    pub velocity_rate: &'a [f32],
-    pub loss: &'a [f32],
-    pub pressure_rate: &'a [f32],
+    pub factors: &'a AxisFactors,
     pub q: *const f32,
     pub kappa: *const f32,
     pub old: *const f32,
@@ -99,25 +97,26 @@ impl Kernel for RowEnd<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let c = splats::<L>(self.stencil);
-        let table = |values: &[f32], i: usize| values.as_ptr().wrapping_add(i);
+        let [keep, velocity_rate, loss, pressure_rate] = self.factors.all().map(|values| values.as_ptr());
+        let len = self.factors.keep.len();
         let (mut u2, mut u1) = (L::splat(0.0), L::splat(0.0));
-        for i in (0..=self.keep.len()).step_by(L::N) {
+        for i in (0..=len).step_by(L::N) {
             let mut u = L::splat(0.0);
-            if i < self.keep.len() {
-                let old = L::mul(L::load(table(self.keep, i)), L::load(self.old.add(i)));
+            if i < len {
+                let old = L::mul(L::load(keep.wrapping_add(i)), L::load(self.old.add(i)));
                 L::prefetch(self.old.wrapping_add(i + self.ahead[0]));
-                u = L::fnma(L::load(table(self.velocity_rate, i)), L::load(self.q.add(i)), old);
+                u = L::fnma(L::load(velocity_rate.wrapping_add(i)), L::load(self.q.add(i)), old);
                 write::<L>(self.new.add(i), u, self.stream);
             }
             if i > 0 {
                 let i = i - L::N;
-                let rate = L::mul(L::load(self.kappa.add(i)), L::load(table(self.pressure_rate, i)));
+                let rate = L::mul(L::load(self.kappa.add(i)), L::load(pressure_rate.wrapping_add(i)));
                 let mut increment = L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, u2, u1, u)));
                 if self.damped.contains(&i) {
                     let split = self.split.wrapping_add(i).wrapping_sub(self.damped.start);
                     let old = L::load(split);
                     L::prefetch(split.wrapping_add(self.ahead[1]));
-                    increment = L::fma(L::load(table(self.loss, i)), old, increment);
+                    increment = L::fma(L::load(loss.wrapping_add(i)), old, increment);
                     L::store(split, L::add(old, increment));
                 }
                 L::store(self.to.add(i), increment);

@@ -1,5 +1,6 @@
 //! Tables of a pass for a partition, cut to vectors. The coefficients and tiles are elsewhere.
 
+use super::axis::{Axis, AxisFactors};
 use super::coefficients::Coefficients;
 use crate::fd::tiled::partition::Partition;
 
@@ -9,23 +10,14 @@ pub struct Geometry {
     pub square: [f32; 2],
     /// (dt / h)² of z along a row; 0 where velocities are not eliminated.
     pub squares: Vec<f32>,
-    pub near_and_far: [EndTables; 2],
-}
-
-/// Factors of one end of the rows along z, for each stored velocity: see
-/// [`Axis`](super::coefficients::Axis). Values outside the updated cells are 0.
-pub struct EndTables {
-    pub keep: Vec<f32>,
-    pub velocity_rate: Vec<f32>,
-    pub loss: Vec<f32>,
-    pub pressure_rate: Vec<f32>,
+    /// Factors of each end of the rows along z, for each stored velocity. Values outside the updated cells are 0.
+    pub near_and_far: [AxisFactors; 2],
 }
 
 impl Geometry {
     pub fn new(c: &Coefficients, Partition { zones, ends, .. }: &Partition) -> Geometry {
         let layout = &c.layout;
         let z = &c.axes[2];
-        let square = [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate);
         let active = layout.active(2);
         let middle = |at: usize| zones[2].middle.contains(&(active.start + at));
         let squares = (0..ends.len).map(|at| if middle(at) { z.rate * z.rate } else { 0.0 }).collect();
@@ -40,13 +32,13 @@ impl Geometry {
             };
             // Cells of the middle in these vectors have no such term.
             let split = |at: usize| !middle(at);
-            EndTables {
-                keep: of(&z.keep, &|_| true),
-                velocity_rate: of(&z.velocity_rate, &|_| true),
-                loss: of(&z.loss, &split),
-                pressure_rate: of(&z.pressure_rate, &split),
+            AxisFactors {
+                keep: of(&z.factors.keep, &|_| true),
+                velocity_rate: of(&z.factors.velocity_rate, &|_| true),
+                loss: of(&z.factors.loss, &split),
+                pressure_rate: of(&z.factors.pressure_rate, &split),
             }
         });
-        Geometry { square, squares, near_and_far }
+        Geometry { square: Axis::squares(&c.axes), squares, near_and_far }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! | row | contents |
 //! | --- | --- |
-//! | `coefficients` | rho, rho vp² and the profiles of the layers |
+//! | `axis` | factors of an axis |
+//! | `coefficients` | rho, rho vp² |
 //! | `rows` | operations on rows of cells, a vector at a time |
 //! | `geometry` | tables of a plan |
 //! | `fields` | the state of a running shot |
@@ -22,6 +23,7 @@
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "all of a kernel is unsafe, by its caller's promise")]
 
+pub mod axis;
 pub mod coefficients;
 pub mod cuda;
 mod equation;

@@ -138,7 +138,7 @@ impl<P: Policy> Sweep<'_, P> {
         self.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
         let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
         let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
-        for (end, table) in geometry.near_and_far.iter().enumerate() {
+        for (end, factors) in geometry.near_and_far.iter().enumerate() {
             let (pml, damped) = (ends.pml(end), ends.damped(end));
             let begin = pml.start;
             if begin >= self.len {
@@ -146,10 +146,7 @@ impl<P: Policy> Sweep<'_, P> {
             }
             self.isa.run(&RowEnd {
                 stencil,
-                keep: &table.keep,
-                velocity_rate: &table.velocity_rate,
-                loss: &table.loss,
-                pressure_rate: &table.pressure_rate,
+                factors,
                 q: q.wrapping_add(begin),
                 kappa: kappa.wrapping_add(begin),
                 old: self.velocity_old[2].wrapping_add(at),

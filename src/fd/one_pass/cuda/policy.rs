@@ -11,6 +11,7 @@ use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::march::tables::Tables;
+use crate::fd::one_pass::axis::Axis;
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::fields::{Fields, gpu_lens, gpu_slots};
 use crate::fd::one_pass::policy::Policy;
@@ -56,12 +57,7 @@ impl<P: CudaPolicy> CudaEquation for P {
 
     /// Returns keep, velocity rate, loss and pressure rate of x, then of y, then of z.
     fn profiles(&self) -> Vec<f32> {
-        let profiles = self
-            .coefficients()
-            .axes
-            .iter()
-            .flat_map(|axis| [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate]);
-        profiles.flatten().copied().collect()
+        Axis::profiles(&self.coefficients().axes)
     }
 
     fn increments(_from: usize) -> usize {

@@ -5,8 +5,7 @@ use crate::error::Result;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::equation::tti::material::{Rotation, TtiMaterial};
 use crate::fd::model::{Model, Outline, Property};
-use crate::fd::one_pass::coefficients::Axis;
-use crate::fd::pml::d0;
+use crate::fd::one_pass::axis::Axis;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Storage;
 
@@ -35,18 +34,14 @@ impl TtiMaterial<4> {
 
     /// Returns the equation with steps of `dt` seconds.
     pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> OldTtiPropagator {
-        let (layout, Outline { grid, fastest, .. }) = (self.layout, self.model);
+        let (layout, Outline { grid, .. }) = (self.layout, self.model);
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
-        let reference = if scheme.old_rules { self.reference } else { fastest };
-        let axis = |axis: usize| {
-            let d0 = d0(reference, layout.pml, grid.h, axis, scheme.old_rules);
-            Axis::new(grid.n[axis], layout.pml, dt, h[axis], d0)
-        };
+        let axes = Axis::of_model(&self.model, layout.pml, dt, h, self.reference, scheme.old_rules);
         let stencil = scheme.stencil.coefficients();
         let operators = OldOperators {
             stencils: [0, 1, 2].map(|axis| stencil.map(|c| c * (h[axis] / grid.h[axis]))),
-            axes: [axis(0), axis(1), axis(2)],
+            axes,
         };
         OldTtiPropagator::new(self, dt, scheme, scheme.stencil.courant(), operators)
     }

@@ -15,6 +15,7 @@ use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::march::source::CubeParams;
 use crate::fd::march::tables::{COEFFICIENTS, Tables};
+use crate::fd::one_pass::axis::Axis;
 use crate::fd::one_pass::cuda::params::{AxisParams, Zone};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
@@ -99,11 +100,7 @@ impl CudaEquation for OldTtiPropagator {
 
     /// Keep, velocity rate, loss and pressure rate of an axis.
     fn profiles(&self) -> Vec<f32> {
-        let axes = self.c.operators.axes.iter();
-        axes.flat_map(|axis| {
-            [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].map(Vec::as_slice).concat()
-        })
-        .collect()
+        Axis::profiles(&self.c.operators.axes)
     }
 
     fn increments(_from: usize) -> usize {
@@ -134,7 +131,7 @@ impl CudaEquation for OldTtiPropagator {
             slots: tables.zones[0].velocities() as u32,
             pml: layout.pml as i32,
             stencils: c.stencils,
-            squares: [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate),
+            squares: Axis::squares(&c.axes),
             cube: shot.cube,
             activity: ActivityParams::new(layout, shot.flags, shot.skipped, from),
         })

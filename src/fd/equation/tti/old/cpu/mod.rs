@@ -3,19 +3,26 @@
 mod divergence;
 mod fields;
 mod flux;
-mod geometry;
 mod queue;
 mod sweep;
 
-use self::geometry::OldTtiGeometry;
 use self::queue::FluxQueue;
 use super::OldTtiPropagator;
 use crate::fd::anisotropy::IsotropicBall;
+use crate::fd::one_pass::axis::{Axis, AxisFactors};
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
+
+/// Tables of a sweep, besides the coefficients.
+pub struct OldTtiGeometry {
+    /// (dt / h)² of x and y.
+    pub squares: [f32; 2],
+    /// The factors of z [along z](Partition::along_z).
+    pub z: AxisFactors,
+}
 
 impl TiledEquation for OldTtiPropagator {
     type Geometry = OldTtiGeometry;
@@ -54,7 +61,11 @@ impl TiledEquation for OldTtiPropagator {
     }
 
     fn geometry(&self, partition: &Partition) -> OldTtiGeometry {
-        OldTtiGeometry::new(&self.c, partition)
+        let axes = &self.c.operators.axes;
+        let [keep, velocity_rate, loss, pressure_rate] =
+            axes[2].factors.all().map(|values| partition.along_z(&self.c.layout, values));
+        let z = AxisFactors { keep, velocity_rate, loss, pressure_rate };
+        OldTtiGeometry { squares: Axis::squares(axes), z }
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {

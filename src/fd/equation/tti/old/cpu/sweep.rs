@@ -148,7 +148,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
             } else {
                 slot * layout.padded[0] + x
             };
-            let (at, factors) = (self.nth(row), &c.operators.axes[axis]);
+            let (at, factors) = (self.nth(row), &c.operators.axes[axis].factors);
             DampedFlux {
                 keep: factors.keep[index],
                 rate: factors.velocity_rate[index],
@@ -166,8 +166,8 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
                 if X_PML { damped(0, own_y) } else { DampedFlux::NONE },
                 if Y_PML { damped(1, own_x) } else { DampedFlux::NONE },
             ],
-            keep: geometry.keep.as_ptr(),
-            rate: geometry.velocity_rate.as_ptr(),
+            keep: geometry.z.keep.as_ptr(),
+            rate: geometry.z.velocity_rate.as_ptr(),
             old: position(fields.w[from], at),
             new: target(&fields.w, at, own_x && own_y),
             coming: {
@@ -196,7 +196,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
             *row_y = self.queued([x, tap_y]);
         }
         let split = |axis: usize| {
-            let (index, factors) = ([x, y][axis], &c.operators.axes[axis]);
+            let (index, factors) = ([x, y][axis], &c.operators.axes[axis].factors);
             let mut pressure = std::ptr::null_mut();
             if let Some(nth) = layout.in_layer(axis, index) {
                 let rows = 2 * layout.width();
@@ -226,8 +226,8 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
                 if X_PML { split(0) } else { SplitPressure::NONE },
                 if Y_PML { split(1) } else { SplitPressure::NONE },
             ],
-            rate: geometry.pressure_rate.as_ptr(),
-            loss: geometry.loss.as_ptr(),
+            rate: geometry.z.pressure_rate.as_ptr(),
+            loss: geometry.z.loss.as_ptr(),
             ends: &self.ends([x, y]),
             pressures,
             new: [
