@@ -46,7 +46,9 @@ pub trait CudaEquation: TiledEquation {
 
     /// Returns the number of the array to which a step adds the poles of a source. `from`: 0 for
     /// steps that read the first pressure, 1 for those that read the second.
-    fn increments(from: usize) -> usize;
+    fn increments(from: usize) -> usize {
+        Self::increment_field(from)
+    }
 
     /// Returns the parameters of the steps that read the first pressure, and of those that read the
     /// second.

@@ -1,10 +1,11 @@
-//! Interface of an equation to the sweep that all equations with a split PML share.
+//! Interface of an equation to the step that all equations with a split PML share.
 
 use std::sync::Arc;
 
 use super::coefficients::Coefficients;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
+use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::vector::lanes::Lanes;
 
 /// An equation in a medium, with a time step.
@@ -20,6 +21,9 @@ pub trait Policy: Clone + Send + Sync {
     /// source is in all pressures while their fluxes are computed, and in none of them after the
     /// step.
     const SOURCE: &'static [(usize, f32)];
+
+    /// Returns the kernels of the equation for GPUs.
+    fn kernel_set() -> &'static KernelSet;
 
     /// Returns the coefficients of a plan.
     fn coefficients(&self) -> &Arc<Coefficients>;

@@ -30,9 +30,13 @@ pub trait TiledEquation: SourceMedium + Send + Sync {
     /// Rows along x of the tiles that the tuner tries, the default first.
     const ROWS: [usize; SIZES];
 
+    /// Whether all cells are updated alike: none stores a velocity.
+    const UNIFORM: bool = false;
+
     /// Returns the zones of x, y and z.
     fn zones(layout: &Layout) -> [Zones; 3] {
-        [0, 1, 2].map(|axis| Zones::new(layout, axis))
+        let zones = if Self::UNIFORM { Zones::uniform } else { Zones::new };
+        [0, 1, 2].map(|axis| zones(layout, axis))
     }
 
     /// Returns the number of the field to which a step adds the poles of a source. `from`: 0 if the

@@ -9,8 +9,7 @@
 //! which eliminates the velocities outside the absorbing layers: `one_pass/pass.rs` has the order of operations. The pressure is
 //! whole everywhere; a layer also stores the split pressure that it damps along its axis.
 
-mod cpu;
-mod cuda;
+mod policy;
 mod stability;
 #[cfg(test)]
 mod tests;

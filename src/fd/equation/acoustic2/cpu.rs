@@ -4,7 +4,6 @@ use super::Acoustic2Propagator;
 use super::layer;
 use super::sweep::{Step, TileSweep};
 use crate::fd::grid::layout::Layout;
-use crate::fd::grid::zones::Zones;
 use crate::fd::inject::DIPOLE;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
@@ -17,15 +16,11 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
     /// The sponge's factors [along z](Partition::along_z).
     type Geometry = Vec<f32>;
 
+    const UNIFORM: bool = true;
     const PRESSURES: usize = 1;
     const SOURCE: &'static [(usize, f32)] = &DIPOLE;
     /// Nine planes of a tile fit into the second-level cache.
     const ROWS: [usize; SIZES] = [32, 24, 16, 48];
-
-    /// All cells are updated alike.
-    fn zones(layout: &Layout) -> [Zones; 3] {
-        [0, 1, 2].map(|axis| Zones::uniform(layout, axis))
-    }
 
     /// The pressure of the step before.
     fn increment_field(from: usize) -> usize {

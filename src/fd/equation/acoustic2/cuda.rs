@@ -114,11 +114,6 @@ impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
         [0, 1, 2].into_iter().flat_map(of).copied().collect()
     }
 
-    /// The pressure of the step before.
-    fn increments(from: usize) -> usize {
-        1 - from
-    }
-
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [SecondOrderParams; 2] {
         let (c, layout) = (&self.0, &tables.layout);
         let factors = tables.profiles(Self::PROFILES, plan.profiles);

@@ -3,8 +3,6 @@
 use super::TtiPropagator;
 use super::sweep::{FluxQueue, INCREMENTS, TtiSweep};
 use crate::fd::anisotropy::IsotropicBall;
-use crate::fd::grid::layout::Layout;
-use crate::fd::grid::zones::Zones;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
@@ -15,15 +13,11 @@ impl TiledEquation for TtiPropagator {
     /// The sponge's values [along z](Partition::along_z).
     type Geometry = Vec<f32>;
 
+    const UNIFORM: bool = true;
     const PRESSURES: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
     /// The queue of fluxes of a tile should fit a core's own cache.
     const ROWS: [usize; SIZES] = [16, 12, 24, 8];
-
-    /// All cells are updated alike.
-    fn zones(layout: &Layout) -> [Zones; 3] {
-        [0, 1, 2].map(|axis| Zones::uniform(layout, axis))
-    }
 
     fn increment_field(_from: usize) -> usize {
         INCREMENTS

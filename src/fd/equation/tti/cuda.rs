@@ -106,10 +106,6 @@ impl CudaEquation for TtiPropagator {
         self.c.operators.damping.concat()
     }
 
-    fn increments(_from: usize) -> usize {
-        4
-    }
-
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [SelfAdjointParams; 2] {
         let (c, layout) = (&self.c.operators, &tables.layout);
         let first = |number: usize| tables.first(shot.arrays[number]);

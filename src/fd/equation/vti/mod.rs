@@ -16,9 +16,8 @@
 //! where the increments `i` are those of `one_pass/pass.rs`. Records and snapshots are of `p`. The source is in `p` and
 //! `q`, with epsilon and delta reduced around it ([`anisotropy`](crate::fd::anisotropy)).
 
-mod cpu;
-mod cuda;
 mod material;
+mod policy;
 #[cfg(test)]
 mod tests;
 

@@ -9,6 +9,7 @@ use crate::fd::edge_field::EdgeField;
 use crate::fd::equation::acoustic1::Acoustic1Propagator;
 use crate::fd::equation::traits::{Equation, Propagator, Scheme};
 use crate::fd::grid::Grid;
+use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::model::{Model, Property, Values};
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
@@ -32,6 +33,10 @@ impl Policy for Monopole {
     const PRESSURES: usize = 1;
     const MIXING: usize = 0;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
+
+    fn kernel_set() -> &'static KernelSet {
+        Acoustic1Propagator::kernel_set()
+    }
 
     fn coefficients(&self) -> &Arc<Coefficients> {
         &self.0.0

@@ -16,7 +16,7 @@ use crate::fd::march::kernel_set::KernelSet;
 use crate::fd::march::source::CubeParams;
 use crate::fd::march::tables::{COEFFICIENTS, Tables};
 use crate::fd::one_pass::axis::Axis;
-use crate::fd::one_pass::cuda::params::{AxisParams, Zone};
+use crate::fd::one_pass::cuda::{AxisParams, Zone};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
 

@@ -1,19 +1,27 @@
-//! The policy of the CPU's sweep: two pressures, coupled by E and S.
+//! The policy of the step: two pressures, coupled by E and S.
 
 use std::sync::Arc;
 
 use super::material::VtiPropagator;
 use crate::fd::anisotropy::{Anisotropy, IsotropicBall};
 use crate::fd::edge_field::EdgeField;
+use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::one_pass::policy::Policy;
 use crate::fd::vector::lanes::Lanes;
+
+/// The kernels of `kernels/vti_one_pass.cu`.
+static KERNELS: KernelSet = kernel_set!("vti");
 
 impl Policy for VtiPropagator {
     const NAME: &'static str = "vti";
     const PRESSURES: usize = 2;
     const MIXING: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
+
+    fn kernel_set() -> &'static KernelSet {
+        &KERNELS
+    }
 
     fn coefficients(&self) -> &Arc<Coefficients> {
         &self.bulk
