@@ -149,8 +149,11 @@ impl EdgeField {
     pub fn expanded(&self, layout: &Layout) -> EdgeField {
         let mut values =
             Buffer::zeroed(floats(layout, self.rows(layout), Storage::Float32), "a test").unwrap();
-        let copied = self.copied(layout, layout).unwrap();
-        values[..copied.len()].copy_from_slice(&copied);
+        for at in (0..self.rows(layout)).map(|row| layout.row(row)) {
+            let mut buffer = Vec::new();
+            let row = self.at(at, layout.padded[2]).values(&mut buffer);
+            values[at..][..row.len()].copy_from_slice(row);
+        }
         EdgeField { values, scale: None, step: self.step }
     }
 
@@ -159,35 +162,21 @@ impl EdgeField {
         to.rows(self.rows(to))
     }
 
-    /// Returns the rows as float32 in another layout of the same grid.
-    ///
-    /// # Errors
-    /// [`Error::NoHostMemory`](crate::error::Error::NoHostMemory).
-    pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
-        let mut values = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
-        let mut buffer = Vec::new();
-        for row in 0..self.rows(from) {
-            let len = from.padded[2];
-            let row_values = self.at(from.row(row), len).values(&mut buffer);
-            values[to.row(row)..][..len].copy_from_slice(row_values);
-        }
-        Ok(values)
-    }
-
-    /// Returns the rows as 16-bit numbers in another layout of the same grid; zeros if the field is
+    /// Returns the rows as they are stored, in another layout of the same grid. Two 16-bit numbers lie in the place of one
     /// float32.
     ///
     /// # Errors
     /// [`Error::NoHostMemory`](crate::error::Error::NoHostMemory).
-    pub fn numbers(&self, from: &Layout, to: &Layout) -> Result<Vec<u16>> {
-        let mut all = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
+    pub fn on_gpu(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
+        let each = if self.scale.is_some() { 2 } else { 1 };
+        let mut values = host_zeros(self.len_in(to).div_ceil(each), "coefficients on their way to a GPU")?;
+        // In any layout the position of a row and the distance to the next are multiples of 4.
+        let len = from.padded[2].div_ceil(each);
         for row in 0..self.rows(from) {
-            let len = from.padded[2];
-            if let EdgeRow::Numbers(numbers, _) = self.at(from.row(row), len) {
-                all[to.row(row)..][..len].copy_from_slice(numbers);
-            }
+            let to = &mut values[to.row(row) / each..][..len];
+            to.copy_from_slice(&self.values[from.row(row) / each..][..len]);
         }
-        Ok(all)
+        Ok(values)
     }
 
     /// Returns the scale of the 16-bit numbers; `None` for float32.

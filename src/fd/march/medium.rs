@@ -9,35 +9,12 @@ use crate::backend::cuda::{DeviceBuffer, SharedObject, Stream};
 use crate::error::{Error, Result};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::tile_table::GpuTile;
-use crate::fd::storage::Storage;
 use crate::fd::time_loop::launch::Address;
-
-/// A field of coefficients as the kernels read it.
-pub enum DeviceField {
-    Values(DeviceBuffer<f32>),
-    Numbers(DeviceBuffer<u16>),
-}
-
-impl DeviceField {
-    pub fn address(&self) -> Address {
-        match self {
-            DeviceField::Values(block) => block.address(),
-            DeviceField::Numbers(block) => block.address(),
-        }
-    }
-
-    pub fn bytes(&self) -> u64 {
-        match self {
-            DeviceField::Values(block) => block.bytes(),
-            DeviceField::Numbers(block) => block.bytes(),
-        }
-    }
-}
 
 /// The data that all shots of a plan share on a GPU.
 pub struct Medium {
     pub tables: Tables,
-    pub coefficients: Vec<DeviceField>,
+    pub coefficients: Vec<DeviceBuffer<f32>>,
     pub profiles: DeviceBuffer<f32>,
     pub tile_plan: TilePlan,
     pub tiles: DeviceBuffer<GpuTile>,
@@ -48,13 +25,8 @@ impl Medium {
         let tables = Tables::new(equation);
         let layout = equation.layout();
         // One after the other: each is on the host twice during its upload.
-        let upload = |(field, what): (&EdgeField, &&str)| match tables.storage {
-            Storage::Bits16 => {
-                stream.uploaded(&field.numbers(layout, &tables.layout)?, what).map(DeviceField::Numbers)
-            }
-            Storage::Float32 => {
-                stream.uploaded(&field.copied(layout, &tables.layout)?, what).map(DeviceField::Values)
-            }
+        let upload = |(field, what): (&EdgeField, &&str)| {
+            stream.uploaded(&field.on_gpu(layout, &tables.layout)?, what)
         };
         let fields = equation.fields().into_iter().zip(E::COEFFICIENTS);
         let coefficients = fields.map(upload).collect::<Result<_>>()?;
@@ -67,13 +39,13 @@ impl Medium {
 
     /// Returns the addresses of the coefficients.
     pub fn addresses(&self) -> [Address; COEFFICIENTS] {
-        std::array::from_fn(|number| self.coefficients.get(number).map_or(0, DeviceField::address))
+        std::array::from_fn(|number| self.coefficients.get(number).map_or(0, DeviceBuffer::address))
     }
 }
 
 impl SharedObject for Medium {
     fn device_bytes(&self) -> u64 {
-        let coefficients = self.coefficients.iter().map(DeviceField::bytes).sum::<u64>();
+        let coefficients = self.coefficients.iter().map(DeviceBuffer::bytes).sum::<u64>();
         coefficients + self.profiles.bytes() + self.tiles.bytes()
     }
 }

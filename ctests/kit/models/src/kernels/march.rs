@@ -10,7 +10,6 @@ use gpusched::fd::march::source::{CLEAN, CubeParams, CudaSource, SampleParams};
 use gpusched::fd::march::tables::{COEFFICIENTS, Tables};
 use gpusched::fd::march::{activity, tile_plan::TilePlan};
 use gpusched::fd::one_pass::coefficients::BulkMaterial;
-use gpusched::fd::plan::Storage;
 use gpusched::fd::time_loop::field_kernels::Field;
 
 use super::{Engine, Memory, Record, bytes, cells_at_rest, check_border, check_peak};
@@ -66,7 +65,7 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
 }
 
 fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, at_once: usize) -> Shots {
-    let World { model, shot, options, .. } = world;
+    let World { model, shot, .. } = world;
     let equation = &equation.around(shot.padded_source(equation.layout().pml));
     let tables = Tables::new(equation);
     let tile_plan = TilePlan::new(&tables, at_once);
@@ -76,10 +75,7 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let clean = memory.put(&[f32::NAN; CLEAN]);
     let mut coefficients = [0; COEFFICIENTS];
     for (field, to) in equation.fields().into_iter().zip(&mut coefficients) {
-        *to = match options.storage {
-            Storage::Float32 => memory.show(&field.copied(equation.layout(), &tables.layout).unwrap()),
-            Storage::Bits16 => memory.show(&field.numbers(equation.layout(), &tables.layout).unwrap()),
-        };
+        *to = memory.show(&field.on_gpu(equation.layout(), &tables.layout).unwrap());
     }
     let profiles = memory.show(&tables.profiles);
     let plan = PlanAddresses { coefficients, profiles, tiles: memory.show(&tile_plan.table.tiles) };
