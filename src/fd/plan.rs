@@ -225,8 +225,8 @@ impl Plan {
     /// Returns the error of too little memory for a shot. `held`: the reason why the place has less
     /// than when it is empty; may be empty.
     fn advised(&self, needed: u64, place: String, there: u64, what: String, held: &str) -> Error {
-        let Options { equation, pml, storage, .. } = self.options;
-        let fits = |n: [usize; 3]| equation.gpu_bytes_of_cells(n, pml, storage) <= there;
+        let pml = self.options.pml;
+        let fits = |n: [usize; 3]| self.propagator.gpu_bytes_of_cells(n) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {

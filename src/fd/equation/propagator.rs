@@ -29,6 +29,10 @@ impl<E: CudaEquation> Propagator for E {
         march::bytes(self, shot)
     }
 
+    fn gpu_bytes_of_cells(&self, n: [usize; 3]) -> u64 {
+        march::bytes_of_cells(self, n)
+    }
+
     fn gpu_shared_bytes(&self, stream: &Stream) -> u64 {
         march::shared_bytes(self.shared(), stream)
     }

@@ -106,11 +106,6 @@ pub trait Equation: Sync {
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
     fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators>;
-
-    /// Returns the bytes of a GPU that a shot in a model of so many cells takes, with few receivers.
-    fn gpu_bytes_of_cells(&self, _n: [usize; 3], _pml: usize, _storage: Storage) -> u64 {
-        0
-    }
 }
 
 /// Returns the propagator of a time step in seconds, in a medium.
@@ -139,6 +134,11 @@ pub trait Propagator: SourceMedium + Send + Sync {
 
     /// Returns the bytes of a GPU that a shot takes, with what it shares with the others of its plan.
     fn gpu_bytes(&self, _shot: &Shot) -> u64 {
+        0
+    }
+
+    /// Returns the bytes of a GPU that a shot with few receivers takes in a model of `n` cells along the axes.
+    fn gpu_bytes_of_cells(&self, _n: [usize; 3]) -> u64 {
         0
     }
 

@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use super::traits::{Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::stencil::Stencil;
@@ -63,9 +62,5 @@ impl Equation for Acoustic1 {
                 scheme.old_rules,
             ))))
         }))
-    }
-
-    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        march::bytes_of_cells::<Acoustic1Propagator>(n, pml, storage)
     }
 }

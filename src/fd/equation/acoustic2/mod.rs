@@ -46,7 +46,6 @@ use crate::error::Result;
 use crate::fd::centred;
 use crate::fd::grid::layout::Layout;
 use crate::fd::inject::SourceMedium;
-use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -93,13 +92,6 @@ impl Equation for Acoustic2 {
                 Absorber::Sponge => Box::new(Acoustic2Propagator::<false>(c)),
             }
         }))
-    }
-
-    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        match self.0 {
-            Absorber::Pml => march::bytes_of_cells::<Acoustic2Propagator<true>>(n, pml, storage),
-            Absorber::Sponge => march::bytes_of_cells::<Acoustic2Propagator<false>>(n, pml, storage),
-        }
     }
 }
 

@@ -50,7 +50,6 @@ use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties}
 use crate::error::Result;
 #[cfg(doc)]
 use crate::fd::centred::Weights;
-use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -115,12 +114,5 @@ impl Equation for Tti {
                 Box::new(move |dt, scheme| Box::new(material.coefficients(dt, scheme)))
             }
         })
-    }
-
-    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        match self.0 {
-            Absorber::Pml => march::bytes_of_cells::<old::OldTtiPropagator>(n, pml, storage),
-            Absorber::Sponge => march::bytes_of_cells::<TtiPropagator>(n, pml, storage),
-        }
     }
 }

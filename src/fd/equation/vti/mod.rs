@@ -26,7 +26,6 @@ pub use material::{VtiMaterial, VtiPropagator};
 use super::acoustic1;
 use super::traits::{Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::march;
 use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -75,9 +74,5 @@ impl Equation for Vti {
     fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
         let material = VtiMaterial::new(model, pml, storage)?;
         Ok(Box::new(move |dt, scheme| Box::new(material.coefficients(dt, scheme))))
-    }
-
-    fn gpu_bytes_of_cells(&self, n: [usize; 3], pml: usize, storage: Storage) -> u64 {
-        march::bytes_of_cells::<VtiPropagator>(n, pml, storage)
     }
 }
