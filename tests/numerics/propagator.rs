@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, Silent};
-use gpusched::fd::equation::{acoustic1::dt_max, by_name};
+use gpusched::fd::equation::{Equation, acoustic1::Acoustic1, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
@@ -87,7 +87,7 @@ fn unstable_shot_reports_where_it_begins() {
     let mut vp = vec![1500.0; grid.cells()];
     vp[grid.index([7, 3, 9])] = 4000.0;
     // A single cell stays stable at a larger step than a medium of its velocity.
-    let dt = 1.6 * dt_max(&Model::new(grid, vp.clone(), None).unwrap(), Stencil::Taylor) as f32;
+    let dt = 1.6 * Acoustic1.dt_max(&Model::new(grid, vp.clone(), None).unwrap(), Stencil::Taylor) as f32;
     let options = Options { allow_unstable: true, pml: 8, ..Options::default() };
     let plan = Plan::new(Arc::new(Model::new(grid, vp.clone(), None).unwrap()), dt, options).unwrap();
     let shot =
@@ -118,7 +118,9 @@ fn overflow_at_a_stable_step_is_suspect() {
 #[test]
 fn the_limits_are_named_and_usable() {
     let model = model([4, 4, 4]);
-    assert!((dt_max(&model, Stencil::Taylor) - 10.0 / (1.28631 * 2000.0 * 3f64.sqrt())).abs() < 1e-12);
+    assert!(
+        (Acoustic1.dt_max(&model, Stencil::Taylor) - 10.0 / (1.28631 * 2000.0 * 3f64.sqrt())).abs() < 1e-12
+    );
     assert_eq!(cells_per_wavelength(&model, 20.0), 4.0);
     let error = Plan::new(Arc::clone(&model), 3e-3, Options::default()).err().unwrap().to_string();
     let limit = error.split("at most ").nth(1).and_then(|rest| rest.strip_suffix(" s")).unwrap();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gpusched::Error;
-use gpusched::fd::equation::acoustic1::{dt_max, dt_sure};
+use gpusched::fd::equation::{Equation, acoustic1::Acoustic1};
 use gpusched::fd::plan::{Options, Stencil};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::fd::{grid::Grid, model::DensityAt, model::Model, survey::Shot};
@@ -35,7 +35,7 @@ fn jumps_of_density_need_smaller_steps() {
 fn check(density_at: DensityAt, expected: Range<f64>) {
     let model = jumps([11, 12, 10], density_at);
     for stencil in Stencil::ALL {
-        let (most, sure) = (dt_max(&model, stencil), dt_sure(&model, stencil));
+        let (most, sure) = (Acoustic1.dt_max(&model, stencil), Acoustic1.dt_sure(&model, stencil));
         println!("{density_at:?}, {stencil:?}: surely stable is {:.3} of what velocity allows", sure / most);
         assert!(expected.contains(&(sure / most)));
         let fire = |dt: f64| {

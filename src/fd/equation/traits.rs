@@ -90,8 +90,15 @@ pub trait Equation: Sync {
     /// Returns the class of its shots as tasks: devices have a rate for each class.
     fn class(&self) -> u32;
 
+    /// Returns `c`: with a step of a second, waves of a velocity are stable in cells that are `c` times as long.
+    fn courant(&self, stencil: Stencil) -> f64 {
+        stencil.courant()
+    }
+
     /// Returns the largest stable time step in seconds with exact coefficients.
-    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64;
+    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
+        model.grid.stable_step(self.courant(stencil), f64::from(model.fastest))
+    }
 
     /// Returns the number of stored coefficients whose product is the square of a speed, at most.
     fn speed_factors(&self) -> i32 {

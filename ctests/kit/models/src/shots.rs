@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::fd::control::{Control, State};
-use gpusched::fd::equation::{EQUATIONS, Equation, acoustic1::dt_max};
+use gpusched::fd::equation::{EQUATIONS, Equation, acoustic1::Acoustic1};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil};
@@ -74,7 +74,7 @@ pub fn rough_for(equation: &dyn Equation, n: [usize; 3], h: [f32; 3], random: &m
 }
 
 pub fn time_step(model: &Model) -> f32 {
-    (0.9 * dt_max(model, Stencil::Taylor)) as f32
+    (0.9 * Acoustic1.dt_max(model, Stencil::Taylor)) as f32
 }
 
 /// Amplitude of a source whose velocities are denormal in a [`rough`] medium. If denormal numbers

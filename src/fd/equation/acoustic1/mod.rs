@@ -14,13 +14,13 @@ mod stability;
 #[cfg(test)]
 mod tests;
 
-pub use stability::{dt_max, dt_sure, dt_sure_with};
+pub use stability::dt_sure_with;
 
 use std::sync::Arc;
 
 use super::traits::{Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::model::{Model, Outline, Property, WATER};
+use crate::fd::model::{Model, Property, WATER};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -45,12 +45,8 @@ impl Equation for Acoustic1 {
         0xfd00_0001
     }
 
-    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
-        dt_max(model, stencil)
-    }
-
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
-        dt_sure(model, stencil)
+        dt_sure_with(model, stencil, |_| 1.0)
     }
 
     fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {

@@ -1,27 +1,20 @@
-//! The largest stable time step.
+//! The time step that is certainly stable.
 
+use super::Acoustic1;
+use crate::fd::equation::traits::Equation;
 use crate::fd::grid::Grid;
-use crate::fd::model::{DensityAt, Model, Outline, Property, Values};
+use crate::fd::model::{DensityAt, Model, Property, Values};
 use crate::fd::stencil::Stencil;
 
-/// Returns the largest stable time step in seconds.
-pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
-    model.grid.stable_step(stencil.courant(), f64::from(model.fastest))
-}
-
-/// Returns a time step in seconds that is certainly stable, whatever the densities: [`dt_max`] where they don't jump from
-/// cell to cell, else less. In between a shot may be stable or not.
+/// Returns a time step in seconds that is certainly stable, whatever the densities: [`Equation::dt_max`] where they don't
+/// jump from cell to cell, else less. In between a shot may be stable or not. `horizontal`: returns the factor on the terms
+/// of x and y at a cell's position in the grid.
 ///
 /// Without damping, steps are stable if no eigenvalue of `-rho vp² D-(1/rho D+)` is above `4 / dt²`; all are real, and none
 /// is above the largest sum of the magnitudes in a row (Gershgorin's circles). A row is that of a cell, and its
 /// derivatives reach 1/rho at four half points on each side.
-pub fn dt_sure(model: &Model, stencil: Stencil) -> f64 {
-    dt_sure_with(model, stencil, |_| 1.0)
-}
-
-/// Returns the same with a factor on the terms of x and y, which depends on the cell's position in the grid.
 pub fn dt_sure_with(model: &Model, stencil: Stencil, horizontal: impl Fn(usize) -> f64) -> f64 {
-    let most = dt_max(model, stencil);
+    let most = Acoustic1.dt_max(model, stencil);
     // A constant density scales nothing.
     let Some(Values::Volume(rho)) = model.get(Property::Rho) else { return most };
     let Grid { n: [nx, _, nz], h } = model.grid;
@@ -71,7 +64,7 @@ mod tests {
         };
         let sure_with = |density_at, vp: Vec<f32>, rho: Option<Vec<f32>>| {
             let model = Model::new(grid, vp, rho).unwrap().with_density_at(density_at);
-            Stencil::ALL.map(|stencil| dt_sure(&model, stencil) / dt_max(&model, stencil))
+            Stencil::ALL.map(|stencil| Acoustic1.dt_sure(&model, stencil) / Acoustic1.dt_max(&model, stencil))
         };
         let sure = |vp: Vec<f32>, rho: Option<Vec<f32>>| sure_with(DensityAt::HalfPoints, vp, rho);
         // No density, one density, one modulus' worth of contrast: the limit is that of the fastest velocity.

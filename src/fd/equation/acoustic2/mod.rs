@@ -46,7 +46,7 @@ use crate::error::Result;
 use crate::fd::centred;
 use crate::fd::grid::layout::Layout;
 use crate::fd::inject::SourceMedium;
-use crate::fd::model::{Model, Outline, Property, WATER};
+use crate::fd::model::{Model, Property, WATER};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -75,12 +75,12 @@ impl Equation for Acoustic2 {
         if self.0 == Absorber::Pml { 0xfd00_0006 } else { 0xfd00_0002 }
     }
 
-    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
-        centred::dt_max(model, stencil)
+    fn courant(&self, stencil: Stencil) -> f64 {
+        centred::courant(stencil)
     }
 
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
-        centred::dt_max(model, stencil)
+        self.dt_max(model, stencil)
     }
 
     fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {

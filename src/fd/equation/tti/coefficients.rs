@@ -3,7 +3,6 @@
 use super::TtiPropagator;
 use super::material::{Rotation, TtiMaterial};
 use super::sponge;
-use super::stability::courant;
 use crate::error::Result;
 use crate::fd::centred::{self, FIRST, Weights};
 use crate::fd::equation::traits::Scheme;
@@ -59,6 +58,6 @@ impl TtiMaterial<3> {
             first: rates.map(|rate| first(scheme.stencil).map(|k| (k * rate) as f32)),
             damping: [0, 1, 2].map(damping),
         };
-        TtiPropagator::new(self, dt, scheme, courant(scheme.stencil), operators)
+        TtiPropagator::new(self, dt, scheme, centred::courant(scheme.stencil), operators)
     }
 }

@@ -48,9 +48,10 @@ use self::coefficients::SelfAdjoint;
 use self::propagator::TiltedPropagator;
 use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
 use crate::error::Result;
+use crate::fd::centred;
 #[cfg(doc)]
 use crate::fd::centred::Weights;
-use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta};
+use crate::fd::model::{Model, Property, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -59,15 +60,6 @@ pub type TtiPropagator = TiltedPropagator<3, SelfAdjoint>;
 
 /// The pseudo-acoustic equation of a tilted transversely isotropic medium: with a sponge, or a PML and the old operators.
 pub struct Tti(pub Absorber);
-
-impl Tti {
-    fn courant(&self, stencil: Stencil) -> f64 {
-        match self.0 {
-            Absorber::Pml => stencil.courant(),
-            Absorber::Sponge => stability::courant(stencil),
-        }
-    }
-}
 
 impl Equation for Tti {
     fn name(&self) -> &'static str {
@@ -95,8 +87,11 @@ impl Equation for Tti {
         if self.0 == Absorber::Pml { 0xfd00_0005 } else { 0xfd00_0007 }
     }
 
-    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
-        stability::dt_max(model, self.courant(stencil))
+    fn courant(&self, stencil: Stencil) -> f64 {
+        match self.0 {
+            Absorber::Pml => stencil.courant(),
+            Absorber::Sponge => centred::courant(stencil),
+        }
     }
 
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {

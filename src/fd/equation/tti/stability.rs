@@ -10,7 +10,7 @@
 //!
 //! The parts of `D` add up to `-Lap`, at most `L = sum (2 c / h_a)²` with `courant` as `c`. With a constant `M` of equal
 //! diagonals `t`, which is a mean of `t [[1, 1], [1, 1]]` and `t [[1, -1], [-1, 1]]`, no eigenvalue exceeds `t L`. In a
-//! homogeneous medium `t = vp² max(E, 1)` suffices: [`dt_max`]. Else [`dt_sure`] takes the least `t` for which some
+//! homogeneous medium `t = vp² max(E, 1)` suffices: [`Equation::dt_max`](super::Equation::dt_max). Else [`dt_sure`] takes the least `t` for which some
 //! constant matrix minus `M` has no negative eigenvalue in any cell.
 //!
 //! **The old operators** have the angles before the derivatives of fluxes, too. These are the transpose of those of pressures
@@ -18,22 +18,10 @@
 //! is certainly stable: random angles within 0.2 rad grow without limit, layers that differ by 0.8 rad were sound for 3000
 //! steps.
 
-use crate::fd::centred;
-use crate::fd::model::{Model, Outline, Property, Values};
-use crate::fd::stencil::Stencil;
+use crate::fd::model::{Model, Property, Values};
 
 /// Halvings of the interval in which the least diagonal is searched: to a thousandth.
 const HALVINGS: usize = 10;
-
-/// Returns `c`: with a step of a second, waves of a velocity are stable in cells that are `c` times as long.
-pub fn courant(stencil: Stencil) -> f64 {
-    0.5 * centred::largest(stencil).sqrt()
-}
-
-/// Returns the largest stable time step in seconds in a homogeneous medium as fast as the fastest cell.
-pub fn dt_max(model: &Outline, courant: f64) -> f64 {
-    model.grid.stable_step(courant, f64::from(model.fastest))
-}
 
 /// Returns a time step in seconds that is certainly stable; with the old operators, if the angles are constant.
 pub fn dt_sure(model: &Model, courant: f64) -> f64 {
@@ -59,7 +47,7 @@ pub fn dt_sure(model: &Model, courant: f64) -> f64 {
     let least = f64::from(model.fastest).powi(2);
     // Rounded, so that equal values of all cells leave room.
     if fits(least * (1.0 + 1e-6)) {
-        return dt_max(model, courant);
+        return model.grid.stable_step(courant, f64::from(model.fastest));
     }
     // Twice the largest diagonal fits any cells with zero off the diagonal.
     let (mut low, mut high) = (least, 2.0 * least);
@@ -73,7 +61,11 @@ pub fn dt_sure(model: &Model, courant: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fd::centred::courant;
+    use crate::fd::equation::traits::{Absorber, Equation};
+    use crate::fd::equation::tti::Tti;
     use crate::fd::grid::Grid;
+    use crate::fd::stencil::Stencil;
 
     /// Returns both steps as parts of that of a velocity of 2000 m/s.
     fn steps(vp: Values, epsilon: Values, delta: Values) -> [f64; 2] {
@@ -82,7 +74,7 @@ mod tests {
         let model = Model::of(grid, properties).unwrap();
         let courant = courant(Stencil::Taylor);
         let one = grid.stable_step(courant, 2000.0);
-        [dt_max(&model, courant) / one, dt_sure(&model, courant) / one]
+        [Tti(Absorber::Sponge).dt_max(&model, Stencil::Taylor) / one, dt_sure(&model, courant) / one]
     }
 
     #[test]

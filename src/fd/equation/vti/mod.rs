@@ -26,7 +26,7 @@ pub use material::{VtiMaterial, VtiPropagator};
 use super::acoustic1;
 use super::traits::{Equation, Propagators, Properties};
 use crate::error::Result;
-use crate::fd::model::{Model, Outline, Property, WATER, check_epsilon_not_below_delta};
+use crate::fd::model::{Model, Property, WATER, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -54,11 +54,6 @@ impl Equation for Vti {
     /// Those of `b`, `kappa` and E.
     fn speed_factors(&self) -> i32 {
         3
-    }
-
-    /// That of `acoustic1` with the fastest velocity of any direction.
-    fn dt_max(&self, model: &Outline, stencil: Stencil) -> f64 {
-        acoustic1::dt_max(model, stencil)
     }
 
     /// With epsilon not below delta the matrix `[E S; S 1]` is at most a diagonal one whose two entries balance the
