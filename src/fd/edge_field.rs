@@ -140,6 +140,7 @@ impl EdgeField {
     }
 
     /// Returns the bytes of a field of `rows` rows.
+    #[cfg(test)]
     pub fn bytes_of(layout: &Layout, storage: Storage, rows: usize) -> u64 {
         Buffer::bytes_of(floats(layout, rows, storage))
     }

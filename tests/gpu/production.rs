@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use gpusched::fd::equation::tti::{TtiShot, old::OldTtiShot};
+use gpusched::fd::equation::tti::{TtiPropagator, old::OldTtiPropagator};
 use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER};
-use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, acoustic2::Acoustic2Propagator, vti::VtiShot};
+use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, acoustic2::Acoustic2Propagator, vti::VtiPropagator};
 use gpusched::fd::grid::{layout::Layout, tile_table::TileTable};
 use gpusched::fd::march::tile_plan::TILE_ROWS;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
@@ -102,9 +102,9 @@ fn kinds(world: &World) -> BTreeMap<String, usize> {
     let zones = match (equation.name(), equation.absorber()) {
         ("acoustic1", _) => Acoustic1Propagator::zones(&layout),
         ("acoustic2", _) => Acoustic2Propagator::<true>::zones(&layout),
-        ("vti", _) => VtiShot::zones(&layout),
-        ("tti", Absorber::Pml) => OldTtiShot::zones(&layout),
-        ("tti", Absorber::Sponge) => TtiShot::zones(&layout),
+        ("vti", _) => VtiPropagator::zones(&layout),
+        ("tti", Absorber::Pml) => OldTtiPropagator::zones(&layout),
+        ("tti", Absorber::Sponge) => TtiPropagator::zones(&layout),
         (other, _) => panic!("{other} has no table of tiles here"),
     };
     let mut kinds = BTreeMap::new();

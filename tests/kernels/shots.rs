@@ -9,9 +9,9 @@ use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, acoustic2, b
 use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::model::{Model, Property, Values};
-use gpusched::fd::plan::{Options, Storage};
+use gpusched::fd::plan::{Options, Stencil, Storage};
 use gpusched::fd::time_loop::field_kernels::PTX;
-use gpusched::fd::{one_pass::coefficients::Coefficients, survey::Receivers};
+use gpusched::fd::{one_pass::coefficients::BulkMaterial, survey::Receivers};
 
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
@@ -84,11 +84,6 @@ impl Kernels {
 /// The equations that have kernels.
 fn equations() -> impl Iterator<Item = &'static dyn Equation> {
     EQUATIONS.into_iter().chain(WITH_OTHER_LAYER)
-}
-
-/// Returns the tile tables of a model of `acoustic1`.
-fn tables(model: &Model, pml: usize) -> Tables {
-    Tables::new(&Acoustic1Propagator(Coefficients::new(model, 1e-4, pml).unwrap().into()))
 }
 
 /// Returns the storages of coefficients for which kernels exist.
@@ -177,12 +172,13 @@ fn dipole_across_two_tiles_comes_out_bit_for_bit() {
     }
     let mut world = World::rough([9, 6, 80], 15, Receivers::List(Vec::new()), &mut Random::new(12));
     world.shot.snapshot_every = Some(5);
-    let tables = tables(&world.model, 8);
+    let material = BulkMaterial::new(&world.model, 8, Storage::Float32).unwrap();
+    let acoustic1 = Acoustic1Propagator(material.coefficients(1e-4, Stencil::Taylor, false).into());
+    let table = TilePlan::new(Tables::new(&acoustic1), 264).table;
     for z in [58, 59] {
         let poles = [[4, 3, z], [4, 3, z + 2]];
         world.shot.source = poles[0];
         world.shot.receivers = Receivers::List([poles, [[4, 3, z + 1], [5, 2, z + 3]]].concat());
-        let table = TilePlan::new(&tables, 264).table;
         let [upper, lower] = poles.map(|cell| table.of(cell.map(|i| i + 8)));
         assert_ne!(upper, lower);
         for storage in storages(world.options.equation) {

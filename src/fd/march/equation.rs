@@ -91,7 +91,6 @@ impl Tables {
             layout,
             zones: E::zones(&layout),
             profiles: equation.profiles(),
-            coefficients: fields.len(),
             steps,
             storage: equation.storage(),
             scales,

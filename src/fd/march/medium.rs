@@ -13,7 +13,6 @@ use crate::fd::time_loop::launch::Address;
 
 /// The data that all shots of a plan share on a GPU.
 pub struct Medium {
-    pub tables: Tables,
     pub coefficients: Vec<DeviceBuffer<f32>>,
     pub profiles: DeviceBuffer<f32>,
     pub tile_plan: TilePlan,
@@ -32,9 +31,9 @@ impl Medium {
         let coefficients = fields.map(upload).collect::<Result<_>>()?;
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
         let step = tables.kernels.load(stream, tables.kernels.step(tables.storage))?;
-        let tile_plan = TilePlan::new(&tables, step.blocks_at_once(THREADS as u32)? as usize);
+        let tile_plan = TilePlan::new(tables, step.blocks_at_once(THREADS as u32)? as usize);
         let tiles = stream.uploaded(&tile_plan.table.tiles, "the tiles of the model")?;
-        Ok(Medium { tables, coefficients, profiles, tile_plan, tiles })
+        Ok(Medium { coefficients, profiles, tile_plan, tiles })
     }
 
     /// Returns the addresses of the coefficients.

@@ -32,7 +32,7 @@ pub fn run(
 ) -> Result<(Gather, Effort)> {
     let medium = stream.shared(equation.shared(), || Medium::new(equation, stream))?;
     let steps = MarchSteps::new(equation, &medium, shot, stream)?;
-    time_loop::cuda::run(&medium.tables.layout, shot, &steps, stream, control).inspect_err(|_| {
+    time_loop::cuda::run(&medium.tile_plan.tables.layout, shot, &steps, stream, control).inspect_err(|_| {
         // The medium may be freed as soon as no shot uses it, so all kernels that read it must have
         // ended.
         let _ = stream.finish();

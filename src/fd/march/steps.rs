@@ -53,7 +53,8 @@ pub struct MarchSteps<'a, E: CudaEquation> {
 
 impl<'a, E: CudaEquation> MarchSteps<'a, E> {
     pub fn new(equation: &'a E, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
-        let Medium { tables, tile_plan, .. } = medium;
+        let tile_plan = &medium.tile_plan;
+        let tables = &tile_plan.tables;
         let named = |number: usize| {
             if number < E::FIELDS { "a field of a shot" } else { "the absorbing layer of a shot" }
         };

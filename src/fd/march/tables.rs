@@ -18,8 +18,6 @@ pub struct Tables {
     pub zones: [Zones; 3],
     /// Profiles of x, y, z one after the other.
     pub profiles: Vec<f32>,
-    /// Number of coefficient fields.
-    pub coefficients: usize,
     /// For each coefficient field, values from column to column along x and y.
     pub steps: [[usize; 2]; COEFFICIENTS],
     pub storage: Storage,

@@ -4,21 +4,16 @@
 //! of [`TilePlan::before`] if there is such a kernel. [`TilePlan::source`] precedes a step whose
 //! source is not yet in the pressures.
 
-use super::kernel_set::KernelSet;
 use super::tables::Tables;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::tile_table::{self, TileTable};
-use crate::fd::storage::Storage;
 use crate::fd::survey::Receivers;
 use crate::fd::time_loop::launch::Launch;
 
 /// Tiles and launches that all shots of a plan on one kind of GPU share.
-#[derive(Clone)]
 pub struct TilePlan {
-    pub kernels: &'static KernelSet,
+    pub tables: Tables,
     pub table: TileTable,
-    layout: Layout,
-    storage: Storage,
 }
 
 /// Warps of a block; each half of one computes two rows of a tile along x.
@@ -35,20 +30,14 @@ pub fn most_tiles(layout: &Layout) -> usize {
 
 impl TilePlan {
     /// Makes the plan for a GPU that runs `at_once` blocks at a time.
-    pub fn new(tables: &Tables, at_once: usize) -> TilePlan {
-        let Tables { kernels, layout, storage, .. } = *tables;
-        TilePlan {
-            kernels,
-            table: TileTable::new(&layout, &tables.zones, TILE_ROWS, at_once),
-            layout,
-            storage,
-        }
+    pub fn new(tables: Tables, at_once: usize) -> TilePlan {
+        TilePlan { table: TileTable::new(&tables.layout, &tables.zones, TILE_ROWS, at_once), tables }
     }
 
     /// Returns the receivers, sorted by tile: the number of each tile's first receiver, positions
     /// counted from index 0 of row 0, and trace numbers.
     pub fn receivers(&self, receivers: &Receivers) -> (Vec<i32>, Vec<u32>, Vec<i32>) {
-        let layout = &self.layout;
+        let layout = &self.tables.layout;
         let place = |(trace, cell): (usize, [usize; 3])| {
             let cell = cell.map(|i| i + layout.pml);
             let at = (layout.at(cell) - layout.lead) as u32;
@@ -69,18 +58,18 @@ impl TilePlan {
     /// Returns the launch before that of a step; `None` if a step is one launch. Argument: the
     /// parameters of the step.
     pub fn before(&self) -> Option<Launch> {
-        self.kernels.before.map(|kernel| self.launch(kernel))
+        self.tables.kernels.before.map(|kernel| self.launch(kernel))
     }
 
     /// Returns the launch of a step. Arguments: the parameters of the step, its source, its
     /// samples.
     pub fn step(&self) -> Launch {
-        self.launch(self.kernels.step(self.storage))
+        self.launch(self.tables.kernels.step(self.tables.storage))
     }
 
     /// Returns the launch that injects a source. Arguments: the parameters of the step before, and
     /// the source.
     pub fn source(&self) -> Launch {
-        Launch { kernel: self.kernels.source, grid: [1, 1, 1], block: [2, 1, 1] }
+        Launch { kernel: self.tables.kernels.source, grid: [1, 1, 1], block: [2, 1, 1] }
     }
 }

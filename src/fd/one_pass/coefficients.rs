@@ -96,6 +96,7 @@ impl BulkMaterial {
 
 impl Coefficients {
     /// Computes the coefficients of a model in float32, with the Taylor stencil.
+    #[cfg(test)]
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
         Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt, Stencil::Taylor, false))
     }

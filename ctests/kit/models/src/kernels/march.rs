@@ -67,8 +67,8 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
 fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, at_once: usize) -> Shots {
     let World { model, shot, .. } = world;
     let equation = &equation.around(shot.padded_source(equation.layout().pml));
-    let tables = Tables::new(equation);
-    let tile_plan = TilePlan::new(&tables, at_once);
+    let tile_plan = TilePlan::new(Tables::new(equation), at_once);
+    let tables = &tile_plan.tables;
     let mut memory = Memory::default();
     let lens = E::lens(&tables.layout).into_iter();
     let arrays: Vec<u64> = lens.map(|len| memory.put(&vec![0.0f32; len])).collect();
@@ -85,7 +85,7 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let flags = [memory.put(&at_start), memory.put(&at_start)];
     let skipped = memory.put(&[0u64]);
     let addresses = ShotAddresses { arrays, cube, flags, skipped };
-    let params = equation.params(&tables, &plan, &addresses);
+    let params = equation.params(tables, &plan, &addresses);
     let fields = &addresses.arrays[..E::FIELDS];
     let (first, places, traces) = tile_plan.receivers(&shot.receivers);
     let mut record = Record::new(&mut memory, places.len(), shot);
@@ -116,7 +116,7 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
         if let Some(before) = tile_plan.before() {
             engine.launch(&memory, before, &[bytes(&params[step % 2])]);
         }
-        at_rest += cells_at_rest(&tables, &tile_plan.table.tiles, &memory.get(flags[step % 2]));
+        at_rest += cells_at_rest(tables, &tile_plan.table.tiles, &memory.get(flags[step % 2]));
         let arguments = [bytes(&params[step % 2]), bytes(&points), bytes(&receivers)];
         engine.launch(&memory, tile_plan.step(), &arguments);
         assert_eq!(memory.get::<u64>(skipped), [at_rest], "cells skipped until step {step}");
@@ -134,7 +134,7 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     engine.launch(&memory, field.peak(), &[bytes(&field), bytes(&peak)]);
     check_peak(&memory, peak, &memory.get(last));
     for field in fields {
-        check_border(&tables, &memory.get::<f32>(*field));
+        check_border(tables, &memory.get::<f32>(*field));
     }
     Shots { record: record.values, samples: record.samples, snapshots }
 }
