@@ -18,8 +18,6 @@
 
 mod material;
 mod policy;
-#[cfg(test)]
-mod tests;
 
 pub use material::{VtiMaterial, VtiPropagator};
 
