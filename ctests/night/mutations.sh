@@ -49,7 +49,7 @@ tuning: the stored winner is ignored;   src/fd/tiled/tuning.rs; s/position(|name
 tuning: threads are not in the subject; src/fd/tiled/tuning.rs; s/, {threads} threads"/"/; --lib tuning
 tuning: short shots tune;               src/fd/tiled/tuning.rs; s/{ LAP } else { PAYS \* most }/{ LAP } else { LAP }/; --lib tuning
 tuning: steps with few cells are timed; src/fd/tiled/tuning.rs; s/activity.share() < BUSY/activity.share() < 0.0/; --lib tuning
-tuning: a slow candidate wins;          src/fd/time_loop/autotuner.rs; s/min_by(|&a/max_by(|\&a/; --lib autotuner
+tuning: a slow candidate wins;          src/fd/tiled/autotuner.rs; s/min_by(|&a/max_by(|\&a/; --lib autotuner
 denormals: kept in a step on the CPU; src/fd/tiled/steps.rs; s/FloatMode::flushing()/FloatMode::standard()/; --lib denormal_numbers_are_flushed
 denormals: kept in the source of a shot on a GPU; src/fd/inject.rs; s/FloatMode::flushing()/FloatMode::standard()/; --lib source_pressures
 one pass: a resumed shot is taken to be at rest; src/fd/time_loop/cpu.rs; s/steps.resumed()/()/; --test numerics flushing

@@ -1,19 +1,7 @@
 //! The step on the CPU, tile by tile. An equation adds a [`TiledEquation`]; this folder knows none.
-//!
-//! A file imports from its own row and from rows above it:
-//!
-//! | row | contents |
-//! | --- | --- |
-//! | `tiles`, `partition` | tiles of several sizes |
-//! | `activity` | cells that the wave has reached |
-//! | `tuning` | the fastest tile size |
-//! | `describe` | the words for a cell |
-//! | `source` | the source of a shot |
-//! | `copies` | rows without the source, and with the isotropic ball around it |
-//! | `equation` | what an equation adds |
-//! | `steps` | the steps of a shot |
 
 pub mod activity;
+mod autotuner;
 pub mod copies;
 pub mod describe;
 pub mod equation;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::activity::Activity;
+use super::autotuner::{Autotuner, ROUNDS};
 use super::partition::{Partition, Tiling};
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::storage::Storage;
-use crate::fd::time_loop::autotuner::{Autotuner, ROUNDS};
 use crate::fd::vector::isa::Isa;
 
 /// Steps of a lap.
@@ -107,7 +107,7 @@ impl Tuning {
         if let Some(winner) = autotuner.winner() {
             return winner;
         }
-        let most = LAP * ROUNDS * autotuner.candidates().len();
+        let most = LAP * ROUNDS * autotuner.candidates();
         let pays = if self.begun { LAP } else { PAYS * most };
         if next + pays > self.nt || activity.share() < BUSY {
             return autotuner.best();

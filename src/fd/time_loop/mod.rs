@@ -1,7 +1,6 @@
 //! Time loop of a shot, on a team of threads ([`cpu`]) and on a GPU ([`cuda`]). An equation
 //! provides the steps.
 
-pub mod autotuner;
 pub mod cpu;
 pub mod cpu_steps;
 pub mod cuda;

@@ -38,25 +38,18 @@ struct TunerState {
 }
 
 impl Autotuner {
-    /// Makes a tuner of `candidates` candidates, at least one.
-    pub fn new(candidates: usize) -> Autotuner {
-        let mut state = TunerState { laps: vec![Vec::new(); candidates], turn: 0, best: None };
-        state.update_winner();
+    /// Makes a tuner of `candidates` candidates, at least one. `best`: the winner, if it is known.
+    fn new(candidates: usize, best: Option<usize>) -> Autotuner {
+        let mut state = TunerState { laps: vec![Vec::new(); candidates], turn: 0, best };
+        if best.is_none() {
+            state.update_winner();
+        }
         Autotuner(Mutex::new(state))
     }
 
-    /// Makes a tuner whose winner is known.
-    pub fn settled(candidate: usize, candidates: usize) -> Autotuner {
-        Autotuner(Mutex::new(TunerState {
-            laps: vec![Vec::new(); candidates],
-            turn: 0,
-            best: Some(candidate),
-        }))
-    }
-
-    /// Returns the candidates that may still be used. Later calls return the same or fewer.
-    pub fn candidates(&self) -> Vec<usize> {
-        self.state().candidates()
+    /// Returns the number of candidates that may still be used. Later calls return the same or fewer.
+    pub fn candidates(&self) -> usize {
+        self.state().candidates().len()
     }
 
     /// Returns the candidate of the next lap, and whether to time it.
@@ -105,11 +98,7 @@ impl Autotuner {
         {
             return there.clone();
         }
-        let tuner = known().map_or_else(
-            || Autotuner::new(candidates),
-            |candidate| Autotuner::settled(candidate, candidates),
-        );
-        let tuner = Arc::new(tuner);
+        let tuner = Arc::new(Autotuner::new(candidates, known()));
         if let Some(tuners) = &mut tuners {
             if tuners.len() == KNOWN {
                 tuners.remove(0);
@@ -177,7 +166,7 @@ mod tests {
     /// Plays laps until there is a winner, up to `under_way` of them in flight. Returns the winner
     /// and the number of laps.
     fn found(candidates: usize, under_way: usize, mut seconds: impl FnMut(usize) -> f64) -> (usize, usize) {
-        let tuner = Autotuner::new(candidates);
+        let tuner = Autotuner::new(candidates, None);
         let mut waiting = std::collections::VecDeque::new();
         for lap in 0.. {
             let (candidate, timed) = tuner.next();
@@ -235,16 +224,16 @@ mod tests {
 
     #[test]
     fn known_winner_is_not_tuned_again() {
-        let tuner = Autotuner::settled(1, 3);
+        let tuner = Autotuner::new(3, Some(1));
         tuner.took(0, 1.0);
-        assert_eq!((tuner.next(), tuner.candidates(), tuner.best()), ((1, false), vec![1], 1));
+        assert_eq!((tuner.next(), tuner.candidates(), tuner.best()), ((1, false), 1, 1));
         assert_eq!(tuner.found(), None);
     }
 
     /// Late laps of candidates that are out change nothing.
     #[test]
     fn laps_that_come_late_change_nothing() {
-        let tuner = Autotuner::new(2);
+        let tuner = Autotuner::new(2, None);
         for _ in 0..2 {
             tuner.took(0, 1.0);
             tuner.took(1, 2.0);
