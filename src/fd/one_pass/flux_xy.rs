@@ -58,7 +58,7 @@ impl<P: Policy> Sweep<'_, P> {
     /// Returns the number of rows from an index on that are computed together.
     pub fn rows_per_block(&self, line: &Line, at: usize) -> usize {
         let (cells, active) = (&self.tile.sides[line.axis].cells, self.c.layout.active(line.axis));
-        let term = |at: usize| self.partition.zones[line.axis].term(at);
+        let term = |at: usize| self.step.partition.zones[line.axis].term(at);
         let fits = at + ROWS_PER_BLOCK <= cells.end && at + HALF_WIDTH - 1 + ROWS_PER_BLOCK <= active.end;
         let alike = fits && (!line.pml || (1..ROWS_PER_BLOCK).all(|u| term(at + u) == term(at)));
         if alike { ROWS_PER_BLOCK } else { 1 }
@@ -97,7 +97,7 @@ impl<P: Policy> Sweep<'_, P> {
         j: usize,
     ) {
         let (layout, axis) = (&self.c.layout, line.axis);
-        let (factors, zones) = (&self.c.axes[axis].factors, &self.partition.zones[axis]);
+        let (factors, zones) = (&self.c.axes[axis].factors, &self.step.partition.zones[axis]);
         let (nx, stride) = (layout.padded[0], layout.stride(axis));
         let position = |i: usize| if axis == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.
@@ -118,7 +118,7 @@ impl<P: Policy> Sweep<'_, P> {
             b: [std::ptr::null(); U],
             beside: [std::ptr::null(); U],
             fluxes: [line.fluxes; FLUX_PLANES],
-            square: self.geometry.square[axis],
+            square: self.step.geometry.square[axis],
             onto: line.onto,
             to: line.to,
             to_apart: line.to_apart,
@@ -171,7 +171,7 @@ impl<P: Policy> Sweep<'_, P> {
                 new: self.velocity_new[axis].wrapping_add(first),
                 apart: stride,
                 own: [own.start.saturating_sub(j), own.end.saturating_sub(j)],
-                stream: self.stream,
+                stream: self.step.stream,
                 ahead,
             };
         }
@@ -195,7 +195,7 @@ impl<P: Policy> Sweep<'_, P> {
             rows.count = if P::PRESSURES == 1 { 2 } else { 4 + P::MIXING };
         }
         let stencil = &self.c.stencil;
-        self.isa.run(&BlockFluxes::<U, PML, DAMPED, MOVE, TERMS> {
+        self.step.isa.run(&BlockFluxes::<U, PML, DAMPED, MOVE, TERMS> {
             stencil,
             rows: &rows,
             velocity: &velocity,

@@ -121,37 +121,37 @@ impl<P: Policy> Sweep<'_, P> {
         [b, kappa]: [*const f32; 2],
         mixing: [*const f32; 2],
     ) {
-        let Sweep { geometry, scratch, .. } = self;
+        let Sweep { step, scratch, .. } = self;
         let layout = &self.c.layout;
-        let ends = &self.partition.ends;
+        let ends = &step.partition.ends;
         // Number of the row among the updated rows.
         let nth = (y - HALF_WIDTH) * layout.active(0).len() + x - HALF_WIDTH;
         let place = self.at(x, y);
         let p = self.old.map(|old| old.wrapping_add(place));
         let q = scratch.fluxes;
         let row = ([x, y], self.first, self.len);
-        let clean = without_source(self.injector, row, layout, scratch.clean, p);
-        let mixing = in_ball(self.policy.ball(), row, scratch.adapted, mixing);
+        let clean = without_source(step.injector, row, layout, scratch.clean, p);
+        let mixing = in_ball(step.equation.ball(), row, scratch.adapted, mixing);
         let coming = self.prefetch([x, y]);
         let (stencil, len) = (&self.c.stencil, self.len);
         let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
-        self.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
+        step.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
         let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
         let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
-        for (end, factors) in geometry.near_and_far.iter().enumerate() {
+        for (end, factors) in step.geometry.near_and_far.iter().enumerate() {
             let (pml, damped) = (ends.pml(end), ends.damped(end));
             let begin = pml.start;
             if begin >= self.len {
                 break;
             }
-            self.isa.run(&RowEnd {
+            step.isa.run(&RowEnd {
                 stencil,
                 factors,
                 q: q.wrapping_add(begin),
                 kappa: kappa.wrapping_add(begin),
                 old: self.velocity_old[2].wrapping_add(at),
                 new: self.velocity_new[2].wrapping_add(at),
-                stream: self.stream,
+                stream: step.stream,
                 split: self.split[2].wrapping_add(at_damped),
                 damped: damped.clone(),
                 ahead: [ROWS_PER_BLOCK * apart, ROWS_PER_BLOCK * apart_damped],
@@ -159,7 +159,7 @@ impl<P: Policy> Sweep<'_, P> {
             });
             (at, at_damped) = (at + pml.len(), at_damped + damped.len());
         }
-        self.isa.run(&Update {
+        step.isa.run(&Update {
             policy: PhantomData::<P>,
             stencil,
             len,
@@ -167,7 +167,7 @@ impl<P: Policy> Sweep<'_, P> {
             ends: [ends.pml(0), ends.pml(1)],
             increments: scratch.increments,
             q,
-            squares: &geometry.squares,
+            squares: &step.geometry.squares,
             term_y,
             term_x,
             kappa,
@@ -175,7 +175,7 @@ impl<P: Policy> Sweep<'_, P> {
             d: self.d.map(|d| d.wrapping_add(place)),
             p: clean,
             new: self.new.map(|new| new.wrapping_add(place)),
-            stream: self.stream,
+            stream: step.stream,
             distance: PREFETCH_DISTANCE * layout.pitch,
             coming: coming.b,
         });
@@ -189,7 +189,7 @@ impl<P: Policy> Sweep<'_, P> {
                 return (std::ptr::null(), 0);
             }
             let buffer = self.scratch.mixing[number];
-            self.rows(self.policy.mixing(number), y, cells.clone(), buffer, self.len)
+            self.rows(self.step.equation.mixing(number), y, cells.clone(), buffer, self.len)
         })
     }
 }

@@ -51,7 +51,7 @@ impl<P: Policy> Sweep<'_, P> {
             rows[3] = self.old[1].wrapping_add(at);
         }
         for number in 0..P::MIXING {
-            rows[4 + number] = self.coefficient_row(self.policy.mixing(number), [x, y]);
+            rows[4 + number] = self.coefficient_row(self.step.equation.mixing(number), [x, y]);
         }
         rows
     }

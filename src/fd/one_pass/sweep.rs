@@ -4,17 +4,13 @@ use std::ops::Range;
 
 use super::coefficients::Coefficients;
 use super::fields::Fields;
-use super::geometry::Geometry;
 use super::policy::Policy;
 use super::rows::Expansion;
 use super::scratch::ScratchPointers;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::TileStep;
-use crate::fd::tiled::partition::Partition;
-use crate::fd::tiled::source::SourceInjector;
 use crate::fd::tiled::tiles::Tile;
-use crate::fd::vector::isa::Isa;
 
 /// Sweep through a tile. The position of a row is that of its first updated cell.
 ///
@@ -22,12 +18,9 @@ use crate::fd::vector::isa::Isa;
 /// The unsafe methods require that the fields have the layout of the coefficients, and that the
 /// scratch fits the tile. Meanwhile no other thread uses the part of the fields that the tile
 /// writes, or writes the part that it reads. The processor has the instructions.
-pub struct Sweep<'a, P> {
-    pub policy: &'a P,
+pub struct Sweep<'a, P: Policy> {
+    pub step: &'a TileStep<'a, P>,
     pub c: &'a Coefficients,
-    pub geometry: &'a Geometry,
-    pub partition: &'a Partition,
-    pub injector: Option<&'a SourceInjector>,
     pub tile: &'a Tile,
     pub scratch: ScratchPointers,
     pub old: [*const f32; 2],
@@ -36,24 +29,19 @@ pub struct Sweep<'a, P> {
     pub velocity_old: [*const f32; 3],
     pub velocity_new: [*mut f32; 3],
     pub split: [*mut f32; 3],
-    pub stream: bool,
-    pub isa: Isa,
     /// First index along z, and values of a row.
     pub first: usize,
     pub len: usize,
 }
 
 impl<'a, P: Policy> Sweep<'a, P> {
-    pub fn new(step: &TileStep<'a, P>, active: &'a ActiveTile, scratch: *mut f32) -> Self {
-        let TileStep { equation: policy, geometry, partition, fields, from, injector, stream, isa } = *step;
-        let c = &**policy.coefficients();
-        let fields = Fields::new(P::PRESSURES, fields);
+    pub fn new(step: &'a TileStep<'a, P>, active: &'a ActiveTile, scratch: *mut f32) -> Self {
+        let TileStep { equation, partition, from, .. } = *step;
+        let c = &**equation.coefficients();
+        let fields = Fields::new(P::PRESSURES, step.fields);
         Sweep {
-            policy,
+            step,
             c,
-            geometry,
-            partition,
-            injector,
             tile: &active.tile,
             scratch: ScratchPointers::new::<P>(partition, c.storage, scratch).0,
             old: fields.p.map(|both| both[from].as_ptr().cast_const()),
@@ -62,8 +50,6 @@ impl<'a, P: Policy> Sweep<'a, P> {
             velocity_old: fields.velocity.map(|both| both[from].as_ptr().cast_const()),
             velocity_new: fields.velocity.map(|both| both[1 - from].as_ptr()),
             split: fields.split.map(|split| split.as_ptr()),
-            stream,
-            isa,
             first: c.layout.active(2).start,
             len: active.len,
         }
@@ -79,7 +65,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
             EdgeRow::Values(values) => values.as_ptr(),
             EdgeRow::Numbers(numbers, scale) => {
                 let to = self.scratch.few.wrapping_add(u * self.scratch.row);
-                self.isa.run(&Expansion { numbers: numbers.as_ptr(), scale, len: self.len, to });
+                self.step.isa.run(&Expansion { numbers: numbers.as_ptr(), scale, len: self.len, to });
                 to
             }
         }
@@ -110,7 +96,7 @@ impl<'a, P: Policy> Sweep<'a, P> {
                 for nth in 0..end - begin {
                     let numbers = numbers.as_ptr().wrapping_add((begin + nth) * step);
                     let to = buffer.wrapping_add(nth * row);
-                    self.isa.run(&Expansion { numbers, scale, len, to });
+                    self.step.isa.run(&Expansion { numbers, scale, len, to });
                 }
                 (buffer.wrapping_sub(begin * row), row)
             }
