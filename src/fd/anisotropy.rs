@@ -91,7 +91,7 @@ impl Anisotropy {
         let (up, down) = (half_step(epsilon, &stretch), half_step(delta, &root));
         let e = |cell: usize| stretch(epsilon.at(cell)) + up;
         let s = |cell: usize| at_most_root(root(delta.at(cell)), stretch(epsilon.at(cell))) - down;
-        let field = |values: &[&Values], what: &str, value: &dyn Fn(usize) -> f32| {
+        let field = |values: &[&Values], what: &'static str, value: &dyn Fn(usize) -> f32| {
             EdgeField::from_properties(layout, storage, what, values, value)
         };
         Ok(Anisotropy {

@@ -12,6 +12,8 @@ use crate::error::Result;
 /// row for each of the user's columns, or one for all of them, padded along z only. Cells that are
 /// never updated are 0.
 pub struct EdgeField {
+    /// Name in messages.
+    pub what: &'static str,
     values: Buffer,
     /// Scale of 16-bit numbers, of which two lie in the place of one float32. Beyond the updated
     /// cells numbers are arbitrary.
@@ -45,11 +47,16 @@ fn continue_rows<T: Copy>(values: &mut [T], layout: &Layout, rows: usize) {
 
 impl EdgeField {
     /// Makes a field. `value` returns the coefficient of a user's cell by its position in the
-    /// model; `what` names the field in messages.
+    /// model.
     ///
     /// # Errors
     /// Values that 16 bits cannot represent to [`WORST`](super::storage::WORST); no memory.
-    pub fn new(layout: &Layout, storage: Storage, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
+    pub fn new(
+        layout: &Layout,
+        storage: Storage,
+        what: &'static str,
+        value: impl Fn(usize) -> f32,
+    ) -> Result<Self> {
         let [nx, ny, nz] = layout.inner;
         let mut values = Buffer::zeroed(floats(layout, nx * ny, storage), what)?;
         let step = [1, nx];
@@ -60,7 +67,7 @@ impl EdgeField {
         if storage == Storage::Float32 {
             let to = &mut values[..];
             cells.for_each(|(at, cell)| to[at] = value(cell));
-            return Ok(EdgeField { values, scale: None, step });
+            return Ok(EdgeField { what, values, scale: None, step });
         }
         let all = (0..nx * ny * nz).map(&value);
         let [low, high] = all.fold([f32::INFINITY, 0.0], |[low, high], v| [v.min(low), v.max(high)]);
@@ -73,7 +80,7 @@ impl EdgeField {
             off = off.max((f64::from(scale.value(numbers[at])) / f64::from(value) - 1.0).abs());
         }
         check(what, off)?;
-        Ok(EdgeField { values, scale: Some(scale), step })
+        Ok(EdgeField { what, values, scale: Some(scale), step })
     }
 
     /// Makes a field whose coefficients `value` computes from `properties` at a position in the
@@ -84,19 +91,19 @@ impl EdgeField {
     pub fn from_properties(
         layout: &Layout,
         storage: Storage,
-        what: &str,
+        what: &'static str,
         properties: &[&Values],
         value: impl Fn(usize) -> f32,
     ) -> Result<Self> {
         match properties.iter().all(|values| matches!(values, Values::Constant(_))) {
-            true => EdgeField::uniform(layout, storage, value(0)),
+            true => EdgeField::uniform(layout, storage, what, value(0)),
             false => EdgeField::new(layout, storage, what, value),
         }
     }
 
     /// Makes a uniform field.
-    pub fn uniform(layout: &Layout, storage: Storage, value: f32) -> Result<Self> {
-        let mut values = Buffer::zeroed(floats(layout, 1, storage), "a row of coefficients")?;
+    pub fn uniform(layout: &Layout, storage: Storage, what: &'static str, value: f32) -> Result<Self> {
+        let mut values = Buffer::zeroed(floats(layout, 1, storage), what)?;
         let scale = match storage {
             Storage::Float32 => {
                 values[layout.row(0)..][layout.active(2)].fill(value);
@@ -105,7 +112,7 @@ impl EdgeField {
             // The smallest value has the number 0, and the buffer is zero.
             Storage::Bits16 => Some(Scale::new(value, value)),
         };
-        Ok(EdgeField { values, scale, step: [0, 0] })
+        Ok(EdgeField { what, values, scale, step: [0, 0] })
     }
 
     /// Returns the field with the cells that are never updated set to the values at the ends of
@@ -155,7 +162,7 @@ impl EdgeField {
             let row = self.at(at, layout.padded[2]).values(&mut buffer);
             values[at..][..row.len()].copy_from_slice(row);
         }
-        EdgeField { values, scale: None, step: self.step }
+        EdgeField { what: self.what, values, scale: None, step: self.step }
     }
 
     /// Returns the number of values of the field in another layout of the same grid.

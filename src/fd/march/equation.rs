@@ -18,8 +18,6 @@ pub trait CudaEquation: TiledEquation {
     /// Coefficients that identify a plan, whose shots share memory on a GPU.
     type Shared: Send + Sync + 'static;
 
-    /// Names of the coefficients in messages.
-    const COEFFICIENTS: &'static [&'static str];
     /// Number of profiles of each axis; a profile has a value for each index.
     const PROFILES: usize;
     /// Number of the shot's arrays that are fields. The first is the pressure.

@@ -24,11 +24,8 @@ impl Medium {
         let tables = Tables::new(equation);
         let layout = equation.layout();
         // One after the other: each is on the host twice during its upload.
-        let upload = |(field, what): (&EdgeField, &&str)| {
-            stream.uploaded(&field.on_gpu(layout, &tables.layout)?, what)
-        };
-        let fields = equation.fields().into_iter().zip(E::COEFFICIENTS);
-        let coefficients = fields.map(upload).collect::<Result<_>>()?;
+        let upload = |field: &EdgeField| stream.uploaded(&field.on_gpu(layout, &tables.layout)?, field.what);
+        let coefficients = equation.fields().into_iter().map(upload).collect::<Result<_>>()?;
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
         let step = tables.kernels.load(stream, tables.kernels.step(tables.storage))?;
         let tile_plan = TilePlan::new(tables, step.blocks_at_once(THREADS as u32)? as usize);

@@ -41,6 +41,6 @@ fn own_bytes<E: CudaEquation>(layout: &Layout, shared: impl Iterator<Item = usiz
 pub fn bytes_of_cells<E: CudaEquation>(equation: &E, n: [usize; 3]) -> u64 {
     let layout = Layout::new(&Grid { n, h: [1.0; 3] }, equation.layout().pml).on_gpu();
     let field = coefficients(layout.rows(n[0] * n[1]), equation.storage());
-    let shared = std::iter::repeat_n(field, E::COEFFICIENTS.len());
+    let shared = std::iter::repeat_n(field, equation.fields().len());
     own_bytes::<E>(&layout, shared, 1).saturating_add(SMALL)
 }

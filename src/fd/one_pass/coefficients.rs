@@ -58,11 +58,11 @@ impl BulkMaterial {
         let vp = model.vp();
         let rho = model.get(Property::Rho).unwrap_or(&Values::Constant(WATER));
         let reference = vp.at(grid.index(reference_cell(grid, pml)));
-        let field = |what, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
+        let field = |what: &'static str, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
             EdgeField::from_properties(&layout, storage, what, properties, value)
         };
         let b = match rho {
-            Values::Constant(rho) => EdgeField::uniform(&layout, storage, 1.0 / rho)?,
+            Values::Constant(rho) => EdgeField::uniform(&layout, storage, "rho of the model", 1.0 / rho)?,
             Values::Volume(rho) => {
                 // Continued, so that no sum of two values is zero.
                 EdgeField::new(&layout, storage, "rho of the model", |i| 0.5 * rho[i])?

@@ -122,15 +122,10 @@ impl Zone {
     }
 }
 
-/// Names of the coefficients in messages.
-const NAMES: [&str; 4] =
-    ["rho of the model", "rho vp² of the model", "epsilon of the model", "delta of the model"];
-
 impl<P: Policy> CudaEquation for P {
     type Params = StepParams;
     type Shared = Coefficients;
 
-    const COEFFICIENTS: &'static [&'static str] = NAMES.split_at(2 + P::MIXING).0;
     const PROFILES: usize = 4;
     const FIELDS: usize = 3 * P::PRESSURES;
     const OWN_BYTES: u64 = if P::MIXING > 0 { IsotropicBall::BYTES } else { 0 };

@@ -84,7 +84,6 @@ impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
     type Params = SecondOrderParams;
     type Shared = Coefficients;
 
-    const COEFFICIENTS: &'static [&'static str] = &["vp² of the model"];
     const PROFILES: usize = if PML { 1 + layer::PROFILES } else { 1 };
     const FIELDS: usize = 2;
 

@@ -72,14 +72,6 @@ impl CudaEquation for TtiPropagator {
     type Params = SelfAdjointParams;
     type Shared = TiltedCoefficients<3, SelfAdjoint>;
 
-    const COEFFICIENTS: &'static [&'static str] = &[
-        "theta of the model",
-        "theta of the model",
-        "theta of the model",
-        "vp² of the model",
-        "epsilon of the model",
-        "delta of the model",
-    ];
     const PROFILES: usize = 1;
     const FIELDS: usize = 6;
     const PRESSURE_FIELDS: usize = 1;

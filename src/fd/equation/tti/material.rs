@@ -41,7 +41,7 @@ impl<const N: usize> TtiMaterial<N> {
         let layout = Layout::new(&model.grid, pml);
         let zero = Values::Constant(0.0);
         let of = |property| model.get(property).unwrap_or(&zero);
-        let field = |what, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
+        let field = |what: &'static str, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
             EdgeField::from_properties(&layout, storage, what, properties, value)
         };
         let vp = model.vp();

@@ -64,15 +64,6 @@ impl CudaEquation for OldTtiPropagator {
     type Params = TiltedParams;
     type Shared = TiltedCoefficients<4, OldOperators>;
 
-    const COEFFICIENTS: &'static [&'static str] = &[
-        "theta of the model",
-        "theta of the model",
-        "phi of the model",
-        "phi of the model",
-        "vp² of the model",
-        "epsilon of the model",
-        "delta of the model",
-    ];
     const PROFILES: usize = 4;
     const FIELDS: usize = 6;
     const PRESSURE_FIELDS: usize = 1;
