@@ -21,7 +21,7 @@ pub trait SourceMedium {
         1.0 / f64::from(WATER)
     }
 
-    /// Returns the sign with which a step adds an increment from a source to the pressure.
+    /// Returns the sign with which a source's increment enters.
     fn increment_factor(&self) -> f64 {
         1.0
     }

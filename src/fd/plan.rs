@@ -87,8 +87,8 @@ impl Options {
         self.equation.check_model(model)?;
         let Options { equation, storage, .. } = *self;
         let pml = self.absorbing_layer()?;
-        let propagators = equation.propagators(model, pml, storage)?;
-        Ok(Material { equation, model: model.outline, pml, storage, propagators })
+        let factory = equation.propagator_factory(model, pml, storage)?;
+        Ok(Material { equation, model: model.outline, pml, storage, factory })
     }
 
     /// Returns the choices of the discretization.
@@ -160,12 +160,7 @@ impl Plan {
     pub fn of(material: &Material, dt: f32, options: Options) -> Result<Plan> {
         let options = options.with_material(material);
         check_step(&material.model, dt, &options)?;
-        Ok(Plan {
-            model: material.model,
-            dt,
-            options,
-            propagator: (material.propagators)(dt, options.scheme()),
-        })
+        Ok(Plan { model: material.model, dt, options, propagator: (material.factory)(dt, options.scheme()) })
     }
 
     /// Returns the number of cells, with the absorbing layer.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{AbsorbingLayer, EQUATIONS, Equation, Propagator, Propagators, Properties};
+use super::{AbsorbingLayer, EQUATIONS, Equation, Propagator, PropagatorFactory, Properties};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::backend::float_mode::FloatMode;
@@ -54,7 +54,7 @@ impl Equation for Advection {
         self.dt_max(model, stencil)
     }
 
-    fn propagators(&self, model: &Model, pml: usize, _: Storage) -> Result<Propagators> {
+    fn propagator_factory(&self, model: &Model, pml: usize, _: Storage) -> Result<PropagatorFactory> {
         let (layout, rate) = (Layout::new(&model.grid, pml), model.fastest / model.grid.h[0]);
         Ok(Box::new(move |dt, _| Box::new(Upwind { layout, c: rate * dt })))
     }

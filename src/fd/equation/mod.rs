@@ -15,7 +15,9 @@ mod traits;
 pub mod tti;
 pub mod vti;
 
-pub use traits::{Absorber, AbsorbingLayer, Equation, Material, Propagator, Propagators, Properties, Scheme};
+pub use traits::{
+    Absorber, AbsorbingLayer, Equation, Material, Propagator, PropagatorFactory, Properties, Scheme,
+};
 
 /// All equations. The first is the default.
 pub static EQUATIONS: [&dyn Equation; 4] =

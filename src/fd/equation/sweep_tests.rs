@@ -6,7 +6,7 @@ use std::sync::Arc;
 use testkit::Random;
 
 use super::acoustic1::Acoustic1Propagator;
-use super::acoustic2::{Acoustic2Propagator, Medium};
+use super::acoustic2::{Acoustic2Medium, Acoustic2Propagator};
 use super::traits::{Absorber, Scheme};
 use super::tti::TtiMaterial;
 use super::vti::VtiMaterial;
@@ -85,7 +85,7 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
 
     let model = Model::of(grid, [vp.clone()]).unwrap();
     for absorber in Absorber::ALL {
-        let medium = Medium::new(&model, pml, storage, absorber).unwrap();
+        let medium = Acoustic2Medium::new(&model, pml, storage, absorber).unwrap();
         let c = Arc::new(medium.coefficients(9e-4, stencil));
         match absorber {
             Absorber::Pml => check.run(&Acoustic2Propagator::<true>(c), source),

@@ -15,9 +15,9 @@ use crate::fd::survey::{Effort, Gather, Shot};
 
 /// The properties of a medium that an equation has. A model with another one is refused.
 pub struct Properties {
-    /// Those that every model states.
+    /// Properties that every model must have.
     pub required: &'static [Property],
-    /// Those that a model may state, with the value in models that don't.
+    /// Optional properties, each with its default.
     pub optional: &'static [(Property, f32)],
 }
 
@@ -108,15 +108,15 @@ pub trait Equation: Sync {
     /// Returns a time step in seconds that is certainly stable with exact coefficients.
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64;
 
-    /// Computes what steps multiply with, whatever the time step. `pml`: cells of an absorbing layer.
+    /// Computes the coefficients that do not depend on the time step. `pml`: cells of an absorbing layer.
     ///
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
-    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators>;
+    fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory>;
 }
 
-/// Returns the propagator of a time step in seconds, in a medium.
-pub type Propagators = Box<dyn Fn(f32, Scheme) -> Box<dyn Propagator> + Send + Sync>;
+/// Makes the propagator for a time step in seconds.
+pub type PropagatorFactory = Box<dyn Fn(f32, Scheme) -> Box<dyn Propagator> + Send + Sync>;
 
 /// The properties of a medium as an equation multiplies with them. Plans with different time steps share it.
 pub struct Material {
@@ -125,7 +125,7 @@ pub struct Material {
     /// Cells of an absorbing layer.
     pub pml: usize,
     pub storage: Storage,
-    pub propagators: Propagators,
+    pub factory: PropagatorFactory,
 }
 
 /// An equation in a medium, with a time step. All shots of a plan share it.
@@ -136,7 +136,7 @@ pub trait Propagator: SourceMedium + Send + Sync {
     /// Returns the bytes of the fields of a shot on the CPU.
     fn field_bytes(&self) -> u64;
 
-    /// Returns the bytes that so many threads of the CPU compute with.
+    /// Returns the scratch bytes of `threads` CPU threads.
     fn thread_bytes(&self, threads: usize) -> u64;
 
     /// Returns the bytes of a GPU that a shot takes, with what it shares with the others of its plan.

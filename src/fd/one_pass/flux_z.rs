@@ -19,7 +19,7 @@ pub struct FluxRow<'a> {
     /// Target of the fluxes, between vectors of zeros.
     pub q: *mut f32,
     /// Rows to prefetch.
-    pub coming: [*const f32; 2],
+    pub prefetched: [*const f32; 2],
 }
 
 /// Returns the values from the fourth before a value to the fourth after it.
@@ -62,8 +62,8 @@ impl Kernel for FluxRow<'_> {
         let (mut before, mut at) = (L::load(self.p.wrapping_sub(L::N)), L::load(self.p));
         for i in (0..self.len).step_by(L::N) {
             let after = L::load(self.p.add(i + L::N));
-            L::prefetch_far(self.coming[0].wrapping_add(i));
-            L::prefetch_far(self.coming[1].wrapping_add(i));
+            L::prefetch_far(self.prefetched[0].wrapping_add(i));
+            L::prefetch_far(self.prefetched[1].wrapping_add(i));
             let s = derivative_after::<L>(c, before, at, after);
             L::store(self.q.add(i), L::mul(halfway::<L>(self.b, self.beside, i), s));
             (before, at) = (at, after);

@@ -130,12 +130,13 @@ impl<P: Policy> Sweep<'_, P> {
         let p = self.old.map(|old| old.wrapping_add(place));
         let q = scratch.fluxes;
         let row = ([x, y], self.first, self.len);
-        let clean = without_source(step.injector, row, layout, scratch.clean, p);
+        let old = without_source(step.injector, row, layout, scratch.without_source, p);
         let mixing = in_ball(step.equation.ball(), row, scratch.adapted, mixing);
-        let coming = self.prefetch([x, y]);
+        let prefetch = self.prefetch([x, y]);
         let (stencil, len) = (&self.c.stencil, self.len);
         let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
-        step.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, coming: [coming.p, coming.beside] });
+        let prefetched = [prefetch.p, prefetch.beside];
+        step.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, prefetched });
         let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
         let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
         for (end, factors) in step.geometry.near_and_far.iter().enumerate() {
@@ -173,11 +174,11 @@ impl<P: Policy> Sweep<'_, P> {
             kappa,
             mixing,
             d: self.d.map(|d| d.wrapping_add(place)),
-            p: clean,
+            p: old,
             new: self.new.map(|new| new.wrapping_add(place)),
             stream: step.stream,
             distance: PREFETCH_DISTANCE * layout.pitch,
-            coming: coming.b,
+            prefetched: prefetch.b,
         });
     }
 

@@ -29,7 +29,7 @@ pub struct ScratchPointers {
     /// Row of increments along z at the ends.
     pub increments: *mut f32,
     /// Rows of the pressures without the source, and of mixing coefficients near it.
-    pub clean: [*mut f32; 2],
+    pub without_source: [*mut f32; 2],
     pub adapted: [*mut f32; 2],
     /// Float32 values of 16-bit coefficients, in the rows of a plane and in a few rows. Empty for
     /// float32 coefficients.
@@ -67,7 +67,7 @@ impl ScratchPointers {
             term_x: take(ROWS_PER_BLOCK * row),
             fluxes: take(row + 2 * WIDEST).wrapping_add(WIDEST),
             increments: take(row),
-            clean: several(P::PRESSURES, row, &mut take),
+            without_source: several(P::PRESSURES, row, &mut take),
             adapted: several(P::MIXING, row, &mut take),
             b: take(expanded(columns + TAPS)),
             kappa: take(expanded(columns)),

@@ -37,7 +37,7 @@ pub struct Update<'a, P> {
     /// Prefetch distance in values of kappa, `d` and the mixing coefficients; and a row to
     /// prefetch.
     pub distance: usize,
-    pub coming: *const f32,
+    pub prefetched: *const f32,
 }
 
 impl<P: Policy> Kernel for Update<'_, P> {
@@ -115,7 +115,7 @@ impl<P: Policy> Update<'_, P> {
     /// Prefetches the values of a later row.
     #[inline(always)]
     fn prefetch<L: Lanes>(&self, i: usize) {
-        L::prefetch_far(self.coming.wrapping_add(i));
+        L::prefetch_far(self.prefetched.wrapping_add(i));
         for number in 0..P::PRESSURES {
             L::prefetch(self.d[number].wrapping_add(i + self.distance));
         }

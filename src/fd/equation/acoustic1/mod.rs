@@ -18,7 +18,7 @@ pub use stability::dt_sure_with;
 
 use std::sync::Arc;
 
-use super::traits::{Equation, Propagators, Properties};
+use super::traits::{Equation, PropagatorFactory, Properties};
 use crate::error::Result;
 use crate::fd::model::{Model, Property, WATER};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
@@ -49,7 +49,7 @@ impl Equation for Acoustic1 {
         dt_sure_with(model, stencil, |_| 1.0)
     }
 
-    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
+    fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
         let material = BulkMaterial::new(model, pml, storage)?;
         Ok(Box::new(move |dt, scheme| {
             Box::new(Acoustic1Propagator(Arc::new(material.coefficients(

@@ -1,4 +1,4 @@
-//! Medium and coefficients: the values that a step multiplies with.
+//! Acoustic2Medium and coefficients: the values that a step multiplies with.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
 /// The medium, for any time step.
-pub struct Medium {
+pub struct Acoustic2Medium {
     pub model: Outline,
     pub storage: Storage,
     pub layout: Layout,
@@ -23,7 +23,7 @@ pub struct Medium {
 }
 
 /// Coefficients for one time step. All shots of a plan share them.
-pub struct Coefficients {
+pub struct Acoustic2Coefficients {
     pub layout: Layout,
     /// vp².
     pub v: Arc<EdgeField>,
@@ -37,25 +37,33 @@ pub struct Coefficients {
     pub storage: Storage,
 }
 
-impl Medium {
+impl Acoustic2Medium {
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
-    pub fn new(model: &Model, pml: usize, storage: Storage, absorber: Absorber) -> Result<Medium> {
+    pub fn new(model: &Model, pml: usize, storage: Storage, absorber: Absorber) -> Result<Acoustic2Medium> {
         let layout = Layout::new(&model.grid, pml);
         let vp = model.vp();
         let square = |i| vp.at(i) * vp.at(i);
         let v = EdgeField::from_properties(&layout, storage, "vp² of the model", &[vp], square)?;
-        Ok(Medium { model: model.outline, storage, layout, absorber, v: Arc::new(v) })
+        Ok(Acoustic2Medium { model: model.outline, storage, layout, absorber, v: Arc::new(v) })
     }
 
-    pub fn coefficients(&self, dt: f32, stencil: Stencil) -> Coefficients {
-        let Medium { layout, storage, model: Outline { grid, .. }, .. } = *self;
+    pub fn coefficients(&self, dt: f32, stencil: Stencil) -> Acoustic2Coefficients {
+        let Acoustic2Medium { layout, storage, model: Outline { grid, .. }, .. } = *self;
         let weights = Weights::new(stencil, dt, grid.h);
         let is_pml = self.absorber == Absorber::Pml;
         let ones = |axis: usize| vec![1.0; layout.padded[axis]];
         let sponge = [0, 1, 2].map(|axis| if is_pml { ones(axis) } else { sponge::factors(&layout, axis) });
         let layers = |axis| Layers::new(&layout, axis, &self.model, dt, &weights.axes[axis]);
         let layers = is_pml.then(|| [0, 1, 2].map(layers));
-        Coefficients { layout, v: Arc::clone(&self.v), weights, sponge, layers, spacing: grid.h, storage }
+        Acoustic2Coefficients {
+            layout,
+            v: Arc::clone(&self.v),
+            weights,
+            sponge,
+            layers,
+            spacing: grid.h,
+            storage,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Acoustic2Propagator;
 use super::layer;
-use super::sweep::{Step, TileSweep};
+use super::sweep::{Acoustic2Step, Acoustic2Sweep};
 use crate::fd::grid::layout::Layout;
 use crate::fd::inject::DIPOLE;
 use crate::fd::storage::Storage;
@@ -65,9 +65,9 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, _scratch: *mut f32) {
         let (p, layers) = step.fields.split_at(2);
         let (c, odd) = (&*step.equation.0, step.from);
-        let this = Step { c, sponge_z: step.geometry, p: p[odd], other: p[1 - odd], layers, odd };
+        let this = Acoustic2Step { c, sponge_z: step.geometry, p: p[odd], previous: p[1 - odd], layers, odd };
         // SAFETY: by the caller's promise.
-        unsafe { step.isa.run(&TileSweep(&this, tile)) }
+        unsafe { step.isa.run(&Acoustic2Sweep(&this, tile)) }
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::fd::centred::courant;
     use crate::fd::equation::Absorber;
-    use crate::fd::equation::acoustic2::coefficients::Medium;
+    use crate::fd::equation::acoustic2::coefficients::Acoustic2Medium;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
     use crate::fd::stencil::Stencil;
@@ -95,7 +95,7 @@ mod tests {
         let vp = (0..grid.cells()).map(|i| 1500.0 + i as f32).collect();
         let model = Model::new(grid, vp, None).unwrap();
         for stencil in Stencil::ALL {
-            let c = Medium::new(&model, 8, Storage::Float32, Absorber::Sponge)
+            let c = Acoustic2Medium::new(&model, 8, Storage::Float32, Absorber::Sponge)
                 .unwrap()
                 .coefficients(1e-3, stencil);
             let equation = Acoustic2Propagator::<false>(c.into());

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use super::coefficients::Coefficients;
+use super::coefficients::Acoustic2Coefficients;
 use super::layer::{self, Layers};
 use super::{Acoustic2Propagator, cpu};
 use crate::fd::centred::FIRST;
@@ -82,7 +82,7 @@ const _: () = {
 
 impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
     type Params = SecondOrderParams;
-    type Shared = Coefficients;
+    type Shared = Acoustic2Coefficients;
 
     const PROFILES: usize = if PML { 1 + layer::PROFILES } else { 1 };
     const FIELDS: usize = 2;
@@ -95,7 +95,7 @@ impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
         cpu::lens::<PML>(layout, Layout::on_gpu)
     }
 
-    fn shared(&self) -> &Arc<Coefficients> {
+    fn shared(&self) -> &Arc<Acoustic2Coefficients> {
         &self.0
     }
 

@@ -40,8 +40,8 @@ mod sweep;
 
 use std::sync::Arc;
 
-pub use self::coefficients::{Coefficients, Medium};
-use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
+pub use self::coefficients::{Acoustic2Coefficients, Acoustic2Medium};
+use super::traits::{Absorber, AbsorbingLayer, Equation, PropagatorFactory, Properties};
 use crate::error::Result;
 use crate::fd::centred;
 use crate::fd::grid::layout::Layout;
@@ -83,8 +83,8 @@ impl Equation for Acoustic2 {
         self.dt_max(model, stencil)
     }
 
-    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
-        let medium = Medium::new(model, pml, storage, self.0)?;
+    fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
+        let medium = Acoustic2Medium::new(model, pml, storage, self.0)?;
         Ok(Box::new(move |dt, scheme| {
             let c = Arc::new(medium.coefficients(dt, scheme.stencil));
             match medium.absorber {
@@ -97,7 +97,7 @@ impl Equation for Acoustic2 {
 
 /// The propagator of [`Acoustic2`], with a PML or a sponge.
 #[derive(Clone)]
-pub struct Acoustic2Propagator<const PML: bool>(pub Arc<Coefficients>);
+pub struct Acoustic2Propagator<const PML: bool>(pub Arc<Acoustic2Coefficients>);
 
 impl<const PML: bool> SourceMedium for Acoustic2Propagator<PML> {
     fn layout(&self) -> &Layout {

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "all of a kernel is unsafe, by its caller's promise")]
 
-use super::coefficients::Coefficients;
+use super::coefficients::Acoustic2Coefficients;
 use super::layer::{Layers, PROFILES};
 use crate::backend::cpu::Rows;
 use crate::fd::centred::FIRST;
@@ -19,23 +19,23 @@ use crate::fd::vector::lanes::{Lanes, splats};
 
 /// The fields and coefficients of a step.
 #[derive(Clone, Copy)]
-pub struct Step<'a> {
-    pub c: &'a Coefficients,
+pub struct Acoustic2Step<'a> {
+    pub c: &'a Acoustic2Coefficients,
     /// The sponge's factors along z from the first updated cell on, in whole vectors; 0 beyond the updated cells.
     pub sponge_z: &'a [f32],
     pub p: Rows<'a>,
     /// The pressure of the step before, which the next one replaces.
-    pub other: Rows<'a>,
+    pub previous: Rows<'a>,
     /// The fields of a PML, `phi` of even and of odd steps and `chi` of each axis; and which `phi` is read.
     pub layers: &'a [Rows<'a>],
     pub odd: usize,
 }
 
 /// A row. Pointers are to its first updated cell.
-struct Line {
+struct Acoustic2Row {
     len: usize,
     p: *const f32,
-    other: *mut f32,
+    previous: *mut f32,
     /// Values from row to row along x and y.
     strides: [usize; 2],
     /// The sponge's factors.
@@ -79,15 +79,15 @@ impl Speeds for (*const u16, Scale) {
 /// Updates the part of a tile that is not at rest.
 ///
 /// # Safety
-/// To run it: the fields have the layout of the coefficients. Meanwhile no other thread uses these cells of `other` or
+/// To run it: the fields have the layout of the coefficients. Meanwhile no other thread uses these cells of `previous` or
 /// writes `p`. The processor has the instructions.
-pub struct TileSweep<'a>(pub &'a Step<'a>, pub &'a ActiveTile);
+pub struct Acoustic2Sweep<'a>(pub &'a Acoustic2Step<'a>, pub &'a ActiveTile);
 
-impl Kernel for TileSweep<'_> {
+impl Kernel for Acoustic2Sweep<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        let TileSweep(step, tile) = self;
-        let Step { c, sponge_z, p, other, .. } = step;
+        let Acoustic2Sweep(step, tile) = self;
+        let Acoustic2Step { c, sponge_z, p, previous, .. } = step;
         let layout = &c.layout;
         let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
         let z = layout.active(2).start;
@@ -98,10 +98,10 @@ impl Kernel for TileSweep<'_> {
             if let Some(layers) = &c.layers {
                 damp::<L>(step, layers, &weights, [x, y], tile.len);
             }
-            let line = Line {
+            let line = Acoustic2Row {
                 len: tile.len,
                 p: p.as_ptr().add(at).cast_const(),
-                other: other.as_ptr().add(at),
+                previous: previous.as_ptr().add(at),
                 strides: [layout.stride(0), layout.stride(1)],
                 sponge_xy: c.sponge[1][y] * c.sponge[0][x],
                 sponge_z: sponge_z.as_ptr(),
@@ -118,7 +118,7 @@ impl Kernel for TileSweep<'_> {
 struct DampedRow<'a, L: Lanes> {
     len: usize,
     p: *const f32,
-    other: *mut f32,
+    previous: *mut f32,
     phi: *const f32,
     next_phi: *mut f32,
     chi: *mut f32,
@@ -135,10 +135,10 @@ struct DampedRow<'a, L: Lanes> {
 /// Adds the increments of the layers to a row of the pressure before, with a negative sign.
 ///
 /// # Safety
-/// See [`TileSweep`].
+/// See [`Acoustic2Sweep`].
 #[inline(always)]
 unsafe fn damp<L: Lanes>(
-    step: &Step<'_>,
+    step: &Acoustic2Step<'_>,
     layers: &[Layers; 3],
     weights: &WeightSplats<L>,
     [x, y]: [usize; 2],
@@ -161,7 +161,7 @@ unsafe fn damp<L: Lanes>(
             let row = DampedRow::<L> {
                 len: z.len(),
                 p: step.p.as_ptr().add(at).cast_const(),
-                other: step.other.as_ptr().add(at),
+                previous: step.previous.as_ptr().add(at),
                 phi: fields[step.odd].as_ptr().add(place).cast_const(),
                 next_phi: fields[1 - step.odd].as_ptr().add(place),
                 chi: fields[2].as_ptr().add(place),
@@ -204,9 +204,9 @@ impl<L: Lanes> DampedRow<'_, L> {
             let zeta = L::fma(b, L::add(second, change), L::load(chi.cast_const()));
             L::store(chi, L::mul(a, zeta));
             L::store(self.next_phi.add(i), L::mul(a, L::fma(b, derivative, L::load(phi))));
-            let other = self.other.add(i);
-            let before = L::load(other.cast_const());
-            L::store(other, L::fnma(v.load::<L>(i), L::add(change, zeta), before));
+            let previous = self.previous.add(i);
+            let before = L::load(previous.cast_const());
+            L::store(previous, L::fnma(v.load::<L>(i), L::add(change, zeta), before));
         }
     }
 }
@@ -214,18 +214,18 @@ impl<L: Lanes> DampedRow<'_, L> {
 /// Updates a row.
 ///
 /// # Safety
-/// See [`TileSweep`].
+/// See [`Acoustic2Sweep`].
 #[inline(always)]
-unsafe fn row<L: Lanes, V: Speeds>(weights: &WeightSplats<L>, row: &Line, v: V) {
+unsafe fn row<L: Lanes, V: Speeds>(weights: &WeightSplats<L>, row: &Acoustic2Row, v: V) {
     let [sx, sy] = row.strides;
     let sponge_xy = L::splat(row.sponge_xy);
     let zero = L::splat(0.0);
     for i in (0..row.len).step_by(L::N) {
         let p = row.p.add(i);
-        let other = row.other.add(i);
+        let previous = row.previous.add(i);
         // The next row along x: one more plane of P, P- and V.
         L::prefetch(p.wrapping_add(HALF_WIDTH * sy + sx));
-        L::prefetch(other.wrapping_add(sx).cast_const());
+        L::prefetch(previous.wrapping_add(sx).cast_const());
         v.prefetch::<L>(i + sx);
         let centre = L::load(p);
         let [x, y, z] = &weights.axes;
@@ -234,7 +234,7 @@ unsafe fn row<L: Lanes, V: Speeds>(weights: &WeightSplats<L>, row: &Line, v: V) 
         let z = Taps::<L>::around(p, 1).second(z);
         let l = L::add(L::add(x, y), z);
         let g = L::mul(sponge_xy, L::load(row.sponge_z.add(i)));
-        let before = L::fnma(g, L::load(other.cast_const()), L::add(centre, centre));
-        L::store(other, L::fma(g, L::fma(v.load::<L>(i), l, before), zero));
+        let before = L::fnma(g, L::load(previous.cast_const()), L::add(centre, centre));
+        L::store(previous, L::fma(g, L::fma(v.load::<L>(i), l, before), zero));
     }
 }

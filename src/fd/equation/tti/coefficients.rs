@@ -26,7 +26,7 @@ pub struct SelfAdjoint {
     pub damping: [Vec<f32>; 3],
 }
 
-/// Rounds so that no vector is longer than 1: the derivative along a longer one exceeds the Laplacian, and waves grow.
+/// Rounds towards zero, so that the axis vector is at most 1 long. (Longer: waves grow.)
 pub fn towards_zero(value: f64) -> f32 {
     let rounded = value as f32;
     let is_beyond = f64::from(rounded).abs() > value.abs();

@@ -1,7 +1,7 @@
 //! The step on the CPU.
 
 use super::TtiPropagator;
-use super::sweep::{FluxQueue, INCREMENTS, TtiSweep};
+use super::sweep::{INCREMENTS, TtiQueue, TtiSweep};
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
@@ -53,11 +53,11 @@ impl TiledEquation for TtiPropagator {
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {
-        FluxQueue::new(partition, std::ptr::null_mut()).1
+        TtiQueue::new(partition, std::ptr::null_mut()).1
     }
 
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32) {
-        let queue = FluxQueue::new(step.partition, scratch).0;
+        let queue = TtiQueue::new(step.partition, scratch).0;
         step.isa.run(&TtiSweep { step, tile, queue })
     }
 }

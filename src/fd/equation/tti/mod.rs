@@ -46,7 +46,7 @@ pub use self::material::TtiMaterial;
 
 use self::coefficients::SelfAdjoint;
 use self::propagator::TiltedPropagator;
-use super::traits::{Absorber, AbsorbingLayer, Equation, Propagators, Properties};
+use super::traits::{Absorber, AbsorbingLayer, Equation, PropagatorFactory, Properties};
 use crate::error::Result;
 use crate::fd::centred;
 #[cfg(doc)]
@@ -98,7 +98,7 @@ impl Equation for Tti {
         stability::dt_sure(model, self.courant(stencil))
     }
 
-    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
+    fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
         Ok(match self.0 {
             Absorber::Pml => {
                 let material = TtiMaterial::old(model, pml, storage)?;

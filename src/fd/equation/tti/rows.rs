@@ -10,7 +10,7 @@ use crate::fd::vector::lanes::{Lanes, splats};
 /// Rows of a plane that its divergence along x and z takes: `n_x g`, `n_x w`, `n_z g`, `n_z w`.
 pub const FLUXES: usize = 4;
 /// Rows that a cell stores until its divergence is complete: the parts along x and z of `B` and `C`, and the Laplacian.
-pub const PARTS: usize = 3;
+pub const PARTIAL_DIVERGENCES: usize = 3;
 
 /// Coefficients in each lane.
 pub struct Splats<L: Lanes> {
@@ -29,7 +29,7 @@ impl<L: Lanes> Splats<L> {
 }
 
 /// A row of fluxes. Pointers are to the row's first updated value.
-pub struct FluxRow {
+pub struct TtiFluxRow {
     pub len: usize,
     /// Pressures P and Q.
     pub pressures: [*const f32; 2],
@@ -44,7 +44,7 @@ pub struct FluxRow {
     pub along_y: *mut f32,
     pub laplacian: *mut f32,
     /// Rows that the same row of the next plane reads first, to prefetch.
-    pub coming: [*const f32; 5],
+    pub prefetched: [*const f32; 5],
 }
 
 /// Computes a row of fluxes. `X`, `Y`: whether a divergence takes those of x, or those of y. With both also those of z and
@@ -53,7 +53,7 @@ pub struct FluxRow {
 /// # Safety
 /// The pressures may be read `HALF_WIDTH` rows and a vector around the row; the processor has the instructions.
 #[inline(always)]
-pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &FluxRow) {
+pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &TtiFluxRow) {
     let [p, q] = row.pressures;
     let (mut p_before, mut p_at) = (L::load(p.wrapping_sub(L::N)), L::load(p));
     let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
@@ -65,8 +65,8 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
             L::load(row.axis[2].wrapping_add(i)),
         ];
         if X && Y {
-            for coming in row.coming {
-                L::prefetch_far(coming.wrapping_add(i));
+            for prefetched in row.prefetched {
+                L::prefetch_far(prefetched.wrapping_add(i));
             }
         }
         let p_after = L::load(p.wrapping_add(i + L::N));
@@ -144,8 +144,8 @@ pub struct PressureRow<'a> {
     /// Rows of `n_y g` from 4 before to 4 after the row, along y; those of `n_y w` follow after `component` values.
     pub taps: [*const f32; 2 * HALF_WIDTH + 1],
     pub component: usize,
-    /// The first of [`PARTS`] rows.
-    pub parts: *const f32,
+    /// The first of [`PARTIAL_DIVERGENCES`] rows.
+    pub partial_divergences: *const f32,
     /// `vp²`, `1 + 2 epsilon`, `sqrt(1 + 2 delta)`.
     pub medium: [*const f32; 3],
     /// The sponge's value of x and y, those of z, and the cells where these are 0.
@@ -159,7 +159,7 @@ pub struct PressureRow<'a> {
     /// Whether the pressures go past the caches.
     pub stream: bool,
     /// Rows that the same row of the next plane reads first, to prefetch.
-    pub coming: [*const f32; 5],
+    pub prefetched: [*const f32; 5],
 }
 
 /// Computes a row of increments and pressures.
@@ -181,13 +181,13 @@ unsafe fn cells<L: Lanes, const DAMPED: bool>(c: &Splats<L>, row: &PressureRow<'
     let one = L::splat(1.0);
     let damping = L::splat(row.damping);
     for i in cells.step_by(L::N) {
-        for coming in row.coming {
-            L::prefetch_far(coming.wrapping_add(i));
+        for prefetched in row.prefetched {
+            L::prefetch_far(prefetched.wrapping_add(i));
         }
         let along_y = |k: usize| row.taps[k].wrapping_add(i);
         let b_y = Taps::<L>::across(along_y).first(&c.first[1]);
         let c_y = Taps::<L>::across(|k| along_y(k).wrapping_add(row.component)).first(&c.first[1]);
-        let part = |nth: usize| row.parts.wrapping_add(nth * row.component + i);
+        let part = |nth: usize| row.partial_divergences.wrapping_add(nth * row.component + i);
         let at = |row: *const f32| row.wrapping_add(i);
         let [row_h, row_v] = row.increments;
         let (mut h, mut v) = (L::load(at(row_h)), L::load(at(row_v)));

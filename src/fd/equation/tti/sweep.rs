@@ -4,7 +4,9 @@
 use super::TtiPropagator;
 use super::coefficients::SelfAdjoint;
 use super::material::TiltedMedium;
-use super::rows::{FLUXES, FluxRow, PARTS, PressureRow, Splats, divergence_xz, flux, pressure};
+use super::rows::{
+    FLUXES, PARTIAL_DIVERGENCES, PressureRow, Splats, TtiFluxRow, divergence_xz, flux, pressure,
+};
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
@@ -18,11 +20,11 @@ use crate::fd::vector::lanes::{Lanes, WIDEST};
 pub const INCREMENTS: usize = 4;
 /// Planes whose fluxes along y are stored, and planes whose parts of divergences are.
 const PLANES: usize = 2 * HALF_WIDTH + 1;
-const WAITING: usize = HALF_WIDTH + 1;
+const DIVERGENCE_PLANES: usize = HALF_WIDTH + 1;
 
 /// The memory of one thread. Each row lies between vectors of zeros.
 #[derive(Clone, Copy)]
-pub struct FluxQueue {
+pub struct TtiQueue {
     /// Values from row to row.
     component: usize,
     /// Columns of a tile, at most.
@@ -31,16 +33,16 @@ pub struct FluxQueue {
     plane: *mut f32,
     /// Fluxes along y, `[iy % PLANES][ix]`.
     along_y: *mut f32,
-    /// Parts of divergences, `[iy % WAITING][ix]`.
-    parts: *mut f32,
-    clean: Room,
+    /// Parts of divergences, `[iy % DIVERGENCE_PLANES][ix]`.
+    partial_divergences: *mut f32,
+    without_source: Room,
     ball: Room,
 }
 
-impl FluxQueue {
+impl TtiQueue {
     /// For any tile of any tiling: returns the positions after `first`, and how many values they are.
     #[inline]
-    pub fn new(tiles: &Partition, first: *mut f32) -> (FluxQueue, usize) {
+    pub fn new(tiles: &Partition, first: *mut f32) -> (TtiQueue, usize) {
         let (columns, len) = (tiles.columns, tiles.ends.len);
         // An odd number of lines, so that rows beside each other lie in different sets of a cache.
         let component = ((len / WIDEST + 1) | 1) * WIDEST;
@@ -49,13 +51,13 @@ impl FluxQueue {
             taken += rows * component;
             first.wrapping_add(taken - rows * component)
         };
-        let queue = FluxQueue {
+        let queue = TtiQueue {
             component,
             columns,
             plane: take(FLUXES * (columns + 2 * HALF_WIDTH)),
             along_y: take(PLANES * columns * 2),
-            parts: take(WAITING * columns * PARTS),
-            clean: [take(1), take(1)],
+            partial_divergences: take(DIVERGENCE_PLANES * columns * PARTIAL_DIVERGENCES),
+            without_source: [take(1), take(1)],
             ball: [take(1), take(1)],
         };
         (queue, taken)
@@ -70,7 +72,7 @@ impl FluxQueue {
 pub struct TtiSweep<'a> {
     pub step: &'a TileStep<'a, TtiPropagator>,
     pub tile: &'a ActiveTile,
-    pub queue: FluxQueue,
+    pub queue: TtiQueue,
 }
 
 impl Kernel for TtiSweep<'_> {
@@ -91,9 +93,9 @@ impl Kernel for TtiSweep<'_> {
                     self.flux::<L, true, false>(&splats, [x, y]);
                 }
                 for x in columns.clone() {
-                    let FluxQueue { component, .. } = self.queue;
+                    let TtiQueue { component, .. } = self.queue;
                     let sizes = [FLUXES * component, component, self.tile.len];
-                    divergence_xz(&splats, self.fluxes(x), sizes, self.parts([x, y]));
+                    divergence_xz(&splats, self.fluxes(x), sizes, self.partial_divergences([x, y]));
                 }
             } else {
                 for x in columns.clone() {
@@ -129,16 +131,16 @@ impl TtiSweep<'_> {
     }
 
     #[inline(always)]
-    fn parts(&self, [x, y]: [usize; 2]) -> *mut f32 {
+    fn partial_divergences(&self, [x, y]: [usize; 2]) -> *mut f32 {
         let column = self.column(x) - HALF_WIDTH;
-        let row = (y % WAITING * self.queue.columns + column) * PARTS;
-        self.queue.parts.wrapping_add(row * self.queue.component)
+        let row = (y % DIVERGENCE_PLANES * self.queue.columns + column) * PARTIAL_DIVERGENCES;
+        self.queue.partial_divergences.wrapping_add(row * self.queue.component)
     }
 
     /// Computes the fluxes of a row.
     #[inline(always)]
     unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(&self, splats: &Splats<L>, [x, y]: [usize; 2]) {
-        let (c, FluxQueue { component, .. }) = (&self.step.equation.c, self.queue);
+        let (c, TtiQueue { component, .. }) = (&self.step.equation.c, self.queue);
         let (layout, null) = (&c.layout, std::ptr::null_mut());
         let plane = if X { self.fluxes(x) } else { null };
         let along_y = if Y { self.along_y([x, y]) } else { null };
@@ -149,7 +151,7 @@ impl TtiSweep<'_> {
         }
         let at = layout.at([x, y, layout.active(2).start]);
         let field = |number: usize| self.step.fields[number + self.step.from].as_ptr().wrapping_add(at);
-        let row = FluxRow {
+        let row = TtiFluxRow {
             len: self.tile.len,
             pressures: [field(0), field(2)].map(<*mut f32>::cast_const),
             strides: [layout.stride(0), layout.stride(1)],
@@ -157,8 +159,12 @@ impl TtiSweep<'_> {
             component,
             plane,
             along_y,
-            laplacian: if X && Y { self.parts([x, y]).wrapping_add(2 * component) } else { null },
-            coming: {
+            laplacian: if X && Y {
+                self.partial_divergences([x, y]).wrapping_add(2 * component)
+            } else {
+                null
+            },
+            prefetched: {
                 let [n_x, n_y, n_z] = c.medium.rotation.each_ref().map(|field| c.row(field, [x, y + 1]));
                 let leading = (HALF_WIDTH + 1) * layout.stride(1);
                 [field(0).wrapping_add(leading), field(2).wrapping_add(leading), n_x, n_y, n_z]
@@ -172,7 +178,7 @@ impl TtiSweep<'_> {
     #[inline(always)]
     unsafe fn pressure<L: Lanes>(&self, splats: &Splats<L>, [x, y]: [usize; 2]) {
         let TileStep { equation: TtiPropagator { c, ball }, fields, from, injector, .. } = *self.step;
-        let (layout, FluxQueue { component, clean, ball: room, .. }) = (&c.layout, self.queue);
+        let (layout, TtiQueue { component, ball: room, .. }) = (&c.layout, self.queue);
         let TiltedMedium { modulus, anisotropy: Anisotropy { e, s }, .. } = &*c.medium;
         let SelfAdjoint { damping, .. } = &c.operators;
         let (first, len) = (layout.active(2).start, self.tile.len);
@@ -185,14 +191,14 @@ impl TtiSweep<'_> {
         let pressures = [field(from), field(2 + from)].map(<*mut f32>::cast_const);
         let place = ([x, y], first, len);
         let own = [c.row(e, [x, y]), c.row(s, [x, y])];
-        let pressures = without_source(injector, place, layout, clean, pressures);
+        let pressures = without_source(injector, place, layout, self.queue.without_source, pressures);
         let [row_e, row_s] = in_ball(ball.as_ref(), place, room, own);
         let user = layout.width()..layout.width() + layout.inner[2];
         let row = PressureRow {
             len,
             taps,
             component,
-            parts: self.parts([x, y]),
+            partial_divergences: self.partial_divergences([x, y]),
             medium: [c.row(modulus, [x, y]), row_e, row_s],
             damping: damping[0][x] + damping[1][y],
             damping_z: self.step.geometry,
@@ -201,7 +207,7 @@ impl TtiSweep<'_> {
             pressures,
             new: [field(1 - from), field(3 - from)],
             stream: self.step.stream,
-            coming: {
+            prefetched: {
                 let (next, stride) = ([x, y + 1], layout.stride(1));
                 let [h, v] = [field(INCREMENTS), field(INCREMENTS + 1)].map(|row| row.wrapping_add(stride));
                 [h, v, c.row(modulus, next), c.row(e, next), c.row(s, next)]

@@ -22,7 +22,7 @@ mod policy;
 pub use material::{VtiMaterial, VtiPropagator};
 
 use super::acoustic1;
-use super::traits::{Equation, Propagators, Properties};
+use super::traits::{Equation, PropagatorFactory, Properties};
 use crate::error::Result;
 use crate::fd::model::{Model, Property, WATER, check_epsilon_not_below_delta};
 use crate::fd::stencil::Stencil;
@@ -64,7 +64,7 @@ impl Equation for Vti {
         })
     }
 
-    fn propagators(&self, model: &Model, pml: usize, storage: Storage) -> Result<Propagators> {
+    fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
         let material = VtiMaterial::new(model, pml, storage)?;
         Ok(Box::new(move |dt, scheme| Box::new(material.coefficients(dt, scheme))))
     }

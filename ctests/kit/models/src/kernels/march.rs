@@ -29,7 +29,8 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
         }
         "acoustic2" => {
             let absorber = options.equation.absorber();
-            let medium = acoustic2::Medium::new(model, options.pml, options.storage, absorber).unwrap();
+            let medium =
+                acoustic2::Acoustic2Medium::new(model, options.pml, options.storage, absorber).unwrap();
             let c = Arc::new(medium.coefficients(*dt, options.stencil));
             match absorber {
                 Absorber::Pml => {

@@ -36,13 +36,13 @@ pub struct DivergenceRow<'a> {
     pub pressures: [*const f32; 2],
     pub new: [Target; 2],
     /// Rows that the same row of the next plane reads first, to prefetch.
-    pub coming: [*const f32; 4],
+    pub prefetched: [*const f32; 4],
 }
 
 /// The cells at an end of a row that have a split pressure.
 pub struct SplitEnd {
     pub cells: Range<usize>,
-    pub part: *mut f32,
+    pub pressure: *mut f32,
 }
 
 /// Computes a row of pressures. `X_PML`, `Y_PML`: whether the fluxes of x and y are damped.
@@ -64,8 +64,8 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     for i in (0..row.len).step_by(L::N) {
         let (ct, st) = (load::<L>(row_ct, i), load::<L>(row_st, i));
         let (cp, sp) = (load::<L>(row_cp, i), load::<L>(row_sp, i));
-        for coming in row.coming {
-            L::prefetch_far(coming.wrapping_add(i));
+        for prefetched in row.prefetched {
+            L::prefetch_far(prefetched.wrapping_add(i));
         }
         let u_after = load::<L>(this, i + L::N);
         let mut u = L::mul(L::mul(ct, cp), derivatives::<L, 1>(cx, |k| rows_x[k].wrapping_add(i))[0]);
@@ -105,8 +105,8 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         let mut vertical = L::sub(L::splat(0.0), L::mul(rate, w));
         for end in row.ends {
             if end.cells.contains(&i) {
-                let part = end.part.wrapping_add(i - end.cells.start);
-                vertical = split::<L>(part, load::<L>(row.loss, i), vertical);
+                let pressure = end.pressure.wrapping_add(i - end.cells.start);
+                vertical = split::<L>(pressure, load::<L>(row.loss, i), vertical);
             }
         }
         let (e, s) = (load::<L>(row.e, i), load::<L>(row.s, i));
@@ -133,9 +133,9 @@ unsafe fn split_increment<L: Lanes>(
 
 /// Adds the increment to a split pressure, and returns it.
 #[inline(always)]
-unsafe fn split<L: Lanes>(part: *mut f32, loss: L::V, undamped: L::V) -> L::V {
-    let old = L::load(part);
+unsafe fn split<L: Lanes>(pressure: *mut f32, loss: L::V, undamped: L::V) -> L::V {
+    let old = L::load(pressure);
     let increment = L::fma(loss, old, undamped);
-    L::store(part, L::add(old, increment));
+    L::store(pressure, L::add(old, increment));
     increment
 }

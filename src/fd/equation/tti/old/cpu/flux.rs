@@ -25,7 +25,7 @@ pub struct RotatedFluxRow {
     pub old: *const f32,
     pub new: Target,
     /// Rows that the same row of the next plane reads first, to prefetch.
-    pub coming: [*const f32; 7],
+    pub prefetched: [*const f32; 7],
 }
 
 /// A flux that is stored for the next step.
@@ -91,8 +91,8 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     for i in (0..row.len).step_by(L::N) {
         let (ct, st) = (load::<L>(row_ct, i), load::<L>(row_st, i));
         let (cp, sp) = (load::<L>(row_cp, i), load::<L>(row_sp, i));
-        for coming in row.coming {
-            L::prefetch_far(coming.wrapping_add(i));
+        for prefetched in row.prefetched {
+            L::prefetch_far(prefetched.wrapping_add(i));
         }
         let p_after = load::<L>(p, i + L::N);
         let [x] = derivatives::<L, 1>(cx, |k| px.wrapping_add(i + k * stride_x));

@@ -6,7 +6,7 @@ mod flux;
 mod queue;
 mod sweep;
 
-use self::queue::FluxQueue;
+use self::queue::OldTtiQueue;
 use super::OldTtiPropagator;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::one_pass::axis::{Axis, AxisFactors};
@@ -69,7 +69,7 @@ impl TiledEquation for OldTtiPropagator {
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {
-        FluxQueue::new(partition, std::ptr::null_mut()).1
+        OldTtiQueue::new(partition, std::ptr::null_mut()).1
     }
 
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, scratch: *mut f32) {

@@ -13,7 +13,7 @@ const COMPONENTS: usize = 3;
 
 /// Positions in a thread's memory. Each row of a component lies between vectors of zeros.
 #[derive(Clone, Copy)]
-pub struct FluxQueue {
+pub struct OldTtiQueue {
     /// Values from component to component of a row's flux.
     pub component: usize,
     /// Values from row to row and from plane to plane.
@@ -24,14 +24,14 @@ pub struct FluxQueue {
     /// The rows beside the tile of one plane, first those before it.
     pub beside: *mut f32,
     /// Rows of the pressures P and Q without the source, and of `1 + 2 epsilon` and `sqrt(1 + 2 delta)` in the ball.
-    pub clean: [*mut f32; 2],
+    pub without_source: [*mut f32; 2],
     pub ball: [*mut f32; 2],
 }
 
-impl FluxQueue {
+impl OldTtiQueue {
     /// For any tile of any tiling: returns the positions after `first`, and how many values they are.
     #[inline]
-    pub fn new(tiles: &Partition, first: *mut f32) -> (FluxQueue, usize) {
+    pub fn new(tiles: &Partition, first: *mut f32) -> (OldTtiQueue, usize) {
         let (columns, len) = (tiles.columns, tiles.ends.len);
         // An odd number of lines, so that rows beside each other lie in different sets of a cache.
         let component = ((len / WIDEST + 1) | 1) * WIDEST;
@@ -42,13 +42,13 @@ impl FluxQueue {
             taken += len;
             first.wrapping_add(taken - len)
         };
-        let queue = FluxQueue {
+        let queue = OldTtiQueue {
             component,
             row,
             plane,
             planes: take(TAPS * plane),
             beside: take((BEFORE + AFTER) * row),
-            clean: [take(component), take(component)],
+            without_source: [take(component), take(component)],
             ball: [take(component), take(component)],
         };
         (queue, taken)

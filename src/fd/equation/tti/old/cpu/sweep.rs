@@ -14,7 +14,7 @@
 //! increments       a = r² R_x u;  a = fma(r², R_y v, a);  d = fma(m, a, d)
 //!                  h = d;  h = h + c of y, then of x;  g = c of z, with
 //!     damped flux  c = -((m rate) R u)
-//!     layer        c = fma(loss, part, -((m rate) R u));  part = part + c
+//!     layer        c = fma(loss, split, -((m rate) R u));  split = split + c
 //! pressures        P = P + fma(E, h, S g);  Q = Q + fma(S, h, g)
 //! ```
 //!
@@ -24,7 +24,7 @@
 use super::divergence::{DivergenceRow, SplitEnd, divergence};
 use super::fields::OldTtiFields;
 use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
-use super::queue::{AFTER, BEFORE, FluxQueue};
+use super::queue::{AFTER, BEFORE, OldTtiQueue};
 use crate::backend::cpu::Rows;
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::equation::tti::material::TiltedMedium;
@@ -49,7 +49,7 @@ struct OldTtiSweep<'a, const X_PML: bool, const Y_PML: bool> {
     step: &'a TileStep<'a, OldTtiPropagator>,
     tile: &'a ActiveTile,
     fields: OldTtiFields<'a>,
-    queue: FluxQueue,
+    queue: OldTtiQueue,
 }
 
 /// Computes the part of a tile that is not at rest.
@@ -58,7 +58,7 @@ struct OldTtiSweep<'a, const X_PML: bool, const Y_PML: bool> {
 /// See [`OldTtiSweep`].
 pub unsafe fn sweep(step: &TileStep<'_, OldTtiPropagator>, tile: &ActiveTile, scratch: *mut f32) {
     let (isa, fields) = (step.isa, OldTtiFields::new(step.fields));
-    let queue = FluxQueue::new(step.partition, scratch).0;
+    let queue = OldTtiQueue::new(step.partition, scratch).0;
     match tile.tile.sides.each_ref().map(|side| side.pml) {
         [false, false] => isa.run(&OldTtiSweep::<false, false> { step, tile, fields, queue }),
         [false, true] => isa.run(&OldTtiSweep::<false, true> { step, tile, fields, queue }),
@@ -170,7 +170,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
             rate: geometry.z.velocity_rate.as_ptr(),
             old: position(fields.w[from], at),
             new: target(&fields.w, at, own_x && own_y),
-            coming: {
+            prefetched: {
                 let ([ct, st, cp, sp], next) = (self.angles([x, y + 1]), layout.stride(1));
                 let leading = at + (HALF_WIDTH + 1) * next;
                 let [p, q] = [position(fields.p[from], leading), position(fields.q[from], leading)];
@@ -210,7 +210,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
         let own = [c.row(e, [x, y]), c.row(s, [x, y])];
         let pressures = [position(fields.p[from], at), position(fields.q[from], at)];
         let place = ([x, y], first, *len);
-        let pressures = without_source(step.injector, place, layout, queue.clean, pressures);
+        let pressures = without_source(step.injector, place, layout, queue.without_source, pressures);
         let [row_e, row_s] = in_ball(ball.as_ref(), place, queue.ball, own);
         let row = DivergenceRow {
             len: *len,
@@ -234,7 +234,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
                 Target { row: fields.p[1 - from].as_ptr().wrapping_add(at), stream },
                 Target { row: fields.q[1 - from].as_ptr().wrapping_add(at), stream },
             ],
-            coming: {
+            prefetched: {
                 let next = [x, y + 1];
                 let d = position(fields.d, at + layout.stride(1));
                 [d, c.row(modulus, next), c.row(e, next), c.row(s, next)]
@@ -249,10 +249,10 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
         let ends = &self.step.partition.ends;
         let [near, far] = ends.damped;
         let nth = (y - HALF_WIDTH) * self.step.equation.c.layout.active(0).len() + x - HALF_WIDTH;
-        let part = self.fields.split[2].as_ptr().wrapping_add(nth * (near + far));
+        let pressure = self.fields.split[2].as_ptr().wrapping_add(nth * (near + far));
         [
-            SplitEnd { cells: 0..near, part },
-            SplitEnd { cells: ends.len - far..ends.len, part: part.wrapping_add(near) },
+            SplitEnd { cells: 0..near, pressure },
+            SplitEnd { cells: ends.len - far..ends.len, pressure: pressure.wrapping_add(near) },
         ]
     }
 }
