@@ -9,7 +9,7 @@ use crate::backend::cuda::{Kernel, Ptx, Stream};
 use crate::error::Result;
 use crate::fd::storage::Storage;
 
-/// Kernels of an equation. [`kernel_set!`] makes the set of an equation with one launch a step.
+/// Kernels of an equation, made by [`kernel_set!`].
 pub struct KernelSet {
     /// Kernel that injects the source into the pressures.
     pub source: &'static str,
@@ -25,19 +25,16 @@ pub struct KernelSet {
     pub split: OnceLock<HashMap<String, String>>,
 }
 
-/// Makes the kernel set of an equation from its name, and from the kernel before that of a step if
-/// there is one.
+/// Makes the kernel set of a file of `kernels`, from the file's name, and the kernel before that of a step and that of a
+/// step with 16-bit coefficients if the file has them.
 macro_rules! kernel_set {
-    ($equation:literal) => {
-        kernel_set!($equation, None)
-    };
-    ($equation:literal, $before:expr) => {
+    ($file:literal, $before:expr, $step_16_bit:expr) => {
         $crate::fd::march::kernel_set::KernelSet {
-            source: concat!($equation, "_one_pass_source"),
-            step: concat!($equation, "_one_pass_4x2"),
-            step_16_bit: Some(concat!($equation, "_one_pass_4x2_16_bit")),
+            source: concat!($file, "_source"),
+            step: concat!($file, "_4x2"),
+            step_16_bit: $step_16_bit,
             before: $before,
-            packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $equation, "_one_pass.ptx.z")),
+            packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".ptx.z")),
             split: std::sync::OnceLock::new(),
         }
     };

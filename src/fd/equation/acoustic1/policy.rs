@@ -11,7 +11,7 @@ use crate::fd::one_pass::policy::Policy;
 use crate::fd::vector::lanes::Lanes;
 
 /// The kernels of `kernels/acoustic1_one_pass.cu`.
-static KERNELS: KernelSet = kernel_set!("acoustic1");
+static KERNELS: KernelSet = kernel_set!("acoustic1_one_pass", None, Some("acoustic1_one_pass_4x2_16_bit"));
 
 impl Policy for Acoustic1Propagator {
     const NAME: &'static str = "acoustic1";

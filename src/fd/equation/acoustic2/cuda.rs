@@ -18,10 +18,14 @@ use crate::fd::storage::{Scale, Storage};
 use crate::fd::time_loop::launch::Address;
 
 /// The kernels of `kernels/acoustic2_one_pass.cu`.
-static KERNELS: KernelSet = kernel_set!("acoustic2");
+static KERNELS: KernelSet = kernel_set!("acoustic2_one_pass", None, Some("acoustic2_one_pass_4x2_16_bit"));
 
 /// The same with that of a PML.
-static WITH_PML: KernelSet = kernel_set!("acoustic2", Some("acoustic2_one_pass_layers"));
+static WITH_PML: KernelSet = kernel_set!(
+    "acoustic2_one_pass",
+    Some("acoustic2_one_pass_layers"),
+    Some("acoustic2_one_pass_4x2_16_bit")
+);
 
 /// The properties of an axis, as `struct SpongeAxis` of the kernels.
 #[repr(C)]

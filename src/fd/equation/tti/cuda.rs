@@ -1,7 +1,7 @@
 //! The step on a GPU: its parameters and its part of [`march`](crate::fd::march).
 
 use std::mem::offset_of;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::TtiPropagator;
 use super::coefficients::SelfAdjoint;
@@ -11,21 +11,14 @@ use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
-use crate::fd::march::kernel_set::KernelSet;
+use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::march::source::CubeParams;
 use crate::fd::march::tables::Tables;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
 
 /// The kernels of `kernels/tti.cu`.
-static KERNELS: KernelSet = KernelSet {
-    source: "tti_source",
-    step: "tti_4x2",
-    step_16_bit: None,
-    before: Some("tti_fluxes_4x2"),
-    packed: include_bytes!(concat!(env!("OUT_DIR"), "/tti.ptx.z")),
-    split: OnceLock::new(),
-};
+static KERNELS: KernelSet = kernel_set!("tti", Some("tti_fluxes_4x2"), None);
 
 /// The vector along the axis, vp², E, S.
 const MEDIUM: usize = 6;

@@ -11,7 +11,7 @@ use crate::fd::one_pass::policy::Policy;
 use crate::fd::vector::lanes::Lanes;
 
 /// The kernels of `kernels/vti_one_pass.cu`.
-static KERNELS: KernelSet = kernel_set!("vti");
+static KERNELS: KernelSet = kernel_set!("vti_one_pass", None, Some("vti_one_pass_4x2_16_bit"));
 
 impl Policy for VtiPropagator {
     const NAME: &'static str = "vti";

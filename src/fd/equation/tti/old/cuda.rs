@@ -1,7 +1,7 @@
 //! The step on a GPU: its parameters and its part of [`march`](crate::fd::march).
 
 use std::mem::offset_of;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::OldTtiPropagator;
 use super::coefficients::OldOperators;
@@ -12,7 +12,7 @@ use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
 use crate::fd::march::activity::ActivityParams;
 use crate::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
-use crate::fd::march::kernel_set::KernelSet;
+use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::march::source::CubeParams;
 use crate::fd::march::tables::{COEFFICIENTS, Tables};
 use crate::fd::one_pass::axis::Axis;
@@ -21,14 +21,7 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
 
 /// The kernels of `kernels/tti_old.cu`.
-static KERNELS: KernelSet = KernelSet {
-    source: "tti_old_source",
-    step: "tti_old_4x2",
-    step_16_bit: None,
-    before: Some("tti_old_fluxes_4x2"),
-    packed: include_bytes!(concat!(env!("OUT_DIR"), "/tti_old.ptx.z")),
-    split: OnceLock::new(),
-};
+static KERNELS: KernelSet = kernel_set!("tti_old", Some("tti_old_fluxes_4x2"), None);
 
 /// The first parameter of the kernels of a step, by value, as `struct Tilted`.
 #[repr(C)]

@@ -29,7 +29,7 @@ pub struct RotatedFluxRow {
 }
 
 /// A flux that is stored for the next step.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct DampedFlux {
     pub keep: f32,
     pub rate: f32,
@@ -37,13 +37,8 @@ pub struct DampedFlux {
     pub new: Target,
 }
 
-impl DampedFlux {
-    pub const NONE: DampedFlux =
-        DampedFlux { keep: 0.0, rate: 0.0, old: std::ptr::null(), new: Target::NONE };
-}
-
 /// A row that is written, or null for one that another tile writes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Target {
     pub row: *mut f32,
     /// Whether the values go past the caches.
@@ -51,8 +46,6 @@ pub struct Target {
 }
 
 impl Target {
-    pub const NONE: Target = Target { row: std::ptr::null_mut(), stream: false };
-
     /// # Safety
     /// The row has `L::N` values from `i` on; the processor has the instructions.
     #[inline(always)]

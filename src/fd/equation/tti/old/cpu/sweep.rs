@@ -138,7 +138,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
         let (own_x, own_y) = (tile.sides[0].cells.contains(&x), tile.sides[1].cells.contains(&y));
         let target = |field: &[Rows<'_>; 2], at: usize, own: bool| match own {
             true => Target { row: field[1 - from].as_ptr().wrapping_add(at), stream },
-            false => Target::NONE,
+            false => Target::default(),
         };
         let damped = |axis: usize, own: bool| {
             let (zones, index) = (&step.partition.zones[axis], [x, y][axis]);
@@ -163,8 +163,8 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
             angles: self.angles([x, y]),
             to: [to, to.wrapping_add(queue.component), to.wrapping_add(2 * queue.component)],
             damped: [
-                if X_PML { damped(0, own_y) } else { DampedFlux::NONE },
-                if Y_PML { damped(1, own_x) } else { DampedFlux::NONE },
+                if X_PML { damped(0, own_y) } else { DampedFlux::default() },
+                if Y_PML { damped(1, own_x) } else { DampedFlux::default() },
             ],
             keep: geometry.z.keep.as_ptr(),
             rate: geometry.z.velocity_rate.as_ptr(),
