@@ -79,6 +79,21 @@ fn a_shot_states_all_steps_that_it_computes() {
     }
 }
 
+#[test]
+fn thinned_record_holds_samples_of_the_full_one() {
+    let plan = plan([6, 5, 7]);
+    let fire = |every| go(&plan, &Shot { record_every: every, ..shot(75) }).unwrap();
+    let full = fire(1);
+    assert!(full.data.iter().any(|value| *value != 0.0));
+    for every in [2, 3, 16, 75, 100] {
+        let thin = fire(every);
+        assert_eq!((thin.traces, thin.samples), (full.traces, 75usize.div_ceil(every)));
+        for (thin, full) in thin.data.chunks(thin.samples).zip(full.data.chunks(75)) {
+            assert_eq!(thin, full.iter().copied().step_by(every).collect::<Vec<_>>(), "every {every}");
+        }
+    }
+}
+
 /// A fast cell in a slow medium, for which the step is too large: the instability begins there. The
 /// message does not depend on the threads.
 #[test]

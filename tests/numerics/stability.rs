@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gpusched::Error;
 use gpusched::fd::equation::{Equation, acoustic1::Acoustic1, by_name};
-use gpusched::fd::model::{DensityAt, Model, Property};
+use gpusched::fd::model::{DensityAt, Model, Property, Values};
 use gpusched::fd::plan::{Options, Stencil, Storage};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::fd::{grid::Grid, survey::Shot};
@@ -97,4 +97,73 @@ fn certain_step_of_vti_is_stable() {
             check_decay(&shots, &format!("{stencil:?}, {storage:?}"));
         }
     }
+}
+
+#[test]
+fn a_step_is_surely_stable_by_the_densities_around_a_cell() {
+    let grid = Grid { n: [3, 4, 20], h: [10.0, 12.0, 8.0] };
+    let column = |top: f32, bottom: f32| {
+        let of = move |z: usize| if z < 10 { top } else { bottom };
+        (0..12).flat_map(|_| (0..20).map(of)).collect::<Vec<_>>()
+    };
+    let sure_with = |density_at, vp: Vec<f32>, rho: Option<Vec<f32>>| {
+        let model = Model::new(grid, vp, rho).unwrap().with_density_at(density_at);
+        Stencil::ALL.map(|stencil| Acoustic1.dt_sure(&model, stencil) / Acoustic1.dt_max(&model, stencil))
+    };
+    let sure = |vp: Vec<f32>, rho: Option<Vec<f32>>| sure_with(DensityAt::HalfPoints, vp, rho);
+    // No density, one density, one modulus' worth of contrast: the limit is that of the fastest velocity.
+    for (vp, rho) in [
+        (column(1500.0, 4000.0), None),
+        (column(1500.0, 4000.0), Some(column(2000.0, 2000.0))),
+        (column(1500.0, 4000.0), Some(column(2400.0, 2000.0))),
+    ] {
+        let [taylor, optimised] = sure(vp, rho);
+        assert!((taylor - 1.0).abs() < 1e-5 && (optimised - 1.0).abs() < 1e-5, "{taylor} {optimised}");
+    }
+    // Below the contrast half of the derivative's weights along z meet a density a third as large; at the
+    // contrast's half point, which has the largest weight, one of two thirds.
+    let inverse = grid.h.map(|h| f64::from(h).powi(-2));
+    for density_at in [DensityAt::Cells, DensityAt::HalfPoints] {
+        let found = sure_with(density_at, column(1500.0, 4000.0), Some(column(1000.0, 3000.0)));
+        for (found, stencil) in found.into_iter().zip(Stencil::ALL) {
+            let largest = f64::from(stencil.coefficients()[0]) / stencil.courant();
+            let along_z = if density_at == DensityAt::Cells { 2.0 } else { 2.0 - 0.75 * largest };
+            let sum = inverse[0] + inverse[1] + along_z * inverse[2];
+            let expected = (inverse.iter().sum::<f64>() / sum).sqrt();
+            assert!((found - expected).abs() < 1e-5, "{density_at:?}: {found}, should be {expected}");
+        }
+    }
+}
+
+/// Returns both steps as parts of that of a velocity of 2000 m/s.
+fn tti_steps(vp: Values, epsilon: Values, delta: Values) -> [f64; 2] {
+    let grid = Grid { n: [1, 1, 2], h: [10.0, 12.0, 8.0] };
+    let properties = [(Property::Vp, vp), (Property::Epsilon, epsilon), (Property::Delta, delta)];
+    let model = Model::of(grid, properties).unwrap();
+    let tti = by_name("tti").unwrap();
+    let one = grid.stable_step(tti.courant(Stencil::Taylor), 2000.0);
+    [tti.dt_max(&model, Stencil::Taylor) / one, tti.dt_sure(&model, Stencil::Taylor) / one]
+}
+
+#[test]
+fn steps_are_equal_unless_the_anisotropy_jumps() {
+    let horizontal = 1.4f64.sqrt().recip();
+    for (vp, epsilon, delta, expected) in [
+        (Values::from(2000.0), Values::from(0.0), Values::from(0.0), 1.0),
+        (vec![1000.0, 2000.0].into(), 0.0.into(), 0.0.into(), 1.0),
+        (vec![1000.0, 2000.0].into(), 0.2.into(), 0.1.into(), horizontal),
+        (2000.0.into(), (-0.1).into(), (-0.2).into(), 1.0),
+    ] {
+        let [most, sure] = tti_steps(vp, epsilon, delta);
+        assert!((most - expected).abs() < 1e-6 && (sure - expected).abs() < 1e-6, "{most} {sure}");
+    }
+    // With diagonals t an isotropic cell accepts s from 2 - t to t. At t = 1 + 2 epsilon its
+    // neighbour accepts only its own sqrt(1 + 2 delta): 0.77 with 0.2 and -0.2, and the isotropic
+    // cell accepts 0.6 to 1.4; 0.32 with 0.1 and -0.45, which is not between 0.8 and 1.2.
+    let beside =
+        |epsilon, delta| tti_steps(2000.0.into(), vec![0.0, epsilon].into(), vec![0.0, delta].into());
+    let [most, sure] = beside(0.2, -0.2);
+    assert!((most - horizontal).abs() < 1e-6 && (sure - most).abs() < 1e-6, "{most} {sure}");
+    let [most, sure] = beside(0.1, -0.45);
+    assert!(sure < 0.99 * most && sure > most / 2f64.sqrt(), "{most} {sure}");
 }

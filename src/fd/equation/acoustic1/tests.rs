@@ -1,4 +1,4 @@
-//! Whole shots on the CPU: storage and thinned records; the words for a cell.
+//! Whole shots on the CPU with 16-bit coefficients; the words for a cell.
 
 use super::{Acoustic1Propagator, BulkMaterial};
 use crate::backend::cpu::Team;
@@ -56,20 +56,6 @@ fn sixteen_bits_are_the_values_that_they_stand_for() {
     let found = bits(&numbers, &shot);
     assert_eq!(found, bits(&values, &shot));
     assert_ne!(found, bits(&whole, &shot));
-}
-
-#[test]
-fn a_thinned_record_holds_samples_of_the_full_one() {
-    let n = [6, 5, 7];
-    let (c, team) = (propagator(n), Team::new(2).unwrap());
-    let full = c.run_on_cpu(&shot(n, 75), &team, &Silent).unwrap().0;
-    for every in [2, 3, 16, 75, 100] {
-        let thin = c.run_on_cpu(&Shot { record_every: every, ..shot(n, 75) }, &team, &Silent).unwrap().0;
-        assert_eq!((thin.traces, thin.samples), (full.traces, 75usize.div_ceil(every)));
-        for (thin, full) in thin.data.chunks(thin.samples).zip(full.data.chunks(75)) {
-            assert_eq!(thin, full.iter().copied().step_by(every).collect::<Vec<_>>(), "every {every}");
-        }
-    }
 }
 
 #[test]
