@@ -8,6 +8,8 @@ pub mod acoustic2;
 mod advection_tests;
 #[cfg(test)]
 mod bytes_tests;
+#[cfg(test)]
+mod describe_tests;
 mod propagator;
 #[cfg(test)]
 mod sweep_tests;

@@ -58,9 +58,6 @@ impl BulkMaterial {
         let vp = model.vp();
         let rho = model.get(Property::Rho).unwrap_or(&Values::Constant(WATER));
         let reference = vp.at(grid.index(reference_cell(grid, pml)));
-        let field = |what: &'static str, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
-            EdgeField::from_properties(&layout, storage, what, properties, value)
-        };
         let b = match rho {
             Values::Constant(rho) => EdgeField::uniform(&layout, storage, "rho of the model", 1.0 / rho)?,
             Values::Volume(rho) => {
@@ -70,7 +67,7 @@ impl BulkMaterial {
             }
         };
         let kappa = |i| rho.at(i) * vp.at(i) * vp.at(i);
-        let kappa = field("rho vp² of the model", &[rho, vp], &kappa)?;
+        let kappa = EdgeField::from_properties(&layout, storage, "rho vp² of the model", &[rho, vp], kappa)?;
         let (b, kappa) = (Arc::new(b), Arc::new(kappa));
         Ok(BulkMaterial { model: model.outline, storage, layout, reference, b, kappa })
     }

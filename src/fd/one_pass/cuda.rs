@@ -29,10 +29,8 @@ const COEFFICIENTS: usize = 4;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisParams {
-    pub keep: Address,
-    pub velocity_rate: Address,
-    pub loss: Address,
-    pub pressure_rate: Address,
+    /// Keep, velocity rate, loss and pressure rate.
+    pub profiles: [Address; 4],
     /// dt / h in s/m.
     pub rate: f32,
     /// Cells, with the absorbing layers.
@@ -99,18 +97,8 @@ impl AxisParams {
     /// Makes the parameters of an axis of `n` cells, `inner` of them the user's. `profiles`: the
     /// address of its four profiles.
     pub fn new(n: usize, inner: usize, rate: f32, profiles: Address) -> AxisParams {
-        let [keep, velocity_rate, loss, pressure_rate] =
-            [0, 1, 2, 3].map(|number| profiles + 4 * number * n as u64);
-        AxisParams {
-            keep,
-            velocity_rate,
-            loss,
-            pressure_rate,
-            rate,
-            n: n as i32,
-            inner: inner as i32,
-            unused: 0,
-        }
+        let profiles = [0, 1, 2, 3].map(|number| profiles + 4 * number * n as u64);
+        AxisParams { profiles, rate, n: n as i32, inner: inner as i32, unused: 0 }
     }
 }
 

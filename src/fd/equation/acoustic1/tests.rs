@@ -1,4 +1,4 @@
-//! Whole shots on the CPU with 16-bit coefficients; the words for a cell.
+//! Whole shots on the CPU with 16-bit coefficients.
 
 use super::{Acoustic1Propagator, BulkMaterial};
 use crate::backend::cpu::Team;
@@ -6,11 +6,9 @@ use crate::fd::control::Silent;
 use crate::fd::equation::traits::Propagator;
 use crate::fd::grid::Grid;
 use crate::fd::model::Model;
-use crate::fd::one_pass::coefficients::Coefficients;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Receivers, Shot};
-use crate::fd::tiled::equation::TiledEquation;
 use crate::fd::vector::isa::Isa;
 use crate::fd::wavelet::{Shape, Wavelet};
 
@@ -56,22 +54,4 @@ fn sixteen_bits_are_the_values_that_they_stand_for() {
     let found = bits(&numbers, &shot);
     assert_eq!(found, bits(&values, &shot));
     assert_ne!(found, bits(&whole, &shot));
-}
-
-#[test]
-fn description_has_the_medium_of_the_cell() {
-    let grid = Grid { n: [3, 4, 5], h: [10.0, 12.5, 8.0] };
-    let vp = (0..grid.cells()).map(|i| 1500.0 + i as f32).collect();
-    let rho = (0..grid.cells()).map(|i| 1000.0 + 7.0 * i as f32).collect();
-    let c = Coefficients::new(&Model::new(grid, vp, Some(rho)).unwrap(), 1e-3, 8).unwrap();
-    let equation = Acoustic1Propagator(c.into());
-    // Cell (1, 2, 3) is number (2 * 3 + 1) * 5 + 3 = 38.
-    let cfl = 1538.0 * 1e-3 * 1.28631 * (0.1_f64.powi(2) + 0.08_f64.powi(2) + 0.125_f64.powi(2)).sqrt();
-    let medium = "vp is 1538.0 m/s, rho 1266.0 kg/m³";
-    let expected = format!(
-        "cell [1, 2, 3] (10 m, 25 m, 24 m), where {medium} and the CFL number {cfl:.3} (stable: up to 1)"
-    );
-    assert_eq!(equation.describe_cell([9, 10, 11]), expected);
-    let beside = "the absorbing layer beside cell [0, 2, 4] (0 m, 25 m, 32 m)";
-    assert!(equation.describe_cell([2, 10, 14]).starts_with(beside));
 }

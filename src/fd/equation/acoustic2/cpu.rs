@@ -78,34 +78,3 @@ pub fn lens<const PML: bool>(layout: &Layout, placed: impl Fn(&Layout) -> Layout
     let layers = PML.then(|| layer::lens(layout, placed)).into_iter().flatten();
     [field; 2].into_iter().chain(layers).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fd::centred::courant;
-    use crate::fd::equation::Absorber;
-    use crate::fd::equation::acoustic2::coefficients::Acoustic2Medium;
-    use crate::fd::grid::Grid;
-    use crate::fd::model::Model;
-    use crate::fd::stencil::Stencil;
-
-    #[test]
-    fn description_has_the_velocity_of_the_cell() {
-        let grid = Grid { n: [3, 4, 5], h: [10.0, 12.5, 8.0] };
-        let vp = (0..grid.cells()).map(|i| 1500.0 + i as f32).collect();
-        let model = Model::new(grid, vp, None).unwrap();
-        for stencil in Stencil::ALL {
-            let c = Acoustic2Medium::new(&model, 8, Storage::Float32, Absorber::Sponge)
-                .unwrap()
-                .coefficients(1e-3, stencil);
-            let equation = Acoustic2Propagator::<false>(c.into());
-            // Cell (1, 2, 3) is number (2 * 3 + 1) * 5 + 3 = 38.
-            let cfl = 1e-3 / grid.stable_step(courant(stencil), 1538.0);
-            let words = format!("where vp is 1538.0 m/s and the CFL number {cfl:.3} (stable: up to 1)");
-            assert_eq!(
-                equation.describe_cell([9, 10, 11]),
-                format!("cell [1, 2, 3] (10 m, 25 m, 24 m), {words}")
-            );
-        }
-    }
-}
