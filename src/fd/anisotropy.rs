@@ -91,12 +91,10 @@ impl Anisotropy {
         let (up, down) = (half_step(epsilon, &stretch), half_step(delta, &root));
         let e = |cell: usize| stretch(epsilon.at(cell)) + up;
         let s = |cell: usize| at_most_root(root(delta.at(cell)), stretch(epsilon.at(cell))) - down;
-        let field = |values: &[&Values], what: &'static str, value: &dyn Fn(usize) -> f32| {
-            EdgeField::from_properties(layout, storage, what, values, value)
-        };
+        let [of_e, of_s] = ["1 + 2 epsilon of the model", "sqrt(1 + 2 delta) of the model"];
         Ok(Anisotropy {
-            e: field(&[epsilon], "1 + 2 epsilon of the model", &e)?,
-            s: field(&[epsilon, delta], "sqrt(1 + 2 delta) of the model", &s)?,
+            e: EdgeField::from_properties(layout, storage, of_e, &[epsilon], e)?,
+            s: EdgeField::from_properties(layout, storage, of_s, &[epsilon, delta], s)?,
         })
     }
 

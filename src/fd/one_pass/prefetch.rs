@@ -13,11 +13,9 @@ use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 pub const PREFETCH_DISTANCE: usize = 2;
 /// Distance in planes from the current one to that whose fluxes along y are computed next.
 const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
-/// Rows beside a tile, on each side, whose pressures its fluxes along x read; and rows whose `b`
-/// they read, before it and after it.
+/// Rows beside a tile, on each side, whose pressures its fluxes along x read; [`HALF_WIDTH`] is that of rows whose `b` they
+/// read.
 const BESIDE: usize = FLUX_PLANES;
-const BEFORE: usize = HALF_WIDTH;
-const AFTER: usize = HALF_WIDTH;
 
 /// Rows to prefetch while another is computed.
 #[derive(Clone, Copy)]
@@ -66,7 +64,7 @@ impl<P: Policy> Sweep<'_, P> {
         let next = there(1, planes.cells.end);
         let lead = self.c.beside.unwrap_or(0);
         // All rows beside the tile, spread over the tile's rows.
-        let (cells, many) = (&columns.cells, 2 * BESIDE + BEFORE + AFTER);
+        let (cells, many) = (&columns.cells, 2 * (BESIDE + HALF_WIDTH));
         let nth = (x - cells.start) * many / cells.len();
         let beside = |nth: usize, before: usize| {
             let row = if nth < before {
@@ -81,7 +79,7 @@ impl<P: Policy> Sweep<'_, P> {
             b: self.coefficient_row(&self.c.b, [x, there(NEXT + lead, end + lead)]),
             beside: match nth.checked_sub(2 * BESIDE) {
                 None => p(beside(nth, BESIDE), next),
-                Some(nth) => self.coefficient_row(&self.c.b, [beside(nth, BEFORE), next]),
+                Some(nth) => self.coefficient_row(&self.c.b, [beside(nth, HALF_WIDTH), next]),
             },
         }
     }

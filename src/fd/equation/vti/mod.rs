@@ -16,10 +16,9 @@
 //! where the increments `i` are those of `one_pass/pass.rs`. Records and snapshots are of `p`. The source is in `p` and
 //! `q`, with epsilon and delta reduced around it ([`anisotropy`](crate::fd::anisotropy)).
 
-mod material;
-mod policy;
+mod propagator;
 
-pub use material::{VtiMaterial, VtiPropagator};
+pub use propagator::{VtiMaterial, VtiPropagator};
 
 use super::acoustic1;
 use super::traits::{Equation, PropagatorFactory, Properties};
