@@ -380,12 +380,10 @@ impl Plan {
     }
 
     fn check_cell(&self, what: &str, cell: [usize; 3]) -> Result<()> {
-        let grid = &self.model.grid;
-        for axis in 0..3 {
-            if cell[axis] >= grid.n[axis] {
-                let name = AXES[axis];
-                let accepted = format!("0 to {}", grid.n[axis] - 1);
-                return Err(Error::argument(format!("the {name} index of {what}"), cell[axis], accepted));
+        for (axis, (&index, &n)) in cell.iter().zip(&self.model.grid.n).enumerate() {
+            if index >= n {
+                let accepted = format!("0 to {}", n - 1);
+                return Err(Error::argument(format!("the {} index of {what}", AXES[axis]), index, accepted));
             }
         }
         Ok(())

@@ -170,11 +170,8 @@ mod tests {
         let two = Model::new(grid, values([1480.0, 1480.0, 2222.2]), None);
         for (model, exact) in [(three.unwrap(), false), (two.unwrap(), true)] {
             let full = Coefficients::new(&model, 1e-3, 8).unwrap();
-            let c = BulkMaterial::new(&model, 8, Storage::Bits16).unwrap().coefficients(
-                1e-3,
-                Stencil::Taylor,
-                false,
-            );
+            let c = BulkMaterial::new(&model, 8, Storage::Bits16).unwrap();
+            let c = c.coefficients(1e-3, Stencil::Taylor, false);
             let density = model.get(Property::Rho).is_some();
             assert_eq!(c.bytes(), BulkMaterial::bytes(&c.layout, density, Storage::Bits16));
             let gpu = c.layout.on_gpu();

@@ -24,7 +24,7 @@ pub struct FluxRow<'a> {
 
 /// Returns the values from the fourth before a value to the fourth after it.
 #[inline(always)]
-unsafe fn taps<L: Lanes>(before: L::V, at: L::V, after: L::V) -> [L::V; TAPS + 1] {
+unsafe fn taps<L: Lanes>([before, at, after]: [L::V; 3]) -> [L::V; TAPS + 1] {
     [
         L::earlier::<4>(before, at),
         L::earlier::<3>(before, at),
@@ -40,19 +40,14 @@ unsafe fn taps<L: Lanes>(before: L::V, at: L::V, after: L::V) -> [L::V; TAPS + 1
 
 /// Returns the derivative between a value and the one after it.
 #[inline(always)]
-pub unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], before: L::V, at: L::V, after: L::V) -> L::V {
-    derivative::<L>(c, &taps::<L>(before, at, after)[1..])
+pub unsafe fn derivative_after<L: Lanes>(c: [L::V; HALF_WIDTH], row: [L::V; 3]) -> L::V {
+    derivative::<L>(c, &taps::<L>(row)[1..])
 }
 
 /// Returns the derivative between a value and the one before it.
 #[inline(always)]
-pub unsafe fn derivative_before<L: Lanes>(
-    c: [L::V; HALF_WIDTH],
-    before: L::V,
-    at: L::V,
-    after: L::V,
-) -> L::V {
-    derivative::<L>(c, &taps::<L>(before, at, after))
+pub unsafe fn derivative_before<L: Lanes>(c: [L::V; HALF_WIDTH], row: [L::V; 3]) -> L::V {
+    derivative::<L>(c, &taps::<L>(row))
 }
 
 impl Kernel for FluxRow<'_> {
@@ -64,7 +59,7 @@ impl Kernel for FluxRow<'_> {
             let after = L::load(self.p.add(i + L::N));
             L::prefetch_far(self.prefetched[0].wrapping_add(i));
             L::prefetch_far(self.prefetched[1].wrapping_add(i));
-            let s = derivative_after::<L>(c, before, at, after);
+            let s = derivative_after::<L>(c, [before, at, after]);
             L::store(self.q.add(i), L::mul(halfway::<L>(self.b, self.beside, i), s));
             (before, at) = (at, after);
         }
@@ -111,7 +106,8 @@ impl Kernel for RowEnd<'_> {
             if i > 0 {
                 let i = i - L::N;
                 let rate = L::mul(L::load(self.kappa.add(i)), L::load(pressure_rate.wrapping_add(i)));
-                let mut increment = L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, u2, u1, u)));
+                let mut increment =
+                    L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, [u2, u1, u])));
                 if self.damped.contains(&i) {
                     let split = self.split.wrapping_add(i).wrapping_sub(self.damped.start);
                     let old = L::load(split);

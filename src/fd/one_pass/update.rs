@@ -63,7 +63,7 @@ impl<P: Policy> Update<'_, P> {
         let (mut before, mut at) = (L::load(self.q.wrapping_sub(L::N)), L::load(self.q));
         for i in (0..self.len).step_by(L::N) {
             let after = L::load(self.q.add(i + L::N));
-            let s = derivative_before::<L>(c, before, at, after);
+            let s = derivative_before::<L>(c, [before, at, after]);
             (before, at) = (at, after);
             let x = L::load(self.term_x.wrapping_add(i));
             let y = if X_PML || Y_PML { L::load(self.term_y.wrapping_add(i)) } else { x };

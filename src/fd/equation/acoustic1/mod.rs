@@ -52,11 +52,8 @@ impl Equation for Acoustic1 {
     fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
         let material = BulkMaterial::new(model, pml, storage)?;
         Ok(Box::new(move |dt, scheme| {
-            Box::new(Acoustic1Propagator(Arc::new(material.coefficients(
-                dt,
-                scheme.stencil,
-                scheme.old_rules,
-            ))))
+            let c = material.coefficients(dt, scheme.stencil, scheme.old_rules);
+            Box::new(Acoustic1Propagator(c.into()))
         }))
     }
 }

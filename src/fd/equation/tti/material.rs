@@ -41,23 +41,21 @@ impl<const N: usize> TtiMaterial<N> {
         let layout = Layout::new(&model.grid, pml);
         let zero = Values::Constant(0.0);
         let of = |property| model.get(property).unwrap_or(&zero);
-        let field = |what: &'static str, properties: &[&Values], value: &dyn Fn(usize) -> f32| {
-            EdgeField::from_properties(&layout, storage, what, properties, value)
-        };
         let vp = model.vp();
         let [theta, phi] = [Property::Theta, Property::Phi].map(of);
         let mut numbers = Vec::with_capacity(N);
         for (properties, number) in rotation {
             let properties: Vec<_> = properties.iter().map(|property| of(*property)).collect();
-            numbers.push(field("the angles of the model", &properties, &|cell| {
-                number(theta.at(cell).into(), phi.at(cell).into())
-            })?);
+            let value = |cell| number(theta.at(cell).into(), phi.at(cell).into());
+            let what = "the angles of the model";
+            numbers.push(EdgeField::from_properties(&layout, storage, what, &properties, value)?);
         }
+        let square = |cell| vp.at(cell) * vp.at(cell);
         let medium = TiltedMedium {
             rotation: numbers
                 .try_into()
                 .map_err(|_| Error::Internal("a rotation has lost numbers".into()))?,
-            modulus: field("vp² of the model", &[vp], &|cell| vp.at(cell) * vp.at(cell))?,
+            modulus: EdgeField::from_properties(&layout, storage, "vp² of the model", &[vp], square)?,
             anisotropy: Anisotropy::new(model, &layout, storage)?,
         };
         let reference = vp.at(model.grid.index(reference_cell(&model.grid, pml)));

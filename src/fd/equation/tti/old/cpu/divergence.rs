@@ -70,7 +70,7 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         let u_after = load::<L>(this, i + L::N);
         let mut u = L::mul(L::mul(ct, cp), derivatives::<L, 1>(cx, |k| rows_x[k].wrapping_add(i))[0]);
         u = L::fnma(L::mul(ct, sp), derivatives::<L, 1>(cy, |k| rows_y[k].wrapping_add(i))[0], u);
-        u = L::fnma(st, derivative_before::<L>(cz, u_before, u_at, u_after), u);
+        u = L::fnma(st, derivative_before::<L>(cz, [u_before, u_at, u_after]), u);
         let of_v = i + component;
         let mut v = L::mul(sp, derivatives::<L, 1>(cx, |k| rows_x[k].wrapping_add(of_v))[0]);
         v = L::fma(cp, derivatives::<L, 1>(cy, |k| rows_y[k].wrapping_add(of_v))[0], v);
@@ -78,7 +78,7 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         let w_after = load::<L>(this, of_w + L::N);
         let mut w = L::mul(L::mul(st, cp), derivatives::<L, 1>(cx, |k| rows_x[k].wrapping_add(of_w))[0]);
         w = L::fnma(L::mul(st, sp), derivatives::<L, 1>(cy, |k| rows_y[k].wrapping_add(of_w))[0], w);
-        w = L::fma(ct, derivative_before::<L>(cz, w_before, w_at, w_after), w);
+        w = L::fma(ct, derivative_before::<L>(cz, [w_before, w_at, w_after]), w);
         (u_before, u_at, w_before, w_at) = (u_at, u_after, w_at, w_after);
 
         let modulus = load::<L>(row.modulus, i);
@@ -116,18 +116,13 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     }
 }
 
-/// Returns the increment of a split pressure, from the divergence of its flux.
+/// Returns the increment of a split pressure, from the divergence `s` of its flux.
 #[inline(always)]
-unsafe fn split_increment<L: Lanes>(
-    split: &SplitPressure<1>,
-    i: usize,
-    modulus: L::V,
-    divergence: L::V,
-) -> L::V {
+unsafe fn split_increment<L: Lanes>(split: &SplitPressure<1>, i: usize, modulus: L::V, s: L::V) -> L::V {
     if split.pressure.is_null() {
-        increment::<L, 1, false>(0, i, divergence, modulus, split)
+        increment::<L, 1, false>(0, i, s, modulus, split)
     } else {
-        increment::<L, 1, true>(0, i, divergence, modulus, split)
+        increment::<L, 1, true>(0, i, s, modulus, split)
     }
 }
 

@@ -90,7 +90,7 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         let p_after = load::<L>(p, i + L::N);
         let [x] = derivatives::<L, 1>(cx, |k| px.wrapping_add(i + k * stride_x));
         let [y] = derivatives::<L, 1>(cy, |k| py.wrapping_add(i + k * stride_y));
-        let z = derivative_after::<L>(cz, p_before, p_at, p_after);
+        let z = derivative_after::<L>(cz, [p_before, p_at, p_after]);
         let mut u = L::mul(L::mul(ct, cp), x);
         u = L::fnma(L::mul(ct, sp), y, u);
         u = L::fnma(st, z, u);
@@ -98,7 +98,7 @@ pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         let q_after = load::<L>(q, i + L::N);
         let [x] = derivatives::<L, 1>(cx, |k| qx.wrapping_add(i + k * stride_x));
         let [y] = derivatives::<L, 1>(cy, |k| qy.wrapping_add(i + k * stride_y));
-        let z = derivative_after::<L>(cz, q_before, q_at, q_after);
+        let z = derivative_after::<L>(cz, [q_before, q_at, q_after]);
         let mut w = L::mul(L::mul(st, cp), x);
         w = L::fnma(L::mul(st, sp), y, w);
         w = L::fma(ct, z, w);
