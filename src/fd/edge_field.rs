@@ -170,8 +170,7 @@ impl EdgeField {
         to.rows(self.rows(to))
     }
 
-    /// Returns the rows as they are stored, in another layout of the same grid. Two 16-bit numbers lie in the place of one
-    /// float32.
+    /// Returns the rows as stored, two 16-bit numbers in a float32, in another layout of the grid.
     ///
     /// # Errors
     /// [`Error::NoHostMemory`](crate::error::Error::NoHostMemory).

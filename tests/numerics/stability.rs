@@ -111,7 +111,8 @@ fn a_step_is_surely_stable_by_the_densities_around_a_cell() {
         Stencil::ALL.map(|stencil| Acoustic1.dt_sure(&model, stencil) / Acoustic1.dt_max(&model, stencil))
     };
     let sure = |vp: Vec<f32>, rho: Option<Vec<f32>>| sure_with(DensityAt::HalfPoints, vp, rho);
-    // No density, one density, one modulus' worth of contrast: the limit is that of the fastest velocity.
+    // No density, one density, one modulus' worth of contrast: the limit is that of the fastest
+    // velocity.
     for (vp, rho) in [
         (column(1500.0, 4000.0), None),
         (column(1500.0, 4000.0), Some(column(2000.0, 2000.0))),
@@ -120,8 +121,8 @@ fn a_step_is_surely_stable_by_the_densities_around_a_cell() {
         let [taylor, optimised] = sure(vp, rho);
         assert!((taylor - 1.0).abs() < 1e-5 && (optimised - 1.0).abs() < 1e-5, "{taylor} {optimised}");
     }
-    // Below the contrast half of the derivative's weights along z meet a density a third as large; at the
-    // contrast's half point, which has the largest weight, one of two thirds.
+    // Below the contrast half of the derivative's weights along z meet a density a third as large;
+    // at the contrast's half point, which has the largest weight, one of two thirds.
     let inverse = grid.h.map(|h| f64::from(h).powi(-2));
     for density_at in [DensityAt::Cells, DensityAt::HalfPoints] {
         let found = sure_with(density_at, column(1500.0, 4000.0), Some(column(1000.0, 3000.0)));

@@ -57,8 +57,7 @@ pub fn largest(stencil: Stencil) -> f64 {
     c0.abs() + 2.0 * others.iter().map(|c| c.abs()).sum::<f64>()
 }
 
-/// Returns `c`: with a step of a second, waves of a velocity are stable in cells that are `c` times as long. It is half the
-/// square root of [`largest`].
+/// Returns the factor `c` of stable steps: half the square root of [`largest`].
 // Let k be the wavenumber of a wave in radians a cell, and w = -(vp dt)² sum over the axes of
 // D(k_a) / h_a². Then P+ - (2 - w) P + P- = 0, which stays bounded if 0 <= w <= 4. The signs of
 // c_0, c_1, .. alternate. So -D(k) = -c_0 - 2 sum c_m cos(m k) is largest at k = pi, where it is s

@@ -90,7 +90,7 @@ pub trait Equation: Sync {
     /// Returns the class of its shots as tasks: devices have a rate for each class.
     fn class(&self) -> u32;
 
-    /// Returns `c`: with a step of a second, waves of a velocity are stable in cells that are `c` times as long.
+    /// Returns the factor `c` of [`Grid::stable_step`](crate::fd::grid::Grid::stable_step).
     fn courant(&self, stencil: Stencil) -> f64 {
         stencil.courant()
     }
@@ -108,7 +108,7 @@ pub trait Equation: Sync {
     /// Returns a time step in seconds that is certainly stable with exact coefficients.
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64;
 
-    /// Computes the coefficients that do not depend on the time step. `pml`: cells of an absorbing layer.
+    /// Computes the coefficients that do not depend on the time step, with layers of `pml` cells.
     ///
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
@@ -144,7 +144,7 @@ pub trait Propagator: SourceMedium + Send + Sync {
         0
     }
 
-    /// Returns the bytes of a GPU that a shot with few receivers takes in a model of `n` cells along the axes.
+    /// Returns the bytes of a GPU that a shot with few receivers takes in a model of `n` cells.
     fn gpu_bytes_of_cells(&self, _n: [usize; 3]) -> u64 {
         0
     }

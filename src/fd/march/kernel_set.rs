@@ -25,8 +25,8 @@ pub struct KernelSet {
     pub split: OnceLock<HashMap<String, String>>,
 }
 
-/// Makes the kernel set of a file of `kernels`, from the file's name, and the kernel before that of a step and that of a
-/// step with 16-bit coefficients if the file has them.
+/// Makes the kernel set of a file of `kernels`. `$before`, `$step_16_bit`: the kernels before that of
+/// a step, and of a step with 16-bit coefficients, if there are such.
 macro_rules! kernel_set {
     ($file:literal, $before:expr, $step_16_bit:expr) => {
         $crate::fd::march::kernel_set::KernelSet {

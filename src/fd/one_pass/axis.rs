@@ -26,7 +26,7 @@ pub struct AxisFactors {
 }
 
 impl Axis {
-    /// Computes the factors of x, y and z with layers of `pml` cells. `dt`: time step in s; `h`: metres of the rates;
+    /// Computes the factors of x, y and z. `dt`: time step in s; `h`: metres of the rates;
     /// `reference`: velocity in m/s that sets the damping by the old rules, see [`d0`].
     pub fn of_model(
         model: &Outline,

@@ -80,7 +80,7 @@ impl BulkMaterial {
         whole + if density { whole } else { field(1) }
     }
 
-    /// Returns the coefficients for time steps of `dt` seconds. `old_rules`: see [`d0`](crate::fd::pml::d0).
+    /// Returns the coefficients for time steps of `dt` seconds. `old_rules`: see `pml::d0`.
     pub fn coefficients(&self, dt: f32, stencil: Stencil, old_rules: bool) -> Coefficients {
         let BulkMaterial { layout, storage, model: Outline { grid, density_at, .. }, .. } = *self;
         let beside = (!self.b.is_uniform()).then_some(usize::from(density_at == DensityAt::HalfPoints));

@@ -10,7 +10,7 @@ pub struct Geometry {
     pub square: [f32; 2],
     /// (dt / h)² of z along a row; 0 where velocities are not eliminated.
     pub squares: Vec<f32>,
-    /// Factors of each end of the rows along z, for each stored velocity. Values outside the updated cells are 0.
+    /// Factors of each end of the rows along z; 0 outside the updated cells.
     pub near_and_far: [AxisFactors; 2],
 }
 

@@ -28,8 +28,8 @@ pub trait Policy: Clone + Send + Sync {
     /// Returns the coefficients of a plan.
     fn coefficients(&self) -> &Arc<Coefficients>;
 
-    /// Returns the largest velocity in a padded cell over that along z, and the words for properties other than vp and
-    /// rho.
+    /// Returns the largest velocity in a padded cell over that along z, and the words for its
+    /// properties other than vp and rho.
     fn stretch(&self, _cell: [usize; 3]) -> (f64, String) {
         (1.0, String::new())
     }

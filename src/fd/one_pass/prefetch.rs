@@ -13,8 +13,8 @@ use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 pub const PREFETCH_DISTANCE: usize = 2;
 /// Distance in planes from the current one to that whose fluxes along y are computed next.
 const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
-/// Rows beside a tile, on each side, whose pressures its fluxes along x read; [`HALF_WIDTH`] is that of rows whose `b` they
-/// read.
+/// Rows beside a tile, on each side, whose pressures its fluxes along x read. They read `b` of
+/// [`HALF_WIDTH`] rows.
 const BESIDE: usize = FLUX_PLANES;
 
 /// Rows to prefetch while another is computed.

@@ -47,7 +47,7 @@ impl Autotuner {
         Autotuner(Mutex::new(state))
     }
 
-    /// Returns the number of candidates that may still be used. Later calls return the same or fewer.
+    /// Returns the number of candidates that may still be used. It never rises.
     pub fn candidates(&self) -> usize {
         self.state().candidates().len()
     }

@@ -2,8 +2,8 @@
 
 use crate::fd::grid::layout::Layout;
 
-/// Returns the words for a padded cell: the user's cell, metres from cell 0, the medium and the CFL number. `medium`:
-/// returns vp in m/s, the words for other properties, and the CFL number of a user's cell, in padded indices.
+/// Returns the words for a padded cell: the user's cell, metres from cell 0, and its medium.
+/// `medium`: returns vp in m/s, the words for other properties and the CFL number of a cell.
 pub fn describe_cell(
     layout: &Layout,
     spacing: [f32; 3],

@@ -6,9 +6,9 @@ use crate::fd::grid::Grid;
 use crate::fd::model::{DensityAt, Model, Property, Values};
 use crate::fd::stencil::Stencil;
 
-/// Returns a time step in seconds that is certainly stable, whatever the densities: [`Equation::dt_max`] where they don't
-/// jump from cell to cell, else less. In between a shot may be stable or not. `horizontal`: returns the factor on the terms
-/// of x and y at a cell's position in the grid.
+/// Returns a time step in seconds that is certainly stable, whatever the densities:
+/// [`Equation::dt_max`] where they don't jump from cell to cell, else less. In between a shot may be
+/// stable or not. `horizontal`: the factor on the terms of x and y at a cell's position.
 ///
 /// Without damping, steps are stable if no eigenvalue of `-rho vp² D-(1/rho D+)` is above `4 / dt²`; all are real, and none
 /// is above the largest sum of the magnitudes in a row (Gershgorin's circles). A row is that of a cell, and its

@@ -79,8 +79,8 @@ impl Speeds for (*const u16, Scale) {
 /// Updates the part of a tile that is not at rest.
 ///
 /// # Safety
-/// To run it: the fields have the layout of the coefficients. Meanwhile no other thread uses these cells of `previous` or
-/// writes `p`. The processor has the instructions.
+/// To run it: the fields have the layout of the coefficients. Meanwhile no other thread uses these
+/// cells of `previous` or writes `p`. The processor has the instructions.
 pub struct Acoustic2Sweep<'a>(pub &'a Acoustic2Step<'a>, pub &'a ActiveTile);
 
 impl Kernel for Acoustic2Sweep<'_> {

@@ -10,7 +10,7 @@
 //!
 //! The parts of `D` add up to `-Lap`, at most `L = sum (2 c / h_a)²` with `courant` as `c`. With a constant `M` of equal
 //! diagonals `t`, which is a mean of `t [[1, 1], [1, 1]]` and `t [[1, -1], [-1, 1]]`, no eigenvalue exceeds `t L`. In a
-//! homogeneous medium `t = vp² max(E, 1)` suffices: [`Equation::dt_max`](super::Equation::dt_max). Else [`dt_sure`] takes the least `t` for which some
+//! homogeneous medium `t = vp² max(E, 1)` suffices: `dt_max`. Else [`dt_sure`] takes the least `t` for which some
 //! constant matrix minus `M` has no negative eigenvalue in any cell.
 //!
 //! **The old operators** have the angles before the derivatives of fluxes, too. These are the transpose of those of pressures

@@ -25,7 +25,7 @@ pub struct DivergenceRow<'a> {
     pub squares: [f32; 2],
     /// The increment of the split pressures of x and y that are not damped.
     pub d: *mut f32,
-    /// The split pressures of x and y, where these are damped or their fluxes are; null where the first is not.
+    /// Split pressures of x and y where they or their fluxes are damped; null where only the latter.
     pub split: [SplitPressure<1>; 2],
     /// The damping of the split pressure of z for each cell: `a dt / h`, and `b - 1`.
     pub rate: *const f32,
