@@ -8,7 +8,9 @@ use std::sync::mpsc::sync_channel;
 
 use gpusched::fd::equation::tti::{TtiPropagator, old::OldTtiPropagator};
 use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER};
-use gpusched::fd::equation::{acoustic1::Acoustic1Propagator, acoustic2::Acoustic2Propagator, vti::VtiPropagator};
+use gpusched::fd::equation::{
+    acoustic1::Acoustic1Propagator, acoustic2::Acoustic2Propagator, vti::VtiPropagator,
+};
 use gpusched::fd::grid::{layout::Layout, tile_table::TileTable};
 use gpusched::fd::march::tile_plan::TILE_ROWS;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};

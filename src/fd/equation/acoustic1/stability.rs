@@ -1,20 +1,18 @@
 //! The time step that is certainly stable.
 
-use super::Acoustic1;
-use crate::fd::equation::traits::Equation;
 use crate::fd::grid::Grid;
 use crate::fd::model::{DensityAt, Model, Property, Values};
 use crate::fd::stencil::Stencil;
 
 /// Returns a time step in seconds that is certainly stable, whatever the densities:
-/// [`Equation::dt_max`] where they don't jump from cell to cell, else less. In between a shot may be
+/// `dt_max` where they don't jump from cell to cell, else less. In between a shot may be
 /// stable or not. `horizontal`: the factor on the terms of x and y at a cell's position.
 ///
 /// Without damping, steps are stable if no eigenvalue of `-rho vp² D-(1/rho D+)` is above `4 / dt²`; all are real, and none
 /// is above the largest sum of the magnitudes in a row (Gershgorin's circles). A row is that of a cell, and its
 /// derivatives reach 1/rho at four half points on each side.
 pub fn dt_sure_with(model: &Model, stencil: Stencil, horizontal: impl Fn(usize) -> f64) -> f64 {
-    let most = Acoustic1.dt_max(model, stencil);
+    let most = model.grid.stable_step(stencil.courant(), f64::from(model.fastest));
     // A constant density scales nothing.
     let Some(Values::Volume(rho)) = model.get(Property::Rho) else { return most };
     let Grid { n: [nx, _, nz], h } = model.grid;

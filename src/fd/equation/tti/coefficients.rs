@@ -1,7 +1,7 @@
 //! The numbers that a step multiplies with.
 
-use super::TtiPropagator;
 use super::material::{Rotation, TtiMaterial};
+use super::propagator::TiltedPropagator;
 use super::sponge;
 use crate::error::Result;
 use crate::fd::centred::{self, FIRST, Weights};
@@ -49,7 +49,7 @@ impl TtiMaterial<3> {
     }
 
     /// Returns the equation with steps of `dt` seconds.
-    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TtiPropagator {
+    pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TiltedPropagator<3, SelfAdjoint> {
         let (layout, Outline { grid, fastest, .. }) = (self.layout, self.model);
         let rates = grid.h.map(|h| f64::from(dt) / f64::from(h));
         let damping = |axis: usize| sponge::damping(&layout, axis, dt, fastest / grid.h[axis]);
@@ -58,6 +58,6 @@ impl TtiMaterial<3> {
             first: rates.map(|rate| first(scheme.stencil).map(|k| (k * rate) as f32)),
             damping: [0, 1, 2].map(damping),
         };
-        TtiPropagator::new(self, dt, scheme, centred::courant(scheme.stencil), operators)
+        TiltedPropagator::new(self, dt, scheme, centred::courant(scheme.stencil), operators)
     }
 }

@@ -1,9 +1,9 @@
 //! The numbers that a step multiplies with.
 
-use super::OldTtiPropagator;
 use crate::error::Result;
 use crate::fd::equation::traits::Scheme;
 use crate::fd::equation::tti::material::{Rotation, TtiMaterial};
+use crate::fd::equation::tti::propagator::TiltedPropagator;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::one_pass::axis::Axis;
 use crate::fd::stencil::HALF_WIDTH;
@@ -33,7 +33,7 @@ impl TtiMaterial<4> {
     }
 
     /// Returns the equation with steps of `dt` seconds.
-    pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> OldTtiPropagator {
+    pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> TiltedPropagator<4, OldOperators> {
         let (layout, Outline { grid, .. }) = (self.layout, self.model);
         // The old kernel scales all derivatives of a flux by the spacing along the flux.
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
@@ -43,6 +43,6 @@ impl TtiMaterial<4> {
             stencils: [0, 1, 2].map(|axis| stencil.map(|c| c * (h[axis] / grid.h[axis]))),
             axes,
         };
-        OldTtiPropagator::new(self, dt, scheme, scheme.stencil.courant(), operators)
+        TiltedPropagator::new(self, dt, scheme, scheme.stencil.courant(), operators)
     }
 }
