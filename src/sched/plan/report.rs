@@ -8,7 +8,7 @@ use super::{Attempt, DeadlineState, DeviceState, Planner};
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::sched::base::{Role, TaskCounts, TaskId, TaskInfo, TaskStatus, nanoseconds};
-use crate::sched::estimate::lower_bound;
+use crate::sched::estimate::{ClassRecord, DeviceRecord, lower_bound};
 use crate::sched::observe::{Ending, Timeline, Trace};
 
 /// Statistics of a scheduler.
@@ -123,30 +123,24 @@ impl Planner {
         let mut unknown = unended;
         let (mut seconds, mut longest) = (0.0, 0.0_f64);
         let took = |run: &Attempt| now.saturating_sub(run.started).as_secs_f64();
-        let report =
-            |run: &Attempt| Some(self.progress_of(run)).filter(|&done| done >= self.policy.least_progress);
-        for (run, done) in self.underway().filter_map(|run| Some((run, report(run)?))) {
+        for (run, done) in self.underway().filter_map(|run| Some((run, self.report_of(run)?))) {
             longest = longest.max(took(run) * (1.0 - done) / done);
             // Ranges are not in the sums of classes.
             unknown = unknown.saturating_sub(u64::from(run.role == Role::Range));
         }
         for (number, class) in self.estimator.table.classes() {
-            let rate = |device| self.estimator.rate(number, device).unwrap_or(0.0);
-            let mut rates: Vec<f64> = (0..slots.len()).map(rate).collect();
+            let rates = self.eta_rates(now, number, class);
             let mut left = class.remaining_work();
             for run in self.underway().filter(|run| run.role == Role::Task && run.class == number) {
                 let work = run.work.unwrap_or(class.mean_work());
-                let rate = &mut rates[run.device];
+                let rate = rates[run.device];
                 // A task's own report is better than the durations of others.
-                if let Some(done) = report(run) {
-                    left -= done * work;
-                    if *rate == 0.0 {
-                        *rate = done * work / took(run).max(1e-9);
-                    }
-                } else if *rate > 0.0 {
-                    let done = (*rate * took(run)).min(work);
+                if let Some(done) = self.report_of(run) {
+                    left += took(run) * (1.0 - done) / done * rate - work;
+                } else if rate > 0.0 {
+                    let done = (rate * took(run)).min(work);
                     left -= done;
-                    longest = longest.max((work - done) / *rate);
+                    longest = longest.max((work - done) / rate);
                 }
             }
             let rate: f64 = rates.iter().zip(&slots).map(|(rate, slots)| rate * slots).sum();
@@ -158,10 +152,11 @@ impl Planner {
         // The first ready task is the longest of its priority and period.
         if let Some(record) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
             && let Some(work) = record.work
+            && let Some(class) = self.estimator.table.class(record.class)
         {
-            let rates = (0..slots.len()).filter(|&device| slots[device] > 0.0);
-            let fastest =
-                rates.filter_map(|device| self.estimator.rate(record.class, device)).fold(0.0, f64::max);
+            let rates = self.eta_rates(now, record.class, class);
+            let open = rates.iter().zip(&slots).filter(|&(_, &slots)| slots > 0.0);
+            let fastest = open.map(|(&rate, _)| rate).fold(0.0, f64::max);
             if fastest > 0.0 {
                 longest = longest.max(work / fastest);
             }
@@ -176,6 +171,32 @@ impl Planner {
         }
         // Infinite if no device is left.
         Duration::try_from_secs_f64(seconds.max(longest)).ok()
+    }
+
+    /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Ended tasks and the reports of
+    /// running ones replace a stored rate that is so wrong that the estimator would follow them slowly.
+    fn eta_rates(&self, now: Duration, number: u32, class: &ClassRecord) -> Vec<f64> {
+        let mean = class.mean_work();
+        let ended = class.devices.iter().map(|DeviceRecord { sum, seconds, .. }| {
+            (sum.work + (sum.tasks - sum.with_work) as f64 * mean, *seconds)
+        });
+        let mut measured: Vec<(f64, f64)> = ended.collect();
+        for run in self.underway().filter(|run| run.role == Role::Task && run.class == number) {
+            if let Some(done) = self.report_of(run) {
+                let (work, seconds) = &mut measured[run.device];
+                *work += done * run.work.unwrap_or(mean);
+                *seconds += now.saturating_sub(run.started).as_secs_f64();
+            }
+        }
+        let surprise = self.policy.surprise;
+        let rate = |(device, (work, seconds)): (usize, (f64, f64))| {
+            let measured = work / seconds.max(1e-9);
+            let Some(rate) = self.estimator.rate(number, device) else { return measured };
+            let is_stored = class.devices[device].samples.prior.is_some();
+            let is_near = (rate / surprise..=rate * surprise).contains(&measured);
+            if is_stored && measured > 0.0 && !is_near { measured } else { rate }
+        };
+        measured.into_iter().enumerate().map(rate).collect()
     }
 
     /// Starts a trace of at most so many events.
@@ -217,5 +238,10 @@ impl Planner {
     /// Returns which part of an attempt is done, from 0 to 1, as its job reports.
     fn progress_of(&self, run: &Attempt) -> f64 {
         self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress())
+    }
+
+    /// Returns [`Planner::progress_of`] if it is enough to estimate the attempt's duration.
+    fn report_of(&self, run: &Attempt) -> Option<f64> {
+        Some(self.progress_of(run)).filter(|&done| done >= self.policy.least_progress)
     }
 }

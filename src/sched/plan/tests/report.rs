@@ -31,9 +31,10 @@ fn on_one_device_it_is_what_is_left_over_the_rate() {
     assert_eta(&driver, 25, Some(40.0));
     let second = driver.take(25, 0).unwrap();
     assert_eta(&driver, 30, Some(35.0));
-    // The second task reports less speed than the first: 2 units in 5 s, so 20 s more; then the third.
+    // The second task reports less speed than the first: 2 units in 5 s, so 20 s more; then the third
+    // at the rate of the first.
     second.signal.report(0.2);
-    assert_eta(&driver, 30, Some(36.0));
+    assert_eta(&driver, 30, Some(40.0));
     let progress = driver.planner.progress(S(30), &driver.planner.stats());
     assert_eq!((progress.work_total, progress.work_done), (30.0, 12.0));
     // The second task is late without a report: it may end at any moment, and the third follows.
@@ -98,4 +99,25 @@ fn eta_is_at_least_what_the_longest_task_needs() {
     assert_eta(&driver, 10, Some(15.0));
     run.signal.report(0.02);
     assert_eta(&driver, 10, Some(490.0));
+}
+
+#[test]
+fn reports_and_ended_tasks_outweigh_a_much_slower_stored_rate_in_the_eta() {
+    let mut driver = unknown(1);
+    // Tasks take 20 s; the stored rate says 200 s.
+    driver.planner.estimator.set_prior(0, 0, 0.05);
+    (0..4).for_each(|_| _ = driver.submit(0, of_work(10.0)));
+    let first = driver.take(0, 0).unwrap();
+    first.signal.report(0.5);
+    assert_eta(&driver, 10, Some(70.0));
+    driver.ends(20, 0, &first, Ok(()));
+    assert_eta(&driver, 20, Some(60.0));
+    let second = driver.take(20, 0).unwrap();
+    second.signal.report(0.5);
+    assert_eta(&driver, 30, Some(50.0));
+    driver.ends(40, 0, &second, Ok(()));
+    driver.run_next([40, 60], 0, Ok(()));
+    let last = driver.take(60, 0).unwrap();
+    last.signal.report(0.5);
+    assert_eta(&driver, 70, Some(10.0));
 }
