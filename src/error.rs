@@ -42,6 +42,13 @@ pub enum Error {
     #[error("{what} needs {}, which the host can't provide", human(*bytes))]
     NoHostMemory { what: String, bytes: u64 },
 
+    /// The process may not have the address space of an allocation. `left`: bytes below the limit.
+    #[error(
+        "{what} needs {}; the limit of this process (ulimit -v) leaves {}: raise it, or make the task smaller",
+        human(*needed), human(*left)
+    )]
+    ProcessLimit { what: String, needed: u64, left: u64 },
+
     /// The machine has no device, or none that a mask or selection allows.
     #[error("no device for {what}: {}", plain(why))]
     NoDevice { what: String, why: String },
@@ -214,7 +221,13 @@ impl Error {
 
     /// Returns true if the error is a shortage of a resource that other tasks release.
     pub fn is_shortage(&self) -> bool {
-        matches!(self, Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. })
+        matches!(
+            self,
+            Error::NoMemory { .. }
+                | Error::NoHostMemory { .. }
+                | Error::ProcessLimit { .. }
+                | Error::Resources { .. }
+        )
     }
 
     /// Returns true if the task or a file is the cause, so a retry fails in the same way on any
@@ -255,6 +268,9 @@ impl Error {
             }
             Error::NoHostMemory { what, bytes } => {
                 Error::NoHostMemory { what: format!("{place}: {what}"), bytes }
+            }
+            Error::ProcessLimit { what, needed, left } => {
+                Error::ProcessLimit { what: format!("{place}: {what}"), needed, left }
             }
             other => Error::Elements { begin, end, why: Box::new(other) },
         }

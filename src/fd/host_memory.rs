@@ -1,16 +1,11 @@
 //! Allocations on the host that report a shortage as an error.
 
-use crate::backend::cpu::{Zero, free_bytes, reserve, zeros};
+use crate::backend::cpu::{Zero, reserve, shortage, zeros};
 use crate::error::{Error, Result};
 
 /// Returns an empty vector with a capacity of at least `len` values.
 pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
-    reserve(len).ok_or_else(|| no_memory(what, (len as u64).saturating_mul(size_of::<T>() as u64)))
-}
-
-/// Returns the error for an allocation of `needed` bytes that the host refuses at present.
-pub fn no_memory(what: &str, needed: u64) -> Error {
-    Error::NoMemory { what: what.into(), needed, place: "the host".into(), there: free_bytes() }
+    reserve(len).ok_or_else(|| shortage(what, (len as u64).saturating_mul(size_of::<T>() as u64)))
 }
 
 /// Allocates zeros on the host for a task on a GPU. The error is about the host's memory, not the

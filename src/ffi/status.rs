@@ -101,7 +101,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Argument { .. } => SCHED_E_ARGUMENT,
         Error::TooNew { .. } => SCHED_E_TOO_NEW,
         Error::Stale { .. } => SCHED_E_STALE,
-        Error::NoMemory { .. } | Error::NoHostMemory { .. } => SCHED_E_MEMORY,
+        Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::ProcessLimit { .. } => SCHED_E_MEMORY,
         Error::NoDevice { .. } => SCHED_E_NO_DEVICE,
         Error::Io { .. } => SCHED_E_IO,
         Error::Callback { .. } | Error::Reported { .. } => SCHED_E_CALLBACK,

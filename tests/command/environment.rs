@@ -2,8 +2,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use testkit::command::{Ended, SURVEY, Workspace, brief, executable};
+use testkit::command::{Ended, SURVEY, Workspace, brief, executable, one_shot};
 use testkit::process::{isolated, output};
 
 fn all_shots_are_there(folder: &Workspace) {
@@ -37,6 +38,26 @@ fn small_stack_of_the_shell_is_enough() {
     let ended = Ended::from(shell.current_dir(folder.path()).output().unwrap());
     assert_eq!(ended.status, 0, "{ended:?}");
     all_shots_are_there(&folder);
+}
+
+/// No other process can change the limit, so waiting for others would be in vain.
+#[test]
+#[cfg(target_os = "linux")]
+fn shot_beyond_the_address_space_of_the_process_fails_at_once() {
+    // A shot takes more than the whole limit, and the model a small part of it.
+    let large = one_shot(&SURVEY.replace("[24, 8, 16]", "[220, 220, 220]"));
+    let folder = Workspace::with_survey(&large);
+    let mut shell = isolated("sh");
+    shell.args(["-c", r#"ulimit -v 300000; exec "$0" "$@""#]).arg(executable());
+    // Each thread of malloc reserves address space.
+    shell.args(["run", "survey.toml", "--no-rates-cache"]).env("MALLOC_ARENA_MAX", "1");
+    let begin = Instant::now();
+    let ended = Ended::from(output(shell.current_dir(folder.path())).unwrap());
+    assert_eq!(ended.status, 1, "{ended:?}");
+    let said = [&*ended.out, &ended.err].concat();
+    assert!(said.contains("a shot needs ") && said.contains("(ulimit -v) leaves"), "{said}");
+    assert!(!said.contains("other processes") && !said.contains("the host has"), "{said}");
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}: {said}", begin.elapsed());
 }
 
 /// Checks that the time grows with the number of shots and not with its square: CPU seconds, not

@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Bytes of a cache line on common processors, and of the widest vector.
 pub const ALIGN: usize = 64;
@@ -29,12 +29,7 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// Allocates `len` zeros. `what` names the contents in the error.
     pub fn zeroed(len: usize, what: &str) -> Result<Self> {
-        let refused = |bytes: u64| Error::NoMemory {
-            what: what.into(),
-            needed: bytes,
-            place: "the host".into(),
-            there: super::host::free_bytes(),
-        };
+        let refused = |bytes: u64| super::host::shortage(what, bytes);
         // The block is aligned here. For a larger alignment the allocator would clear the block
         // itself, and so use every page.
         let layout = len

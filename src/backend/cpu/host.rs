@@ -5,6 +5,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use crate::descriptor;
+use crate::error::Error;
 
 /// Minimum size in bytes of a block that uses huge pages.
 const LARGE: usize = 4 << 20;
@@ -54,6 +55,16 @@ fn free_below(root: &Path) -> u64 {
 /// skipped.
 pub fn can_allocate(bytes: u64) -> bool {
     bytes < 4 << 20 || bytes <= free_bytes()
+}
+
+/// Returns the error of an allocation of `needed` bytes that the host refuses now.
+pub fn shortage(what: &str, needed: u64) -> Error {
+    let (what, left) = (what.into(), free_address_space());
+    // No other process can change the limit, whatever the machine has.
+    if needed > left {
+        return Error::ProcessLimit { what, needed, left };
+    }
+    Error::NoMemory { what, needed, place: "the host".into(), there: free_bytes() }
 }
 
 /// Returns an empty list with room for `len` elements; `None` if the memory is not available.

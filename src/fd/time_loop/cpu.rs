@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use super::cpu_steps::CpuSteps;
 use super::instability::{self, PROBE, limit};
-use crate::backend::cpu::{Rows, Team, can_allocate};
+use crate::backend::cpu::{Rows, Team, can_allocate, shortage};
 use crate::error::{Error, Result};
 use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
-use crate::fd::host_memory::{no_memory, reserved};
+use crate::fd::host_memory::reserved;
 use crate::fd::record::{Record, snapshot};
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::vector::isa::Isa;
@@ -22,7 +22,7 @@ pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
     let picture = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
     let parts = [own, Record::bytes(layout, shot), picture];
     let needed = parts.into_iter().fold(0, u64::saturating_add);
-    if can_allocate(needed) { Ok(()) } else { Err(no_memory("a shot", needed)) }
+    if can_allocate(needed) { Ok(()) } else { Err(shortage("a shot", needed)) }
 }
 
 /// Runs the steps of a shot that fits the layout.

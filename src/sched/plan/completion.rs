@@ -286,6 +286,7 @@ impl Planner {
                 let stated = record.bytes.on(self.devices[index].info.backend);
                 let needed = match error {
                     Error::NoMemory { needed, .. } if stated.max(*needed) > 0 => *needed,
+                    Error::ProcessLimit { needed, .. } => *needed,
                     // Nothing tells which other tasks the device would refuse: it holds back none.
                     _ => u64::MAX,
                 };
@@ -308,8 +309,8 @@ impl Planner {
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
     /// have, it waits until a back-off is over, as often as the back-off has steps; for longer if other processes have
-    /// what it needs of any. Returns false after that. A device that refuses it again, while others are busy, has the
-    /// longest back-off.
+    /// what it needs of any. Returns false after that, and at once if the limit of this process is reached while it
+    /// runs nothing else. A device that refuses it again, while others are busy, has the longest back-off.
     fn refused(&mut self, run: &Attempt, bytes: u64, error: &Error, effects: &mut Effects) -> bool {
         let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         let backoff = &self.policy.backoff;
@@ -332,6 +333,11 @@ impl Planner {
         }
         // A range that needs the helper tries all devices itself, as often as a task does.
         if record.role.is_helper() && self.ranges_in_need > 0 {
+            return false;
+        }
+        // No other process can change the limit of this one; only an end of its own attempts helps.
+        let alone = self.devices.iter().all(|device| device.attempts.is_empty());
+        if alone && matches!(error, Error::ProcessLimit { .. }) {
             return false;
         }
         record.refused_rounds += 1;
