@@ -9,6 +9,7 @@
 //! there.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::partition::Partition;
@@ -35,6 +36,8 @@ pub struct Activity<'a> {
     tiling: usize,
     /// For each tile, the box in which its pressure has been other than zero.
     boxes: Vec<Mutex<Extent>>,
+    /// A box has grown since `active` was planned.
+    has_grown: AtomicBool,
     /// For each tile, the tiles less than the margin from it, itself among them.
     near: Vec<Vec<usize>>,
     /// Parts of tiles that the next step computes, the largest first.
@@ -79,6 +82,10 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
+fn contains(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start <= b.start && b.end <= a.end
+}
+
 /// Returns the index of the last value whose bits are not all zero.
 fn last_other_than_zero(row: &[f32]) -> Option<usize> {
     let mut end = row.len();
@@ -107,6 +114,7 @@ impl<'a> Activity<'a> {
             layout,
             tiling,
             boxes: tiles.iter().map(|_| Mutex::new(NOTHING)).collect(),
+            has_grown: AtomicBool::new(false),
             near: tiles.iter().map(near).collect(),
             active: Vec::new(),
             cells: 0,
@@ -126,6 +134,7 @@ impl<'a> Activity<'a> {
     fn grow(&self, nth: usize, by: &Extent) {
         let mut known = self.boxes[nth].lock().unwrap_or_else(PoisonError::into_inner);
         *known = hulls(&known, by);
+        self.has_grown.store(true, Ordering::Relaxed);
     }
 
     /// Marks cells that are no longer at rest.
@@ -141,7 +150,9 @@ impl<'a> Activity<'a> {
     pub fn end_step(&mut self) {
         self.computed += self.cells as f64;
         self.steps += 1.0;
-        self.plan();
+        if std::mem::take(self.has_grown.get_mut()) {
+            self.plan();
+        }
     }
 
     /// Changes to another tiling. A cell that is not at rest lies in the box of its old tile, so in
@@ -195,6 +206,9 @@ impl<'a> Activity<'a> {
         let z = z.start..z.end.min(z.start + active.len);
         let [known_x, known_y, known_z] = &active.known;
         let [columns, planes] = active.tile.sides.each_ref().map(|side| &side.cells);
+        if contains(known_x, columns) && contains(known_y, planes) && known_z.end >= z.end {
+            return;
+        }
         let (mut grown, mut has_grown) = (active.known.clone(), false);
         for (iy, ix) in planes.clone().flat_map(|iy| columns.clone().map(move |ix| (iy, ix))) {
             let begin = if known_x.contains(&ix) && known_y.contains(&iy) { known_z.end } else { z.start };
