@@ -50,7 +50,7 @@ fn silence(gather: &mut Gather, mute: &[u32], every: usize) {
 
 /// Receives a shot's results, on a worker's thread. A retried shot calls again, and two copies of a
 /// shot may call at the same time; `exec` identifies the attempt.
-pub trait Output: Send + Sync {
+pub trait ShotOutput: Send + Sync {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()>;
     /// Called once the attempt has committed: it cannot be cancelled any more, and no other copy
     /// calls this.
@@ -81,7 +81,7 @@ const RETRIES: u32 = 2;
 ///
 /// # Errors
 /// A shot that does not fit the plan.
-pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'static) -> Result<Task> {
+pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl ShotOutput + 'static) -> Result<Task> {
     plan.check(&shot)?;
     let bytes = plan.shot_bytes(&shot, threads);
     let equation = plan.options.equation;
@@ -109,7 +109,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'st
 /// Passes the callbacks of a running shot to its task and output.
 struct Reporter<'a> {
     exec: &'a Exec<'a>,
-    output: &'a dyn Output,
+    output: &'a dyn ShotOutput,
 }
 
 impl Control for Reporter<'_> {

@@ -13,7 +13,7 @@ use super::submit::{SCHED_TASK_IDEMPOTENT, apply_desc, id_out, sched_task_desc_t
 use super::task_run::UserData;
 use crate::backend::callback_mode::CallbackMode;
 use crate::error::{Error, Result};
-use crate::fd::shot::{Output, task as shot_task};
+use crate::fd::shot::{ShotOutput, task as shot_task};
 use crate::fd::survey::{Effort, Gather};
 use crate::memory::Bytes;
 use crate::sched::{Exec, Task};
@@ -28,7 +28,7 @@ struct ShotBuffers {
     _user: UserData,
 }
 
-impl Output for ShotBuffers {
+impl ShotOutput for ShotBuffers {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         // An abandoned attempt may go on after its task has ended.
         if exec.cancelled() {

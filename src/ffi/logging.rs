@@ -107,7 +107,7 @@ impl Log for LogSink {
                 // SAFETY: the caller passed a function that may be called from any thread. An
                 // exception that leaves it has nowhere to be reported.
                 let _ = unsafe {
-                    let function: trampoline::Function = std::mem::transmute(*function);
+                    let function: trampoline::CallerFunction = std::mem::transmute(*function);
                     let words = [level, text.as_ptr().cast_mut().cast(), user.pointer()];
                     trampoline::call(mode.enter(), function, words)
                 };

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn sched_progress_callback(
                 // SAFETY: the caller passed the two together and allowed the call from this thread;
                 // `progress` outlives the call. A function with two parameters ignores a third.
                 let result = unsafe {
-                    let function: trampoline::Function = std::mem::transmute(function);
+                    let function: trampoline::CallerFunction = std::mem::transmute(function);
                     trampoline::call(
                         mode.enter(),
                         function,

@@ -84,7 +84,7 @@ impl Drop for UserData {
             // `UserData` is dropped once. A function with one parameter ignores more; its undefined
             // result is not read.
             let result = unsafe {
-                let drop: trampoline::Function = std::mem::transmute(drop);
+                let drop: trampoline::CallerFunction = std::mem::transmute(drop);
                 trampoline::call(self.mode.enter(), drop, [self.pointer.pointer(), null_mut(), null_mut()])
             };
             if let Err(error) = result {
@@ -163,7 +163,7 @@ impl Job for Callback {
             // SAFETY: the caller passed the two together and allowed the call from this thread;
             // `exec_info` outlives the call. A function with two parameters ignores a third.
             unsafe {
-                let run: trampoline::Function = std::mem::transmute(self.run);
+                let run: trampoline::CallerFunction = std::mem::transmute(self.run);
                 trampoline::call(
                     self.user.mode.enter_on_worker(),
                     run,
@@ -197,7 +197,7 @@ pub(super) fn run_piece(
         // `exec_info` outlives the call. Where a 64-bit number is a word, it is passed like one.
         unsafe {
             if size_of::<usize>() == size_of::<u64>() {
-                let run: trampoline::Function = std::mem::transmute(run);
+                let run: trampoline::CallerFunction = std::mem::transmute(run);
                 let first = (&raw const exec_info).cast_mut().cast();
                 trampoline::call(mode, run, [first, word(start), word(end), user.pointer.pointer()])?
             } else {

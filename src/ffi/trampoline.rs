@@ -26,7 +26,7 @@ use crate::backend::thread::exit_in_child;
 use crate::error::Error;
 
 /// Any function of the caller with up to four words as arguments.
-pub(super) type Function =
+pub(super) type CallerFunction =
     unsafe extern "C-unwind" fn(*const c_void, *mut c_void, *mut c_void, *mut c_void) -> i32;
 
 /// Result of the landing pad; all zero if the function returned.
@@ -45,7 +45,7 @@ struct UnwindState {
 /// The function may be called with these arguments on this thread.
 pub(super) unsafe fn call<const WORDS: usize>(
     mode: CallbackScope,
-    function: Function,
+    function: CallerFunction,
     arguments: [*mut c_void; WORDS],
 ) -> Result<i32, Error> {
     const { assert!(WORDS <= 4, "a word too many") };
@@ -73,7 +73,7 @@ mod frame {
     use std::arch::global_asm;
     use std::ffi::{c_int, c_void};
 
-    use super::{Function, UnwindState};
+    use super::{CallerFunction, UnwindState};
 
     pub const THROWN: usize = 1;
     const FORCED: usize = 2;
@@ -131,7 +131,7 @@ mod frame {
     unsafe extern "C-unwind" {
         #[link_name = "gpusched_trampoline_call"]
         pub fn call(
-            function: Function,
+            function: CallerFunction,
             first: *const c_void,
             second: *mut c_void,
             third: *mut c_void,
@@ -199,7 +199,7 @@ mod frame {
 mod frame {
     use std::ffi::c_void;
 
-    use super::{Function, UnwindState};
+    use super::{CallerFunction, UnwindState};
 
     pub const THROWN: usize = 1;
 
@@ -208,7 +208,7 @@ mod frame {
     /// # Safety
     /// As for [`super::call`].
     pub unsafe fn call(
-        function: Function,
+        function: CallerFunction,
         first: *const c_void,
         second: *mut c_void,
         third: *mut c_void,

@@ -14,7 +14,7 @@ const MOST: usize = 10_000;
 
 /// State of a name that a call of this process has reserved.
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum NameState {
     Writing { before: Option<Past> },
     Past(Past),
 }
@@ -27,7 +27,7 @@ struct Past {
 }
 
 /// The reserved names of a process, and those of its ended calls.
-pub struct Names(BTreeMap<PathBuf, State>);
+pub struct Names(BTreeMap<PathBuf, NameState>);
 
 impl Names {
     pub const fn new() -> Names {
@@ -53,16 +53,16 @@ impl Claim {
             let file = file.as_ref();
             let place = place(file);
             let before = match names.0.get(&place) {
-                Some(State::Writing { .. }) => {
+                Some(NameState::Writing { .. }) => {
                     // Dropping the claim locks the names.
                     drop(names);
                     let why = "another call of this process is writing this file; use different names";
                     return Err(Error::io("create", file, why));
                 }
-                Some(State::Past(past)) => Some(*past),
+                Some(NameState::Past(past)) => Some(*past),
                 None => None,
             };
-            names.0.insert(place.clone(), State::Writing { before });
+            names.0.insert(place.clone(), NameState::Writing { before });
             claim.files.push(place);
         }
         drop(names);
@@ -75,12 +75,12 @@ impl Claim {
         let mut names = lock(self.all);
         let mut replaced = Vec::new();
         for place in std::mem::take(&mut self.files) {
-            let Some(State::Writing { before }) = names.0.remove(&place) else { continue };
+            let Some(NameState::Writing { before }) = names.0.remove(&place) else { continue };
             if before == Some(Past { reported: false }) {
                 replaced.push(place.clone());
             }
             if names.0.len() < MOST {
-                names.0.insert(place, State::Past(Past { reported: before.is_some() }));
+                names.0.insert(place, NameState::Past(Past { reported: before.is_some() }));
             }
         }
         replaced
@@ -95,8 +95,8 @@ impl Drop for Claim {
         }
         let mut names = lock(self.all);
         for place in self.files.drain(..) {
-            if let Some(State::Writing { before: Some(past) }) = names.0.remove(&place) {
-                names.0.insert(place, State::Past(past));
+            if let Some(NameState::Writing { before: Some(past) }) = names.0.remove(&place) {
+                names.0.insert(place, NameState::Past(past));
             }
         }
     }

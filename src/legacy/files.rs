@@ -12,7 +12,7 @@ use super::calls;
 use super::claims::{Claim, Names};
 use super::step_source::StepSource;
 use crate::error::{Error, Result};
-use crate::fd::shot::Output;
+use crate::fd::shot::ShotOutput;
 use crate::fd::survey::{Effort, Gather};
 use crate::io::atomic::{self, Sealed};
 use crate::io::raw;
@@ -121,7 +121,7 @@ pub struct ShotFiles {
     pub source: Option<StepSource>,
 }
 
-impl Output for ShotFiles {
+impl ShotOutput for ShotFiles {
     fn snapshot(&self, _: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let Some(names) = &self.files.snapshots else { return Ok(()) };
         if step < names.first_step {

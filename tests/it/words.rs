@@ -1,4 +1,6 @@
-//! Comments and pages name the agent of a sentence.
+//! Comments and pages name the agent of a sentence; types have names of their own.
+
+use std::collections::BTreeMap;
 
 use testkit::{names_below, root};
 
@@ -49,4 +51,39 @@ fn sentences_begin_with_their_agent() {
             }
         }
     }
+}
+
+/// Returns the name of the type that a line of code defines.
+fn defined_type(line: &str) -> Option<&str> {
+    let (indent, line) = (line.len() - line.trim_start().len(), line.trim_start());
+    let line = match line.split_once(") ") {
+        Some((scope, rest)) if scope.starts_with("pub(") => rest,
+        _ => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let (kind, rest) = line.strip_prefix("unsafe ").unwrap_or(line).split_once(' ')?;
+    // An indented `type` belongs to a trait.
+    let defines = matches!(kind, "struct" | "enum" | "union" | "trait") || kind == "type" && indent == 0;
+    let name = rest.split(|end: char| !end.is_alphanumeric() && end != '_').next()?;
+    (defines && !name.is_empty()).then_some(name)
+}
+
+/// Counts unit tests and models out, and a system's stand-in for another's types.
+#[test]
+fn no_two_types_of_the_library_share_a_name() {
+    const LEFT_OUT: [&str; 5] = ["bin/", "tests.rs", "tests/", "models.rs", "node/unsupported.rs"];
+    let mut files = BTreeMap::new();
+    for name in names_below(&root().join("src")) {
+        if !name.ends_with(".rs") || LEFT_OUT.iter().any(|part| name.contains(part)) {
+            continue;
+        }
+        let text = std::fs::read_to_string(root().join("src").join(&name)).expect("UTF-8");
+        let code = text
+            .lines()
+            .take_while(|line| !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test"));
+        for defined in code.filter_map(defined_type) {
+            let first: &mut String = files.entry(defined.to_owned()).or_insert_with(|| name.clone());
+            assert_eq!(*first, name, "two types are named {defined}");
+        }
+    }
+    assert!(files.len() > 300, "{} types", files.len());
 }

@@ -11,7 +11,7 @@ use gpusched::fd::equation::{Equation, acoustic1::Acoustic1, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
-use gpusched::fd::shot::{Output, run, task};
+use gpusched::fd::shot::{ShotOutput, run, task};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::verify::cells_per_wavelength;
 use gpusched::fd::wavelet::{Shape, Wavelet};
@@ -219,7 +219,7 @@ fn memory_of_threads_is_leased() {
 /// Records the progress of its shot at each snapshot.
 struct Watcher(Weak<Scheduler>, Arc<Mutex<Vec<f64>>>);
 
-impl Output for Watcher {
+impl ShotOutput for Watcher {
     fn snapshot(&self, exec: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
         let progress = self.0.upgrade().unwrap().info(exec.task)?.progress;
         self.1.lock().unwrap().push(progress);

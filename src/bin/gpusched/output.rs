@@ -367,7 +367,7 @@ pub fn all_files(about: &About) -> Vec<String> {
     [names::record(about.number), names::side(about.number)].into_iter().chain(snapshots).collect()
 }
 
-impl shot::Output for Files {
+impl shot::ShotOutput for Files {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let about = self.about();
         let begun = raw::begin(&self.inner.folder.join(names::snapshot(about.number, step)), field)?;

@@ -4,7 +4,7 @@
 use super::axis::AxisFactors;
 use super::rows::{TAPS, derivative, halfway, write};
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::vector::isa::Kernel;
+use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::{Lanes, splats};
 
 /// Computes the fluxes of a row: b times the derivatives of the pressure. Pointers are to the first
@@ -50,7 +50,7 @@ pub unsafe fn derivative_before<L: Lanes>(c: [L::V; HALF_WIDTH], row: [L::V; 3])
     derivative::<L>(c, &taps::<L>(row))
 }
 
-impl Kernel for FluxRow<'_> {
+impl RowWork for FluxRow<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let c = splats::<L>(self.stencil);
@@ -88,7 +88,7 @@ pub struct RowEnd<'a> {
     pub to: *mut f32,
 }
 
-impl Kernel for RowEnd<'_> {
+impl RowWork for RowEnd<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let c = splats::<L>(self.stencil);

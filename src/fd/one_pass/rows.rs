@@ -4,7 +4,7 @@
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
-use crate::fd::vector::isa::Kernel;
+use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::{Lanes, WIDEST, splats};
 
 /// Taps of a derivative.
@@ -68,7 +68,7 @@ pub struct Expansion {
     pub to: *mut f32,
 }
 
-impl Kernel for Expansion {
+impl RowWork for Expansion {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let (low, step) = (L::splat(self.scale.low), L::splat(self.scale.step));
@@ -212,7 +212,7 @@ pub struct BlockFluxes<
     pub split: &'a SplitPressure<U>,
 }
 
-impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, const TERMS: bool> Kernel
+impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, const TERMS: bool> RowWork
     for BlockFluxes<'_, U, PML, DAMPED, MOVE, TERMS>
 {
     #[inline(always)]

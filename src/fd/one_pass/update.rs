@@ -7,7 +7,7 @@ use super::flux_z::derivative_before;
 use super::policy::Policy;
 use super::rows::write;
 use crate::fd::stencil::HALF_WIDTH;
-use crate::fd::vector::isa::Kernel;
+use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::{Lanes, splats};
 
 /// Computes the pressures of a row after the step, and its undamped increments. Pointers are to the
@@ -40,7 +40,7 @@ pub struct Update<'a, P> {
     pub prefetched: *const f32,
 }
 
-impl<P: Policy> Kernel for Update<'_, P> {
+impl<P: Policy> RowWork for Update<'_, P> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         match self.pml {
@@ -56,7 +56,7 @@ impl<P: Policy> Update<'_, P> {
     /// Updates one row. `X_PML`, `Y_PML`: whether the tile stores PML velocities along that axis.
     ///
     /// # Safety
-    /// See [`Kernel::run`].
+    /// See [`RowWork::run`].
     #[inline(always)]
     unsafe fn run_with<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
         let c = splats::<L>(self.stencil);

@@ -16,7 +16,7 @@ pub enum Isa {
 }
 
 /// Work on whole rows, compiled once for each instruction set.
-pub trait Kernel {
+pub trait RowWork {
     /// # Safety
     /// The processor has the instructions of `L`, and the kernel's own conditions hold.
     unsafe fn run<L: Lanes>(&self);
@@ -38,23 +38,23 @@ impl Isa {
     /// Runs a kernel with this instruction set.
     ///
     /// # Safety
-    /// See [`Kernel::run`].
+    /// See [`RowWork::run`].
     #[inline(always)]
-    pub unsafe fn run<K: Kernel>(self, kernel: &K) {
+    pub unsafe fn run<K: RowWork>(self, kernel: &K) {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2<K: Kernel>(kernel: &K) {
+        unsafe fn avx2<K: RowWork>(kernel: &K) {
             align_stack::<Avx2>();
             kernel.run::<Avx2>()
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
-        unsafe fn avx512<K: Kernel>(kernel: &K) {
+        unsafe fn avx512<K: RowWork>(kernel: &K) {
             align_stack::<Avx512>();
             kernel.run::<Avx512>()
         }
         #[inline(never)]
-        unsafe fn plain<K: Kernel>(kernel: &K) {
+        unsafe fn plain<K: RowWork>(kernel: &K) {
             kernel.run::<Plain>()
         }
         match self {

@@ -92,7 +92,7 @@ struct TraceBuffer {
 
 /// By device and slot: the end of the last span on each row of the slot. A task that waits in its job
 /// lends its slot, and gets another row.
-type Rows = [Vec<Vec<Duration>>];
+type SlotRows = [Vec<Vec<Duration>>];
 
 impl Trace {
     /// `capacity`: the most events.
@@ -129,7 +129,7 @@ impl Trace {
         Ok(())
     }
 
-    fn write_event(&self, out: &mut dyn Write, event: &TraceEvent, rows: &mut Rows) -> io::Result<()> {
+    fn write_event(&self, out: &mut dyn Write, event: &TraceEvent, rows: &mut SlotRows) -> io::Result<()> {
         match event {
             TraceEvent::Attempt(span) => {
                 let row = place(rows, span);
@@ -176,7 +176,7 @@ impl Trace {
 
 /// Returns the first row of the span's slot on which nothing overlaps it. Spans come in the order
 /// of their ends.
-fn place(rows: &mut Rows, span: &Span) -> u32 {
+fn place(rows: &mut SlotRows, span: &Span) -> u32 {
     let slots = &mut rows[span.device];
     let slot = span.slot as usize;
     if slots.len() <= slot {
@@ -192,7 +192,7 @@ fn place(rows: &mut Rows, span: &Span) -> u32 {
 }
 
 /// Writes the names of the rows.
-fn write_rows(out: &mut dyn Write, rows: &Rows) -> io::Result<()> {
+fn write_rows(out: &mut dyn Write, rows: &SlotRows) -> io::Result<()> {
     for (device, slots) in rows.iter().enumerate() {
         for (slot, rows) in slots.iter().enumerate() {
             for row in 0..rows.len() {

@@ -7,7 +7,7 @@ use crate::error::DeviceFault;
 use crate::sched::base::{DeviceMask, TaskId};
 
 /// A device that failed under a chunk.
-pub struct Fault {
+pub struct ChunkFault {
     pub device: usize,
     /// Number of the device's context: two participants may report the same failure of a context.
     pub context: u32,
@@ -18,16 +18,16 @@ pub struct Fault {
 }
 
 #[derive(Default)]
-pub struct FaultLog(Vec<Fault>);
+pub struct FaultLog(Vec<ChunkFault>);
 
 impl FaultLog {
     /// Adds a fault. Returns true if elements of its chunk are the cause: `limit` devices have failed in
     /// this way under some of them, or as many contexts if no other device is `usable`.
-    pub fn add(&mut self, new: Fault, limit: u32, usable: DeviceMask) -> bool {
-        let Fault { fault, chunk: Range { start, end }, .. } = new;
+    pub fn add(&mut self, new: ChunkFault, limit: u32, usable: DeviceMask) -> bool {
+        let ChunkFault { fault, chunk: Range { start, end }, .. } = new;
         self.0.push(new);
         let same =
-            |other: &&Fault| other.fault == fault && other.chunk.start < end && start < other.chunk.end;
+            |other: &&ChunkFault| other.fault == fault && other.chunk.start < end && start < other.chunk.end;
         let contexts: BTreeSet<_> =
             self.0.iter().filter(same).map(|other| (other.device, other.context)).collect();
         let failed: DeviceMask = contexts.iter().map(|&(device, _)| device).collect();

@@ -13,5 +13,5 @@ pub mod faults;
 pub mod work;
 
 pub use division::{ChunkSizer, Partitioner, Share, length};
-pub use faults::{Fault, FaultLog};
+pub use faults::{ChunkFault, FaultLog};
 pub use work::{RangeJob, RangeOwner, RangeRun};

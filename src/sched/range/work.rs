@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
-use super::{ChunkSizer, Fault, FaultLog, Partitioner, Share, length};
+use super::{ChunkFault, ChunkSizer, FaultLog, Partitioner, Share, length};
 use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::{Completion, DeviceMask, Exec, Job, Role, Task, TaskId, lock};
@@ -259,7 +259,8 @@ impl RangeRun {
         let usable = usable.without(state.too_small);
         // Without this device the slow ones may be needed.
         state.declined = DeviceMask::NONE;
-        let fault = Fault { device: share.device, context, fault, task: share.task, chunk: chunk.clone() };
+        let fault =
+            ChunkFault { device: share.device, context, fault, task: share.task, chunk: chunk.clone() };
         if !state.faults.add(fault, limit, usable) {
             return state.partitioner.give_back(chunk);
         }

@@ -11,7 +11,7 @@ use gpusched::fd::equation::{EQUATIONS, Equation, acoustic1::Acoustic1};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil};
-use gpusched::fd::shot::{self, Output};
+use gpusched::fd::shot::{self, ShotOutput};
 use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
 use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
@@ -266,7 +266,7 @@ pub struct Gathers(Option<(Place, usize)>);
 
 pub const NOWHERE: Gathers = Gathers(None);
 
-impl Output for Gathers {
+impl ShotOutput for Gathers {
     fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
         Ok(())
     }

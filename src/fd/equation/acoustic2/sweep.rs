@@ -14,7 +14,7 @@ use crate::fd::edge_field::EdgeRow;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Scale;
 use crate::fd::tiled::activity::ActiveTile;
-use crate::fd::vector::isa::Kernel;
+use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::{Lanes, splats};
 
 /// The fields and coefficients of a step.
@@ -83,7 +83,7 @@ impl Speeds for (*const u16, Scale) {
 /// cells of `previous` or writes `p`. The processor has the instructions.
 pub struct Acoustic2Sweep<'a>(pub &'a Acoustic2Step<'a>, pub &'a ActiveTile);
 
-impl Kernel for Acoustic2Sweep<'_> {
+impl RowWork for Acoustic2Sweep<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let Acoustic2Sweep(step, tile) = self;

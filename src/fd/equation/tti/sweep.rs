@@ -13,7 +13,7 @@ use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::copies::{Room, in_ball, without_source};
 use crate::fd::tiled::equation::TileStep;
 use crate::fd::tiled::partition::Partition;
-use crate::fd::vector::isa::Kernel;
+use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::{Lanes, WIDEST};
 
 /// The number of the increments of `h`, after the pressures of even and of odd steps.
@@ -75,7 +75,7 @@ pub struct TtiSweep<'a> {
     pub queue: TtiQueue,
 }
 
-impl Kernel for TtiSweep<'_> {
+impl RowWork for TtiSweep<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let SelfAdjoint { weights, first, .. } = &self.step.equation.c.operators;

@@ -34,7 +34,7 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::copies::{in_ball, without_source};
 use crate::fd::tiled::equation::TileStep;
-use crate::fd::vector::isa::Kernel;
+use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::Lanes;
 
 /// The sweep of a tile as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Its helpers are
@@ -67,7 +67,7 @@ pub unsafe fn sweep(step: &TileStep<'_, OldTtiPropagator>, tile: &ActiveTile, sc
     }
 }
 
-impl<const X_PML: bool, const Y_PML: bool> Kernel for OldTtiSweep<'_, X_PML, Y_PML> {
+impl<const X_PML: bool, const Y_PML: bool> RowWork for OldTtiSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let [columns, planes] = self.tile.tile.sides.each_ref().map(|side| side.cells.clone());
