@@ -5,9 +5,7 @@
 //! |---|---|
 //! | `float_mode`, `callback_mode` | floating-point modes of the library and of its callers |
 //! | `thread` | the library's threads: signal mask, floating-point mode, cancellation, forks |
-//! | `cpu` | the host as a device |
-//! | `cuda` | NVIDIA GPUs |
-//! | `lane` | the queue of a slot, by kind of device |
+//! | `cpu`, `cuda`, `lane` | the host as a device; NVIDIA GPUs; the queue of a slot, by kind |
 
 pub mod callback_mode;
 pub mod cpu;

@@ -9,8 +9,8 @@
 //! | `context_state`, `host_pool`, `pool`, `module`, `shared_objects` | parts of a context |
 //! | `context`, `primary` | a context, and the one that the process has on a GPU |
 //! | `kernel`, `device_buffer`, `pinned`, `event` | objects of a context |
-//! | `graph` | repeated launches, combined into one |
 //! | `stream` | the queue of a slot, with the operations that a propagator needs |
+//! | `graph` | repeated launches, combined into one |
 
 mod context;
 mod context_state;

@@ -2,6 +2,23 @@
 //!
 //! Exit status: 0 for success, 1 if something failed after the start, 2 if the call was refused
 //! before the start.
+//!
+//! A file imports from its own row and from the rows above it:
+//!
+//! | file | contents |
+//! |---|---|
+//! | `say`, `digits`, `names`, `process`, `stopping`, `plot` | output, numbers, names, this process, signals, images |
+//! | `document`, `survey`, `key`, `checkpoint` | text of a survey, its keys; key and state of a shot |
+//! | `speed`, `summary`, `progress` | measurements and lines that are printed |
+//! | `args`, `restart`, `device_check`, `devices`, `init`, `bench`, `scenario` | command line and small commands |
+//! | `part`, `positions`, `doubts`, `incoming`, `generated`, `model`, `simulate` | parts of a survey |
+//! | `job` | a survey, read and checked |
+//! | `checks`, `folder`, `side` | before the run; the output folder; the description of a shot |
+//! | `picture`, `resume` | pictures; results of earlier runs |
+//! | `output`, `collect` | files of a shot; state of a folder |
+//! | `manifest` | `survey.json` |
+//! | `shots` | runs the shots |
+//! | `run` | `gpusched run` |
 
 mod args;
 mod bench;
