@@ -3,13 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeadlineState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
+use super::{DeadlineState, DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::error::{Error, Result};
 use crate::node::SlotRequest;
 use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
 
 /// Devices.
 impl Planner {
+    pub fn devices(&self) -> &[DeviceState] {
+        &self.devices
+    }
+
+    /// The driver has seen whether light tasks may be running on the device.
+    pub fn set_runs_light(&mut self, index: usize, runs_light: bool) {
+        self.devices[index].runs_light = runs_light;
+    }
+
     /// Light tasks have run on the device beside an attempt.
     pub fn set_shared(&mut self, index: usize, attempt: (TaskId, u32)) {
         if let Some(run) = self.devices[index].attempt(Some(attempt)) {
@@ -73,13 +82,27 @@ impl Planner {
 
 /// Other processes of the node: how long they hold slots of each device, and what this scheduler requests of them.
 impl Planner {
-    pub fn set_others(&mut self, now: Duration, index: usize, seconds: &[f64], pending_bytes: u64) {
+    /// The driver has seen whether other processes share the GPUs.
+    pub fn set_has_peers(&mut self, has_peers: bool) {
+        self.has_peers = has_peers;
+    }
+
+    /// Sets the share of a device that other processes hold. `seconds`: after which each of their slots should be
+    /// free. `is_wanted`: they wait for the device.
+    pub fn set_peer_load(
+        &mut self,
+        now: Duration,
+        index: usize,
+        seconds: &[f64],
+        pending_bytes: u64,
+        is_wanted: bool,
+    ) {
         let end = |&seconds: &f64| {
             let left = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
             now.saturating_add(left)
         };
         let ends = seconds.iter().map(end).collect();
-        self.devices[index].peer_load = PeerLoad { ends, pending_bytes, is_wanted: false };
+        self.devices[index].peer_load = PeerLoad { ends, pending_bytes, is_wanted };
     }
 
     /// Returns how long a task takes on a device, in the unit of the devices' priors, which all processes of a
@@ -186,6 +209,32 @@ impl Planner {
 
 /// The whole.
 impl Planner {
+    /// Sets the rates of a class from an earlier run, by device. Returns false if they don't fit each other: then
+    /// none is kept.
+    pub fn set_stored_rates(&mut self, class: u32, rates: impl Iterator<Item = Option<f64>>) -> bool {
+        for (index, rate) in rates.enumerate() {
+            if let Some(rate) = rate {
+                self.estimator.set_prior(class, index, rate);
+            }
+        }
+        !self.estimator.drop_inconsistent_priors(class)
+    }
+
+    /// Returns the measured rates: class, device, work per second, number of samples.
+    pub fn learned_rates(&self) -> impl Iterator<Item = (u32, usize, f64, u64)> {
+        self.estimator.learned_rates()
+    }
+
+    /// The owner of a range can't go on without helpers, or can again.
+    pub fn set_needs_helpers(&mut self, needs: bool) {
+        self.ranges_in_need = if needs { self.ranges_in_need + 1 } else { self.ranges_in_need - 1 };
+    }
+
+    /// Returns true if the owner of a range can't go on without helpers.
+    pub fn range_needs_helpers(&self) -> bool {
+        self.ranges_in_need > 0
+    }
+
     pub fn is_stopping(&self) -> bool {
         self.stopping
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::device::BackendKind;
 use crate::error::Result;
-use crate::sched::base::{Completion, DeviceLease, DeviceMask, Epoch, Exec, Job, Role, Task, TaskId};
+use crate::sched::base::{Completion, DeviceMask, Epoch, Exec, Job, Role, Task, TaskId};
 
 /// An attempt for a worker to run.
 pub struct Assignment {
@@ -28,8 +28,6 @@ pub struct Assignment {
     pub signal: Arc<Completion>,
     /// Context of the device. A queue that was opened in an older one is useless.
     pub context: u32,
-    /// Lease of a slot, where processes share the device.
-    pub lease: Option<DeviceLease>,
 }
 
 /// The result of a worker's request for a task.
@@ -161,7 +159,7 @@ impl Planner {
     fn is_crowded(&self) -> bool {
         let waiting: u32 = self.devices.iter().map(|device| device.waiting_slots).sum();
         let slots: u32 = self.devices.iter().map(|device| device.slots).sum();
-        waiting >= slots && self.ranges_in_need == 0
+        waiting >= slots && !self.range_needs_helpers()
     }
 
     /// Returns true if idle slots of a device are for other processes: a copy would open a context there.
@@ -439,6 +437,6 @@ impl Planner {
             self.note(Level::Info, index, text + &place, effects);
         }
         self.record_leased(now, index);
-        Some(Assignment { id, known_as, attempt, began: now, job, signal, context, lease: None })
+        Some(Assignment { id, known_as, attempt, began: now, job, signal, context })
     }
 }

@@ -35,9 +35,9 @@ pub struct Planner {
     /// Completions of released tasks, for new ones: one thread would allocate them and another free them.
     pub(super) spare_completions: Vec<Arc<Completion>>,
     pub(super) ready: ReadyQueue,
-    pub devices: Vec<DeviceState>,
+    pub(super) devices: Vec<DeviceState>,
     pub(super) retired: DeviceMask,
-    pub estimator: Estimator,
+    pub(super) estimator: Estimator,
     pub(super) arrivals: u64,
     /// Number of the period in which tasks arrive now, and when it began.
     pub(super) period: u64,
@@ -50,11 +50,11 @@ pub struct Planner {
     pub(super) last_end: Duration,
     pub(super) stopping: bool,
     /// Ranges whose owners can't go on without helpers.
-    pub ranges_in_need: usize,
+    pub(super) ranges_in_need: usize,
     /// Tasks that have not ended and must run alone.
     pub(super) exclusive_tasks: usize,
     /// Other processes of the node share its GPUs.
-    pub has_peers: bool,
+    pub(super) has_peers: bool,
     pub(super) trace: Option<Arc<Trace>>,
     /// When priorities were last raised.
     pub(super) aged_at: Duration,

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::DeviceState;
+use super::{DeviceState, Planner};
 
 impl DeviceState {
     /// Returns how many attempts may run at a time, besides those that wait inside their code.
@@ -86,16 +86,18 @@ impl DeviceState {
     pub(super) fn return_slot(&mut self) {
         self.own_slots.owned = self.own_slots.owned.min(self.attempts.len() + self.own_slots.light);
     }
+}
 
-    /// Leases a slot for light tasks.
-    pub fn take_light_slot(&mut self) {
-        self.take_slot();
-        self.own_slots.light += 1;
+impl Planner {
+    /// A worker has leased a slot of the device for light tasks.
+    pub fn take_light_slot(&mut self, index: usize) {
+        self.devices[index].take_slot();
+        self.devices[index].own_slots.light += 1;
     }
 
-    /// Ends the lease of a slot for light tasks.
-    pub fn return_light_slot(&mut self) {
-        self.own_slots.light -= 1;
-        self.return_slot();
+    /// A worker ends its lease of a slot for light tasks.
+    pub fn return_light_slot(&mut self, index: usize) {
+        self.devices[index].own_slots.light -= 1;
+        self.devices[index].return_slot();
     }
 }

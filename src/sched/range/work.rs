@@ -147,7 +147,7 @@ impl RangeRun {
         let Participant { runtime, share, .. } = own;
         let device = exec.device_index;
         let ledger =
-            (self.template.device_bytes > 0).then(|| runtime.lock().planner.devices[device].ledger.clone());
+            (self.template.device_bytes > 0).then(|| runtime.lock().planner.devices()[device].ledger.clone());
         let mut more_elsewhere = false;
         let joined = Instant::now();
         loop {
@@ -253,7 +253,7 @@ impl RangeRun {
         let Participant { runtime, share, .. } = own;
         let limit = self.sizer.policy.fault_limit(fault);
         // A thread that holds the planner lock may wait for the range's.
-        let context = runtime.lock().planner.devices[share.device].first_sound_context;
+        let context = runtime.lock().planner.devices()[share.device].first_sound_context;
         let usable = runtime.lock().planner.usable_devices(&self.template);
         let mut state = self.state();
         let usable = usable.without(state.too_small);
@@ -277,10 +277,10 @@ impl RangeRun {
     /// poisoned context is renewed only when the owner has left it, too.
     fn leave_to_helpers(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>) {
         let mut guard = runtime.lock();
-        guard.planner.ranges_in_need += 1;
+        guard.planner.set_needs_helpers(true);
         runtime.wake_workers(&mut guard, runtime.now());
         drop(guard);
-        let is_poisoned = || runtime.lock().planner.devices[exec.device_index].poisoned;
+        let is_poisoned = || runtime.lock().planner.devices()[exec.device_index].poisoned;
         let leaves = || exec.cancelled() || is_poisoned();
         let queued = || self.helper_queued.load(Ordering::Acquire);
         let idle = || self.is_alone(runtime, exec) && (!queued() || leaves());
@@ -292,7 +292,7 @@ impl RangeRun {
             }
             runtime.wait_for_helpers(&[exec.task, HELPERS_NEEDED], idle);
         }
-        runtime.lock().planner.ranges_in_need -= 1;
+        runtime.lock().planner.set_needs_helpers(false);
     }
 
     /// Returns true if no participant is left, apart from abandoned helpers: none is before a stop request.

@@ -16,7 +16,7 @@ use log::Level;
 
 use super::{Peers, PlannerGuarded, Runtime, log_all};
 use crate::error::Error;
-use crate::node::{LockedTable, SlotRequest};
+use crate::node::{DeviceAvailability, LockedTable, SlotRequest};
 use crate::sched::base::{DeviceLease, TaskId, lock};
 use crate::sched::plan::Effects;
 
@@ -32,18 +32,18 @@ impl Runtime {
         let now = self.now();
         for index in 0..self.devices.len() {
             if self.shares(index) {
-                peers.membership.set_slots(index, guard.planner.devices[index].slots);
+                peers.membership.set_slots(index, guard.planner.devices()[index].slots);
             }
         }
-        guard.planner.has_peers = table.other_members() > 0;
+        guard.planner.set_has_peers(table.other_members() > 0);
         let mut taken = 0;
         for (index, available) in table.availability().into_iter().enumerate() {
             if !self.shares(index) {
                 continue;
             }
-            guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);
-            guard.planner.devices[index].peer_load.is_wanted = available.waiters > 0;
-            taken |= u64::from(guard.planner.devices[index].is_taken()) << index;
+            let DeviceAvailability { busy_slots, pending_bytes, waiters } = available;
+            guard.planner.set_peer_load(now, index, &busy_slots, pending_bytes, waiters > 0);
+            taken |= u64::from(guard.planner.devices()[index].is_taken()) << index;
         }
         peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
     }
@@ -71,7 +71,7 @@ impl Runtime {
         let Some(peers) = self.peers.as_ref().filter(|peers| peers.taken.load(Ordering::SeqCst) != 0) else {
             return false;
         };
-        let free = guard.planner.devices.iter().enumerate();
+        let free = guard.planner.devices().iter().enumerate();
         let free =
             free.fold(0, |bits, (index, device)| bits | u64::from(device.has_slot_for_light()) << index);
         peers.taken.fetch_and(!free, Ordering::SeqCst) & free != 0
@@ -125,7 +125,8 @@ impl Runtime {
 
     /// Makes the planner ignore peers until their leases are read again.
     pub fn clear_peer_load(&self, guard: &mut PlannerGuarded) {
-        (0..self.devices.len()).for_each(|index| guard.planner.set_others(Duration::ZERO, index, &[], 0));
+        (0..self.devices.len())
+            .for_each(|index| guard.planner.set_peer_load(Duration::ZERO, index, &[], 0, false));
     }
 
     /// Leases a slot for a planned task that begins. `None`: the task begins without a lease.
@@ -148,14 +149,14 @@ impl Runtime {
     pub fn lease_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
         let Some((peers, table)) = self.lock_table(device) else { return Some(None) };
         self.with_peer_load(peers, table, |table, guard| {
-            if !guard.planner.devices[device].has_slot_for_light() {
+            if !guard.planner.devices()[device].has_slot_for_light() {
                 peers.taken.fetch_or(1 << device, Ordering::SeqCst);
                 return (!self.update_queue(peers, table, guard)).then_some(None);
             }
             let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
             let lease = DeviceLease::new(table, device, Some(cost), 0, &mut guard.log);
             if lease.is_some() {
-                guard.planner.devices[device].take_light_slot();
+                guard.planner.take_light_slot(device);
             }
             Some(lease.map(|lease| LightLease { _lease: lease, since: self.clock() }))
         })
@@ -166,7 +167,7 @@ impl Runtime {
     pub fn light_slot_is_wanted(self: &Arc<Self>, device: usize) -> bool {
         let Some((peers, table)) = self.lock_table(device) else { return false };
         self.with_peer_load(peers, table, |_, guard| {
-            let (state, now) = (&guard.planner.devices[device], self.now());
+            let (state, now) = (&guard.planner.devices()[device], self.now());
             let fits = || !state.has_room(now) && state.has_room_but_for_light(now, 0);
             state.peer_load.is_wanted || guard.planner.has_ready_tasks() && fits()
         })
@@ -299,8 +300,8 @@ mod tests {
         log::set_max_level(LevelFilter::Warn);
         *lock(&PROBED) = Arc::downgrade(&runtime);
         let worker = WorkerLocal::enter(&runtime, 0);
-        let begun = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
-        assert!(begun.lease.is_none());
+        let (_, lease) = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
+        assert!(lease.is_none());
         *lock(&PROBED) = Weak::new();
         worker.leave();
         let mut logged = std::mem::take(&mut *lock(&LOGGED));

@@ -327,7 +327,7 @@ impl Runtime {
         let (device, own) = (worker.device, &*worker.queue.shared);
         let mut guard = self.lock();
         let company =
-            self.ran_light_since(own, started_ns) || !guard.planner.devices[device].attempts.is_empty();
+            self.ran_light_since(own, started_ns) || !guard.planner.devices()[device].attempts.is_empty();
         let mut effects = Effects::at(Duration::from_nanos(started_ns));
         let place = (device, worker.slot, context);
         let promoted = guard.planner.promote((id, epoch), job.clone(), place, company, &mut effects);

@@ -121,12 +121,8 @@ impl Runtime {
         let Some(rate_store) = rates.map(RateStore::new) else { return };
         let stored = rate_store.load();
         for class in stored.classes() {
-            for (index, device) in self.devices.iter().enumerate() {
-                if let Some(rate) = stored.rate(device, class) {
-                    planner.estimator.set_prior(class, index, rate);
-                }
-            }
-            if planner.estimator.drop_inconsistent_priors(class) {
+            let rates = self.devices.iter().map(|device| stored.rate(device, class));
+            if !planner.set_stored_rates(class, rates) {
                 log::info!("stored rates of class {class} do not fit each other and are ignored");
             }
         }
@@ -162,9 +158,9 @@ impl Runtime {
         how: &AttemptEnd,
     ) {
         let poisons = matches!(how, AttemptEnd::Ran(Err(Error::Device { .. })));
-        if poisons || planner.devices[device].poisoned {
+        if poisons || planner.devices()[device].poisoned {
             let runs_light = self.light.gate.close(device, || self.runs_light(device, but));
-            planner.devices[device].runs_light = runs_light;
+            planner.set_runs_light(device, runs_light);
         }
     }
 
@@ -224,24 +220,24 @@ impl Runtime {
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
         let wanted = guard.planner.memory_wanted(now);
         self.memory_wanted.store(wanted, Ordering::Relaxed);
-        let nothing_runs = guard.planner.devices.iter().all(|device| device.attempts.is_empty());
+        let nothing_runs = guard.planner.devices().iter().all(|device| device.attempts.is_empty());
         if nothing_runs && !guard.planner.has_ready_tasks() {
             return;
         }
         for index in 0..self.devices.len() {
             if guard.planner.depends_on_light(index) {
-                guard.planner.devices[index].runs_light = self.runs_light(index, None);
+                guard.planner.set_runs_light(index, self.runs_light(index, None));
             }
         }
         let closed = self.closed_to_light();
         // A worker that was called asks for a task, and wakes the next.
-        let has_room = |index: usize| guard.planner.devices[index].has_room_but_for_light(now, 0);
+        let has_room = |index: usize| guard.planner.devices()[index].has_room_but_for_light(now, 0);
         let all_called = (0..self.devices.len()).all(|index| guard.worker_called[index] || !has_room(index));
         let runnable = if all_called { DeviceMask::NONE } else { guard.planner.runnable_devices(now) };
         for index in (0..self.devices.len()).filter(|&index| runnable.contains(index)) {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             // If light tasks use the slots, only their workers can give one up, and read the hint.
-            if !guard.worker_called[index] && guard.planner.devices[index].has_room(now) {
+            if !guard.worker_called[index] && guard.planner.devices()[index].has_room(now) {
                 let start = |index| self.start_worker(index, &mut guard.log);
                 guard.worker_called[index] = self.pool.wake_device(index, closed, start);
             }
@@ -295,7 +291,7 @@ impl Runtime {
         let Some(rate_store) = &self.observability.rate_store else { return };
         let when = rate_store::now();
         let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
-        let rates: Vec<_> = self.lock().planner.estimator.learned_rates().collect();
+        let rates: Vec<_> = self.lock().planner.learned_rates().collect();
         for (class, device, rate, samples) in rates {
             learned.add_rate(&self.devices[device], class, StoredRate { rate, samples, when });
         }

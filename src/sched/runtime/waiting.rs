@@ -245,7 +245,7 @@ impl Runtime {
     fn can_nothing_planned_begin(&self) -> bool {
         let mut guard = self.lock();
         for index in 0..self.devices.len() {
-            guard.planner.devices[index].runs_light = self.runs_light(index, None);
+            guard.planner.set_runs_light(index, self.runs_light(index, None));
         }
         self.jobs_dropping.load(Ordering::SeqCst) == 0 && guard.planner.nothing_can_begin(self.now())
     }

@@ -10,12 +10,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{PlannerGuarded, Runtime, WorkerLocal, log_all, may_run_light, run_light, take_light};
-use crate::sched::base::{Exec, nanoseconds};
+use crate::sched::base::{DeviceLease, Exec, nanoseconds};
 use crate::sched::light::{LightItem, NO_DEVICE};
 use crate::sched::plan::{AssignResult, Assignment, AttemptEnd, Effects};
 
+/// A planned task that begins, and its lease of a slot, where processes share the device.
+pub type LeasedAssignment = (Assignment, Option<DeviceLease>);
+
 enum WorkFound {
-    Planned(Assignment),
+    Planned(LeasedAssignment),
     Light(LightItem),
 }
 
@@ -217,15 +220,15 @@ fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
 
 /// Begins the planned task that should run next on the worker's device. `last`: the worker has
 /// found no light task.
-pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, last: bool) -> Option<Assignment> {
-    let taken = begin_planned(runtime, worker, last, None);
-    if !matches!(taken, AssignResult::Unknown) {
-        return taken.begun();
+pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, last: bool) -> Option<LeasedAssignment> {
+    let (mut taken, mut lease) = begin_planned(runtime, worker, last, None);
+    if matches!(taken, AssignResult::Unknown) {
+        // Without the planner lock: a driver may take its time.
+        let ordinal = runtime.devices[worker.device].ordinal;
+        let free = runtime.backends[worker.device].free_bytes(ordinal).unwrap_or(u64::MAX);
+        (taken, lease) = begin_planned(runtime, worker, last, Some(free));
     }
-    // Without the planner lock: a driver may take its time.
-    let ordinal = runtime.devices[worker.device].ordinal;
-    let free = runtime.backends[worker.device].free_bytes(ordinal).unwrap_or(u64::MAX);
-    begin_planned(runtime, worker, last, Some(free)).begun()
+    Some((taken.begun()?, lease))
 }
 
 fn begin_planned(
@@ -233,7 +236,7 @@ fn begin_planned(
     worker: &WorkerLocal,
     last: bool,
     free: Option<u64>,
-) -> AssignResult {
+) -> (AssignResult, Option<DeviceLease>) {
     // The slot of light tasks is for the planned one.
     let leased = worker.light_lease.take().is_some();
     // Unlocked after the planner: unlocking may log, and the log may be the caller's code.
@@ -241,19 +244,19 @@ fn begin_planned(
     let mut guard = runtime.lock();
     let now = runtime.now();
     if leased {
-        guard.planner.devices[worker.device].return_light_slot();
+        guard.planner.return_light_slot(worker.device);
     }
     let mut opened = false;
     if let Some((peers, table)) = &mut access {
         opened = runtime.update_peer_load(peers, table, &mut guard);
     }
     let exclusive = guard.planner.has_exclusive_tasks();
-    let known = guard.planner.devices[worker.device].known_free_bytes(now);
-    let mut taken = assign(runtime, worker, &mut guard, now, last, free);
-    let mut queued = true;
+    let known = guard.planner.devices()[worker.device].known_free_bytes(now);
+    let taken = assign(runtime, worker, &mut guard, now, last, free);
+    let (mut queued, mut lease) = (true, None);
     if let Some((peers, table)) = &mut access {
-        if let AssignResult::Begins(assignment) = &mut taken {
-            assignment.lease = runtime.lease_for_task(table, &mut guard, worker.device, assignment.id);
+        if let AssignResult::Begins(assignment) = &taken {
+            lease = runtime.lease_for_task(table, &mut guard, worker.device, assignment.id);
         }
         queued = runtime.update_queue(peers, table, &mut guard);
     }
@@ -263,8 +266,8 @@ fn begin_planned(
         // Peers have taken the device or its memory: another one may be better now, or this one later.
         AssignResult::Nothing => {
             let short =
-                known.is_none() && guard.planner.devices[worker.device].known_free_bytes(now).is_some();
-            short || !queued || guard.planner.devices[worker.device].is_taken()
+                known.is_none() && guard.planner.devices()[worker.device].known_free_bytes(now).is_some();
+            short || !queued || guard.planner.devices()[worker.device].is_taken()
         }
         AssignResult::Unknown => false,
     };
@@ -279,7 +282,7 @@ fn begin_planned(
     drop(access);
     log_all(records);
     runtime.wake_if_opened(opened);
-    taken
+    (taken, lease)
 }
 
 /// Makes the planner assign a task to the worker.
@@ -297,7 +300,7 @@ fn assign(
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
         && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
         && runtime.light.queues.has_items(&worker.queue);
-    if stands_back || worker.slot >= guard.planner.devices[worker.device].slots {
+    if stands_back || worker.slot >= guard.planner.devices()[worker.device].slots {
         return AssignResult::Nothing;
     }
     let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
@@ -305,7 +308,7 @@ fn assign(
         true => runtime.light.gate.close(worker.device, runs_light),
         false => runs_light(),
     };
-    guard.planner.devices[worker.device].runs_light = runs_light;
+    guard.planner.set_runs_light(worker.device, runs_light);
     let mut effects = Effects::at(now);
     let taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
     guard.log.append(&mut effects.log);
@@ -326,14 +329,14 @@ fn assign_next(
     worker: &WorkerLocal,
     guard: &mut PlannerGuarded,
     now: Duration,
-) -> Option<Assignment> {
+) -> Option<LeasedAssignment> {
     if !guard.planner.has_ready_tasks() {
         return None;
     }
     if !runtime.shares(worker.device) && !guard.planner.has_exclusive_tasks() {
         match assign(runtime, worker, guard, now, false, None) {
             AssignResult::Unknown => {}
-            taken => return taken.begun(),
+            taken => return Some((taken.begun()?, None)),
         }
     }
     guard.worker_called[worker.device] = true;
@@ -342,9 +345,13 @@ fn assign_next(
 }
 
 /// Runs a planned task. Returns the one that the worker runs next, if that is known already.
-fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignment) -> Option<Assignment> {
+fn run_planned(
+    runtime: &Arc<Runtime>,
+    worker: &WorkerLocal,
+    (assignment, lease): LeasedAssignment,
+) -> Option<LeasedAssignment> {
     worker.stop_light();
-    let Assignment { id, known_as, attempt, began, job, signal, context, lease } = assignment;
+    let Assignment { id, known_as, attempt, began, job, signal, context } = assignment;
     let begin = nanoseconds(began);
     worker.tasks.borrow_mut().push(known_as);
     worker.in_planned.set(true);

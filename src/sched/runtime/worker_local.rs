@@ -157,15 +157,15 @@ impl WorkerLocal {
         }
         let mut guard = runtime.lock();
         if leased {
-            guard.planner.devices[self.device].return_light_slot();
+            guard.planner.return_light_slot(self.device);
         }
         let opened = leased && runtime.publish_flags(&guard, runtime.now());
         runtime.wake_workers(&mut guard, runtime.now());
-        let poisoned = guard.planner.devices[self.device].poisoned;
+        let poisoned = guard.planner.devices()[self.device].poisoned;
         drop(guard);
         if poisoned {
             runtime.step(|planner, effects| {
-                planner.devices[self.device].runs_light = runtime.runs_light(self.device, None);
+                planner.set_runs_light(self.device, runtime.runs_light(self.device, None));
                 planner.renew_if_left(self.device, effects);
             });
         }
@@ -215,7 +215,7 @@ impl WorkerLocal {
         self.drop_queue(before);
         let queue = queue?;
         let bytes = runtime.backends[self.device].context_bytes(device.ordinal);
-        if runtime.lock().planner.devices[self.device].info.context_bytes != bytes {
+        if runtime.lock().planner.devices()[self.device].info.context_bytes != bytes {
             runtime.step(|planner, effects| planner.set_context_bytes(self.device, bytes, effects));
         }
         let opened = Rc::new(OpenQueue { queue, context });

@@ -43,7 +43,7 @@ impl Simulation<'_> {
             // An attempt that returns may end others.
             let is_live = self.live.contains(&number);
             if is_live && run.device == index && (!run.hung || fault == DeviceFault::Lost) {
-                let device = self.planner.devices[index].info.label();
+                let device = self.planner.devices()[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
                 self.leave(number);
             }
@@ -55,7 +55,7 @@ impl Simulation<'_> {
         let run = &mut self.attempts[number];
         let (device, task) = (run.device, &self.scenario.tasks[run.task]);
         let place = &self.places[device];
-        let label = self.planner.devices[device].info.label();
+        let label = self.planner.devices()[device].info.label();
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
         let at_once = if self.scenario.devices[device].fail_at.is_some_and(|at| at <= self.now) {
             let what = "it has fallen off the bus".into();

@@ -303,7 +303,7 @@ impl<'a> Simulation<'a> {
             let mut begun = false;
             for index in 0..self.places.len() {
                 let Some(&slot) = self.places[index].free.last() else { continue };
-                let free = self.planner.devices[index].unleased_bytes();
+                let free = self.planner.devices()[index].unleased_bytes();
                 let Some(assignment) =
                     self.planner.assign(index, slot, Some(free), &mut self.effects).begun()
                 else {

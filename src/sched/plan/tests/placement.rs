@@ -241,11 +241,11 @@ fn no_mask_has_a_device_beyond_its_bits() {
 fn slot_of_a_peer_is_not_free() {
     let mut driver = driver(1);
     let id = driver.submit(0, task());
-    driver.planner.set_others(S(0), 0, &[3.0], 0);
+    driver.planner.set_peer_load(S(0), 0, &[3.0], 0, false);
     assert!(driver.take(0, 0).is_none());
     assert_eq!(driver.runnable(0), DeviceMask::NONE, "no worker is called for nothing");
     assert!(!driver.planner.nothing_can_begin(S(0)), "it is only a matter of time");
-    driver.planner.set_others(S(1), 0, &[], 0);
+    driver.planner.set_peer_load(S(1), 0, &[], 0, false);
     assert_eq!(driver.runnable(1), DeviceMask::only(0));
     assert_eq!(driver.take(1, 0).unwrap().id, id);
 }
@@ -267,7 +267,7 @@ fn task_begins_in_the_slot_of_a_waiting_task_before_waiters_of_peers() {
     let mut driver = with_slots(2);
     let (_, outer) = driver.begin(0, 0, task());
     (0..3).for_each(|_| _ = driver.submit(1, task()));
-    driver.planner.set_others(S(1), 0, &[9.0, 9.0], 0);
+    driver.planner.set_peer_load(S(1), 0, &[9.0, 9.0], 0, false);
     assert!(driver.take(1, 0).is_none());
     driver.planner.open_slot(0, None);
     assert!(driver.take(1, 0).is_some());
@@ -294,7 +294,7 @@ fn task_waits_for_a_device_of_peers_only_if_it_ends_sooner() {
     for (left, waits) in [(0.5, true), (20.0, false)] {
         let mut driver = driver_of(&[10.0, 1.0]);
         driver.submit(0, of_work(10.0));
-        driver.planner.set_others(S(0), 0, &[left], 0);
+        driver.planner.set_peer_load(S(0), 0, &[left], 0, false);
         assert_eq!(driver.take(0, 1).is_none(), waits, "the fast one is free in {left} s");
     }
 }
@@ -304,13 +304,13 @@ fn slot_request_is_of_the_first_task_that_peers_keep_waiting() {
     let mut driver = driver_of(&[10.0, 1.0]);
     driver.submit(0, of_work(10.0));
     assert_eq!(driver.planner.slot_request(S(0)), None, "nobody is in the way");
-    driver.planner.set_others(S(0), 0, &[0.5], 0);
+    driver.planner.set_peer_load(S(0), 0, &[0.5], 0, false);
     let ours = Task { priority: 3, device_bytes: 7, ..of_work(20.0) };
     driver.submit(0, ours);
     let request = driver.planner.slot_request(S(0)).unwrap();
     assert_eq!((request.priority, &request.bytes), (3, &vec![7, 7]));
     assert_eq!(request.costs, [Some(2.0), Some(20.0)]);
-    driver.planner.set_others(S(0), 0, &[], 0);
+    driver.planner.set_peer_load(S(0), 0, &[], 0, false);
     assert_eq!(driver.planner.slot_request(S(0)), None);
 }
 
@@ -321,7 +321,7 @@ fn late_task_requests_no_slot_that_it_cannot_use() {
     driver.planner.has_peers = true;
     driver.begin(10, 0, Task { idempotent: true, ..task() });
     driver.pass(16);
-    driver.planner.set_others(S(16), 1, &[3.0], 0);
+    driver.planner.set_peer_load(S(16), 1, &[3.0], 0, false);
     assert_eq!(driver.planner.slot_request(S(0)), None);
     driver.submit(16, task());
     assert!(driver.planner.slot_request(S(0)).is_some());
@@ -350,9 +350,9 @@ fn cost_does_not_depend_on_measured_rates() {
 fn memory_reserved_by_peers_is_not_free() {
     let mut driver = driver(1);
     let id = driver.submit(0, Task { device_bytes: 600, ..task() });
-    driver.planner.set_others(S(0), 0, &[], 500);
+    driver.planner.set_peer_load(S(0), 0, &[], 500, false);
     assert!(driver.assign(0, 0, 0, Some(1000)).begun().is_none(), "1000 are free, and 500 of them promised");
-    driver.planner.set_others(S(0), 0, &[], 300);
+    driver.planner.set_peer_load(S(0), 0, &[], 300, false);
     assert_eq!(driver.assign(5, 0, 0, Some(1000)).begun().unwrap().id, id);
 }
 
