@@ -502,7 +502,7 @@ class Callables(WithScheduler):
             ("grain is 'x'; accepted: an integer of at least 1", lambda: self.scheduler.submit_range(0, 3, nothing, "x")),
             ("slots is None; accepted: 0 to 64", lambda: gpusched.Scheduler("cpu", None)),
             ("tasks is \\[1\\]; accepted: ", lambda: self.scheduler.wait_any([1])),
-            ("nt is -1; accepted: an integer of 0 or more", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, -1)),
+            ("nt is -1; accepted: an integer of 1 or more", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, -1)),
             ("frequency_hz is 'x'; accepted: a number", lambda: gpusched.wavelet("ricker", "x", 1e-3, 9)),
             ("dt_s is None; accepted: a number", lambda: gpusched.wavelet("ricker", 20.0, None, 9)),
             ("fraction is 'x'; accepted: a number", submit(lambda exec: exec.report("x")).result),
@@ -856,6 +856,14 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
         for steps in (-1, 2**64 + 5):
             words = f"^nt is {steps}; accepted: an integer, 1 to 10000000 steps$"
             self.assertRaisesRegex(ValueError, words, shoot, nt=steps)
+        for name, accepted in (
+            ("plane_iz", "an integer, 0 to the number of the last cell"),
+            ("record_every", "an integer, 1 to 10000000 steps"),
+            ("snapshot_every", "an integer, 1 to 10000000 steps, or 0: no snapshots"),
+        ):
+            for value in (-1, 2**64 + 5):
+                words = f"^{name} is {value}; accepted: {accepted}$"
+                self.assertRaisesRegex(ValueError, words, shoot, **{name: value})
         for change in ({"source": (4, -1, 2)}, {"plane_every": (1, 2**32)}, {"receivers": [(0, 0, -1)]}):
             self.assertRaisesRegex(ValueError, "; accepted: 0 to ", shoot, **change)
         for change in ({"nt": 2.5}, {"dt_s": "auto"}, {"record_every": None}, {"wavelet_samples": "ricker"}):

@@ -275,7 +275,7 @@ impl Plan {
     pub fn check(&self, shot: &Shot) -> Result<()> {
         self.check_cell("the source", shot.source)?;
         self.check_outside(shot.outside)?;
-        check_count("nt", shot.nt, MOST_STEPS, "steps")?;
+        check_steps(shot.nt)?;
         check_count("record_every", shot.record_every, MOST_STEPS, "steps")?;
         if self.options.exact_time {
             exact_time::check(shot)?;
@@ -409,6 +409,11 @@ fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Refuses a number of time steps that no shot may have.
+pub fn check_steps(nt: usize) -> Result<()> {
+    check_count("nt", nt, MOST_STEPS, "steps")
 }
 
 fn check_count(what: &str, value: usize, most: usize, unit: &str) -> Result<()> {

@@ -10,7 +10,7 @@ use super::model_handle::{SharedModel, sched_fd_model_t, shared_model};
 use super::status::sched_status_t;
 use crate::backend::cpu::threads;
 use crate::error::{Error, Result};
-use crate::fd::plan::{Options, Plan, Stencil};
+use crate::fd::plan::{Options, Plan, Stencil, check_steps};
 use crate::fd::survey::{Receivers, Shot, SourceKind};
 use crate::fd::verify::direct_wave_mute;
 use crate::fd::wavelet::{Shape, Wavelet};
@@ -239,6 +239,7 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
         return Err(Error::argument("reserved of sched_fd_shot_desc_t", desc.reserved, "0"));
     }
     let nt = count("nt", desc.nt)?;
+    check_steps(nt)?;
     let kind = source_kind(desc.source_kind)?;
     let default = if kind == SourceKind::Pressure { DEFAULT_AMPLITUDE } else { 1.0 };
     let snapshot_every = count("snapshot_every", desc.snapshot_every)?;

@@ -140,7 +140,7 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     frequency_hz, dt_s = (
         checked(what, value, real, "a number") for what, value in (("frequency_hz", frequency_hz), ("dt_s", dt_s))
     )
-    count = checked("nt", nt, operator.index, "an integer of 0 or more", lambda count: count >= 0)
+    count = checked("nt", nt, operator.index, "an integer of 1 or more", lambda count: count >= 0)
     samples = np.zeros(count, dtype=np.float32)
     check(lib.sched_fd_wavelet(kind, frequency_hz, dt_s, pointer(samples), samples.size))
     return samples
@@ -466,10 +466,19 @@ class Shot:
         desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell(self.source)
         desc.flags = choice("stencil", self.stencil, STENCILS)
         desc.source_kind = choice("source_kind", self.source_kind, SOURCE_KINDS)
-        # The library checks what its field can hold.
-        accepted = "an integer, 1 to 10000000 steps"
-        desc.nt = checked("nt", self.nt, operator.index, accepted, lambda steps: 0 <= steps < 1 << 64)
-        for name in ("dt_s", "frequency_hz", "amplitude", "plane_iz", "record_every", "snapshot_every"):
+        steps = "an integer, 1 to 10000000 steps"
+        integers = (
+            ("nt", steps, 64),
+            ("plane_iz", "an integer, 0 to the number of the last cell", 64),
+            ("record_every", steps, 32),
+            ("snapshot_every", f"{steps}, or 0: no snapshots", 64),
+        )
+        for name, accepted, bits in integers:
+            # The library checks what its field can hold.
+            most = (1 << bits) - 1
+            fitting = checked(name, getattr(self, name), operator.index, accepted, lambda number: 0 <= number <= most)
+            setattr(desc, name, fitting)
+        for name in ("dt_s", "frequency_hz", "amplitude"):
             put(desc, name, getattr(self, name))
         names = ("plane_every_x", "plane_every_y")
         if not hasattr(self.plane_every, "__len__") or len(self.plane_every) != len(names):

@@ -170,7 +170,8 @@ impl Document {
             return Error::argument(what, format!("not TOML ({message})"), "TOML 1.0, `key = value` a line");
         }
         let (found, accepted) = message.split_once(", expected ").unwrap_or((&message, ""));
-        let accepted = in_plain_words(accepted.trim_start_matches("one of "));
+        let accepted =
+            range(&key).map_or_else(|| in_plain_words(accepted.trim_start_matches("one of ")), str::to_owned);
         if let Some(missing) = found.strip_prefix("missing field ") {
             let missing = missing.trim_matches('`');
             // A missing table has no place in the file.
@@ -270,6 +271,15 @@ fn one_line(text: &str) -> String {
         line.push('…');
     }
     line
+}
+
+/// Returns the accepted values of a key for a number whose type accepts more.
+fn range(key: &str) -> Option<&'static str> {
+    match key {
+        "time.nt" | "time.record_every" | "snapshots.every" => Some("1 to 10000000 steps"),
+        "run.slots" => Some("1 to 64 shots at a time on a device"),
+        _ => None,
+    }
 }
 
 fn in_plain_words(accepted: &str) -> String {
