@@ -47,12 +47,17 @@ fn shot_beyond_the_address_space_of_the_process_fails_at_once() {
     // A shot takes more than the whole limit, and the model a small part of it.
     let large = one_shot(&SURVEY.replace("[24, 8, 16]", "[220, 220, 220]"));
     let folder = Workspace::with_survey(&large);
-    let mut shell = isolated("sh");
-    shell.args(["-c", r#"ulimit -v 300000; exec "$0" "$@""#]).arg(executable());
-    // Each thread of malloc reserves address space.
-    shell.args(["run", "survey.toml", "--no-rates-cache"]).env("MALLOC_ARENA_MAX", "1");
+    let run = |option| {
+        let mut shell = isolated("sh");
+        shell.args(["-c", r#"ulimit -v 300000; exec "$0" "$@""#]).arg(executable());
+        // Each thread of malloc reserves address space.
+        shell.args(["run", "survey.toml", option]).env("MALLOC_ARENA_MAX", "1");
+        Ended::from(output(shell.current_dir(folder.path())).unwrap())
+    };
+    let ended = run("--dry-run");
+    assert!(ended.status == 2 && ended.err.contains("(ulimit -v) leaves"), "{ended:?}");
     let begin = Instant::now();
-    let ended = Ended::from(output(shell.current_dir(folder.path())).unwrap());
+    let ended = run("--no-rates-cache");
     assert_eq!(ended.status, 1, "{ended:?}");
     let said = [&*ended.out, &ended.err].concat();
     assert!(said.contains("a shot needs ") && said.contains("(ulimit -v) leaves"), "{said}");

@@ -118,7 +118,7 @@ pub fn zeros<T: Zero>(len: usize) -> Option<Vec<T>> {
 }
 
 /// Returns the address space that the limit of the process (`ulimit -v`) leaves.
-fn free_address_space() -> u64 {
+pub fn free_address_space() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `limit` is a valid struct.
     if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0

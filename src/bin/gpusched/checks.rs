@@ -1,5 +1,6 @@
 //! Checks before a run: prints the survey in numbers, and whether it fits the devices.
 
+use gpusched::backend::cpu::free_address_space;
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::human;
 use gpusched::memory::Bytes;
@@ -30,6 +31,18 @@ pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     }
     let (needed, there) = (needed(largest), largest.usable_bytes());
     Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
+}
+
+/// Returns an error if a shot needs more address space than the limit of the process leaves, and no
+/// GPU can compute it.
+pub fn address_space(takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
+    let needed = takes.on(BackendKind::Cpu);
+    let left = free_address_space();
+    let mut gpus = devices.iter().filter(|device| device.backend == BackendKind::Cuda);
+    if needed <= left || gpus.any(|gpu| takes.on(gpu.backend) <= gpu.usable_bytes()) {
+        return Ok(());
+    }
+    Err(Error::ProcessLimit { what: "a shot".into(), needed, left })
 }
 
 /// Returns a warning if the file system of the output folder is too small. `present`: bytes of

@@ -196,13 +196,16 @@ fn command(command: Command) -> Result<bool> {
         Command::Bench {
             what: Bench::Fd { equation, n, nt, device, storage, threads, absorbing_layer, pml, repeats, json },
         } => {
-            let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
-            let equation = match absorbing_layer {
-                Some(kind) => with_absorber(equation, kind)?,
-                None => equation,
+            let measure = || {
+                let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
+                let equation = match absorbing_layer {
+                    Some(kind) => with_absorber(equation, kind)?,
+                    None => equation,
+                };
+                let case = Case { equation, n, pml: pml.unwrap_or(0), storage, nt, repeats };
+                bench::fd(bench::Wanted { case, device: &device, threads, as_json: json })
             };
-            let case = Case { equation, n, pml: pml.unwrap_or(0), storage, nt, repeats };
-            bench::fd(bench::Wanted { case, device: &device, threads, as_json: json })
+            refusals_as_json(json, measure())
         }
     }
 }
