@@ -30,6 +30,8 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     builder.cpu_threads = threads;
     // A benchmark should not wait an hour for other processes.
     builder.policy.rounds_beside_others = builder.policy.backoff.len();
+    // The command prints each failure itself.
+    builder.policy.failure_level = log::Level::Info;
     let scheduler = builder.build()?;
     let [info] = scheduler.devices() else {
         let there = scheduler.devices().len();

@@ -21,6 +21,8 @@ pub fn check_devices(devices: Option<&str>, as_json: bool) -> Result<Vec<Unfit>>
     builder.slots = Some(1);
     // A check should not wait an hour for other processes.
     builder.policy.rounds_beside_others = builder.policy.backoff.len();
+    // The command prints each failure itself.
+    builder.policy.failure_level = log::Level::Info;
     let scheduler = builder.build()?;
     if !as_json {
         let labels: Vec<String> = scheduler.devices().iter().map(|device| device.label()).collect();

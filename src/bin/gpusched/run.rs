@@ -97,7 +97,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let summary = checks::summary(&job, takes, devices, slots);
     if wanted.as_json {
         say!("{}", json!({ "event": "survey", "dry_run": wanted.dry_run, "survey": summary }));
-    } else {
+    } else if wanted.restarts == 0 {
         checks::print(&job, takes, devices, &summary);
     }
     report_notes(devices, wanted.as_json)?;
@@ -204,7 +204,7 @@ fn build_scheduler(wanted: &Wanted<'_>, devices: Option<String>, slots: Option<u
     let mut builder = Scheduler::builder();
     builder.devices = devices;
     builder.slots = slots;
-    // The command prints each failure itself.
+    // The command prints each failure and each retired device itself.
     builder.policy.failure_level = log::Level::Info;
     builder.trace_events = if wanted.trace.is_some() { TRACE_EVENTS } else { 0 };
     if wanted.remember && !wanted.dry_run {

@@ -211,7 +211,8 @@ Policy {
 
     // Log.
 
-    /// Level of the line for a task that fails for good. A program that prints all failures itself lowers it.
+    /// Level of the lines for a task that fails for good and for a retired device. A program that prints them itself
+    /// lowers it.
     failure_level: Level = Level::Warn,
 }
 }

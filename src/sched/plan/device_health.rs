@@ -18,7 +18,7 @@ impl Planner {
             self.retired.add(index);
             device.info.health = Health::Retired;
             device.reserved_for = None;
-            self.note(Level::Warn, index, text, effects);
+            self.note(self.policy.failure_level, index, text, effects);
         }
         self.end_deviceless(effects);
     }

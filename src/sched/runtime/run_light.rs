@@ -162,7 +162,8 @@ fn record_end(
         Ok(()) => Ending::Done,
         Err(Error::Cancelled) => Ending::Cancelled,
         Err(error) => {
-            log::warn!("the task failed on {}: {error}", runtime.devices[worker.device].label());
+            let place = runtime.devices[worker.device].label();
+            log::log!(runtime.policy.failure_level, "the task failed on {place}: {error}");
             Ending::Failed
         }
     };
