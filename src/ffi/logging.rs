@@ -41,6 +41,18 @@ static SINK: LogSink = LogSink { target: RwLock::new(LogTarget::Off), born: Once
 static START: Mutex<()> = Mutex::new(());
 static STARTED: AtomicBool = AtomicBool::new(false);
 
+/// Runs a write to a terminal.
+type AroundWrite = fn(write: &mut dyn FnMut());
+
+static AROUND_WRITES: OnceLock<AroundWrite> = OnceLock::new();
+
+/// Passes each write of the log to standard error to `around`, which calls it once. A program that
+/// draws on the terminal erases its drawing before the call, and draws again after it. Only the
+/// first call has an effect.
+pub fn pass_writes_to(around: AroundWrite) {
+    let _ = AROUND_WRITES.set(around);
+}
+
 impl LogSink {
     /// Returns true in a child of fork, where a thread of the parent may hold the lock for ever.
     fn is_inherited(&self) -> bool {
@@ -95,7 +107,11 @@ impl Log for LogSink {
                 // The lock of std::io::stderr may stay locked for ever in a child of fork.
                 // SAFETY: the file is not dropped, so descriptor 2 stays open.
                 let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
-                let _ = file.write_all(text().as_bytes());
+                let mut write = || drop(file.write_all(text().as_bytes()));
+                match AROUND_WRITES.get() {
+                    Some(around) => around(&mut write),
+                    None => write(),
+                }
             }
             LogTarget::File(file) => {
                 let mut file: &File = file;

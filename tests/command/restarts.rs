@@ -9,7 +9,7 @@ use serde_json::Value;
 use testkit::Folder;
 use testkit::c;
 use testkit::command::{Ended, Workspace, brief};
-use testkit::process::output;
+use testkit::process::{output, run_on_terminal};
 use testkit::virtual_gpus::attach;
 
 use crate::finished;
@@ -44,6 +44,34 @@ fn shots_that_a_kernels_failure_leaves_without_a_device_are_computed_by_the_next
         let is_share = |share: &&Value| share.as_f64().is_some_and(|share| 0.0 < share && share <= 1.0);
         assert!(!shares.is_empty() && shares.iter().all(is_share), "{survey}");
     }
+}
+
+/// The log has the retired GPU at a lower level than the command prints.
+#[test]
+fn survey_and_each_retired_gpu_are_printed_once() {
+    let folder = Workspace::with_survey(&brief());
+    let mut command = folder.command(&["run", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
+    let ended = Ended::from(output(&mut command).unwrap());
+    let count = |text: &str, words| text.lines().filter(|line| line.contains(words)).count();
+    let begun = 1 + count(&ended.err, "the run goes on in a new process");
+    assert!(ended.status == 0 && begun > 1, "{ended:?}");
+    assert_eq!(count(&ended.out, "cells per shortest wavelength"), 1, "{ended:?}");
+    assert_eq!(count(&ended.err, "is retired"), begun - 1, "{ended:?}");
+}
+
+/// While the bar is drawn, the library logs that the GPU's context is unusable.
+#[test]
+fn line_of_the_log_begins_a_line_of_the_terminal() {
+    let folder = Workspace::with_survey(&brief());
+    let mut command = folder.command(&["run", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
+    let (status, text) = run_on_terminal(command.env("TERM", "xterm"));
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("its context is unusable")).collect();
+    assert!(status.success() && text.contains("% ") && !lines.is_empty(), "{text}");
+    // A line on the screen is what follows the last erasure.
+    let shown = |line: &&&str| line.rsplit("\x1b[2K").next().is_some_and(|shown| shown.starts_with("[WARN "));
+    assert_eq!(lines.iter().filter(shown).count(), lines.len(), "{text}");
 }
 
 #[test]

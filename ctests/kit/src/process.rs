@@ -1,9 +1,11 @@
 //! Child processes with a time limit, and with an environment that does not depend on the machine.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::FromRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -62,6 +64,33 @@ pub fn output_within(command: &mut Command, longest: Duration) -> std::io::Resul
     Ok(Output { status, stdout: stdout?, stderr: stderr? })
 }
 
+/// Returns a program's exit status, and all that it writes to a terminal of 200 columns.
+pub fn run_on_terminal(command: &mut Command) -> (ExitStatus, String) {
+    let size = libc::winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+    let (mut master, mut slave) = (-1, -1);
+    // SAFETY: valid places for two descriptors, and a size. The name and the modes are optional.
+    let made = unsafe {
+        libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &raw const size)
+    };
+    assert_eq!(made, 0, "no terminal");
+    // SAFETY: new descriptors, which nothing else owns.
+    let [mut master, slave] = [master, slave].map(|descriptor| unsafe { File::from_raw_fd(descriptor) });
+    let [stdout, stderr] = [slave.try_clone().expect("a descriptor"), slave].map(Stdio::from);
+    command.process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    let mut child = command.spawn().expect("a process");
+    // The terminal is at its end once all descriptors of the other side are closed.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // The end is an error, EIO, after the last byte.
+        let _ = master.read_to_end(&mut text);
+        text
+    });
+    let status = wait(&mut child, LONGEST).expect("its status");
+    let text = reader.join().expect("no panic there");
+    (status, String::from_utf8_lossy(&text).into_owned())
+}
+
 fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Result<Vec<u8>>> {
     let mut pipe = pipe.expect("a pipe");
     std::thread::spawn(move || {
@@ -70,7 +99,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Resul
     })
 }
 
-fn wait(child: &mut Child, longest: Duration) -> std::io::Result<std::process::ExitStatus> {
+fn wait(child: &mut Child, longest: Duration) -> std::io::Result<ExitStatus> {
     let begun = Instant::now();
     loop {
         match child.try_wait()? {

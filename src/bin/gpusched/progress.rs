@@ -1,9 +1,10 @@
 //! Progress of a survey: a bar on a terminal, lines elsewhere, JSON lines with `--json`.
 
 use std::io::{IsTerminal, stderr, stdout};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gpusched::sched;
+use gpusched::{ffi, sched};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -13,6 +14,22 @@ use crate::say::{self, say};
 const FINE: f64 = 10_000.0;
 /// Time between two progress lines.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The bar that is drawn on the terminal, which lines of the log must not tear.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn set_bar(bar: Option<ProgressBar>) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
+}
+
+/// Erases the bar, if there is one, writes, and draws the bar again.
+fn write_beside_bar(write: &mut dyn FnMut()) {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
 
 enum Form {
     Bar(ProgressBar),
@@ -42,6 +59,8 @@ impl Progress {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(Duration::from_millis(250));
+            set_bar(Some(bar.clone()));
+            ffi::logging::pass_writes_to(write_beside_bar);
             Form::Bar(bar)
         } else {
             Form::Lines
@@ -80,11 +99,11 @@ impl Progress {
             _ => format!(" (other processes hold {})", held.join(", ")),
         };
         format!(
-            "{} of {} shots done, {} running{waits}, {failed} failed, {} left",
+            "{} of {} shots done, {} running{waits}, {failed} failed, {}",
             self.kept as u64 + now.counts.done,
             self.shots,
             now.counts.running,
-            clock(now.eta)
+            time_left(now.eta)
         )
     }
 
@@ -159,18 +178,19 @@ impl Progress {
 
     pub fn finish(&self) {
         if let Form::Bar(bar) = &self.form {
+            set_bar(None);
             bar.finish_and_clear();
         }
     }
 }
 
-fn clock(left: Option<Duration>) -> String {
-    let Some(left) = left else { return "time unknown".into() };
+fn time_left(left: Option<Duration>) -> String {
+    let Some(left) = left else { return "time left unknown".into() };
     let seconds = left.as_secs_f64().ceil() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
+        (0, 0, s) => format!("{s} s left"),
+        (0, m, s) => format!("{m} min {s:02} s left"),
+        (h, m, _) => format!("{h} h {m:02} min left"),
     }
 }
 
@@ -208,7 +228,7 @@ mod tests {
         let expected = " 35.0 %  3 of 10 shots done, 1 running (other processes hold cuda:0, cuda:2), 1 failed, \
                         1 min 05 s left";
         assert_eq!(line(6, eta, &gpus()), expected);
-        let alone = " 35.0 %  3 of 10 shots done, 1 running, 1 failed, time unknown left";
+        let alone = " 35.0 %  3 of 10 shots done, 1 running, 1 failed, time left unknown";
         assert_eq!(line(6, None, &[]), alone);
         assert_eq!(line(0, None, &gpus()), alone, "nothing waits for them");
     }
