@@ -18,7 +18,12 @@ const FILES: &[Case] = &[
     ("rho =", "density =", &["key model.density is unknown", "did you mean `rho`?"]),
     ("spacing_m = 10.0", "spacing_m = 10.0\nfree_surface = true", &["line 5: key grid.free_surface is unknown", "not supported: a free surface"]),
     ("frequency_hz = 20.0", "", &["wavelet.frequency_hz is missing", "such as frequency_hz = 20.0"]),
-    ("nt = 60", "nt = \"many\"", &["line 10: time.nt is \"many\"", "a whole number, 0 or more"]),
+    ("nt = 60", "nt = \"many\"", &["line 10: time.nt is \"many\"; accepted: 1 to 10000000 steps\n"]),
+    ("nt = 60", "nt = -2", &["line 10: time.nt is -2; accepted: 1 to 10000000 steps\n"]),
+    ("record_every = 2", "record_every = 2.5", &["time.record_every is 2.5; accepted: 1 to 10000000 steps\n"]),
+    ("every = 30", "every = true", &["snapshots.every is true; accepted: 1 to 10000000 steps\n"]),
+    ("pictures = 1", "pictures = \"1\"", &["output.pictures is \"1\"; accepted: a whole number, 0 or more\n"]),
+    ("pictures = 1", "[run]\nslots = \"2\"", &["run.slots is \"2\"; accepted: 1 to 64 shots at a time on a device\n"]),
     ("nt = 60", "nt = 0", &["line 10: time.nt is 0", "1 to 10000000 steps"]),
     ("nt = 60", "nt = 60\nduration_s = 1.0", &["line 8: time is ambiguous", "either `nt` or `duration_s`"]),
     ("nt = 60", "duration_s = inf", &["time.duration_s is inf", "seconds that make 1 to 10000000 steps"]),
@@ -94,7 +99,14 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = true", &["model.rho is true", "a number, a file's path"]),
     ("rho = \"gardner\"", "rho = \"Gardner\"", &["read Gardner: No such file", "did you mean \"gardner\"?"]),
     ("n = [24, 8, 16]\nspacing_m = 10.0\n[model]\nvp = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }", "n = [8, 16, 24]\nspacing_m = 10.0\n[model]\nvp = \"turned.npy\"", &["line 6: model.vp (the shape", "accepted: (16, 8, 24)"]),
-    ("rho = \"gardner\"", "rho = \"2000\"", &["read", "2000: No such file", "line 7: model.rho); numbers stand without quotes: rho = 2000\n"]),
+    ("rho = \"gardner\"", "rho = \"2000\"", &["read", "2000: No such file", "line 7: model.rho); numbers stand without quotes: rho = 2000.0\n"]),
+    ("rho = \"gardner\"", "rho = \"2_000\"", &["line 7: model.rho); numbers stand without quotes: rho = 2000.0\n"]),
+    ("rho = \"gardner\"", "rho = \".5\"", &["line 7: model.rho); numbers stand without quotes: rho = 0.5\n"]),
+    ("rho = \"gardner\"", "rho = \"nan\"", &["read nan: No such file", "line 7: model.rho)\n"]),
+    ("rho = \"gardner\"", "rho = { file = \"2000\" }", &["line 7: model.rho); numbers stand without quotes: rho = 2000.0\n"]),
+    ("rho = \"gardner\"", "rho = \"1000\"", &["expected 12288 bytes", "found 12 bytes (", "line 7: model.rho)\n"]),
+    ("rho = \"gardner\"", "rho = \"\"", &["line 7: model.rho is \"\"; accepted: a path\n"]),
+    ("rho = \"gardner\"", "rho = { file = \"\" }", &["line 7: model.rho.file is \"\"; accepted: a path\n"]),
     ("rho = \"gardner\"", "rho = \"none.bin\"", &["read", "none.bin: No such file", "line 7: model.rho)"]),
     ("rho = \"gardner\"", "rho = \"short.bin\"", &["short.bin", "expected 12288 bytes", "found 12 bytes", "line 7: model.rho)"]),
     ("rho = \"gardner\"", "rho = \"rho.segy\"", &["line 7: model.rho (the file) is", "rho.segy", "an NPY file (.npy) or raw little-endian float32"]),
@@ -120,6 +132,7 @@ fn bad_surveys_are_refused_with_key_value_and_range() {
     let folder = Workspace::new();
     fs::write(folder.at("short.bin"), [0; 12]).unwrap();
     fs::write(folder.at("short.npy"), [0; 12]).unwrap();
+    fs::write(folder.at("1000"), [0; 12]).unwrap();
     let mut densities = [2000_f32; 24 * 8 * 16];
     densities[(3 * 24 + 20) * 16 + 7] = f32::NAN;
     fs::write(folder.at("nan.bin"), densities.map(f32::to_le_bytes).as_flattened()).unwrap();
@@ -197,6 +210,12 @@ fn bad_command_lines_are_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn refusal_of_a_benchmark_is_printed_once() {
+    let ended = Workspace::new().gpusched(&["bench", "fd", "--n", "8", "8", "8", "--nt", "0"]);
+    assert_eq!((ended.status, ended.err.lines().count()), (2, 1), "{ended:?}");
+}
+
 /// Readers of JSON objects get an object in addition to the text.
 #[test]
 fn refusal_is_also_a_json_object() {
@@ -207,4 +226,12 @@ fn refusal_is_also_a_json_object() {
     let [event] = events.as_slice() else { panic!("{events:?}") };
     let error = event["error"].as_str().unwrap();
     assert!(event["event"] == "error" && error.contains("time.nt is 0"), "{event}");
+    for (more, words) in [(["--nt", "0"], "nt is 0"), (["--device", "cuda:99"], "cuda:99")] {
+        let fd = ["bench", "fd", "--json", "--n", "8", "8", "8"];
+        let ended = folder.gpusched(&[&fd[..], &more].concat());
+        let events = ended.events();
+        let [event] = events.as_slice() else { panic!("{ended:?}") };
+        let error = event["error"].as_str().unwrap();
+        assert!(ended.status == 2 && error.contains(words) && ended.err.contains(error), "{ended:?}");
+    }
 }

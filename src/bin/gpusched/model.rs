@@ -71,26 +71,11 @@ pub fn properties(file: &Document, grid: &Grid, from: &Model) -> Result<Vec<(fd:
         let filler = Filler { file, grid, key: key(property), range, unit };
         let values = match (property, from, properties.first()) {
             (fd::Property::Rho, Property::Name(name), Some((_, vp))) if name == GARDNER => gardner(vp),
-            (fd::Property::Rho, Property::Name(name), _) => {
-                let is_near = strsim::jaro(&name.to_lowercase(), GARDNER) > 0.8;
-                let hint = is_near.then(|| format!("did you mean \"{GARDNER}\"?"));
-                filler.fill(from).map_err(|error| with_hint(error, hint))?
-            }
             _ => filler.fill(from)?,
         };
         properties.push((property, values));
     }
     Ok(properties)
-}
-
-/// Adds a suggestion to the error for a file that could not be read.
-fn with_hint(error: Error, hint: Option<String>) -> Error {
-    match (error, hint) {
-        (Error::Io { action, path, why }, Some(hint)) => {
-            Error::Io { action, path, why: format!("{why}; {hint}") }
-        }
-        (error, _) => error,
-    }
 }
 
 /// Returns the density by Gardner, Gardner and Gregory (1974): 310 vp^0.25 in kg/m³, with vp in
@@ -118,15 +103,15 @@ impl Filler<'_> {
                 self.check(&self.key, *value)?;
                 Ok((*value as f32).into())
             }
+            Property::Name(path) if path.is_empty() => Err(self.file.refuse(&self.key, "a path")),
             Property::Name(path) => {
                 let table = PropertyTable { file: Some(PathBuf::from(path)), ..Default::default() };
-                let key = self.key.rsplit('.').next().unwrap_or_default();
-                let is_number = path.trim().parse::<f64>().is_ok();
-                let hint =
-                    is_number.then(|| format!("numbers stand without quotes: {key} = {}", path.trim()));
-                self.load(&table).map(Values::from).map_err(|error| with_hint(error, hint))
+                self.load(&table).map(Values::from)
             }
             Property::Table(table) => match (&table.file, &table.layers) {
+                (Some(path), None) if path.as_os_str().is_empty() => {
+                    Err(self.file.refuse(&format!("{}.file", self.key), "a path"))
+                }
                 (Some(_), None) => self.load(table).map(Values::from),
                 (None, Some(layers)) => {
                     self.check_keys_of_layers(table)?;
@@ -210,7 +195,8 @@ impl Filler<'_> {
     /// Loads a file [iy][ix][iz], or a section [iz][ix] that is the same for all y.
     fn load(&self, from: &PropertyTable) -> Result<Vec<f32>> {
         let key = |name: &str| format!("{}.{name}", self.key);
-        let path = self.file.resolve(from.file.as_deref().unwrap_or(Path::new("")));
+        let name = from.file.as_deref().unwrap_or(Path::new(""));
+        let path = self.file.resolve(name);
         let extension =
             path.extension().map(|text| text.to_string_lossy().to_lowercase()).unwrap_or_default();
         if FOREIGN.contains(&&*extension) {
@@ -226,7 +212,7 @@ impl Filler<'_> {
             if from.n.is_some() {
                 return Err(self.file.refuse(&key("n"), "no value: an NPY file states its shape"));
             }
-            let array = npy::read(&path).map_err(|error| self.blame(error))?;
+            let array = npy::read(&path).map_err(|error| self.unread(name, error))?;
             match (array.shape.as_slice(), from.extrude) {
                 (&[ny, nx, nz], false) => ([nx, ny, nz], [nz, nx * nz, 1], array.data),
                 (&[nz, nx], true) => ([nx, self.grid.n[1], nz], [1, 0, nx], array.data),
@@ -255,7 +241,7 @@ impl Filler<'_> {
                     .refuse(&key("n"), "ny of 1 with `extrude`: the file is one section [ix][iz]"));
             }
             let along_y = if from.extrude { (self.grid.n[1], 0) } else { (n[1], n[0] * n[2]) };
-            let data = raw::read(&path, count).map_err(|error| self.blame(error))?;
+            let data = raw::read(&path, count).map_err(|error| self.unread(name, error))?;
             ([n[0], along_y.0, n[2]], [n[2], along_y.1, 1], data)
         };
         self.cut(from, &path, n, strides, &data)
@@ -345,6 +331,28 @@ impl Filler<'_> {
 
     fn blame(&self, error: Error) -> Error {
         self.file.blame(&self.key, error)
+    }
+
+    /// Returns the error for a file that could not be read, with a suggestion if no such file exists.
+    fn unread(&self, name: &Path, error: Error) -> Error {
+        let is_missing = self.file.resolve(name).try_exists().is_ok_and(|exists| !exists);
+        match (self.blame(error), self.suggestion(name).filter(|_| is_missing)) {
+            (Error::Io { action, path, why }, Some(hint)) => {
+                Error::Io { action, path, why: format!("{why}; {hint}") }
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// Returns the value that the name of a file may stand for.
+    fn suggestion(&self, name: &Path) -> Option<String> {
+        let name = name.to_str()?.trim();
+        if self.key == key(fd::Property::Rho) && strsim::jaro(&name.to_lowercase(), GARDNER) > 0.8 {
+            return Some(format!("did you mean \"{GARDNER}\"?"));
+        }
+        let number: f64 = name.replace('_', "").parse().ok()?;
+        let key = self.key.rsplit('.').next().unwrap_or_default();
+        number.is_finite().then(|| format!("numbers stand without quotes: {key} = {number:?}"))
     }
 }
 
