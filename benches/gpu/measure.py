@@ -69,7 +69,7 @@ NO_GPU = 77
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("binaries", type=Path, help="the folder that --build has made")
     parser.add_argument("--report", type=Path, default=Path("."), help="the folder for report.json and report.txt")
     parser.add_argument("--seconds", type=float, default=470, help="what is not done by then has failed")
