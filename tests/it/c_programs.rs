@@ -63,6 +63,12 @@ fn exec_is_stale_after_its_callback_and_failures_keep_number_and_message() {
     }
 }
 
+/// `acoustic2`, `vti` and `tti`, with each of their absorbing layers.
+#[test]
+fn shots_of_every_equation_have_the_same_bits_on_any_number_of_threads() {
+    print!("{}", c::run_plain(&c::program("equations"), &[]));
+}
+
 /// Without valgrind: the code of C++17 except captures that are moved, and a range that pauses for
 /// 21 s.
 #[test]
