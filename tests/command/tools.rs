@@ -100,3 +100,28 @@ fn the_benchmark_prints_one_line_with_the_agreed_names() {
     let ratio = line["mcells_per_s"].as_f64().unwrap() / line["interior_mcells_per_s"].as_f64().unwrap();
     assert!((ratio - (60 * 58 * 56) as f64 / (20 * 18 * 16) as f64).abs() < 1e-6, "{ratio}");
 }
+
+/// Each equation with each of its absorbing layers, whose default number of cells is in the line.
+#[test]
+fn the_benchmark_measures_every_equation_and_layer() {
+    for (equation, layer, cells) in [
+        ("acoustic1", None, 20),
+        ("acoustic2", Some("sponge"), 54),
+        ("acoustic2", Some("pml"), 20),
+        ("vti", None, 20),
+        ("tti", Some("sponge"), 40),
+        ("tti", Some("pml"), 40),
+    ] {
+        let args = "bench fd --n 6 5 4 --nt 3 --threads 1 --repeats 1 --json --equation";
+        let mut args: Vec<_> = args.split(' ').chain([equation]).collect();
+        args.extend(layer.iter().flat_map(|layer| ["--absorbing-layer", layer]));
+        let ended = Workspace::new().gpusched(&args);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        let line = &ended.events()[0];
+        assert_eq!((&line["equation"], &line["pml"]), (&equation.into(), &cells.into()), "{line}");
+        assert!(line["seconds"].as_f64().is_some_and(|value| value > 0.0), "{line}");
+        if let Some(layer) = layer {
+            assert_eq!(line["absorbing_layer"], layer, "{line}");
+        }
+    }
+}
