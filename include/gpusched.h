@@ -307,7 +307,8 @@
 
 /**
  * Flag of a shot: epsilon and delta keep their values around the source. Without it they are 0 up
- * to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.
+ * to 4 cells from it and rise to the model's at 15 cells; a shot in a grid whose cells are all
+ * nearer is refused. Ignored by equations without them.
  */
 #define SCHED_FD_SHOT_ANISOTROPIC_SOURCE 8
 

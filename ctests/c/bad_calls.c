@@ -194,6 +194,18 @@ static int32_t submit_shot_of(const sched_fd_model_t *which) {
 
 static int32_t submit_shot(void) { return submit_shot_of(model); }
 
+/* A shot of `vti` with its source in the middle: no cell is 15 cells from it. */
+static int32_t submit_anisotropic(uint32_t flags) {
+  sched_fd_model_t *anisotropic = NULL;
+  m.desc.equation = SCHED_FD_EQUATION_VTI, m.desc.epsilon = epsilon, m.desc.delta = delta;
+  fill(epsilon, 0.2f), fill(delta, 0.1f);
+  OK(sched_fd_model_create(&m.desc, &anisotropic));
+  f.desc.flags = flags, f.desc.nt = 1;
+  const int32_t status = submit_shot_of(anisotropic);
+  OK(sched_fd_model_destroy(anisotropic));
+  return status;
+}
+
 static void models(void) {
   sched_fd_model_t *out = NULL;
   double dt = 0.0;
@@ -308,6 +320,10 @@ static void shots(void) {
   SHOT("receiver plane outside", E_ARGUMENT, "plane of receivers", f.desc.plane_iz = N);
   BAD("model NULL", "model is NULL", submit_shot_of(NULL));
   ROW("scheduler as model", E_STALE, "~model", submit_shot_of((sched_fd_model_t *)s));
+  BAD("anisotropy reduced in every cell",
+      "the grid is 12 x 12 x 12 cells, all nearer than 15 cells to the source (6, 6, 6)",
+      submit_anisotropic(0));
+  ROW("anisotropic source in such a grid", OK, "", submit_anisotropic(SCHED_FD_SHOT_ANISOTROPIC_SOURCE));
   SUBMIT_SHOT("run set", E_ARGUMENT, "run is set", t.desc.run = badly);
   SUBMIT_SHOT("record NULL", E_ARGUMENT, "record is NULL", f.desc.record = NULL);
   SUBMIT_SHOT("record one float short", E_ARGUMENT, "record_len is 5759; accepted: at least 5760",

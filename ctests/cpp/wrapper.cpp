@@ -412,9 +412,11 @@ void shots() {
 // Each property and the option has its effect on the record.
 void equations() {
   gpusched::scheduler s = small();
-  const gpusched::fd::grid grid = {9, 8, 7, 10, 10, 10};
+  // The last cells of `grid` are 15 cells from the source, none of `narrow`.
+  const gpusched::fd::grid grid = {20, 8, 7, 10, 10, 10};
+  const gpusched::fd::grid narrow = {18, 8, 7, 10, 10, 10};
   gpusched::fd::medium medium;
-  medium.vp_m_s.assign(9 * 8 * 7, 2000.0f);
+  medium.vp_m_s = {2000.0f};
   gpusched::fd::shot shot;
   shot.nt = 12, shot.dt_s = 1e-3f, shot.frequency_hz = 30, shot.source = {4, 4, 2}, shot.plane_iz = 1;
   std::vector<float> before;
@@ -434,12 +436,19 @@ void equations() {
   check(SCHED_FD_EQUATION_ACOUSTIC2);
   pml = true;
   check(SCHED_FD_EQUATION_ACOUSTIC2);
-  medium.epsilon = {0.2f}, medium.delta.assign(9 * 8 * 7, 0.1f), medium.delta[200] = 0.05f;
+  medium.epsilon = {0.2f}, medium.delta.assign(20 * 8 * 7, 0.1f), medium.delta[200] = 0.05f;
   check(SCHED_FD_EQUATION_VTI);
-  medium.theta_rad.assign(9 * 8 * 7, 0.4f);
+  medium.theta_rad.assign(20 * 8 * 7, 0.4f);
   check(SCHED_FD_EQUATION_TTI);
   medium.phi_rad = {0.7f};
   check(SCHED_FD_EQUATION_TTI);
+  medium.delta = {0.1f}, medium.theta_rad = {0.4f};
+  const gpusched::fd::model model(narrow, medium, false, false, false, pml);
+  CHECK(model.shot_size(shot).samples == 12);
+  shot.anisotropic_source = false;
+  auto reduced = [&] { s.submit_shot(model, shot); };
+  const char *const words = "the grid is 18 x 8 x 7 cells, all nearer than 15 cells to the source (4, 4, 2)";
+  CHECK(thrown<gpusched::error>(reduced).find(words) == 0);
 }
 
 }  // namespace

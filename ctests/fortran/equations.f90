@@ -6,10 +6,11 @@ program equations
   implicit none
   type(sched_scheduler) :: sched
   type(sched_fd_model) :: model
-  real, target :: vp(7, 9, 8), delta(7, 9, 8), theta(7, 9, 8), one(1, 1, 1)
-  real, target, asynchronous :: record(12, 72), kept(12, 72)
-  real :: before(12, 72)
+  real, target :: vp(7, 20, 8), delta(7, 20, 8), theta(7, 20, 8), one(1, 1, 1)
+  real, target, asynchronous :: record(12, 160), kept(12, 160)
+  real :: before(12, 160)
   integer(c_int64_t) :: s77, model77
+  integer(sched_task_t) :: id77
   integer :: status
   character(len=200) :: message
 
@@ -34,6 +35,12 @@ program equations
   call shot77(3, 0, 36, 0.2)
   call model77_create(1, 0, 8, 0.0)
   call expect(message(:24) == "SCHED_E_ARGUMENT: delta ", "a refusal: "//message)
+  ! The last cells of 20 are 15 cells from the source: no cell of 18 keeps its epsilon and delta.
+  call model77_create(2, 0, 14, 0.0, 18)
+  call expect(status == 0, message)
+  call submit77(18, id77)
+  call expect(index(message, "the grid is 18 x 8 x 7 cells, all nearer than 15 cells to the source (4, 4, 2)") > 0, message)
+  call sched77_model_destroy(model77, status, message)
   call sched77_destroy(s77, status, message)
   call expect(status == 0, message)
   call model%destroy()
@@ -62,10 +69,14 @@ contains
     before = record
   end subroutine
 
-  subroutine model77_create(equation, flags, constants, phi_rad)
+  subroutine model77_create(equation, flags, constants, phi_rad, nx)
     integer, intent(in) :: equation, flags, constants
     real, intent(in) :: phi_rad
-    call sched77_model_of_equation(equation, flags, constants, 9, 8, 7, 10.0, 10.0, 10.0, vp, [1000.0], &
+    integer, intent(in), optional :: nx
+    integer :: cells
+    cells = 20
+    if (present(nx)) cells = nx
+    call sched77_model_of_equation(equation, flags, constants, cells, 8, 7, 10.0, 10.0, 10.0, vp, [1000.0], &
       one, delta, theta, [phi_rad], model77, status, message)
   end subroutine
 
@@ -74,13 +85,19 @@ contains
     integer, intent(in) :: equation, flags, constants
     real, intent(in) :: phi_rad
     integer(sched_task_t) :: id
-    integer :: ix, iy
     call model77_create(equation, flags, constants, phi_rad)
-    if (status == 0) call sched77_shot(s77, model77, 12, 1e-3, 30.0, [5, 5, 3], 72, &
-      [(([ix, iy, 2], ix=1, 9), iy=1, 8)], 1, kept, size(kept), id, status, message)
+    if (status == 0) call submit77(20, id)
     if (status == 0) call sched77_wait(s77, id, kept, status, message)
     if (status == 0) call sched77_model_destroy(model77, status, message)
     call expect(status == 0, message)
     call expect(all(abs(record - kept) <= 0.0), "the record of FORTRAN 77")
+  end subroutine
+
+  subroutine submit77(nx, id)
+    integer, intent(in) :: nx
+    integer(sched_task_t), intent(out) :: id
+    integer :: ix, iy
+    call sched77_shot(s77, model77, 12, 1e-3, 30.0, [5, 5, 3], 8*nx, &
+      [(([ix, iy, 2], ix=1, nx), iy=1, 8)], 1, kept, size(kept), id, status, message)
   end subroutine
 end program

@@ -210,6 +210,7 @@ tti: phi turns the other way; src/fd/equation/tti/coefficients.rs; s/-theta.sin(
 tti: the axis is rounded to nearest; src/fd/equation/tti/coefficients.rs; s/u32::from(is_beyond)/0 * u32::from(is_beyond)/; --lib derivatives_along
 tti: a first derivative exceeds the second; src/fd/equation/tti/coefficients.rs; s/square.sqrt().min(1.0)/square.max(1.0)/; --lib derivatives_along
 tti: a certain step is that of the fastest cell; src/fd/equation/tti/stability.rs; s/if fits(least \* (1.0 + 1e-6)) {/if true {/; --test numerics steps_are_equal
+vti: shots in C that reduce all anisotropy are accepted; src/ffi/fd_shot.rs; s/check_anisotropy(.*)?/()/; --test it bad_calls
 tti: sources lie in the medium of the model; src/fd/equation/tti/propagator.rs; s/c.isotropic_source.then(/false.then(/; --test numerics edges::thin
 tti: poles are forgotten where all fluxes are damped; src/fd/equation/tti/old/cpu/divergence.rs; s/horizontal = L::load(d)/horizontal = if X_PML \&\& Y_PML { L::splat(0.0) } else { L::load(d) }/; --test cuda shots_have
 kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/load_around(y + 1)/load_around(y)/; --test kernels shots_of_odd_sizes

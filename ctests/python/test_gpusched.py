@@ -788,7 +788,9 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
             model.shot_size(small_shot(dt_s=0.9634 * model.dt_max, stencil="optimised"))
 
     def test_each_property_has_its_effect(self) -> None:
-        varied = np.full((8, 9, 10), 0.1, np.float32)
+        # The lowest cells are 15 cells from the source: smaller models of "vti" and "tti" are refused.
+        vp = np.full((8, 9, 18), 2000.0)
+        varied = np.full(vp.shape, 0.1, np.float32)
         varied[:, :, 4:] = 0.05
         vti = {"epsilon": 0.2, "delta": varied}
         tilted = {**vti, "equation": "tti", "theta_rad": varied}
@@ -796,7 +798,7 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
         second = {"equation": "acoustic2"}
         pml = {**second, "absorbing_layer": "pml"}
         for properties in (second, pml, {"equation": "vti", **vti}, tilted, {**tilted, "phi_rad": 0.2}):
-            with small_model(**properties) as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            with gpusched.Model(vp, SPACING, **properties) as model, gpusched.Scheduler(devices="cpu") as scheduler:
                 shots = (small_shot(anisotropic_source=kept) for kept in (False, True))
                 record, kept = (scheduler.submit_shot(model, shot).result().record for shot in shots)
             self.assertGreater(float(np.abs(record - before).max()), 0.0, properties.keys())
@@ -853,6 +855,11 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
             self.assertRaisesRegex(gpusched.GpuschedError, words, scheduler.submit_shot, model, outside)
             with self.assertRaisesRegex(TypeError, "^model and shot are Shot and Model; accepted: Model and Shot"):
                 scheduler.submit_shot(small_shot(), model)
+            within = r"the grid is 9 x 8 x 10 cells, all nearer than 15 cells to the source \(4, 4, 2\), so none keeps its"
+            with small_model(equation="vti", epsilon=0.2, delta=0.1) as vti:
+                self.assertRaisesRegex(gpusched.GpuschedError, within, scheduler.submit_shot, vti, small_shot())
+                self.assertRaisesRegex(gpusched.GpuschedError, within, vti.shot_size, small_shot())
+                scheduler.submit_shot(vti, small_shot(anisotropic_source=True)).result()
         for steps in (-1, 2**64 + 5):
             words = f"^nt is {steps}; accepted: an integer, 1 to 10000000 steps$"
             self.assertRaisesRegex(ValueError, words, shoot, nt=steps)

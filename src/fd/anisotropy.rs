@@ -66,6 +66,14 @@ pub fn is_mostly_reduced(n: [usize; 3], source: [usize; 3]) -> bool {
     2 * reduced > cells
 }
 
+/// Returns true if the parameters are reduced in all cells of a model.
+pub fn is_reduced_everywhere(n: [usize; 3], source: [usize; 3]) -> bool {
+    // The cell farthest from the source is a corner.
+    let farthest = [0, 1, 2].map(|axis| source[axis].max(n[axis].saturating_sub(source[axis] + 1)));
+    farthest.into_iter().fold(0, |sum: usize, cells| sum.saturating_add(cells.saturating_pow(2)))
+        < RADIUS * RADIUS
+}
+
 /// Returns `s`, reduced by one rounding if its square exceeds `e`: waves grow without limit where
 /// S² is larger than E.
 pub fn at_most_root(s: f32, e: f32) -> f32 {
@@ -194,6 +202,25 @@ mod tests {
             ([usize::MAX; 3], [0; 3], false),
         ] {
             assert_eq!(is_mostly_reduced(n, source), expected, "{n:?} from {source:?}");
+        }
+    }
+
+    /// The farthest cell keeps its values from a distance of 15 cells on.
+    #[test]
+    fn all_of_a_tiny_model_is_reduced() {
+        for (n, source, expected) in [
+            ([15, 1, 1], [0; 3], true),
+            ([16, 1, 1], [0; 3], false),
+            ([1, 30, 1], [0, 15, 0], false),
+            ([1, 1, 30], [0, 0, 14], false),
+            ([1, 1, 29], [0, 0, 14], true),
+            ([10, 13, 1], [0; 3], false),
+            ([10, 12, 1], [0; 3], true),
+            ([17; 3], [8; 3], true),
+            ([18; 3], [8; 3], false),
+            ([usize::MAX; 3], [0; 3], false),
+        ] {
+            assert_eq!(is_reduced_everywhere(n, source), expected, "{n:?} from {source:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Checks for likely mistakes: refuses models that seem to be in other units, and warns of shots
-//! whose results are probably useless.
+//! Checks for likely mistakes: refuses models that seem to be in other units and shots without
+//! anisotropy, and warns of shots whose results are probably useless.
 
-use super::anisotropy::is_mostly_reduced;
+use super::anisotropy::{is_mostly_reduced, is_reduced_everywhere};
 use super::equation::Absorber;
 use super::model::{Model, Property};
 use super::plan::{Plan, rounded_down};
@@ -42,6 +42,29 @@ pub fn check_units(model: &Model, permit: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a shot that reduces the anisotropy of its model in every cell. The old entry points do not
+/// call it.
+pub fn check_anisotropy(plan: &Plan, shot: &Shot) -> Result<()> {
+    let n = plan.model.grid.n;
+    if !(reduces_anisotropy(plan) && is_reduced_everywhere(n, shot.source)) {
+        return Ok(());
+    }
+    let ([nx, ny, nz], [ix, iy, iz]) = (n, shot.source);
+    let value = format!(
+        "{nx} x {ny} x {nz} cells, all nearer than 15 cells to the source ({ix}, {iy}, {iz}), so none keeps its epsilon \
+         and delta"
+    );
+    let accepted = "a larger grid, or anisotropic_source, for a source of kind pressure";
+    Err(Error::argument("the grid", value, accepted))
+}
+
+/// Returns true if a plan reduces the anisotropy of its model around sources.
+fn reduces_anisotropy(plan: &Plan) -> bool {
+    let properties = plan.options.equation.properties();
+    let has_epsilon = properties.all().any(|one| one == Property::Epsilon);
+    has_epsilon && plan.options.isotropic_source && plan.model.is_anisotropic
 }
 
 /// Returns a sentence for each property of a shot that is probably a mistake. `wavelet`: shape and
@@ -123,11 +146,7 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
             plan.dt
         ));
     }
-    if has(Property::Epsilon)
-        && plan.model.is_anisotropic
-        && plan.options.isotropic_source
-        && is_mostly_reduced(plan.model.grid.n, shot.source)
-    {
+    if reduces_anisotropy(plan) && is_mostly_reduced(plan.model.grid.n, shot.source) {
         warnings.push(
             "epsilon and delta are reduced in more than half of the model: they are 0 within 4 cells of the source and rise \
              to their values at 15; use more cells, or the model's values at the source (anisotropic_source)"
@@ -195,6 +214,30 @@ mod tests {
         // The slowest soils have 100 m/s; a gas at pressure has 30 kg/m³.
         assert_eq!(refused(100.0, Some(30.0)), Ok(()));
         assert_eq!(refused(1500.0, None), Ok(()));
+    }
+
+    #[test]
+    fn shots_without_anisotropy_are_refused() {
+        let refused = |n, equation: &str, epsilon: f32, isotropic_source| {
+            let grid = Grid { n, h: [10.0; 3] };
+            let properties = [Property::Epsilon, Property::Delta].map(|one| (one, epsilon.into()));
+            let properties = properties.into_iter().filter(|_| equation != "acoustic1");
+            let model = Model::of(grid, properties.chain([(Property::Vp, 1500.0.into())])).unwrap();
+            let options =
+                Options { equation: by_name(equation).unwrap(), isotropic_source, ..Options::default() };
+            let plan = Plan::new(Arc::new(model), 1e-3, options).unwrap();
+            let shot = Shot { source: [5, 4, 3], ..Shot::default() };
+            check_anisotropy(&plan, &shot).map_err(|why| why.to_string())
+        };
+        let why = "the grid is 9 x 8 x 16 cells, all nearer than 15 cells to the source (5, 4, 3), so none keeps its \
+                   epsilon and delta; accepted: a larger grid, or anisotropic_source, for a source of kind pressure";
+        for equation in ["vti", "tti"] {
+            assert_eq!(refused([9, 8, 16], equation, 0.1, true), Err(why.to_owned()));
+            assert_eq!(refused([9, 8, 18], equation, 0.1, true), Ok(()));
+            assert_eq!(refused([9, 8, 16], equation, 0.1, false), Ok(()));
+            assert_eq!(refused([9, 8, 16], equation, 0.0, true), Ok(()));
+        }
+        assert_eq!(refused([9, 8, 16], "acoustic1", 0.0, true), Ok(()));
     }
 
     #[test]

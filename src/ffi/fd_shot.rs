@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::fd::plan::{Options, Plan, Stencil, check_steps};
 use crate::fd::survey::{Receivers, Shot, SourceKind};
 use crate::fd::verify::direct_wave_mute;
+use crate::fd::warnings::check_anisotropy;
 use crate::fd::wavelet::{Shape, Wavelet};
 use crate::memory::Bytes;
 
@@ -27,7 +28,8 @@ pub const SCHED_FD_SHOT_EXACT_TIME: u32 = 2;
 /// the largest time step is 0.9634 of the result of sched_fd_dt_max.
 pub const SCHED_FD_SHOT_OPTIMISED_STENCIL: u32 = 4;
 /// Flag of a shot: epsilon and delta keep their values around the source. Without it they are 0 up
-/// to 4 cells from it and rise to the model's at 15 cells. Ignored by equations without them.
+/// to 4 cells from it and rise to the model's at 15 cells; a shot in a grid whose cells are all
+/// nearer is refused. Ignored by equations without them.
 pub const SCHED_FD_SHOT_ANISOTROPIC_SOURCE: u32 = 8;
 
 /// Source without a unit, as in the old library; the default. The wavelet is added to the pressure
@@ -279,6 +281,7 @@ pub(super) unsafe fn plan_shot(
     };
     let plan = medium.plan(desc.dt_s, options)?;
     plan.check(&shot)?;
+    check_anisotropy(&plan, &shot)?;
     if desc.flags & SCHED_FD_SHOT_MUTE_DIRECT != 0 {
         let frequency = desc.frequency_hz;
         if !(frequency.is_finite() && frequency > 0.0) {

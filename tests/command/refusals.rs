@@ -6,6 +6,14 @@ use testkit::command::{SURVEY, Workspace};
 
 use crate::npy;
 
+/// The lines of the survey from its grid to the end of its model.
+const MEDIUM: &str = "[grid]
+n = [24, 8, 16]
+spacing_m = 10.0
+[model]
+vp = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }
+rho = \"gardner\"";
+
 /// A change of the survey, and the required message.
 type Case = (&'static str, &'static str, &'static [&'static str]);
 
@@ -95,6 +103,14 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "delta = \"short.bin\"", &["short.bin", "expected 12288 bytes", "line 7: model.delta)"]),
     ("[grid]", "equation = \"vti\"\n[grid]", &["model.epsilon is missing; accepted: a constant or a value for each cell, which vti needs"]),
     ("[grid]\nn = [24, 8, 16]\nspacing_m = 10.0\n[model]", "equation = \"vti\"\n[grid]\nn = [24, 8, 16]\nspacing_m = 10.0\n[model]\nepsilon = 0.1\ndelta = 0.2", &["line 7: model.epsilon is 0.1; accepted: delta, which is 0.2"]),
+    ("[grid]", "equation = \"acoustic2\"\n[grid]", &["line 8: model.rho is no property of acoustic2; accepted: vp\n"]),
+    ("[grid]", "equation = \"tti\"\n[grid]", &["line 8: model.rho is no property of tti; accepted: vp, epsilon, delta, theta_rad, phi_rad\n"]),
+    (MEDIUM, "equation = \"vti\"\ngrid = { n = [24, 8, 16], spacing_m = 10.0 }\n[model]\nvp = 1500.0\nepsilon = 0.2\ndelta = 0.1\ntheta_rad = 0.3", &["line 8: model.theta_rad is no property of vti; accepted: vp, epsilon, delta, rho\n"]),
+    (MEDIUM, "equation = \"tti\"\ngrid = { n = [24, 8, 16], spacing_m = 10.0 }\n[model]\nvp = 1500.0\nepsilon = 0.1\ndelta = 0.2", &["line 6: model.epsilon is 0.1; accepted: delta, which is 0.2"]),
+    (MEDIUM, "equation = \"tti\"\ngrid = { n = [24, 8, 16], spacing_m = 10.0 }\n[model]\nvp = 1500.0\ntheta_rad = 45.0", &["line 6: model.theta_rad is 45.0; accepted: -6.283185307179586 to 6.283185307179586 radians"]),
+    (MEDIUM, "equation = \"tti\"\ngrid = { n = [24, 8, 16], spacing_m = 10.0 }\n[model]\nvp = 1500.0\nphi_rad = \"degrees.bin\"", &["line 6: model.phi_rad (cell (0, 0, 0) from degrees.bin) is 30; accepted: -6.2831855 to 6.2831855 radians; 90 degrees are 1.5708\n"]),
+    (MEDIUM, "equation = \"vti\"\ngrid = { n = [24, 8, 8], spacing_m = 10.0 }\n[model]\nvp = 1500.0\nepsilon = 0.2\ndelta = 0.1", &["shot 2: the grid is 24 x 8 x 8 cells, all nearer than 15 cells to the source (10, 4, 1), so none keeps its epsilon and delta; accepted: a larger grid, or anisotropic_source"]),
+    (MEDIUM, "equation = \"tti\"\ngrid = { n = [24, 8, 8], spacing_m = 10.0 }\n[model]\nvp = 1500.0\nepsilon = 0.2", &["shot 2: the grid is 24 x 8 x 8 cells, all nearer than 15 cells"]),
     ("[grid]", "equation = \"elastic\"\n[grid]", &["line 2: equation is \"elastic\"; accepted: \"acoustic1\""]),
     ("rho = \"gardner\"", "rho = true", &["model.rho is true", "a number, a file's path"]),
     ("rho = \"gardner\"", "rho = \"Gardner\"", &["read Gardner: No such file", "did you mean \"gardner\"?"]),
@@ -136,6 +152,8 @@ fn bad_surveys_are_refused_with_key_value_and_range() {
     let mut densities = [2000_f32; 24 * 8 * 16];
     densities[(3 * 24 + 20) * 16 + 7] = f32::NAN;
     fs::write(folder.at("nan.bin"), densities.map(f32::to_le_bytes).as_flattened()).unwrap();
+    let degrees = [30_f32; 24 * 8 * 16].map(f32::to_le_bytes);
+    fs::write(folder.at("degrees.bin"), degrees.as_flattened()).unwrap();
     fs::write(folder.at("turned.npy"), npy("(24, 8, 16)", [2000.0; 24 * 8 * 16].into_iter())).unwrap();
     fs::write(folder.at("section.npy"), npy("(2, 3)", [0.0; 6].into_iter())).unwrap();
     let mut wrong = Vec::new();
@@ -147,9 +165,12 @@ fn bad_surveys_are_refused_with_key_value_and_range() {
         if ended.status != 2 || !said || ended.err.lines().count() != 1 {
             wrong.push(format!("{to:?}: status {}, {words:?} in {:?}", ended.status, ended.err));
         }
+        if folder.at("out").exists() {
+            wrong.push(format!("{to:?}: wrote the output folder"));
+            fs::remove_dir_all(folder.at("out")).unwrap();
+        }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FILES.len(), wrong.join("\n"));
-    assert!(!folder.at("out/shot_0001.bin").exists());
 }
 
 /// On the finest accepted grid a step is some 1e-12 s long, and zero is no step.

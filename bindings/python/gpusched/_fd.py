@@ -391,7 +391,7 @@ class Shot:
         "optimised", `dt_s` is at most 0.9634 of `Model.dt_max`.
     anisotropic_source : bool
         Keeps epsilon and delta around the source. Otherwise they are 0 up to 4 cells from it and
-        rise to the model's at 15 cells.
+        rise to the model's at 15 cells; a shot in a grid whose cells are all nearer is refused.
     source_kind : {"pressure", "monopole", "force-x", "force-y", "force-z"}
         "pressure": without a unit, as in the old library: the wavelet is added to the pressure of
         cells. "acoustic1", "acoustic2": a vertical dipole, `source` its upper, negative pole, the

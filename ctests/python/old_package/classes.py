@@ -113,8 +113,9 @@ class Acoustic3dtti(FD):
 
 KINDS = (Acoustic3d1order, Acoustic3d2order, Acoustic3dvti, Acoustic3dtti)
 # All sizes are odd, so that the old functions' layers damp by the velocity of the middle cell.
-# `write_model` makes it the largest, by which a survey damps.
-N, H, DT, FREQUENCY, SOURCE = (9, 7, 7), 10.0, 0.002, 200.0, (3, 3, 3)
+# `write_model` makes it the largest, by which a survey damps. The lowest cells are 15 cells from the
+# source: surveys refuse smaller models of `vti` and `tti`.
+N, H, DT, FREQUENCY, SOURCE = (9, 7, 19), 10.0, 0.002, 200.0, (3, 3, 3)
 RECORD_EVERY, SNAPSHOTS_EVERY = 2, 10
 # Steps and shots of each equation. Kernels of virtual GPUs are interpreted; three steps are the
 # least with a second sample.

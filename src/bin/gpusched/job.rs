@@ -14,7 +14,7 @@ use gpusched::fd::model::{self as fd, Model, Property};
 use gpusched::fd::plan::{self, Options, Plan};
 use gpusched::fd::survey::{Receivers, Shot, SourceKind};
 use gpusched::fd::verify;
-use gpusched::fd::warnings::check_units;
+use gpusched::fd::warnings::{check_anisotropy, check_units};
 use gpusched::fd::wavelet::{self, Wavelet};
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
@@ -97,7 +97,8 @@ impl Job {
             .map(|source| shot(&survey, source, &wavelet, nt, &receivers, &plan))
             .collect();
         for (at, shot) in shots.iter().enumerate() {
-            plan.check(shot).map_err(|error| name_shot(&file, at + 1, error))?;
+            let checked = plan.check(shot).and_then(|()| check_anisotropy(&plan, shot));
+            checked.map_err(|error| name_shot(&file, at + 1, error))?;
         }
 
         let cells_per_wavelength = verify::cells_per_wavelength(&plan.model, frequency);
