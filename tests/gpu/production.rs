@@ -100,7 +100,7 @@ fn on_cpu(world: &World) -> Shots {
 /// an equation whose kernels have one kind.
 fn kinds(world: &World) -> BTreeMap<String, usize> {
     let Options { equation, pml, .. } = world.options;
-    let layout = Layout::new(&world.model.grid, pml).on_gpu();
+    let layout = Layout::new(world.model.grid.n, pml).on_gpu();
     let zones = match (equation.name(), equation.absorber()) {
         ("acoustic1", _) => Acoustic1Propagator::zones(&layout),
         ("acoustic2", _) => Acoustic2Propagator::<true>::zones(&layout),

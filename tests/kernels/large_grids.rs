@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use fakecuda::ptx::{Memory, Region};
-use gpusched::fd::grid::Grid;
 use gpusched::fd::grid::layout::Layout;
 use gpusched::fd::time_loop::field_kernels::{Field, PTX};
 use gpusched::fd::time_loop::launch::Launch;
@@ -54,7 +53,7 @@ const INNER: [usize; 3] = [70_000, 2, 70_000];
 fn snapshot_of_a_grid_with_more_than_32_bits_of_cells_is_complete() {
     let mut memory = Sparse::default();
     let [nx, ny, nz] = INNER.map(|n| n as u64);
-    let layout = Layout::new(&Grid { n: INNER, h: [10.0; 3] }, PML).on_gpu();
+    let layout = Layout::new(INNER, PML).on_gpu();
     let field = Field::new(&layout, memory.add(layout.field_len() as u64));
     let to = memory.add(nx * ny * nz);
     // The first block of each plane: 32 cells along z by 8 along x.

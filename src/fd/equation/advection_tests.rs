@@ -55,7 +55,7 @@ impl Equation for Advection {
     }
 
     fn propagator_factory(&self, model: &Model, pml: usize, _: Storage) -> Result<PropagatorFactory> {
-        let (layout, rate) = (Layout::new(&model.grid, pml), model.fastest / model.grid.h[0]);
+        let (layout, rate) = (Layout::new(model.grid.n, pml), model.fastest / model.grid.h[0]);
         Ok(Box::new(move |dt, _| Box::new(Upwind { layout, c: rate * dt })))
     }
 }

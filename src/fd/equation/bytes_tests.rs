@@ -35,7 +35,7 @@ fn plan(equation: &'static dyn Equation, n: usize, varies: bool, team: &Team) ->
 
 /// Returns the bytes that a coefficient takes more if its values differ from cell to cell.
 fn bytes_of_volume(n: usize, plan: &Plan) -> u64 {
-    let layout = Layout::new(&plan.model.grid, plan.options.pml);
+    let layout = Layout::new(plan.model.grid.n, plan.options.pml);
     let [all, one] = [n * n, 1].map(|rows| EdgeField::bytes_of(&layout, Storage::Float32, rows));
     all - one
 }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::Grid;
 use crate::backend::cpu::ALIGN;
 use crate::fd::stencil::HALF_WIDTH;
 
@@ -35,12 +34,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    pub fn new(grid: &Grid, pml: usize) -> Self {
-        let padded = grid.n.map(|n| n + 2 * pml);
+    /// Makes the layout of a grid of `inner` cells with layers of `pml` cells, on the CPU.
+    pub fn new(inner: [usize; 3], pml: usize) -> Self {
+        let padded = inner.map(|n| n + 2 * pml);
         let lines = padded[2].div_ceil(LINE);
         // Rows a multiple of 16 lines apart would share a few sets of the first-level cache.
         let lines = if lines.is_multiple_of(16) { lines + 1 } else { lines };
-        Layout { inner: grid.n, padded, pml, pitch: lines * LINE, lead: LINE - HALF_WIDTH }
+        Layout { inner, padded, pml, pitch: lines * LINE, lead: LINE - HALF_WIDTH }
     }
 
     /// Returns the layout of the same grid in a GPU's memory.
@@ -141,10 +141,6 @@ pub fn cut(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize
 mod tests {
     use super::*;
 
-    fn layout(n: [usize; 3], pml: usize) -> Layout {
-        Layout::new(&Grid { n, h: [1.0; 3] }, pml)
-    }
-
     #[test]
     fn pieces_cover_a_range_once() {
         for (range, most) in [(4..9, 1), (4..150, 32), (4..150, 7), (4..5, 1000), (9..9, 8)] {
@@ -156,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_layers_are_what_lies_around_the_users_grid() {
-        let layout = layout([5, 6, 7], 20);
+        let layout = Layout::new([5, 6, 7], 20);
         assert_eq!(layout.padded, [45, 46, 47]);
         for axis in 0..3 {
             let inside: Vec<_> = layout.active(axis).filter_map(|i| layout.in_layer(axis, i)).collect();
@@ -173,7 +169,7 @@ mod tests {
     #[test]
     fn rows_begin_on_cache_lines_and_fit() {
         for nz in 1..300 {
-            let layout = layout([3, 4, nz], 8);
+            let layout = Layout::new([3, 4, nz], 8);
             assert!(layout.pitch >= layout.padded[2] && !(layout.pitch / LINE).is_multiple_of(16));
             assert_eq!(layout.at([1, 2, HALF_WIDTH]) % LINE, 0);
             let [x, y, z] = layout.padded;

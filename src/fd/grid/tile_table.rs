@@ -178,10 +178,9 @@ fn stored(zones: &Zones, y: &Range<usize>) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::grid::Grid;
 
     fn table_of(n: [usize; 3], pml: usize, rows: usize, at_once: usize) -> (Layout, [Zones; 3], TileTable) {
-        let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_gpu();
+        let layout = Layout::new(n, pml).on_gpu();
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
         let table = TileTable::new(&layout, &zones, rows, at_once);
         (layout, zones, table)

@@ -140,14 +140,13 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::grid::Grid;
 
     /// Every velocity that a cell's term needs is stored.
     #[test]
     fn all_taps_of_a_term_are_there() {
         for pml in [8, 9, 20, 37] {
             for n in 1..90 {
-                let layout = Layout::new(&Grid { n: [n, n, n], h: [1.0; 3] }, pml);
+                let layout = Layout::new([n, n, n], pml);
                 for axis in 0..3 {
                     let zones = Zones::new(&layout, axis);
                     let active = layout.active(axis);
@@ -180,7 +179,7 @@ mod tests {
     fn ends_are_whole_vectors_within_the_row_and_hold_what_is_kept() {
         for pml in [8, 9, 20, 37] {
             for n in 1..120 {
-                let layout = Layout::new(&Grid { n: [n, n, n], h: [1.0; 3] }, pml);
+                let layout = Layout::new([n, n, n], pml);
                 let zones = Zones::new(&layout, 2);
                 let ends = Ends::new(&layout, &zones);
                 let active = layout.active(2);

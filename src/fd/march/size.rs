@@ -4,7 +4,6 @@ use super::activity;
 use super::equation::CudaEquation;
 use super::source::CLEAN;
 use super::tile_plan::most_tiles;
-use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::tile_table::GpuTile;
 use crate::fd::storage::Storage;
@@ -39,7 +38,7 @@ fn own_bytes<E: CudaEquation>(layout: &Layout, shared: impl Iterator<Item = usiz
 /// Returns the bytes of a GPU that a shot with few receivers takes in a model of `n` cells along
 /// the axes.
 pub fn bytes_of_cells<E: CudaEquation>(equation: &E, n: [usize; 3]) -> u64 {
-    let layout = Layout::new(&Grid { n, h: [1.0; 3] }, equation.layout().pml).on_gpu();
+    let layout = Layout::new(n, equation.layout().pml).on_gpu();
     let field = coefficients(layout.rows(n[0] * n[1]), equation.storage());
     let shared = std::iter::repeat_n(field, equation.fields().len());
     own_bytes::<E>(&layout, shared, 1).saturating_add(SMALL)

@@ -54,7 +54,7 @@ impl BulkMaterial {
     /// Values that 16 bits cannot represent well enough; no memory.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let grid = &model.grid;
-        let layout = Layout::new(grid, pml);
+        let layout = Layout::new(grid.n, pml);
         let vp = model.vp();
         let rho = model.get(Property::Rho).unwrap_or(&Values::Constant(WATER));
         let reference = vp.at(grid.index(reference_cell(grid, pml)));

@@ -76,14 +76,13 @@ mod tests {
     use super::super::coefficients::BulkMaterial;
     use super::*;
     use crate::backend::cpu::Buffer;
-    use crate::fd::grid::Grid;
     use crate::fd::storage::Storage;
 
     /// Fields and coefficients count with their padding to whole lines and vectors.
     #[test]
     fn a_cell_takes_at_most_24_bytes_from_300_cubed_on() {
         for n in 300..=1000 {
-            let layout = Layout::new(&Grid { n: [n; 3], h: [10.0; 3] }, 20);
+            let layout = Layout::new([n; 3], 20);
             let bytes = |density, storage| {
                 let coefficients = BulkMaterial::bytes(&layout, density, storage);
                 let fields: u64 = lens(&layout, 1).into_iter().map(Buffer::bytes_of).sum();

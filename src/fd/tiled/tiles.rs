@@ -111,12 +111,11 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::grid::Grid;
     use crate::fd::grid::layout::Layout;
 
     #[test]
     fn many_threads_have_enough_tiles() {
-        let layout = Layout::new(&Grid { n: [200; 3], h: [1.0; 3] }, 20);
+        let layout = Layout::new([200; 3], 20);
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
         for (threads, least) in [(1, 4), (8, 32), (16, 64), (24, 96)] {
             let tiles = tiles(&zones, [32, 64], threads);
@@ -132,7 +131,7 @@ mod tests {
     #[test]
     fn every_row_and_every_kept_velocity_has_one_tile() {
         for (pml, n) in [(8, 1), (8, 8), (8, 9), (13, 31), (20, 60), (37, 25)] {
-            let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml);
+            let layout = Layout::new([n; 3], pml);
             let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
             for most in [32, 1, 7, 1000] {
                 let sides = sides(&zones[0], most);

@@ -127,7 +127,6 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::fd::grid::Grid;
     use crate::fd::grid::zones::Zones;
 
     const THREADS: usize = 2;
@@ -147,7 +146,7 @@ mod tests {
 
     /// Returns a grid that no other test tunes, and its tiles.
     fn tiled(nx: usize) -> (Layout, Partition) {
-        let layout = Layout::new(&Grid { n: [nx, 12, 11], h: [10.0; 3] }, 8);
+        let layout = Layout::new([nx, 12, 11], 8);
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
         (layout, Partition::new(&layout, zones, THREADS, &[[32, 512], [8, 512], [16, 512]]))
     }

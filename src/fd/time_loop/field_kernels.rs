@@ -98,12 +98,11 @@ fn blocks_of_tiles(kernel: &'static str, n: [i32; 3]) -> Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::grid::Grid;
 
     /// CUDA accepts 65535 blocks along y and z of a launch, and 2³¹ - 1 along x.
     #[test]
     fn the_largest_grids_have_few_enough_blocks() {
-        let layout = Layout::new(&Grid { n: [100_000; 3], h: [1.0; 3] }, 1000).on_gpu();
+        let layout = Layout::new([100_000; 3], 1000).on_gpu();
         let field = Field::new(&layout, 0);
         for launch in [field.snapshot(), field.peak()] {
             assert!(launch.grid[1].max(launch.grid[2]) <= 65_535, "{launch:?}");

@@ -109,10 +109,9 @@ impl Worst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::grid::Grid;
 
     fn layout() -> Layout {
-        Layout::new(&Grid { n: [3, 4, 5], h: [10.0, 12.5, 8.0] }, 8)
+        Layout::new([3, 4, 5], 8)
     }
 
     fn described(cell: [usize; 3]) -> String {

@@ -41,7 +41,7 @@ impl Acoustic2Medium {
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
     pub fn new(model: &Model, pml: usize, storage: Storage, absorber: Absorber) -> Result<Acoustic2Medium> {
-        let layout = Layout::new(&model.grid, pml);
+        let layout = Layout::new(model.grid.n, pml);
         let vp = model.vp();
         let square = |i| vp.at(i) * vp.at(i);
         let v = EdgeField::from_properties(&layout, storage, "vp² of the model", &[vp], square)?;

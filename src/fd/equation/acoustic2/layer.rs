@@ -16,7 +16,6 @@
 use std::ops::Range;
 
 use crate::fd::centred::FIRST;
-use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::Outline;
 use crate::fd::stencil::HALF_WIDTH;
@@ -93,7 +92,7 @@ fn parts(layout: &Layout, axis: usize) -> (Layout, [Range<usize>; 2]) {
     let mut n = layout.inner;
     n[axis] -= middle;
     let zones = [active.start..active.start + len, active.end - len..active.end];
-    (Layout::new(&Grid { n, h: [1.0; 3] }, layout.pml), zones)
+    (Layout::new(n, layout.pml), zones)
 }
 
 /// Returns the lengths of `phi` of even and of odd steps and of `chi`, for x, y and z. `placed`: makes the layout of the
@@ -111,7 +110,7 @@ mod tests {
     #[test]
     fn neighbours_of_a_damped_cell_are_beside_it() {
         for (n, pml) in [(1, 8), (9, 8), (30, 13), (70, 20), (200, 37)] {
-            let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml);
+            let layout = Layout::new([n; 3], pml);
             for axis in 0..3 {
                 let (inner, zones) = parts(&layout, axis);
                 let [near, far] = &zones;

@@ -22,12 +22,11 @@ pub fn factors(layout: &Layout, axis: usize) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::grid::Grid;
 
     #[test]
     fn factors_are_those_of_the_old_kernel() {
         let n = [20, 1, 7];
-        let layout = Layout::new(&Grid { n, h: [1.0; 3] }, 54);
+        let layout = Layout::new(n, 54);
         for axis in 0..3 {
             let factors = factors(&layout, axis);
             let depth = |i: usize, n: usize| match i {

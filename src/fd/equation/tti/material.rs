@@ -38,7 +38,7 @@ impl<const N: usize> TtiMaterial<N> {
             let accepted = "float32, the only one of equation tti";
             return Err(Error::argument("the storage of coefficients", storage.name(), accepted));
         }
-        let layout = Layout::new(&model.grid, pml);
+        let layout = Layout::new(model.grid.n, pml);
         let zero = Values::Constant(0.0);
         let of = |property| model.get(property).unwrap_or(&zero);
         let vp = model.vp();

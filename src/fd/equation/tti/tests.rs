@@ -21,7 +21,7 @@ fn s_squared_is_at_most_e_in_elliptical_media() {
         let properties = [(Property::Vp, 2000.0), (Property::Epsilon, value), (Property::Delta, value)];
         let properties = properties.map(|(property, value)| (property, value.into()));
         let model = Model::of(Grid { n: [40, 1, 1], h: [10.0; 3] }, properties).unwrap();
-        let layout = Layout::new(&model.grid, 8);
+        let layout = Layout::new(model.grid.n, 8);
         let anisotropy = Anisotropy::new(&model, &layout, Storage::Float32).unwrap();
         let ball = anisotropy.ball(&layout, [28, 8, 8]);
         let [of_e, of_s] = [&anisotropy.e, &anisotropy.s].map(|field| field.value(&layout, [10; 3]));

@@ -38,7 +38,7 @@ impl VtiMaterial {
     /// No memory; values that 16 bits are not enough for.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let bulk = BulkMaterial::new(model, pml, storage)?;
-        let layout = Layout::new(&model.grid, pml);
+        let layout = Layout::new(model.grid.n, pml);
         Ok(VtiMaterial { bulk, anisotropy: Arc::new(Anisotropy::new(model, &layout, storage)?) })
     }
 
