@@ -27,8 +27,8 @@ impl<L: Lanes> WeightSplats<L> {
 /// # Safety
 /// Of its methods: the processor has the instructions, and the values may be read.
 pub struct Taps<L: Lanes> {
-    before: [L::V; HALF_WIDTH],
-    after: [L::V; HALF_WIDTH],
+    pub before: [L::V; HALF_WIDTH],
+    pub after: [L::V; HALF_WIDTH],
 }
 
 impl<L: Lanes> Taps<L> {

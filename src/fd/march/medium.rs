@@ -46,15 +46,8 @@ impl SharedObject for Medium {
     }
 }
 
-/// Returns the data that the plan's shots share on this GPU.
-///
-/// # Errors
-/// The data are not on this GPU.
-pub fn medium<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> Result<Arc<Medium>> {
-    stream.shared(c, || Err(Error::Internal("the plan has no data on this GPU".into())))
-}
-
 /// Returns the bytes of the data that the plan's shots share on this GPU; 0 if they are not there.
 pub fn shared_bytes<C: Send + Sync + 'static>(c: &Arc<C>, stream: &Stream) -> u64 {
-    medium(c, stream).map_or(0, |medium| medium.device_bytes())
+    let absent = || Err(Error::Internal("the plan has no data on this GPU".into()));
+    stream.shared::<C, Medium>(c, absent).map_or(0, |medium| medium.device_bytes())
 }

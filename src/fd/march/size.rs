@@ -3,9 +3,9 @@
 use super::activity;
 use super::equation::CudaEquation;
 use super::source::CLEAN;
-use super::tile_plan::most_tiles;
+use super::tile_plan::TILE_ROWS;
 use crate::fd::grid::layout::Layout;
-use crate::fd::grid::tile_table::GpuTile;
+use crate::fd::grid::tile_table::{self, GpuTile};
 use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda::{SMALL, granted_bytes, loop_bytes};
@@ -28,7 +28,7 @@ fn coefficients(len: usize, storage: Storage) -> usize {
 /// Returns the bytes of fields, tables and coefficients.
 fn own_bytes<E: CudaEquation>(layout: &Layout, shared: impl Iterator<Item = usize>, traces: usize) -> u64 {
     let profiles = E::PROFILES * layout.padded.iter().sum::<usize>();
-    let (most, flags) = (most_tiles(layout), activity::flags(layout));
+    let (most, flags) = (tile_table::most(layout, TILE_ROWS), activity::flags(layout));
     let tiles = [most * size_of::<GpuTile>() / 4, most + 1, traces, traces];
     let arrays = E::lens(layout).into_iter().chain(tiles);
     let pieces = arrays.chain([CLEAN, flags, flags, profiles, (E::OWN_BYTES / 4) as usize]).chain(shared);

@@ -5,8 +5,7 @@
 //! source is not yet in the pressures.
 
 use super::tables::Tables;
-use crate::fd::grid::layout::Layout;
-use crate::fd::grid::tile_table::{self, TileTable};
+use crate::fd::grid::tile_table::TileTable;
 use crate::fd::survey::Receivers;
 use crate::fd::time_loop::launch::Launch;
 
@@ -22,11 +21,6 @@ const WARPS: usize = 4;
 pub const TILE_ROWS: usize = 4 * WARPS;
 /// Threads of a block.
 pub const THREADS: usize = 32 * WARPS;
-
-/// Returns the most tiles that a grid can have.
-pub fn most_tiles(layout: &Layout) -> usize {
-    tile_table::most(layout, TILE_ROWS)
-}
 
 impl TilePlan {
     /// Makes the plan for a GPU that runs `at_once` blocks at a time.

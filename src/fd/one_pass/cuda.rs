@@ -94,11 +94,14 @@ const _: () = {
 };
 
 impl AxisParams {
-    /// Makes the parameters of an axis of `n` cells, `inner` of them the user's. `profiles`: the
-    /// address of its four profiles.
-    pub fn new(n: usize, inner: usize, rate: f32, profiles: Address) -> AxisParams {
-        let profiles = [0, 1, 2, 3].map(|number| profiles + 4 * number * n as u64);
-        AxisParams { profiles, rate, n: n as i32, inner: inner as i32, unused: 0 }
+    /// Makes the parameters of x, y and z. `first`: the address of the profiles of all axes.
+    pub fn of_axes(axes: &[Axis; 3], tables: &Tables, first: Address) -> [AxisParams; 3] {
+        let begins = tables.profiles(4, first);
+        [0, 1, 2].map(|axis| {
+            let (n, inner) = (tables.layout.padded[axis], tables.layout.inner[axis] as i32);
+            let profiles = [0, 1, 2, 3].map(|number| begins[axis] + 4 * number * n as u64);
+            AxisParams { profiles, rate: axes[axis].rate, n: n as i32, inner, unused: 0 }
+        })
     }
 }
 
@@ -147,11 +150,7 @@ impl<P: Policy> CudaEquation for P {
         let fields = Fields::new(P::PRESSURES, &shot.arrays);
         let first = |array: Address| tables.first(array);
         let [x, y, z] = fields.split;
-        let profiles = tables.profiles(Self::PROFILES, plan.profiles);
-        let axis = |axis: usize| {
-            let (n, inner) = (layout.padded[axis], layout.inner[axis]);
-            AxisParams::new(n, inner, c.axes[axis].rate, profiles[axis])
-        };
+        let axis = AxisParams::of_axes(&c.axes, tables, plan.profiles);
         [0, 1].map(|from: usize| {
             let velocity = |from: usize| {
                 let [x, y, z] = fields.velocity.map(|both| both[from]);
@@ -165,7 +164,7 @@ impl<P: Policy> CudaEquation for P {
                 velocity_new: velocity(1 - from),
                 split: [first(x), first(y), z],
                 coefficients: from_fn(|number| tables.first_coefficient(plan.coefficients[number])),
-                axis: [axis(0), axis(1), axis(2)],
+                axis,
                 zone: tables.zones.each_ref().map(Zone::new),
                 tiles: plan.tiles,
                 steps: from_fn(|number| tables.steps[number].map(|step| step as u32)),

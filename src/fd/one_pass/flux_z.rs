@@ -3,6 +3,7 @@
 
 use super::axis::AxisFactors;
 use super::rows::{TAPS, derivative, halfway, write};
+use crate::fd::centred::taps::Taps;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::{Lanes, splats};
@@ -25,17 +26,8 @@ pub struct FluxRow<'a> {
 /// Returns the values from the fourth before a value to the fourth after it.
 #[inline(always)]
 unsafe fn taps<L: Lanes>([before, at, after]: [L::V; 3]) -> [L::V; TAPS + 1] {
-    [
-        L::earlier::<4>(before, at),
-        L::earlier::<3>(before, at),
-        L::earlier::<2>(before, at),
-        L::earlier::<1>(before, at),
-        at,
-        L::later::<1>(at, after),
-        L::later::<2>(at, after),
-        L::later::<3>(at, after),
-        L::later::<4>(at, after),
-    ]
+    let Taps { before: [b1, b2, b3, b4], after: [a1, a2, a3, a4] } = Taps::<L>::along(before, at, after);
+    [b4, b3, b2, b1, at, a1, a2, a3, a4]
 }
 
 /// Returns the derivative between a value and the one after it.

@@ -21,12 +21,6 @@ pub struct Tiling {
     pub tiles: Vec<Tile>,
 }
 
-impl Tiling {
-    pub fn name(&self) -> String {
-        format!("{} rows", self.rows)
-    }
-}
-
 impl Partition {
     /// Divides the grid for `threads` threads. `sizes`: most rows along x and planes along y of a
     /// tile, for each tiling. Sizes that give the same tiles as an earlier one are left out.

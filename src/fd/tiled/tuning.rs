@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::activity::Activity;
 use super::autotuner::{Autotuner, ROUNDS};
-use super::partition::{Partition, Tiling};
+use super::partition::Partition;
 use crate::fd::control::Control;
 use crate::fd::grid::layout::Layout;
 use crate::fd::storage::Storage;
@@ -50,7 +50,7 @@ impl TileTuner {
     ) -> TileTuner {
         let ([nx, ny, nz], pml, isa) = (layout.inner, layout.pml, Isa::best());
         let subject = format!("{kind}, {nx}x{ny}x{nz}+{pml}, {storage:?}, {isa:?}, {threads} threads");
-        let names: Vec<_> = partition.tilings.iter().map(Tiling::name).collect();
+        let names: Vec<_> = partition.tilings.iter().map(|tiling| format!("{} rows", tiling.rows)).collect();
         let autotuner = Autotuner::shared(format!("cpu {subject}"), names.len(), || {
             let found = control.finding(&subject)?;
             names.iter().position(|name| *name == found)

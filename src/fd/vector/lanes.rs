@@ -2,69 +2,50 @@
 
 /// Operations on vectors of float32 values. Every method is a single instruction where the
 /// processor has it.
+///
+/// # Safety
+/// Of all unsafe methods: the processor has the instructions.
+#[expect(clippy::missing_safety_doc, reason = "the trait states it for all methods")]
 pub trait Lanes {
     type V: Copy;
     /// A divisor of [`WIDEST`].
     const N: usize;
 
     /// # Safety
-    /// `N` values may be read, aligned or not; the processor has the instructions.
+    /// `N` values may be read, aligned or not.
     unsafe fn load(from: *const f32) -> Self::V;
     /// Loads 16-bit numbers and converts them to float32.
     ///
     /// # Safety
-    /// `N` numbers may be read, aligned or not; the processor has the instructions.
+    /// `N` numbers may be read, aligned or not.
     unsafe fn widened(from: *const u16) -> Self::V;
     /// # Safety
-    /// `N` values may be written, aligned or not; the processor has the instructions.
+    /// `N` values may be written, aligned or not.
     unsafe fn store(to: *mut f32, v: Self::V);
     /// Stores past the caches, for values that are not read soon.
     ///
     /// # Safety
-    /// `N` values may be written at a multiple of their size; the processor has the instructions.
+    /// `N` values may be written at a multiple of their size.
     /// Call [`Isa::fence`](super::isa::Isa::fence) before other threads read the values.
     unsafe fn stream(to: *mut f32, v: Self::V);
     /// Prefetches a line that is used soon, to the first-level cache. Any address is accepted.
     fn prefetch(from: *const f32);
     /// Prefetches a line that is used later, to the second-level cache.
     fn prefetch_far(from: *const f32);
-    /// # Safety
-    /// The processor has the instructions; the same holds for all methods below.
     unsafe fn splat(value: f32) -> Self::V;
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn add(x: Self::V, y: Self::V) -> Self::V;
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn sub(x: Self::V, y: Self::V) -> Self::V;
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn mul(x: Self::V, y: Self::V) -> Self::V;
     /// Returns the reciprocal, rounded once.
-    ///
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn reciprocal(x: Self::V) -> Self::V;
     /// Returns `x y + z`.
-    ///
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
     /// Returns `z - x y`.
-    ///
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn fnma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
     /// Returns the values `K` (0 to 4) before those of `at`, which follow those of `before` in
     /// memory.
-    ///
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn earlier<const K: usize>(before: Self::V, at: Self::V) -> Self::V;
     /// Returns the values `K` (0 to 4) after those of `at`, which `after` follows in memory.
-    ///
-    /// # Safety
-    /// See [`Lanes::splat`].
     unsafe fn later<const K: usize>(at: Self::V, after: Self::V) -> Self::V;
 }
 

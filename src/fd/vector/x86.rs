@@ -4,6 +4,16 @@ use std::arch::x86_64::*;
 
 use super::lanes::Lanes;
 
+/// Implements methods of [`Lanes`], each with an instruction or a function.
+macro_rules! instructions {
+    ($($method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $instruction:ident;)*) => {$(
+        #[inline(always)]
+        unsafe fn $method($($argument: $type),*) $(-> $result)? {
+            $instruction($($argument),*)
+        }
+    )*};
+}
+
 /// Implements [`Lanes`] with the named instructions of the processor.
 macro_rules! x86 {
     ($name:ident, $v:ty, $n:literal,
@@ -13,21 +23,17 @@ macro_rules! x86 {
             type V = $v;
             const N: usize = $n;
 
-            #[inline(always)]
-            unsafe fn load(from: *const f32) -> $v {
-                $load(from)
-            }
-            #[inline(always)]
-            unsafe fn widened(from: *const u16) -> $v {
-                $widened(from)
-            }
-            #[inline(always)]
-            unsafe fn store(to: *mut f32, v: $v) {
-                $store(to, v)
-            }
-            #[inline(always)]
-            unsafe fn stream(to: *mut f32, v: $v) {
-                $stream(to, v)
+            instructions! {
+                load(from: *const f32) -> $v = $load;
+                widened(from: *const u16) -> $v = $widened;
+                store(to: *mut f32, v: $v) = $store;
+                stream(to: *mut f32, v: $v) = $stream;
+                splat(value: f32) -> $v = $set;
+                add(x: $v, y: $v) -> $v = $add;
+                sub(x: $v, y: $v) -> $v = $sub;
+                mul(x: $v, y: $v) -> $v = $mul;
+                fma(x: $v, y: $v, z: $v) -> $v = $fma;
+                fnma(x: $v, y: $v, z: $v) -> $v = $fnma;
             }
             #[inline(always)]
             fn prefetch(from: *const f32) {
@@ -40,32 +46,8 @@ macro_rules! x86 {
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
             }
             #[inline(always)]
-            unsafe fn splat(value: f32) -> $v {
-                $set(value)
-            }
-            #[inline(always)]
-            unsafe fn add(x: $v, y: $v) -> $v {
-                $add(x, y)
-            }
-            #[inline(always)]
-            unsafe fn sub(x: $v, y: $v) -> $v {
-                $sub(x, y)
-            }
-            #[inline(always)]
-            unsafe fn mul(x: $v, y: $v) -> $v {
-                $mul(x, y)
-            }
-            #[inline(always)]
             unsafe fn reciprocal(x: $v) -> $v {
                 $div($set(1.0), x)
-            }
-            #[inline(always)]
-            unsafe fn fma(x: $v, y: $v, z: $v) -> $v {
-                $fma(x, y, z)
-            }
-            #[inline(always)]
-            unsafe fn fnma(x: $v, y: $v, z: $v) -> $v {
-                $fnma(x, y, z)
             }
             #[inline(always)]
             unsafe fn earlier<const K: usize>(before: $v, at: $v) -> $v {

@@ -94,11 +94,7 @@ impl CudaEquation for OldTtiPropagator {
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [TiltedParams; 2] {
         let (c, layout, arrays) = (&self.c.operators, &tables.layout, &shot.arrays);
         let first = |number: usize| tables.first(arrays[number]);
-        let profiles = tables.profiles(Self::PROFILES, plan.profiles);
-        let axis = |axis: usize| {
-            let (n, inner) = (layout.padded[axis], layout.inner[axis]);
-            AxisParams::new(n, inner, c.axes[axis].rate, profiles[axis])
-        };
+        let axis = AxisParams::of_axes(&c.axes, tables, plan.profiles);
         [0, 1].map(|from: usize| TiltedParams {
             next: [first(0), first(1)],
             flux: [first(2), first(3), first(4)],
@@ -106,7 +102,7 @@ impl CudaEquation for OldTtiPropagator {
             damped: [first(6), first(7)],
             split: [first(8), first(9), arrays[10]],
             coefficients: plan.coefficients.map(|array| tables.first_coefficient(array)),
-            axis: [axis(0), axis(1), axis(2)],
+            axis,
             zone: tables.zones.each_ref().map(Zone::new),
             tiles: plan.tiles,
             steps: tables.steps.map(|both| both.map(|step| step as u32)),
