@@ -86,9 +86,7 @@ impl Anisotropy {
     /// # Errors
     /// No memory; values that 16 bits are not enough for.
     pub fn new(model: &Model, layout: &Layout, storage: Storage) -> Result<Anisotropy> {
-        let zero = Values::Constant(0.0);
-        let [epsilon, delta] =
-            [Property::Epsilon, Property::Delta].map(|property| model.get(property).unwrap_or(&zero));
+        let [epsilon, delta] = [Property::Epsilon, Property::Delta].map(|property| model.or_zero(property));
         let stretch = |value: f32| 1.0 + 2.0 * value;
         // Numbers of 16 bits are rounded away from each other, so that S² stays at most E.
         let half_step = |values: &Values, of: &dyn Fn(f32) -> f32| {

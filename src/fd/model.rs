@@ -220,6 +220,11 @@ impl Model {
         if property == Property::Vp { Some(&self.vp) } else { self.others[property as usize].as_ref() }
     }
 
+    /// Returns the values of a property; 0 if the model lacks it.
+    pub fn or_zero(&self, property: Property) -> &Values {
+        self.get(property).unwrap_or(&Values::Constant(0.0))
+    }
+
     /// Returns the velocity, which every model has.
     pub fn vp(&self) -> &Values {
         &self.vp
@@ -235,9 +240,7 @@ pub fn missing(property: Property, equation: &str) -> Error {
 /// Refuses a model in which epsilon is smaller than delta anywhere: pseudo-acoustic anisotropic
 /// equations are unstable there, whatever the time step. A missing property counts as 0.
 pub fn check_epsilon_not_below_delta(model: &Model) -> Result<()> {
-    let zero = Values::Constant(0.0);
-    let [epsilon, delta] =
-        [Property::Epsilon, Property::Delta].map(|property| model.get(property).unwrap_or(&zero));
+    let [epsilon, delta] = [Property::Epsilon, Property::Delta].map(|property| model.or_zero(property));
     let cells = epsilon.distinct().len().max(delta.distinct().len());
     let Some(bad) = (0..cells).find(|&cell| epsilon.at(cell) < delta.at(cell)) else { return Ok(()) };
     let place = if cells == 1 { String::new() } else { format!(" of cell {}", cell(&model.grid, bad)) };

@@ -197,12 +197,11 @@ impl Plan {
     /// Returns the error of a shot that no device accepts, with the reason and the accepted sizes.
     /// Returns other errors unchanged.
     pub fn advise(&self, error: Error) -> Error {
-        let (what, needed, place, there) = match error {
-            Error::NoMemory { what, needed, place, there } => (what, needed, place, there),
-            Error::NoDevice { ref why, .. } => return self.needs_cpu(why).unwrap_or(error),
-            other => return other,
-        };
-        self.advised(needed, place, there, what, "")
+        match error {
+            Error::NoMemory { what, needed, place, there } => self.advised(needed, place, there, what, ""),
+            Error::NoDevice { ref why, .. } => self.needs_cpu(why).unwrap_or(error),
+            other => other,
+        }
     }
 
     /// Returns the error of a shot on a plan that only a CPU can run, with the reason; `None` if
@@ -369,14 +368,11 @@ impl Plan {
     /// Refuses a source, or the deeper pole of a dipole, in cells that are never updated.
     fn check_outside(&self, outside: [isize; 3]) -> Result<()> {
         let [_, (deeper, _)] = DIPOLE;
-        let most = self.propagator.layout().width().saturating_sub(deeper);
-        match outside.into_iter().find(|cells| cells.unsigned_abs() > most) {
-            Some(cells) => {
-                let accepted = format!("at most {most} cells outside the grid");
-                Err(Error::argument("the source's distance from the grid", cells, accepted))
-            }
-            None => Ok(()),
-        }
+        let most = self.layout().width().saturating_sub(deeper);
+        let beyond = |cells: &isize| cells.unsigned_abs() > most;
+        let Some(cells) = outside.into_iter().find(beyond) else { return Ok(()) };
+        let accepted = format!("at most {most} cells outside the grid");
+        Err(Error::argument("the source's distance from the grid", cells, accepted))
     }
 
     fn check_cell(&self, what: &str, cell: [usize; 3]) -> Result<()> {

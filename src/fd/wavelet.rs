@@ -42,21 +42,19 @@ impl TryFrom<i32> for Shape {
 
     /// Returns the shape with this number in the old argument list.
     fn try_from(number: i32) -> Result<Self> {
-        Ok(match number {
-            1 => Shape::Ricker,
-            2 => Shape::GaussianDerivative,
-            3 => Shape::Gaussian,
-            4 => Shape::RickerIntegral,
-            5 => Shape::RickerDoubleIntegral,
-            6 => Shape::RickerTripleIntegral,
-            _ => {
-                return Err(Error::argument(
-                    "the wavelet's number",
-                    number,
-                    "1 Ricker, 2 derivative of a Gaussian, 3 Gaussian, and 4, 5, 6: \
-                     a Ricker integrated once, twice, three times",
-                ));
-            }
+        use Shape::*;
+        let old = [
+            Ricker,
+            GaussianDerivative,
+            Gaussian,
+            RickerIntegral,
+            RickerDoubleIntegral,
+            RickerTripleIntegral,
+        ];
+        old.into_iter().find(|shape| *shape as i32 == number).ok_or_else(|| {
+            let accepted = "1 Ricker, 2 derivative of a Gaussian, 3 Gaussian, and 4, 5, 6: \
+                            a Ricker integrated once, twice, three times";
+            Error::argument("the wavelet's number", number, accepted)
         })
     }
 }

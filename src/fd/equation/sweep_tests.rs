@@ -47,11 +47,19 @@ fn shot(source: [usize; 3], samples: Vec<f32>, amplitude: f32, nt: usize) -> Sho
     }
 }
 
-/// Takes all steps of a shot and returns all fields.
-fn fields<E: TiledEquation>(steps: &TiledSteps<'_, E>, threads: usize, nt: usize) -> Vec<Vec<f32>> {
+/// Takes `nt` steps of a shot, each in the next of `tilings` tilings, and returns all fields.
+fn fields<E: TiledEquation>(
+    steps: &TiledSteps<'_, E>,
+    threads: usize,
+    nt: usize,
+    tilings: usize,
+) -> Vec<Vec<f32>> {
     let run = |member: &TeamMember<'_>, _: Option<&()>| {
         let mut own = steps.own()?;
-        (0..nt).try_for_each(|step| steps.step(member, &mut own, step))
+        (0..nt).try_for_each(|step| {
+            steps.step(member, &mut own, step)?;
+            member.barrier_then(|| steps.retile((step + 1) % tilings))
+        })
     };
     Team::new(threads).unwrap().run(&(), run).unwrap();
     // SAFETY: no thread computes.
@@ -135,7 +143,7 @@ fn swept<E: TiledEquation>(
     }
     let steps = TiledSteps::new(equation, &partition, &shot, &mut all).with(execution.isa, execution.large);
     steps.resumed();
-    fields(&steps, execution.threads, STEPS)
+    fields(&steps, execution.threads, STEPS, 1)
 }
 
 /// Compares random executions with a sweep of one row at a time, in which no fluxes of one row remain for another.
@@ -194,7 +202,7 @@ fn fields_of<E: TiledEquation>(equation: &E, amplitude: f32, isa: Isa, large: bo
     let shot = shot(SMALL.2, wavelet.samples, amplitude, 40);
     let partition = equation.partition(2);
     let mut all = equation.fields_at_rest().unwrap();
-    fields(&TiledSteps::new(equation, &partition, &shot, &mut all).with(isa, large), 2, 40)
+    fields(&TiledSteps::new(equation, &partition, &shot, &mut all).with(isa, large), 2, 40, 1)
 }
 
 /// The fluxes of a source of 1e-36 are denormal, and so are pressures of `acoustic2` a few cells from one of 3e-38.
@@ -279,21 +287,10 @@ impl Check for AtRest {
             if all {
                 steps.resumed();
             }
-            let run = |member: &TeamMember<'_>, _: Option<&()>| {
-                let mut own = steps.own()?;
-                (0..shot.nt).try_for_each(|step| {
-                    steps.step(member, &mut own, step)?;
-                    member.barrier_then(|| {
-                        if retiled {
-                            steps.retile((step + 1) % 3);
-                        }
-                    })
-                })
-            };
-            Team::new(2).unwrap().run(&(), run).unwrap();
-            // SAFETY: no thread computes.
-            let bits = |field: Rows<'_>| unsafe { field.all() }.iter().map(|v| v.to_bits()).collect();
-            (steps.fields().into_iter().map(bits).collect::<Vec<Vec<u32>>>(), steps.computed())
+            let bits = |field: Vec<f32>| field.into_iter().map(f32::to_bits).collect();
+            let tilings = if retiled { 3 } else { 1 };
+            let all = fields(&steps, 2, shot.nt, tilings).into_iter().map(bits);
+            (all.collect::<Vec<Vec<u32>>>(), steps.computed())
         };
         let (whole, everything) = run(true, false, 0);
         assert_eq!(everything, 1.0);

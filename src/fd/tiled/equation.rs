@@ -46,7 +46,9 @@ pub trait TiledEquation: SourceMedium + Send + Sync {
     /// Returns the name of the equation, and all else that the best tile size depends on.
     fn kind(&self) -> String;
 
-    fn storage(&self) -> Storage;
+    fn storage(&self) -> Storage {
+        Storage::Float32
+    }
 
     /// Returns the equation for a shot whose source is at a padded cell.
     fn around(&self, source: [usize; 3]) -> Self

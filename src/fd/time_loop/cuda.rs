@@ -104,15 +104,10 @@ struct CudaCheckpoint<'a> {
 impl CudaCheckpoint<'_> {
     /// Returns the fields in pieces.
     fn pieces(&self) -> impl Iterator<Item = (&DeviceBuffer<f32>, Range<usize>)> {
-        let pieces = |block: &DeviceBuffer<f32>| {
+        self.cuda_shot.steps.fields().iter().flat_map(|block| {
             let len = block.len();
-            (0..len).step_by(PIECE).map(move |begin| begin..len.min(begin + PIECE))
-        };
-        self.cuda_shot
-            .steps
-            .fields()
-            .iter()
-            .flat_map(move |block| pieces(block).map(move |piece| (block, piece)))
+            (0..len).step_by(PIECE).map(move |begin| (block, begin..len.min(begin + PIECE)))
+        })
     }
 }
 

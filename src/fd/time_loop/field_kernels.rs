@@ -1,6 +1,4 @@
 //! CUDA kernels for a field of any equation (`kernels/field.cu`): their parameters and launches.
-//!
-//! The code here is independent of a GPU: a pointer is a number, a launch is a name with sizes.
 
 use std::mem::offset_of;
 

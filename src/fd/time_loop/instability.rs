@@ -46,7 +46,7 @@ pub fn placed(
     mut plane: impl FnMut(usize, &mut dyn FnMut(&[f32])) -> Result<()>,
 ) -> Error {
     let Error::Unstable { what, value, why, suspect } = error else { return error };
-    let mut worst = Worst::new();
+    let mut worst = Worst { largest: -1.0, at: [0; 3], bad: 0, low: [usize::MAX; 3], high: [0; 3] };
     let searched = (0..layout.padded[1]).try_for_each(|y| {
         plane(y, &mut |rows| {
             for (x, row) in rows.chunks(layout.pitch).take(layout.padded[0]).enumerate() {
@@ -73,10 +73,6 @@ struct Worst {
 }
 
 impl Worst {
-    fn new() -> Self {
-        Worst { largest: -1.0, at: [0; 3], bad: 0, low: [usize::MAX; 3], high: [0; 3] }
-    }
-
     fn look(&mut self, [x, y]: [usize; 2], row: &[f32]) {
         for (z, value) in row.iter().enumerate() {
             let at = [x, y, z];

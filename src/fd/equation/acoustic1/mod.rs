@@ -9,7 +9,6 @@
 //! which eliminates the velocities outside the absorbing layers: `one_pass/pass.rs` has the order of operations. The pressure is
 //! whole everywhere; a layer also stores the split pressure that it damps along its axis.
 
-mod policy;
 mod stability;
 #[cfg(test)]
 mod tests;
@@ -20,10 +19,15 @@ use std::sync::Arc;
 
 use super::traits::{Equation, PropagatorFactory, Properties};
 use crate::error::Result;
+use crate::fd::edge_field::EdgeField;
+use crate::fd::inject::DIPOLE;
+use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::model::{Model, Property, WATER};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
+use crate::fd::one_pass::policy::Policy;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
+use crate::fd::vector::lanes::Lanes;
 
 /// The acoustic equation of first order.
 pub struct Acoustic1;
@@ -55,5 +59,34 @@ impl Equation for Acoustic1 {
             let c = material.coefficients(dt, scheme.stencil, scheme.old_rules);
             Box::new(Acoustic1Propagator(c.into()))
         }))
+    }
+}
+
+/// The kernels of `kernels/acoustic1_one_pass.cu`.
+static KERNELS: KernelSet = kernel_set!("acoustic1_one_pass", None, Some("acoustic1_one_pass_4x2_16_bit"));
+
+/// One pressure, whose increments are added to it.
+impl Policy for Acoustic1Propagator {
+    const NAME: &'static str = "acoustic1";
+    const PRESSURES: usize = 1;
+    const MIXING: usize = 0;
+    const SOURCE: &'static [(usize, f32)] = &DIPOLE;
+
+    fn kernel_set() -> &'static KernelSet {
+        &KERNELS
+    }
+
+    fn coefficients(&self) -> &Arc<Coefficients> {
+        &self.0
+    }
+
+    fn mixing(&self, _number: usize) -> &EdgeField {
+        &self.0.kappa
+    }
+
+    #[inline(always)]
+    unsafe fn advance<L: Lanes>(p: [L::V; 2], increments: [L::V; 2], _mixing: [L::V; 2]) -> [L::V; 2] {
+        // SAFETY: by the caller's promise.
+        unsafe { [L::add(p[0], increments[0]), p[1]] }
     }
 }

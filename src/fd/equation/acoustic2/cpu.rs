@@ -2,7 +2,7 @@
 
 use super::Acoustic2Propagator;
 use super::layer;
-use super::sweep::{Acoustic2Step, Acoustic2Sweep};
+use super::sweep::Acoustic2Sweep;
 use crate::fd::grid::layout::Layout;
 use crate::fd::inject::DIPOLE;
 use crate::fd::storage::Storage;
@@ -65,9 +65,9 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, _scratch: *mut f32) {
         let (p, layers) = step.fields.split_at(2);
         let (c, odd) = (&*step.equation.0, step.from);
-        let this = Acoustic2Step { c, sponge_z: step.geometry, p: p[odd], previous: p[1 - odd], layers, odd };
+        let (p, previous, sponge_z) = (p[odd], p[1 - odd], step.geometry);
         // SAFETY: by the caller's promise.
-        unsafe { step.isa.run(&Acoustic2Sweep(&this, tile)) }
+        unsafe { step.isa.run(&Acoustic2Sweep { tile, c, sponge_z, p, previous, layers, odd }) }
     }
 }
 

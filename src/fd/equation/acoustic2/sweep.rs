@@ -17,9 +17,13 @@ use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::vector::isa::RowWork;
 use crate::fd::vector::lanes::{Lanes, splats};
 
-/// The fields and coefficients of a step.
-#[derive(Clone, Copy)]
-pub struct Acoustic2Step<'a> {
+/// Updates the part of a tile that is not at rest.
+///
+/// # Safety
+/// To run it: the fields have the layout of the coefficients. Meanwhile no other thread uses these
+/// cells of `previous` or writes `p`. The processor has the instructions.
+pub struct Acoustic2Sweep<'a> {
+    pub tile: &'a ActiveTile,
     pub c: &'a Acoustic2Coefficients,
     /// The sponge's factors along z from the first updated cell on, in whole vectors; 0 beyond the updated cells.
     pub sponge_z: &'a [f32],
@@ -76,18 +80,10 @@ impl Speeds for (*const u16, Scale) {
     }
 }
 
-/// Updates the part of a tile that is not at rest.
-///
-/// # Safety
-/// To run it: the fields have the layout of the coefficients. Meanwhile no other thread uses these
-/// cells of `previous` or writes `p`. The processor has the instructions.
-pub struct Acoustic2Sweep<'a>(pub &'a Acoustic2Step<'a>, pub &'a ActiveTile);
-
 impl RowWork for Acoustic2Sweep<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
-        let Acoustic2Sweep(step, tile) = self;
-        let Acoustic2Step { c, sponge_z, p, previous, .. } = step;
+        let Acoustic2Sweep { tile, c, sponge_z, p, previous, .. } = self;
         let layout = &c.layout;
         let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
         let z = layout.active(2).start;
@@ -96,7 +92,7 @@ impl RowWork for Acoustic2Sweep<'_> {
         for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
             let at = layout.at([x, y, z]);
             if let Some(layers) = &c.layers {
-                damp::<L>(step, layers, &weights, [x, y], tile.len);
+                damp::<L>(self, layers, &weights, [x, y], tile.len);
             }
             let line = Acoustic2Row {
                 len: tile.len,
@@ -138,7 +134,7 @@ struct DampedRow<'a, L: Lanes> {
 /// See [`Acoustic2Sweep`].
 #[inline(always)]
 unsafe fn damp<L: Lanes>(
-    step: &Acoustic2Step<'_>,
+    step: &Acoustic2Sweep<'_>,
     layers: &[Layers; 3],
     weights: &WeightSplats<L>,
     [x, y]: [usize; 2],

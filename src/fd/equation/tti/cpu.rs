@@ -3,7 +3,6 @@
 use super::TtiPropagator;
 use super::sweep::{INCREMENTS, TtiQueue, TtiSweep};
 use crate::fd::anisotropy::IsotropicBall;
-use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
@@ -25,10 +24,6 @@ impl TiledEquation for TtiPropagator {
 
     fn kind(&self) -> String {
         "tti".into()
-    }
-
-    fn storage(&self) -> Storage {
-        Storage::Float32
     }
 
     fn around(&self, source: [usize; 3]) -> Self {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::model::{Model, Outline, Property, Values};
+use crate::fd::model::{Model, Outline, Property};
 use crate::fd::pml::reference_cell;
 use crate::fd::storage::Storage;
 
@@ -39,10 +39,8 @@ impl<const N: usize> TtiMaterial<N> {
             return Err(Error::argument("the storage of coefficients", storage.name(), accepted));
         }
         let layout = Layout::new(model.grid.n, pml);
-        let zero = Values::Constant(0.0);
-        let of = |property| model.get(property).unwrap_or(&zero);
-        let vp = model.vp();
-        let [theta, phi] = [Property::Theta, Property::Phi].map(of);
+        let of = |property| model.or_zero(property);
+        let [vp, theta, phi] = [Property::Vp, Property::Theta, Property::Phi].map(of);
         let mut numbers = Vec::with_capacity(N);
         for (properties, number) in rotation {
             let properties: Vec<_> = properties.iter().map(|property| of(*property)).collect();

@@ -25,10 +25,7 @@ const HALVINGS: usize = 10;
 
 /// Returns a time step in seconds that is certainly stable; with the old operators, if the angles are constant.
 pub fn dt_sure(model: &Model, courant: f64) -> f64 {
-    let zero = Values::Constant(0.0);
-    let [epsilon, delta] =
-        [Property::Epsilon, Property::Delta].map(|property| model.get(property).unwrap_or(&zero));
-    let all = [model.vp(), epsilon, delta];
+    let all = [Property::Vp, Property::Epsilon, Property::Delta].map(|property| model.or_zero(property));
     let varies = all.iter().any(|values| matches!(values, Values::Volume(_)));
     let cells = if varies { model.grid.cells() } else { 1 };
     let fits = |t: f64| {

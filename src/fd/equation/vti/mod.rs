@@ -57,10 +57,8 @@ impl Equation for Vti {
     /// terms of x and y against that of z: no eigenvalue is above `rho vp² (E r_xy + r_z)`, with the sums `r` of the
     /// magnitudes in a row of `acoustic1`'s operator.
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
-        let epsilon = model.get(Property::Epsilon);
-        acoustic1::dt_sure_with(model, stencil, |cell| {
-            epsilon.map_or(1.0, |epsilon| 1.0 + 2.0 * f64::from(epsilon.at(cell)))
-        })
+        let epsilon = model.or_zero(Property::Epsilon);
+        acoustic1::dt_sure_with(model, stencil, |cell| 1.0 + 2.0 * f64::from(epsilon.at(cell)))
     }
 
     fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {

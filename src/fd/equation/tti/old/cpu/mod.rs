@@ -10,7 +10,6 @@ use self::queue::OldTtiQueue;
 use super::OldTtiPropagator;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::one_pass::axis::{Axis, AxisFactors};
-use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
@@ -38,10 +37,6 @@ impl TiledEquation for OldTtiPropagator {
 
     fn kind(&self) -> String {
         "tti two-stage".into()
-    }
-
-    fn storage(&self) -> Storage {
-        Storage::Float32
     }
 
     fn around(&self, source: [usize; 3]) -> Self {
