@@ -70,31 +70,3 @@ fn in_order(layout: &Layout, pressures: usize, velocity: [usize; 3], split: [usi
     let fields = std::iter::repeat_n(layout.field_len(), 3 * pressures);
     fields.chain(velocity.into_iter().flat_map(|len| [len; 2])).chain(split).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::coefficients::BulkMaterial;
-    use super::*;
-    use crate::backend::cpu::Buffer;
-    use crate::fd::storage::Storage;
-
-    /// Fields and coefficients count with their padding to whole lines and vectors.
-    #[test]
-    fn a_cell_takes_at_most_24_bytes_from_300_cubed_on() {
-        for n in 300..=1000 {
-            let layout = Layout::new([n; 3], 20);
-            let bytes = |density, storage| {
-                let coefficients = BulkMaterial::bytes(&layout, density, storage);
-                let fields: u64 = lens(&layout, 1).into_iter().map(Buffer::bytes_of).sum();
-                (fields + coefficients) as f64 / layout.cells() as f64
-            };
-            let [medium, uniform] = [true, false].map(|density| bytes(density, Storage::Float32));
-            assert!(medium <= 24.0, "{n} cubed: {medium}");
-            // One coefficient less, which covers the user's columns.
-            let columns = (n as f64 / (n + 40) as f64).powi(2);
-            assert!(uniform <= medium - 4.0 * columns + 1e-3, "{n} cubed without density: {uniform}");
-            let halved = bytes(true, Storage::Bits16);
-            assert!(halved <= medium - 4.0 * columns + 1e-3, "{n} cubed in 16 bits: {halved}");
-        }
-    }
-}
