@@ -152,19 +152,6 @@ impl EdgeField {
         Buffer::bytes_of(floats(layout, rows, storage))
     }
 
-    /// Returns the field in float32.
-    #[cfg(test)]
-    pub fn expanded(&self, layout: &Layout) -> EdgeField {
-        let mut values =
-            Buffer::zeroed(floats(layout, self.rows(layout), Storage::Float32), "a test").unwrap();
-        for at in (0..self.rows(layout)).map(|row| layout.row(row)) {
-            let mut buffer = Vec::new();
-            let row = self.at(at, layout.padded[2]).values(&mut buffer);
-            values[at..][..row.len()].copy_from_slice(row);
-        }
-        EdgeField { what: self.what, values, scale: None, step: self.step }
-    }
-
     /// Returns the number of values of the field in another layout of the same grid.
     pub fn len_in(&self, to: &Layout) -> usize {
         to.rows(self.rows(to))

@@ -306,13 +306,11 @@ impl Plan {
                 format!("at most {MOST_SAMPLES} samples in all"),
             ));
         }
-        match &shot.mute {
-            Some(mute) if mute.len() != traces => {
-                let accepted = format!("{traces}, one for each trace");
-                Err(Error::argument("the number of mute steps", mute.len(), accepted))
-            }
-            _ => Ok(()),
+        if let Some(mute) = shot.mute.as_ref().filter(|mute| mute.len() != traces) {
+            let accepted = format!("{traces}, one for each trace");
+            return Err(Error::argument("the number of mute steps", mute.len(), accepted));
         }
+        Ok(())
     }
 
     /// Runs a checked shot. Returns its record before the mute, and the cost of the steps.
@@ -336,15 +334,14 @@ impl Plan {
         let (dt, limit) = (self.dt, self.options.dt_max(&self.model));
         let most = rounded_down(limit);
         let beyond = f64::from(dt) > limit;
-        let why = match beyond {
-            true => {
-                format!("{why}: dt is {dt} s; with this grid and these velocities it may be at most {most} s")
-            }
-            false => format!(
+        let why = if beyond {
+            format!("{why}: dt is {dt} s; with this grid and these velocities it may be at most {most} s")
+        } else {
+            format!(
                 "{why}: dt is {dt} s, of {most} s that are stable in a medium whose density does not jump from cell to \
                  cell; reduce dt or the amplitude, or check the model; if all are right, the device may be the cause: \
                  test it with gpusched run --check-devices"
-            ),
+            )
         };
         Error::Unstable { what, value, why, suspect: !beyond }
     }

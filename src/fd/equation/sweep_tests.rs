@@ -58,7 +58,7 @@ fn fields<E: TiledEquation>(
         let mut own = steps.own()?;
         (0..nt).try_for_each(|step| {
             steps.step(member, &mut own, step)?;
-            member.barrier_then(|| steps.retile((step + 1) % tilings))
+            if tilings > 1 { member.barrier_then(|| steps.retile((step + 1) % tilings)) } else { Ok(()) }
         })
     };
     Team::new(threads).unwrap().run(&(), run).unwrap();

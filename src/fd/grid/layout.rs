@@ -117,6 +117,14 @@ impl Layout {
         }
     }
 
+    /// Returns the row of an index in a field that stores some indices of axis 0 or 1 only.
+    /// `place`: its place among these; `places`: their number; `other`: the index along the other
+    /// axis.
+    #[inline(always)]
+    pub fn row_in_zones(&self, axis: usize, place: usize, places: usize, other: usize) -> usize {
+        if axis == 0 { (other - HALF_WIDTH) * places + place } else { place * self.padded[0] + other }
+    }
+
     /// Returns the numbers of values of the split pressures, which only the layers of x, y, z
     /// store: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][layer]`.
     pub fn split_lens(&self) -> [usize; 3] {

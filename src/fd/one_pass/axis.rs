@@ -4,7 +4,6 @@ use crate::fd::model::Outline;
 use crate::fd::pml::{Profiles, d0};
 
 /// Factors of an axis.
-#[cfg_attr(test, derive(Clone))]
 pub struct Axis {
     /// dt / h in s/m, for cells where nothing is damped.
     pub rate: f32,
@@ -13,7 +12,6 @@ pub struct Axis {
 }
 
 /// Factors of the PML, for some indices of an axis.
-#[cfg_attr(test, derive(Clone))]
 pub struct AxisFactors {
     /// `b` of the velocity's profile: the factor on the old velocity.
     pub keep: Vec<f32>,

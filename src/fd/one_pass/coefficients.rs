@@ -90,16 +90,6 @@ impl Coefficients {
         Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt, Stencil::Taylor, false))
     }
 
-    /// Returns the coefficients in float32.
-    #[cfg(test)]
-    pub fn expanded(&self) -> Coefficients {
-        let Coefficients { layout, beside, stencil, spacing, .. } = *self;
-        let [b, kappa] = [&self.b, &self.kappa].map(|field| field.expanded(&layout));
-        let b = if beside.is_some() { b.continued_along_z(&layout) } else { b };
-        let (b, kappa, axes) = (Arc::new(b), Arc::new(kappa), self.axes.clone());
-        Coefficients { layout, b, beside, kappa, stencil, axes, spacing, storage: Storage::Float32 }
-    }
-
     /// Returns 1/rho half a cell after a padded cell along an axis.
     pub fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
         let (b, mut next) = (self.b.value(&self.layout, cell), cell);

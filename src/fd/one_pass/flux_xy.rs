@@ -98,18 +98,13 @@ impl<P: Policy> Sweep<'_, P> {
     ) {
         let (layout, axis) = (&self.c.layout, line.axis);
         let (factors, zones) = (&self.c.axes[axis].factors, &self.step.partition.zones[axis]);
-        let (nx, stride) = (layout.padded[0], layout.stride(axis));
+        let stride = layout.stride(axis);
         let position = |i: usize| if axis == 0 { [i, line.other] } else { [line.other, i] };
         // The index of the first term.
         let at = (j + 1).wrapping_sub(HALF_WIDTH);
         // Position in an array that stores some indices of the axis only.
-        let nth = |place: usize, places: usize| {
-            self.nth(if axis == 0 {
-                (line.other - HALF_WIDTH) * places + place
-            } else {
-                place * nx + line.other
-            })
-        };
+        let nth =
+            |place: usize, places: usize| self.nth(layout.row_in_zones(axis, place, places, line.other));
         let [x, y] = position(j);
         let mut rows = RowBlock::<U> {
             len: self.len,

@@ -2,7 +2,7 @@
 //! shifted within registers.
 
 use super::axis::AxisFactors;
-use super::rows::{TAPS, derivative, halfway, write};
+use super::rows::{TAPS, damped, derivative, halfway, write};
 use crate::fd::centred::taps::Taps;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::RowWork;
@@ -102,10 +102,8 @@ impl RowWork for RowEnd<'_> {
                     L::sub(L::splat(0.0), L::mul(rate, derivative_before::<L>(c, [u2, u1, u])));
                 if self.damped.contains(&i) {
                     let split = self.split.wrapping_add(i).wrapping_sub(self.damped.start);
-                    let old = L::load(split);
                     L::prefetch(split.wrapping_add(self.ahead[1]));
-                    increment = L::fma(L::load(loss.wrapping_add(i)), old, increment);
-                    L::store(split, L::add(old, increment));
+                    increment = damped::<L>(split, L::load(loss.wrapping_add(i)), increment);
                 }
                 L::store(self.to.add(i), increment);
             }

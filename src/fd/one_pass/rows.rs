@@ -162,11 +162,17 @@ pub unsafe fn increment<L: Lanes, const U: usize, const DAMPED: bool>(
         return undamped;
     }
     let at = split.pressure.add(u * split.apart + i);
-    let old = L::load(at);
     L::prefetch(at.wrapping_add(split.ahead));
-    let c = L::fma(L::splat(split.loss[u]), old, undamped);
-    L::store(at, L::add(old, c));
-    c
+    damped::<L>(at, L::splat(split.loss[u]), undamped)
+}
+
+/// Adds the increment to a split pressure, and returns it.
+#[inline(always)]
+pub unsafe fn damped<L: Lanes>(split: *mut f32, loss: L::V, undamped: L::V) -> L::V {
+    let old = L::load(split);
+    let increment = L::fma(loss, old, undamped);
+    L::store(split, L::add(old, increment));
+    increment
 }
 
 /// `U` neighbouring rows along an axis. Pointers are to a row's first value.
@@ -255,6 +261,26 @@ impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, cons
                     L::store(rows.to.wrapping_add(to), term);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::vector::isa::Isa;
+
+    /// A processor that can't fuse rounds them twice.
+    #[test]
+    fn expanded_numbers_are_the_values_that_they_stand_for() {
+        let numbers: Vec<u16> = (0..=u16::MAX).collect();
+        let (scale, len) = (Scale::new(2.25e9, 4.455e10), numbers.len());
+        for isa in Isa::all().into_iter().filter(|isa| isa.is_fused()) {
+            let mut values = vec![0.0; len];
+            let expansion = Expansion { numbers: numbers.as_ptr(), scale, len, to: values.as_mut_ptr() };
+            // SAFETY: both have `len` values, whole vectors.
+            unsafe { isa.run(&expansion) };
+            assert_eq!(values, numbers.iter().map(|number| scale.value(*number)).collect::<Vec<_>>());
         }
     }
 }

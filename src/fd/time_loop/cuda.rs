@@ -61,7 +61,9 @@ pub fn run(
     control: &dyn Control,
 ) -> Result<(Gather, Effort)> {
     let cuda_shot = CudaShot::new(layout, shot, steps, stream)?;
-    let mut gather = gather(layout, shot)?;
+    let (traces, samples) = (cuda_shot.traces, shot.samples());
+    let data = host_zeros(traces.saturating_mul(samples), "the record of a shot")?;
+    let mut gather = Gather { traces, samples, data };
     stream.finish()?;
     let begun = control.resume(&mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
     let begin = Instant::now();
@@ -154,13 +156,6 @@ fn batches(shot: &Shot, mut begin: usize) -> impl Iterator<Item = Range<usize>> 
     })
 }
 
-/// Allocates an empty record.
-fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
-    let (traces, samples) = (shot.receivers.count(layout.inner), shot.samples());
-    let data = host_zeros(traces.saturating_mul(samples), "the record of a shot")?;
-    Ok(Gather { traces, samples, data })
-}
-
 /// A shot on a GPU.
 struct CudaShot<'a> {
     stream: &'a Stream,
@@ -187,10 +182,7 @@ struct CudaShot<'a> {
 
 impl<'a> CudaShot<'a> {
     fn new(layout: &'a Layout, shot: &Shot, steps: &'a dyn CudaSteps, stream: &'a Stream) -> Result<Self> {
-        let picture = match shot.snapshot_every {
-            Some(_) => Some(stream.alloc(layout.inner.iter().product(), "a snapshot of a shot")?),
-            None => None,
-        };
+        let picture = || stream.alloc(layout.inner.iter().product(), "a snapshot of a shot");
         let traces = shot.receivers.count(layout.inner);
         let function = |name| stream.function(KERNELS, name);
         let samples = || stream.alloc(batch_samples(shot) * traces, "the record of a shot");
@@ -207,7 +199,7 @@ impl<'a> CudaShot<'a> {
             traces,
             samples: samples()?,
             leaving: samples()?,
-            picture,
+            picture: shot.snapshot_every.map(|_| picture()).transpose()?,
             largest: stream.alloc(1, "the probe of a shot")?,
         })
     }

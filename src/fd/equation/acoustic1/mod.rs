@@ -10,8 +10,6 @@
 //! whole everywhere; a layer also stores the split pressure that it damps along its axis.
 
 mod stability;
-#[cfg(test)]
-mod tests;
 
 pub use stability::dt_sure_with;
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::fd::centred::Weights;
 use crate::fd::centred::taps::{Taps, WeightSplats};
+use crate::fd::one_pass::rows::write;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::{Lanes, splats};
 
@@ -59,11 +60,8 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
     let (mut q_before, mut q_at) = (L::load(q.wrapping_sub(L::N)), L::load(q));
     let [sx, sy] = row.strides;
     for i in (0..row.len).step_by(L::N) {
-        let [n_x, n_y, n_z] = [
-            L::load(row.axis[0].wrapping_add(i)),
-            L::load(row.axis[1].wrapping_add(i)),
-            L::load(row.axis[2].wrapping_add(i)),
-        ];
+        let axis = |nth: usize| L::load(row.axis[nth].wrapping_add(i));
+        let (n_x, n_y, n_z) = (axis(0), axis(1), axis(2));
         if X && Y {
             for prefetched in row.prefetched {
                 L::prefetch_far(prefetched.wrapping_add(i));
@@ -213,12 +211,7 @@ unsafe fn cells<L: Lanes, const DAMPED: bool>(c: &Splats<L>, row: &PressureRow<'
             (p, q) = (L::add(p, of_p), L::add(q, of_q));
         }
         let [to_p, to_q] = row.new.map(|new| new.wrapping_add(i));
-        if row.stream {
-            L::stream(to_p, p);
-            L::stream(to_q, q);
-        } else {
-            L::store(to_p, p);
-            L::store(to_q, q);
-        }
+        write::<L>(to_p, p, row.stream);
+        write::<L>(to_q, q, row.stream);
     }
 }

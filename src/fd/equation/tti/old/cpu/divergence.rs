@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::flux::{Target, load};
 use crate::fd::one_pass::flux_z::derivative_before;
-use crate::fd::one_pass::rows::{SplitPressure, TAPS, derivatives, increment};
+use crate::fd::one_pass::rows::{SplitPressure, TAPS, damped, derivatives, increment};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::lanes::{Lanes, splats};
 
@@ -106,7 +106,7 @@ pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
         for end in row.ends {
             if end.cells.contains(&i) {
                 let pressure = end.pressure.wrapping_add(i - end.cells.start);
-                vertical = split::<L>(pressure, load::<L>(row.loss, i), vertical);
+                vertical = damped::<L>(pressure, load::<L>(row.loss, i), vertical);
             }
         }
         let (e, s) = (load::<L>(row.e, i), load::<L>(row.s, i));
@@ -124,13 +124,4 @@ unsafe fn split_increment<L: Lanes>(split: &SplitPressure<1>, i: usize, modulus:
     } else {
         increment::<L, 1, true>(0, i, s, modulus, split)
     }
-}
-
-/// Adds the increment to a split pressure, and returns it.
-#[inline(always)]
-unsafe fn split<L: Lanes>(pressure: *mut f32, loss: L::V, undamped: L::V) -> L::V {
-    let old = L::load(pressure);
-    let increment = L::fma(loss, old, undamped);
-    L::store(pressure, L::add(old, increment));
-    increment
 }

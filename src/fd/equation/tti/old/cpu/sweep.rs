@@ -143,11 +143,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
         let damped = |axis: usize, own: bool| {
             let (zones, index) = (&step.partition.zones[axis], [x, y][axis]);
             let slot = zones.slot(index).unwrap_or(0);
-            let row = if axis == 0 {
-                (y - HALF_WIDTH) * zones.velocities() + slot
-            } else {
-                slot * layout.padded[0] + x
-            };
+            let row = layout.row_in_zones(axis, slot, zones.velocities(), [y, x][axis]);
             let (at, factors) = (self.nth(row), &c.operators.axes[axis].factors);
             DampedFlux {
                 keep: factors.keep[index],
@@ -199,8 +195,7 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
             let (index, factors) = ([x, y][axis], &c.operators.axes[axis].factors);
             let mut pressure = std::ptr::null_mut();
             if let Some(nth) = layout.in_layer(axis, index) {
-                let rows = 2 * layout.width();
-                let row = if axis == 0 { (y - HALF_WIDTH) * rows + nth } else { nth * layout.padded[0] + x };
+                let row = layout.row_in_zones(axis, nth, 2 * layout.width(), [y, x][axis]);
                 pressure = fields.split[axis].as_ptr().wrapping_add(self.nth(row));
             }
             let (rate, loss) = ([factors.pressure_rate[index]], [factors.loss[index]]);
