@@ -12,7 +12,7 @@ use gpusched::fd::survey::Receivers;
 use testkit::Random;
 use testmodels::dipole::{Bell, samples, stepped};
 use testmodels::norms::relative_l2;
-use testmodels::shots::{World, fire_with, plain_shot};
+use testmodels::shots::{World, fire_with, model_for, plain_shot};
 
 const SPEED: f32 = 2000.0;
 /// Cells are cubes of this side in metres. A wavelength has 20 cells at the peak frequency, and 8
@@ -27,35 +27,46 @@ const LAST: usize = 25;
 
 /// Returns the error of an interface's reflection, and its amplitude, both in percent, and how far
 /// the interface is too deep, in cells. The densities are those before and after the interface
-/// along the axis.
+/// along the axis. The medium is isotropic, whatever the equation.
 ///
 /// The error is relative to the image solution. With one velocity the reflection coefficient is
 /// `(after - before) / (after + before)` at all angles, so the reflection is the wave of the
 /// source's mirror image.
-fn reflection(axis: usize, [before, after]: [f32; 2], density_at: DensityAt) -> [f64; 3] {
+fn reflection(
+    equation: &'static dyn Equation,
+    axis: usize,
+    [before, after]: [f32; 2],
+    density_at: DensityAt,
+) -> [f64; 3] {
     let grid = Grid::new([40, 38, 41], [H; 3]).unwrap();
     let model = |after: f32| {
-        let rho = (0..grid.cells()).map(|i| {
+        let rho = |i: usize| {
             let cell = [i / grid.n[2] % grid.n[0], i / grid.n[2] / grid.n[0], i % grid.n[2]];
             if cell[axis] <= LAST { before } else { after }
+        };
+        let model = model_for(equation, grid.n, grid.h, |property| match property {
+            Property::Vp => SPEED.into(),
+            Property::Rho => (0..grid.cells()).map(rho).collect::<Vec<_>>().into(),
+            _ => 0.0.into(),
         });
-        let model = Model::new(grid, vec![SPEED; grid.cells()], Some(rho.collect())).unwrap();
-        Arc::new(model.with_density_at(density_at))
+        Arc::new(Arc::into_inner(model).unwrap().with_density_at(density_at))
     };
     let bell = Bell { frequency: FREQUENCY, delay: 0.16 };
     let wavelet = samples(|t| bell.at(t), bell.delay, DT.into());
     let offsets = [[0, 5, -3], [-4, 0, 7], [6, -6, 0]];
     let receivers = offsets.map(|offset| [0, 1, 2].map(|a| SOURCE[a].checked_add_signed(offset[a]).unwrap()));
     let shot = plain_shot(SOURCE, wavelet.clone(), STEPS, receivers.to_vec());
-    let [with, without] =
-        [after, before].map(|after| fire_with(&model(after), DT, &shot, Options::default(), 2).record);
+    let options = Options { equation, ..Options::default() };
+    let [with, without] = [after, before].map(|after| fire_with(&model(after), DT, &shot, options, 2).record);
     let found: Vec<f32> = with.iter().zip(without).map(|(with, without)| with - without).collect();
 
     let (h, coefficient) = (f64::from(H), f64::from((after - before) / (after + before)));
+    // The source of `vti` is one cell.
+    let poles = if equation.name() == "vti" { [(0, 1.0), (0, 0.0)] } else { [(0, -1.0), (2, 1.0)] };
     // The solution with the interface `deeper` cells below its place.
     let truth = |deeper: f64| -> Vec<f32> {
         let of = |receiver: [usize; 3]| {
-            let poles = [(0, -1.0), (2, 1.0)].map(|(below, sign)| {
+            let poles = poles.map(|(below, sign)| {
                 let mut image = SOURCE.map(|index| index as f64);
                 image[2] += f64::from(below);
                 image[axis] = 2.0 * (LAST as f64 + 0.5 + deeper) - image[axis];
@@ -81,17 +92,19 @@ fn reflection(axis: usize, [before, after]: [f32; 2], density_at: DensityAt) -> 
 /// the spacing.
 #[test]
 fn density_interface_lies_halfway_between_its_cells() {
-    for densities in [[1000.0, 2400.0], [2400.0, 1000.0]] {
+    let contrasts = [[1000.0, 2400.0], [2400.0, 1000.0]];
+    let equations = ["acoustic1", "vti"].map(|name| by_name(name).unwrap());
+    for (equation, densities) in equations.into_iter().flat_map(|of| contrasts.map(|both| (of, both))) {
         let half_points = [0, 1, 2].map(|axis| (axis, DensityAt::HalfPoints, 0.0, 0.02));
         // The depth in the old kernels. The least squares are valid for small depths.
         let beside = 0.5 * f64::from(densities[0] / (densities[0] + densities[1]));
         for (axis, density_at, place, accepted) in
             half_points.into_iter().chain([(2, DensityAt::Cells, beside, 0.03)])
         {
-            let [off, amplitude, deeper] = reflection(axis, densities, density_at);
+            let [off, amplitude, deeper] = reflection(equation, axis, densities, density_at);
             println!(
-                "interface, {densities:?} across axis {axis}, {density_at:?}: off by {off:.2} %, amplitude \
-                 {amplitude:.2} %, {deeper:.4} cells too deep"
+                "interface, {equation:?}, {densities:?} across axis {axis}, {density_at:?}: off by {off:.2} %, \
+                 amplitude {amplitude:.2} %, {deeper:.4} cells too deep"
             );
             assert!((deeper - place).abs() < accepted, "{deeper}, should be {place}");
             assert_eq!(off < 3.0, density_at == DensityAt::HalfPoints, "{off} %");
