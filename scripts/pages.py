@@ -2,7 +2,8 @@
 """Checks the pages: README.md, those in docs, and those of the examples.
 
     python3 scripts/pages.py                  # copy files into the pages that show them
-    python3 scripts/pages.py --check          # fail on stale copies and names, broken links, unknown blocks
+    python3 scripts/pages.py --check          # fail on stale copies and names, broken links, unknown
+                                              # blocks, oddities without their place
     python3 scripts/pages.py --run [PAGE...]  # run the commands and the code of the pages
 
 A block is
@@ -144,6 +145,26 @@ def unexplained_atomics(page: Path) -> list[str]:
     return wrong
 
 
+def misplaced_oddities(page: Path) -> list[str]:
+    """Returns the oddities of a page's table that are kept but have not exactly one comment in src,
+    in a file that the row names, and comments with another number."""
+    rows = re.findall(r"^\| (B\d+) \|(?:.*?\|){2} (.*?) \| (.*?) \|", page.read_text(), re.M)
+    expected = {number: where for number, kept, where in rows if kept.startswith("yes")}
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "src").rglob("*.rs")):
+        words = re.sub(r"\n *//[/!]?", "", path.read_text())
+        for number in re.findall(rf"\boddity (B\d+) of docs/{page.name}", words, re.I):
+            found.setdefault(number, []).append(str(path.relative_to(ROOT / "src")))
+    numbers = [f"B{i + 1}" for i in range(len(rows))]
+    wrong = [] if expected and [row[0] for row in rows] == numbers else ["has no table of oddities B1, B2, .."]
+    for number, where in expected.items():
+        places = found.pop(number, [])
+        if len(places) != 1 or f"`{places[0]}`" not in where:
+            wrong.append(f"keeps {number} in {where}; comments are in {', '.join(places) or 'no file'}")
+    wrong += [f"does not keep {number}, of which {places[0]} says so" for number, places in found.items()]
+    return [f"{page.relative_to(ROOT)} {fault}" for fault in wrong]
+
+
 def copied(page: Path) -> str:
     """Returns the text of a page with fresh copies of the files that it shows."""
     return COPY.sub(lambda m: m["head"] + part(m["path"], m["part"]) + m["tail"], page.read_text())
@@ -246,6 +267,7 @@ def main() -> None:
         for name in ("architecture.md", "glossary.md"):
             wrong += stale_names(ROOT / "docs" / name)
         wrong += unexplained_atomics(ROOT / "docs/architecture.md")
+        wrong += misplaced_oddities(ROOT / "docs/legacy.md")
     if wrong:
         sys.exit("\n".join(wrong))
 

@@ -14,7 +14,7 @@ use super::storage::Storage;
 use crate::error::Result;
 
 /// Distances from the source in cells: within the first the medium is isotropic, from the second on
-/// it is that of the model.
+/// it is that of the model (oddity B22 of docs/legacy.md).
 const ISOTROPIC: f32 = 4.0;
 const RADIUS: usize = 15;
 /// Pi to the digits of the old kernels.

@@ -67,7 +67,7 @@ pub fn d0(vp: f32, pml: usize, h: [f32; 3], axis: usize, old_rules: bool) -> f32
 /// Returns the user's cell whose velocity sets the damping by the old rules, instead of the
 /// fastest: the middle of the padded grid *as a list of cells*. It depends on the parities of the
 /// sizes: with an even `ny` it is a corner of the middle plane. Waves that are much faster are
-/// damped too little.
+/// damped too little (oddity B2 of docs/legacy.md).
 pub fn reference_cell(grid: &Grid, pml: usize) -> [usize; 3] {
     let [nx, ny, nz] = grid.n.map(|n| n + 2 * pml);
     let middle = ny * nx * nz / 2;

@@ -19,7 +19,7 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 /// The old kernels count the source's cells from 1 and the receivers' from 0, and subtract them as
 /// they are. So a receiver's distance in x and y is one cell too large on one side. The distance in
 /// depth is `dz (iz + 1)` with the source's depth index `iz`, whatever the receiver's depth. This
-/// function does the same, so that both mute alike.
+/// function does the same, so that both mute alike (oddity B17 of docs/legacy.md).
 ///
 /// # Errors
 /// [`Error::NoHostMemory`].

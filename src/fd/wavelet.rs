@@ -173,6 +173,7 @@ impl Wavelet {
             let value = |i: usize| shape.long(i as f64 * periods - LONG).unwrap_or(0.0) as f32;
             return Ok(Wavelet { samples: (0..count).map(value).collect() });
         }
+        // The old kernels' time, summed in float32 (oddity B1 of docs/legacy.md).
         let mut samples: Vec<f32> = std::iter::successors(Some(dt), |t| Some(t + dt))
             .take_while(|&t| t <= end)
             .take(most)

@@ -19,6 +19,7 @@ pub static ACOUSTIC1: Function = Function {
     receivers_z: 0,
     mute: Some(direct_wave_mute),
     snapshots: Snapshots::Interval,
+    // Oddity B18 of docs/legacy.md.
     between: "",
     before_update: false,
 };

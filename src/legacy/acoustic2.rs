@@ -1,4 +1,5 @@
-//! `cuda_3dfd` of `acoustic2order.so`: the acoustic equation of second order.
+//! `cuda_3dfd` of `acoustic2order.so`: the acoustic equation of second order. Samples and snapshots
+//! hold the field before the update of their step (oddity B10 of docs/legacy.md).
 
 use super::args::Args;
 use super::function::{Function, Snapshots, Sources};

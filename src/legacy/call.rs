@@ -59,6 +59,7 @@ impl Call {
             Snapshots::Every(steps) => Some(steps.min(nt)),
         };
         let (shots, source_step) = match function.sources {
+            // Sources move in x only (oddity B3 of docs/legacy.md).
             Sources::AlongX => (0..ns, [args.jsx, 0, 0]),
             Sources::First => (0..1, [0; 3]),
             Sources::One => {
@@ -154,7 +155,7 @@ fn count(name: &str, value: i32, accepted: std::ops::RangeInclusive<i32>, unit: 
 }
 
 /// Returns the ratio of a coarse to a fine interval, at most `n`. The float32 quotient is truncated
-/// as in the old library: 0.005 over 0.001 gives 4.
+/// as in the old library: 0.005 over 0.001 gives 4 (oddity B12 of docs/legacy.md).
 fn every(coarse_name: &str, coarse: f32, fine_name: &str, fine: f32, n: usize) -> Result<usize> {
     let quotient = coarse / fine;
     if !(quotient >= 1.0 && quotient.is_finite()) {

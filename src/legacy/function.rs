@@ -20,7 +20,8 @@ pub struct Function {
     pub models: &'static [(&'static str, Property)],
     /// Returns the wavelet of a shot with this number of time steps.
     pub wavelet: fn(&Args, usize) -> Result<Wavelet>,
-    /// Factor on the wavelet.
+    /// Factor on the wavelet, whatever the time step and the cells' size (oddity B19 of
+    /// docs/legacy.md).
     pub amplitude: f32,
     /// Number of the first cell in a source's position: 0 or 1.
     pub first_cell: i32,

@@ -94,6 +94,7 @@ impl Function {
         };
         let properties = files.iter().zip(self.models).map(read);
         let model = Model::of(grid, properties.collect::<Result<Vec<_>>>()?)?;
+        // The density is not averaged (oddity B21 of docs/legacy.md).
         Ok(model.with_density_at(DensityAt::Cells))
     }
 

@@ -25,6 +25,7 @@ pub static TTI: Function = Function {
     around: 34,
     receivers_z: 0,
     mute: Some(direct_wave_mute),
+    // The arguments `show_snapshot` and `snap_interval` have no effect (oddity B16 of docs/legacy.md).
     snapshots: Snapshots::Always(100),
     between: "_",
     before_update: false,

@@ -11,7 +11,8 @@
 //!
 //! with `E = 1 + 2 epsilon` and `S = sqrt(1 + 2 delta)`. `R_z` is along the symmetry axis. Density does not enter. Derivatives of
 //! the pressures are half a cell after their cell, each along its own axis; those of the fluxes half a cell before. The three
-//! are added up as if they were at one place, which in tilted media is an error of first order in the spacing.
+//! are added up as if they were at one place, which in tilted media is an error of first order in the spacing (oddity B15
+//! of docs/legacy.md).
 //!
 //! `P = E h + S g` and `Q = S h + g` for all time, `h` the split pressures of `u` and `v`, `g` that of `w`. A step so computes the
 //! fluxes of a cell and one increment each of `h` and `g`: `cpu/sweep.rs` has the order of operations. It eliminates `u` and
