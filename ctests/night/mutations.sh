@@ -71,7 +71,7 @@ leases: a child keeps what its parent had;  src/node/linux/sys.rs;     s/if desc
 leases: the end of a process is not reported;               src/node/linux/sys.rs;     s/libc::IN_MODIFY | libc::IN_CLOSE_WRITE/libc::IN_MODIFY/; --test node inotify
 leases: links are followed;                 src/node/linux/sys.rs;     s/| libc::O_NOFOLLOW//;                     --test node file
 leases: tickets are ignored;          src/node/queue.rs;    s/\.then(a.ticket.cmp(&b.ticket))//;     --lib node::queue
-leases: stopped waiters are waited for;       src/node/queue.rs;    s/now.saturating_sub(\*since) > STALL_LIMIT_NS/*since == u64::MAX/; --lib node::queue
+leases: stopped waiters are waited for;       src/node/queue.rs;    s/now.saturating_sub(\*since) > limit/*since == u64::MAX/; --lib node::queue
 leases: members with fewer slots starve;      src/node/queue.rs;    s/is_none_or(|(tightest, _)| slots < tightest)/is_some()/; --lib node::queue
 place: a mask is not looked at;               src/sched/plan/record.rs;  s/devices.contains(index) && (b/true \&\& (b/; --test it random_worlds::
 place: memory is not asked for;             src/sched/plan/schedule.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
@@ -139,7 +139,7 @@ host: limits of outer control groups are ignored; src/backend/cpu/host.rs; s/\.t
 host: cached files are not free memory; src/backend/cpu/host.rs; s/saturating_sub(cached_bytes(folder))/saturating_sub(0 * cached_bytes(folder))/; --lib memory_is
 host: shared controllers of version 1 are ignored; src/backend/cpu/host.rs; s/any(|c| c == "memory")/all(|c| c == "memory")/; --lib memory_is
 leases: network file systems are accepted; src/node/linux/folder.rs; s/\*number == system)/*number == system \&\& false)/; --lib network_file_system
-leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/STOPPED_AFTER: u64 = STALL_LIMIT_NS/STOPPED_AFTER: u64 = 2 * STALL_LIMIT_NS/; --test node stopped_waiter
+leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/> self.member.policy.stall_ns()/> 2 * self.member.policy.stall_ns()/; --test node stopped_waiter
 leases: without inotify nothing is checked; src/node/linux/listener.rs; s|SECOND / 4 }|u64::MAX }|; --test node member_without_inotify
 sampling: the narrowest cells count; src/fd/verify.rs; s/fold(0.0, f32::max)/fold(f32::INFINITY, f32::min)/; --lib widest_cells
 C shots: a shot with a drop function has copies; src/ffi/fd_submit.rs; s/idempotent && (about.drop.is_none() || task.idempotent)/idempotent/; --lib shot_with_a_drop

@@ -19,7 +19,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `request` | a scheduler's arguments: shared devices, requests for a slot |
+//! | `request` | a scheduler's arguments: shared devices, requests for a slot, time limits |
 //! | `queue` | order of the waiters and the resulting availability: pure functions |
 //! | `linux` | the table, its locks, and the members |
 //! | `unsupported` | other systems: nothing is shared |
@@ -36,6 +36,6 @@ mod unsupported;
 #[cfg(target_os = "linux")]
 pub use linux::{LockedTable, Membership, SlotLease, install_fork_handlers};
 pub use queue::DeviceAvailability;
-pub use request::{SharedDevice, SlotRequest, WaitEnd};
+pub use request::{NodePolicy, SharedDevice, SlotRequest, WaitEnd};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{LockedTable, Membership, SlotLease, install_fork_handlers};

@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use super::request::NodePolicy;
+
 /// The slots and memory of one device that other members use or will use first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceAvailability {
@@ -242,16 +244,21 @@ fn is_ahead(other: &MemberRecord, me: &MemberRecord) -> bool {
     !me.waits() || compare(other, me) == Ordering::Less
 }
 
-/// Nanoseconds after which a waiter that could begin and does not is taken for stopped.
-pub(super) const STALL_LIMIT_NS: u64 = 1_000_000_000;
-
 /// Waiters that could begin and have not, as one member has observed them, each with the time of
 /// the first observation.
-#[derive(Debug, Default)]
-pub(super) struct StalledWaiters(HashMap<WaitKey, u64>);
+#[derive(Debug)]
+pub(super) struct StalledWaiters {
+    first_seen: HashMap<WaitKey, u64>,
+    /// Nanoseconds, see [`NodePolicy::stall_limit`].
+    limit: u64,
+}
 
 impl StalledWaiters {
-    /// Computes the queue as `me` sees it, without the waiters that exceed [`STALL_LIMIT_NS`].
+    pub fn new(policy: NodePolicy) -> Self {
+        StalledWaiters { first_seen: HashMap::new(), limit: policy.stall_ns() }
+    }
+
+    /// Computes the queue as `me` sees it, without the waiters that exceed the limit.
     pub fn view(
         &mut self,
         others: &[MemberRecord],
@@ -260,21 +267,23 @@ impl StalledWaiters {
         seconds: f64,
         now: u64,
     ) -> QueueView {
-        self.0.retain(|key, _| others.iter().any(|other| other.wait_key() == *key));
-        let stalled = |since: &u64| now.saturating_sub(*since) > STALL_LIMIT_NS;
+        self.first_seen.retain(|key, _| others.iter().any(|other| other.wait_key() == *key));
+        let limit = self.limit;
+        let stalled = |since: &u64| now.saturating_sub(*since) > limit;
         let view = queue_view(others, me, devices, seconds, now, |other| {
-            self.0.get(&other.wait_key()).is_some_and(stalled)
+            self.first_seen.get(&other.wait_key()).is_some_and(stalled)
         });
-        self.0.retain(|key, since| stalled(since) || view.ready.contains(key));
+        self.first_seen.retain(|key, since| stalled(since) || view.ready.contains(key));
         for key in &view.ready {
-            self.0.entry(*key).or_insert(now);
+            self.first_seen.entry(*key).or_insert(now);
         }
         view
     }
 
-    /// Returns the next time at which a waiter exceeds [`STALL_LIMIT_NS`].
+    /// Returns the next time at which a waiter exceeds the limit.
     pub fn next_deadline(&self, now: u64) -> Option<u64> {
-        self.0.values().map(|since| since.saturating_add(STALL_LIMIT_NS + 1)).filter(|end| *end > now).min()
+        let ends = self.first_seen.values().map(|since| since.saturating_add(self.limit).saturating_add(1));
+        ends.filter(|end| *end > now).min()
     }
 }
 

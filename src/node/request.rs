@@ -1,4 +1,6 @@
-//! Shared devices, requests for a slot, and the reasons why a wait ends.
+//! Shared devices, requests for a slot, the reasons why a wait ends, and time limits.
+
+use std::time::Duration;
 
 /// A device that the processes of the node share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,4 +34,28 @@ pub enum WaitEnd {
     /// A thread has called [`Membership::wake`](super::Membership::wake), or the process was
     /// forked.
     Woken,
+}
+
+/// Time limits of a member. All members of a node have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodePolicy {
+    /// Time for which a member waits for the lock of the table, which is held for microseconds.
+    /// After that the holder counts as stopped.
+    pub lock_timeout: Duration,
+    /// Time after which a waiter that could begin and does not counts as stopped, and is skipped. A
+    /// waiter reads the table twice as often.
+    pub stall_limit: Duration,
+}
+
+impl Default for NodePolicy {
+    fn default() -> Self {
+        NodePolicy { lock_timeout: Duration::from_secs(10), stall_limit: Duration::from_secs(1) }
+    }
+}
+
+impl NodePolicy {
+    /// Returns the stall limit in nanoseconds.
+    pub(super) fn stall_ns(&self) -> u64 {
+        u64::try_from(self.stall_limit.as_nanos()).unwrap_or(u64::MAX)
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::queue::DeviceAvailability;
-use super::request::{SharedDevice, SlotRequest, WaitEnd};
+use super::request::{NodePolicy, SharedDevice, SlotRequest, WaitEnd};
 use crate::error::{Error, Result};
 
 /// Does nothing: no descriptor has to be closed in a child.
@@ -25,7 +25,11 @@ pub struct SlotLease(Infallible);
 
 impl Membership {
     /// Returns `Ok(None)` if leases are switched off, else an error.
-    pub fn join(folder: Option<&Path>, _devices: &[Option<SharedDevice<'_>>]) -> Result<Option<Membership>> {
+    pub fn join(
+        folder: Option<&Path>,
+        _devices: &[Option<SharedDevice<'_>>],
+        _policy: NodePolicy,
+    ) -> Result<Option<Membership>> {
         if folder.is_none() && std::env::var_os("GPUSCHED_LEASE_DIR").is_some_and(|value| value == "none") {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use gpusched::Result;
-use gpusched::node::{Membership, SharedDevice, SlotRequest};
+use gpusched::node::{Membership, NodePolicy, SharedDevice, SlotRequest};
 use testkit::Folder;
 use testkit::fuzz::{Target, run};
 
@@ -14,7 +14,8 @@ const UUIDS: [&str; 2] = ["GPU-1", "GPU-2"];
 
 fn join(folder: &Path) -> Result<Membership> {
     let devices = UUIDS.map(|uuid| Some(SharedDevice { uuid, slots: 2 }));
-    Membership::join(Some(folder), &devices).map(|node| node.expect("a folder was named"))
+    Membership::join(Some(folder), &devices, NodePolicy::default())
+        .map(|node| node.expect("a folder was named"))
 }
 
 fn use_it(node: &Membership) -> Result<()> {

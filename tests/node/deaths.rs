@@ -2,11 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use super::member::{Folder, LONG, Member, join, leases, soon};
+use gpusched::node::{NodePolicy, SharedDevice};
+
+use super::member::{Folder, LONG, Member, UUIDS, join, join_as, leases, soon};
 
 fn members(count: usize) -> (Folder, Vec<Member>) {
+    members_within(count, NodePolicy::default())
+}
+
+fn members_within(count: usize, policy: NodePolicy) -> (Folder, Vec<Member>) {
     let folder = Folder::new();
-    let members = (0..count).map(|_| Member::new(&leases(&folder))).collect();
+    let members = (0..count).map(|_| Member::within(&leases(&folder), policy)).collect();
     (folder, members)
 }
 
@@ -72,7 +78,8 @@ pub fn first_come_first_served_and_priority_first() {
 }
 
 pub fn stopped_waiter_is_passed_and_gets_its_place_back() {
-    let (_folder, mut members) = members(3);
+    let stall_limit = Duration::from_millis(200);
+    let (_folder, mut members) = members_within(3, NodePolicy { stall_limit, ..NodePolicy::default() });
     talk(
         &mut members,
         "a begin: yes, b want: ok, c want: ok, b stops, a drop: ok, c begin: no, c turn, c: yes",
@@ -103,24 +110,29 @@ pub fn member_without_inotify_says_so_and_still_sees_changes() {
 }
 
 pub fn member_that_is_stopped_with_the_table_locked_is_named() {
-    let (folder, mut members) = members(2);
-    let node = join(&leases(&folder), 1, 1).expect("to join");
+    let lock_timeout = Duration::from_millis(400);
+    let policy = NodePolicy { lock_timeout, ..NodePolicy::default() };
+    let (folder, mut members) = members_within(2, policy);
+    let device = Some(SharedDevice { uuid: UUIDS[0], slots: 1 });
+    let node = join_as(&leases(&folder), &[device], policy).expect("to join");
     talk(&mut members, "b inside: ok, a stop-inside");
     let path = format!("/proc/{}/stat", members[0].id());
     assert!(soon(|| std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") T "))));
     let begin = Instant::now();
     members[1].tell("inside");
-    let named = format!("process {} has kept it locked", members[0].id());
-    // Threads that wait together fail together, after ten seconds and not after thirty.
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let refused = node.lock().err().map(|error| error.to_string()).unwrap_or_default();
-                assert!(refused.contains(&named), "{refused}");
-                assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
-            });
-        }
+    let named = format!("process {} has kept it locked for 0.4 s", members[0].id());
+    // Threads that wait together fail together, and not one time-out after the other.
+    let failed = || {
+        let refused = node.lock().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains(&named), "{refused}");
+        begin.elapsed()
+    };
+    let mut failures = std::thread::scope(|scope| {
+        let threads = [(); 3].map(|()| scope.spawn(failed));
+        threads.map(|thread| thread.join().expect("no panic"))
     });
+    failures.sort();
+    assert!(failures[0] >= lock_timeout && failures[2] - failures[0] < lock_timeout, "{failures:?}");
     let said = members[1].hear();
     assert!(said.contains(&named), "{said}");
     talk(&mut members, "a goes on, a: ok, b inside: ok");

@@ -7,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use gpusched::node::{Membership, SharedDevice, SlotRequest};
+use gpusched::node::{Membership, NodePolicy, SharedDevice, SlotRequest};
 use testkit::process::output;
 use testkit::skip;
 
-use super::member::{Folder, begin, join, leases};
+use super::member::{Folder, begin, join, join_as, leases};
 
 const NOBODY: u32 = 65534;
 
@@ -24,7 +24,7 @@ fn is_root() -> bool {
 pub fn play() -> ExitCode {
     println!(
         "{}",
-        match Membership::join(None, &[]) {
+        match Membership::join(None, &[], NodePolicy::default()) {
             Ok(Some(node)) => format!("in {}", node.folder().display()),
             Ok(None) => "off".into(),
             Err(error) => error.to_string(),
@@ -278,7 +278,7 @@ pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     // and requests of the others there.
     fs::remove_file(&path).unwrap();
     let other = [None, Some("GPU-9"), Some("GPU-1")].map(|uuid| Some(SharedDevice { uuid: uuid?, slots: 1 }));
-    let c = Membership::join(Some(&leases(&folder)), &other).unwrap().expect("leases");
+    let c = join_as(&leases(&folder), &other, NodePolicy::default()).unwrap();
     drop(a.lock().unwrap());
     drop(b.lock().unwrap());
     let looks = c.lock().unwrap().availability();

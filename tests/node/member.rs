@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use gpusched::node::{Membership, SharedDevice, SlotLease, SlotRequest};
+use gpusched::node::{Membership, NodePolicy, SharedDevice, SlotLease, SlotRequest};
 pub use testkit::Folder;
 use testkit::process::isolated;
 
@@ -23,7 +23,26 @@ pub fn leases(folder: &Folder) -> PathBuf {
 
 pub fn join(folder: &Path, devices: usize, slots: u32) -> gpusched::Result<Membership> {
     let devices: Vec<_> = UUIDS[..devices].iter().map(|uuid| Some(SharedDevice { uuid, slots })).collect();
-    Membership::join(Some(folder), &devices).map(|node| node.expect("leases"))
+    join_as(folder, &devices, NodePolicy::default())
+}
+
+pub fn join_as(
+    folder: &Path,
+    devices: &[Option<SharedDevice<'_>>],
+    policy: NodePolicy,
+) -> gpusched::Result<Membership> {
+    Membership::join(Some(folder), devices, policy).map(|node| node.expect("leases"))
+}
+
+/// Variable with the time limits of a member's process in ms: of the table lock, and of a stalled waiter.
+const LIMITS: &str = "MEMBER_LIMITS_MS";
+
+/// Returns the time limits of [`Member::within`], in its process.
+fn policy() -> NodePolicy {
+    let Ok(limits) = std::env::var(LIMITS) else { return NodePolicy::default() };
+    let (lock, stall) = limits.split_once(' ').expect("two limits");
+    let time = |limit: &str| Duration::from_millis(limit.parse().expect("milliseconds"));
+    NodePolicy { lock_timeout: time(lock), stall_limit: time(stall) }
 }
 
 pub fn begin(
@@ -44,7 +63,8 @@ pub fn begin(
 /// Runs the process of a [`Member`], with one device of one slot.
 pub fn play(arguments: &[String]) -> ExitCode {
     gpusched::ffi::logging::start_or("off");
-    let node = join(Path::new(&arguments[0]), 1, 1).expect("to join");
+    let device = Some(SharedDevice { uuid: UUIDS[0], slots: 1 });
+    let node = join_as(Path::new(&arguments[0]), &[device], policy()).expect("to join");
     let mut holds = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.expect("a line");
@@ -121,6 +141,13 @@ pub struct Member {
 impl Member {
     pub fn new(folder: &Path) -> Member {
         Member::with(folder, |_| ())
+    }
+
+    pub fn within(folder: &Path, policy: NodePolicy) -> Member {
+        let limits = [policy.lock_timeout, policy.stall_limit].map(|limit| limit.as_millis().to_string());
+        Member::with(folder, |command| {
+            command.env(LIMITS, limits.join(" "));
+        })
     }
 
     pub fn with(folder: &Path, change: impl FnOnce(&mut Command)) -> Member {

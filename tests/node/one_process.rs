@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::node::{Membership, SharedDevice, SlotLease, SlotRequest, WaitEnd};
+use gpusched::node::{Membership, NodePolicy, SharedDevice, SlotLease, SlotRequest, WaitEnd};
 use testkit::process::in_child;
 
-use super::member::{Folder, begin, join, leases};
+use super::member::{Folder, begin, join, join_as, leases};
 
 fn two_members(devices: usize) -> (Folder, Membership, Membership) {
     let folder = Folder::new();
@@ -47,8 +47,9 @@ pub fn lease_outlives_its_membership() {
 pub fn devices_that_are_not_shared_are_leased_to_all() {
     let folder = Folder::new();
     let devices = [None, Some(SharedDevice { uuid: "GPU-0", slots: 1 })];
-    let (a, b) = (Membership::join(Some(&leases(&folder)), &devices), join(&leases(&folder), 1, 1).unwrap());
-    let a = a.unwrap().expect("leases");
+    let (a, b) =
+        (join_as(&leases(&folder), &devices, NodePolicy::default()), join(&leases(&folder), 1, 1).unwrap());
+    let a = a.unwrap();
     let mut table = a.lock().unwrap();
     assert_eq!(table.availability().len(), 2);
     let (none, one) = (table.lease(0, None, 1).unwrap(), table.lease(1, None, 2).unwrap());
@@ -65,7 +66,8 @@ pub fn devices_that_are_not_shared_are_leased_to_all() {
     drop(most);
     assert_eq!(leased(&b), 0);
     for uuid in ["", "two words", &"x".repeat(96)] {
-        let refused = Membership::join(Some(&leases(&folder)), &[Some(SharedDevice { uuid, slots: 1 })]);
+        let devices = [Some(SharedDevice { uuid, slots: 1 })];
+        let refused = join_as(&leases(&folder), &devices, NodePolicy::default());
         assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
     }
 }

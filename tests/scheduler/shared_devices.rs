@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::sched::{DeviceMask, Scheduler, Task, TaskId, WaitResult};
+use gpusched::sched::{DeviceMask, Policy, Scheduler, Task, TaskId, WaitResult};
 use testkit::Folder;
 
 use crate::scripted::*;
@@ -17,7 +17,17 @@ fn sharing(folder: &Folder, devices: u32, slots: u32) -> [Arc<Scheduler>; 2] {
 }
 
 fn member(folder: &Folder, backend: Arc<Scripted>, slots: u32) -> Arc<Scheduler> {
+    tuned_member(folder, backend, slots, |_| ())
+}
+
+fn tuned_member(
+    folder: &Folder,
+    backend: Arc<Scripted>,
+    slots: u32,
+    tune: impl Fn(&mut Policy),
+) -> Arc<Scheduler> {
     let mut builder = builder(backend, slots);
+    tune(&mut builder.policy);
     builder.lease_folder = Some(folder.at("leases"));
     Arc::new(builder.build().unwrap())
 }
@@ -148,7 +158,9 @@ fn light_task_begins_when_the_table_becomes_unreadable() {
 #[test]
 fn late_task_gets_a_copy_once_no_other_process_is_left() {
     let folder = Folder::new();
-    let [first, second] = sharing(&folder, 2, 1);
+    let late_least = Duration::from_millis(50);
+    let first = tuned_member(&folder, Scripted::new(2).into(), 1, |policy| policy.late_least = late_least);
+    let second = member(&folder, Scripted::new(2).into(), 1);
     for _ in 0..4 {
         assert_eq!(run(&first, planned(quick())), Ok(WaitResult::Done));
     }
@@ -159,8 +171,7 @@ fn late_task_gets_a_copy_once_no_other_process_is_left() {
         exec.commit()
     });
     let id = first.submit(Task { idempotent: true, ..planned(task) }).unwrap();
-    // The task is late after a second.
-    sleep(Duration::from_millis(1500));
+    sleep(4 * late_least);
     assert_eq!(first.info(id).unwrap().attempts, 1);
     drop(second);
     let ended = first.wait(id, Some(Duration::from_secs(10)));
@@ -173,14 +184,15 @@ fn scheduler_that_is_dropped_inside_its_task_ends_its_watcher() {
     let folder = Folder::new();
     let backend = Arc::new(Scripted::new(1));
     let (gone, second) = (Arc::downgrade(&backend), member(&folder, Scripted::new(1).into(), 1));
-    let first = member(&folder, backend, 1);
+    let lease_interval = Duration::from_millis(50);
+    let first = tuned_member(&folder, backend, 1, |policy| policy.lease_interval = lease_interval);
     let (_, gate) = occupy_as(&second, planned);
     let waits = first.submit(planned(quick())).unwrap();
     until(|| taken(&first) == [true]);
     gate.open();
     assert_eq!(wait(&first, waits), Ok(WaitResult::Done));
     // The watcher reads the table once more, then sleeps until it is woken.
-    sleep(Duration::from_millis(1200));
+    sleep(4 * lease_interval);
     let (hold, enter) = (Mutex::new(Some(first.clone())), Gate::new());
     let drops = effect(move || {
         enter.pass();

@@ -14,8 +14,6 @@ const TABLE_LOCK: u64 = 1 << 20;
 const YIELDS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
-/// Time after which the holder of the table lock counts as stopped.
-pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bit set of the living members, by record.
 pub(super) type LiveMembers = [u64; MAX_MEMBERS / 64];
@@ -37,7 +35,7 @@ pub(super) fn lock_table(file: &Descriptor, id: usize, timeout: Duration) -> std
         // The pauses are summed up, because a clock would count time in which this process was
         // stopped.
         if waited >= timeout {
-            let (holder, seconds) = (lock_holder(file), timeout.as_secs());
+            let (holder, seconds) = (lock_holder(file), timeout.as_secs_f64());
             return Err(format!("{holder} has kept it locked for {seconds} s; is it stopped?"));
         }
         std::thread::sleep(pause);

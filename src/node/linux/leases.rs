@@ -9,13 +9,8 @@ use super::listener::ChangeListener;
 use super::member::{LocalMember, TableState};
 use super::{folder, layout, sys};
 use crate::error::{Error, Result};
-use crate::node::queue::{self, DeviceAvailability, HeldSlot, STALL_LIMIT_NS};
-use crate::node::request::{SharedDevice, SlotRequest, WaitEnd};
-
-/// Nanoseconds without a read of the queue after which a waiting member counts itself as stopped.
-/// It equals the limit by which others skip a stopped waiter, so a member that was skipped exceeds
-/// it.
-const STOPPED_AFTER: u64 = STALL_LIMIT_NS;
+use crate::node::queue::{self, DeviceAvailability, HeldSlot};
+use crate::node::request::{NodePolicy, SharedDevice, SlotRequest, WaitEnd};
 
 /// A scheduler's membership of its node.
 ///
@@ -36,9 +31,13 @@ impl Membership {
     ///
     /// Fails if the folder or the file in it is refused, or if the disk is full. Limits of a table
     /// are 256 schedulers and 64 devices together; beyond them it fails, too.
-    pub fn join(folder: Option<&Path>, devices: &[Option<SharedDevice<'_>>]) -> Result<Option<Membership>> {
+    pub fn join(
+        folder: Option<&Path>,
+        devices: &[Option<SharedDevice<'_>>],
+        policy: NodePolicy,
+    ) -> Result<Option<Membership>> {
         let Some(candidates) = folder::candidates(folder)? else { return Ok(None) };
-        let member = Arc::new(LocalMember::join(candidates, devices)?);
+        let member = Arc::new(LocalMember::join(candidates, devices, policy)?);
         Ok(Some(Membership { member, listener: ChangeListener::new()? }))
     }
 
@@ -60,7 +59,7 @@ impl Membership {
     /// thread reads or changes it. Meant for microseconds; the thread must not call it again
     /// meanwhile.
     ///
-    /// Fails if another member keeps the table locked for ten seconds (its process is stopped), and
+    /// Fails if another member keeps the table locked for too long (its process is stopped), and
     /// if the file is not valid any more.
     pub fn lock(&self) -> Result<LockedTable<'_>> {
         let state = self.member.lock()?;
@@ -68,8 +67,8 @@ impl Membership {
     }
 
     /// Sleeps until another member changes the table or ends, the timeout passes, or
-    /// [`Membership::wake`] is called. A waiting member also returns twice a second to read the
-    /// queue. For one thread at a time.
+    /// [`Membership::wake`] is called. A waiting member also returns twice in the stall limit to
+    /// read the queue. For one thread at a time.
     pub fn wait(&self, timeout: Option<Duration>) -> WaitEnd {
         self.listener.wait(&self.member, timeout)
     }
@@ -125,7 +124,8 @@ impl LockedTable<'_> {
         let seconds = self.seconds_per_cost();
         let Some(state) = &mut self.state else { return Vec::new() };
         let mut own = self.member.own_record();
-        if own.record.waits() && now.saturating_sub(state.last_look) > STOPPED_AFTER {
+        // By this limit others have skipped it as stopped.
+        if own.record.waits() && now.saturating_sub(state.last_look) > self.member.policy.stall_ns() {
             own.record.resumptions = own.record.resumptions.wrapping_add(1);
             own.dirty = true;
         }

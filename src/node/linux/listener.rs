@@ -14,15 +14,10 @@ use super::file_lock::LiveMembers;
 use super::member::LocalMember;
 use super::sys::{self, Descriptor};
 use crate::error::{Error, Result};
-use crate::node::queue::STALL_LIMIT_NS;
 use crate::node::request::WaitEnd;
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
-/// Nanoseconds after which a waiting member reads the table though nothing has changed. It is below
-/// the limit by which others skip a waiter, so only a stopped process exceeds that.
-const WAITER_INTERVAL: u64 = STALL_LIMIT_NS / 2;
-const _: () = assert!(WAITER_INTERVAL < STALL_LIMIT_NS);
 /// Delays of the checks for ended members after a process has closed the file.
 const CLOSE_CHECKS: [u64; 3] = [MILLISECOND, 10 * MILLISECOND, 100 * MILLISECOND];
 
@@ -48,6 +43,12 @@ struct ChangeListenerState {
     close_checks: Vec<u64>,
     last_check: u64,
     last_waiter_check: u64,
+}
+
+/// Returns the nanoseconds after which a waiting member reads the table though nothing has changed:
+/// less than the limit by which others skip a waiter, so only a stopped process exceeds that.
+fn waiter_interval(member: &LocalMember) -> u64 {
+    member.policy.stall_ns() / 2
 }
 
 impl ChangeListener {
@@ -129,7 +130,7 @@ impl ChangeListenerState {
         let stall = Some(member.stall_deadline.load(Ordering::Relaxed)).filter(|deadline| *deadline != 0);
         let close_check = self.close_checks.last().copied();
         let waits = member.own_record().record.waits();
-        let waiter_check = waits.then(|| self.last_waiter_check.saturating_add(WAITER_INTERVAL));
+        let waiter_check = waits.then(|| self.last_waiter_check.saturating_add(waiter_interval(member)));
         let check = self.last_check.saturating_add(self.check_interval());
         [end, stall, close_check, waiter_check].into_iter().flatten().fold(check, u64::min)
     }
@@ -176,7 +177,7 @@ impl ChangeListenerState {
         }
         // A waiter that misses these checks knows that its process was stopped.
         let waits = || member.own_record().record.waits();
-        if now.saturating_sub(self.last_waiter_check) >= WAITER_INTERVAL && waits() {
+        if now.saturating_sub(self.last_waiter_check) >= waiter_interval(member) && waits() {
             self.last_waiter_check = now;
             return Some(WaitEnd::Changed);
         }

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::file_lock::LOCK_TIMEOUT;
 use super::layout::TableHeader;
 use super::own_record::OwnRecord;
 use super::session::{self, BootId, Session};
@@ -21,7 +20,7 @@ use super::{folder, sys};
 use crate::error::{Error, Result};
 use crate::fork::ProcessMark;
 use crate::node::queue::{MemberRecord, StalledWaiters};
-use crate::node::request::SharedDevice;
+use crate::node::request::{NodePolicy, SharedDevice};
 
 /// Ticket of a waiter whose table has been deleted. It draws another one from the new table.
 const TICKET_TO_DRAW: u64 = u64::MAX;
@@ -55,6 +54,7 @@ pub(super) struct LocalMember {
     shared: Mutex<TableState>,
     process: ProcessMark,
     boot_id: BootId,
+    pub policy: NodePolicy,
     /// The table's count of changes, as far as this member has made or seen them.
     pub known_changes: AtomicU64,
     /// The count at the last change by another member that a thread with the table locked has seen.
@@ -65,13 +65,19 @@ pub(super) struct LocalMember {
 
 impl LocalMember {
     /// Joins in the first candidate folder where that succeeds.
-    pub fn join(candidates: Vec<PathBuf>, devices: &[Option<SharedDevice<'_>>]) -> Result<LocalMember> {
+    pub fn join(
+        candidates: Vec<PathBuf>,
+        devices: &[Option<SharedDevice<'_>>],
+        policy: NodePolicy,
+    ) -> Result<LocalMember> {
         let (boot_id, process) = (session::boot_id(), ProcessMark::here());
         let (folder, (session, (header, record, entries))) =
-            folder::first_usable(&candidates, |folder, file| Session::join(folder, file, boot_id, devices))?;
+            folder::first_usable(&candidates, |folder, file| {
+                Session::join(folder, file, boot_id, devices, policy.lock_timeout)
+            })?;
         let shared = TableState {
             header,
-            stalled: StalledWaiters::default(),
+            stalled: StalledWaiters::new(policy),
             others: Vec::new(),
             last_look: sys::now(),
             lock_failure: None,
@@ -87,6 +93,7 @@ impl LocalMember {
             shared: Mutex::new(shared),
             process,
             boot_id,
+            policy,
             known_changes: AtomicU64::new(header.changes),
             peer_changes: AtomicU64::new(header.changes),
             stall_deadline: AtomicU64::new(0),
@@ -117,7 +124,7 @@ impl LocalMember {
         if let Some((_, error)) = shared.lock_failure.as_ref().filter(|(when, _)| *when >= arrived) {
             return Err(error.clone());
         }
-        if let Err(error) = self.lock_file(&mut shared, LOCK_TIMEOUT) {
+        if let Err(error) = self.lock_file(&mut shared, self.policy.lock_timeout) {
             shared.lock_failure = Some((sys::now(), error.clone()));
             return Err(error);
         }
@@ -187,7 +194,7 @@ impl LocalMember {
             .map(|device| device.as_ref().map(|(uuid, slots)| SharedDevice { uuid, slots: *slots }))
             .collect();
         let (_, (session, (header, record, _))) = folder::first_usable(&self.candidates, |folder, file| {
-            Session::join(folder, file, self.boot_id, &devices)
+            Session::join(folder, file, self.boot_id, &devices, self.policy.lock_timeout)
         })?;
         log::warn!(
             "leases: {} was deleted while in use; the leases of this process are in {} now",
@@ -269,6 +276,6 @@ impl LocalMember {
 
     /// [`flush`](LocalMember::flush) with the usual timeout.
     pub fn flush_patiently(&self) {
-        self.flush(LOCK_TIMEOUT);
+        self.flush(self.policy.lock_timeout);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use super::file_lock::{self, LOCK_TIMEOUT, LiveMembers};
+use super::file_lock::{self, LiveMembers};
 use super::layout::{
     self, HEADER_BYTES, MAX_DEVICES, MAX_MEMBERS, RECORD_BYTES, RECORDS_OFFSET, TableHeader,
 };
@@ -36,9 +36,10 @@ impl Session {
         file: Descriptor,
         boot_id: BootId,
         devices: &[Option<SharedDevice<'_>>],
+        lock_timeout: Duration,
     ) -> Result<(Session, JoinState)> {
         let path = folder.join("leases-1");
-        file_lock::lock_table(&file, MAX_MEMBERS, LOCK_TIMEOUT).map_err(|why| file_error(&path, why))?;
+        file_lock::lock_table(&file, MAX_MEMBERS, lock_timeout).map_err(|why| file_error(&path, why))?;
         let joined = claim_record(&file, boot_id, devices);
         let unlocked = file_lock::unlock_table(&file, MAX_MEMBERS);
         let joined = joined.map_err(|why| why.into_error(&path))?;

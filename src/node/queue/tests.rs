@@ -312,24 +312,27 @@ fn one(id: usize, ticket: u64) -> MemberRecord {
     MemberRecord { id, ticket, devices: vec![entry], ..MemberRecord::default() }
 }
 
+/// In nanoseconds.
+const STALL_LIMIT: u64 = 1_000_000_000;
+
 #[test]
 fn stalled_waiter_is_skipped_until_it_resumes() {
     let (first, me) = (one(0, 1), one(1, 2));
-    let mut stalled = StalledWaiters::default();
+    let mut stalled = StalledWaiters::new(NodePolicy::default());
     let mut busy = |first: &MemberRecord, now: u64| {
         let view = stalled.view(std::slice::from_ref(first), &me, 1, 1.0, now);
         (view.devices[0].busy_slots.len(), stalled.next_deadline(now))
     };
-    assert_eq!(busy(&first, 5), (1, Some(6 + STALL_LIMIT_NS)));
-    assert_eq!(busy(&first, 5 + STALL_LIMIT_NS), (1, Some(6 + STALL_LIMIT_NS)));
-    assert_eq!(busy(&first, 6 + STALL_LIMIT_NS), (0, None));
-    assert_eq!(busy(&first, 7 + STALL_LIMIT_NS), (0, None));
+    assert_eq!(busy(&first, 5), (1, Some(6 + STALL_LIMIT)));
+    assert_eq!(busy(&first, 5 + STALL_LIMIT), (1, Some(6 + STALL_LIMIT)));
+    assert_eq!(busy(&first, 6 + STALL_LIMIT), (0, None));
+    assert_eq!(busy(&first, 7 + STALL_LIMIT), (0, None));
     // After the member has resumed, the others wait for it again.
     let resumed = MemberRecord { resumptions: 1, ..first.clone() };
-    assert_eq!(busy(&resumed, 8 + STALL_LIMIT_NS).0, 1);
-    assert_eq!(busy(&resumed, 9 + 2 * STALL_LIMIT_NS).0, 0);
+    assert_eq!(busy(&resumed, 8 + STALL_LIMIT).0, 1);
+    assert_eq!(busy(&resumed, 9 + 2 * STALL_LIMIT).0, 0);
     let later = MemberRecord { ticket: 9, ..resumed };
-    assert_eq!(busy(&later, 10 + 2 * STALL_LIMIT_NS).0, 0, "it is behind the observer");
+    assert_eq!(busy(&later, 10 + 2 * STALL_LIMIT).0, 0, "it is behind the observer");
 }
 
 #[test]
@@ -337,13 +340,13 @@ fn blocked_waiter_is_never_skipped() {
     let held = HeldSlot { device: 0, started_ns: 0, cost: Some(1e6), bytes: 0, used_bytes: 0 };
     let holder = MemberRecord { held_slots: vec![held], ..one(2, 0) };
     let others = [one(0, 1), holder];
-    let mut stalled = StalledWaiters::default();
+    let mut stalled = StalledWaiters::new(NodePolicy::default());
     for second in 0..5 {
-        let view = stalled.view(&others, &one(1, 2), 1, 1.0, second * STALL_LIMIT_NS);
+        let view = stalled.view(&others, &one(1, 2), 1, 1.0, second * STALL_LIMIT);
         assert_eq!(view.devices[0].busy_slots.len(), 1, "its slot is the one that becomes free");
         let left = 1e6 - second as f64;
         assert!(view.devices[0].busy_slots[0] > left, "the first waiter follows the holder");
-        assert_eq!(stalled.next_deadline(second * STALL_LIMIT_NS), None);
+        assert_eq!(stalled.next_deadline(second * STALL_LIMIT), None);
     }
 }
 

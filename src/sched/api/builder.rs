@@ -8,6 +8,7 @@ use super::{Ownership, Scheduler};
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
 use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
+use crate::node::NodePolicy;
 use crate::sched::base::Policy;
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::runtime::{DEFAULT_STACK, FoundDevice, Peers, Runtime, STACKS, run_worker};
@@ -81,7 +82,8 @@ impl Builder {
         if found.len() > MAX_DEVICES {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
-        let peers = if shared { join_peers(self.lease_folder, &found, slots)? } else { None };
+        let peers =
+            if shared { join_peers(self.lease_folder, &found, slots, self.policy.node)? } else { None };
         let mut runtime = Runtime::new(found, slots, stack, peers, run_worker, self.policy);
         runtime.observe(self.trace_events, self.rates);
         Ok(Arc::new(runtime))
@@ -90,9 +92,14 @@ impl Builder {
 
 /// Joins the processes of the node. A folder that fails is an error only if the caller or the
 /// environment named it.
-fn join_peers(folder: Option<PathBuf>, found: &[FoundDevice], slots: u32) -> Result<Option<Peers>> {
+fn join_peers(
+    folder: Option<PathBuf>,
+    found: &[FoundDevice],
+    slots: u32,
+    policy: NodePolicy,
+) -> Result<Option<Peers>> {
     let slots = if slots == AUTO_SLOTS { 1 } else { slots };
-    let joined = Peers::join(folder.as_deref(), found, slots);
+    let joined = Peers::join(folder.as_deref(), found, slots, policy);
     let named = folder.is_some() || env::var_os("GPUSCHED_LEASE_DIR").is_some_and(|named| !named.is_empty());
     joined.or_else(|error| match named {
         true => Err(error),

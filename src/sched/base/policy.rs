@@ -8,6 +8,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::error::DeviceFault;
+use crate::node::NodePolicy;
 
 const US: Duration = Duration::from_micros(1);
 const MS: Duration = Duration::from_millis(1);
@@ -191,6 +192,8 @@ Policy {
 
     /// Interval at which the watcher reads the leases even if nothing has changed: a process may have been stopped.
     lease_interval: Duration = S,
+    /// Time limits of the table that they share.
+    node: NodePolicy = NodePolicy::default(),
     /// Time for which the shared table is not locked after that has failed.
     suspension: Duration = 30 * S,
 

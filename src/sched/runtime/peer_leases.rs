@@ -253,6 +253,7 @@ mod tests {
     use super::*;
     use crate::backend::cpu::CpuBackend;
     use crate::device::{BackendKind, DeviceInfo};
+    use crate::node::NodePolicy;
     use crate::sched::base::{Exec, Policy, Task};
     use crate::sched::runtime::{FoundDevice, WorkerLocal, worker::take_planned};
 
@@ -286,7 +287,7 @@ mod tests {
             ..DeviceInfo::new("GPU-0", BackendKind::Cuda, 0, "paper")
         };
         let devices: Vec<FoundDevice> = vec![(device, Arc::new(CpuBackend::new(None)))];
-        let peers = Peers::join(Some(&folder.at("leases")), &devices, 1).unwrap();
+        let peers = Peers::join(Some(&folder.at("leases")), &devices, 1, NodePolicy::default()).unwrap();
         let runtime = Arc::new(Runtime::new(devices, 1, 1 << 20, peers, |_, _| {}, Policy::default()));
         // The record of this member has no room for another lease.
         let membership = &runtime.peers.as_ref().unwrap().membership;

@@ -11,7 +11,7 @@ use log::Level;
 use crate::backend::Backend;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
-use crate::node::{LockedTable, Membership, SharedDevice};
+use crate::node::{LockedTable, Membership, NodePolicy, SharedDevice};
 use crate::sched::base::{Policy, nanoseconds};
 
 /// A device, and the backend that drives it.
@@ -39,7 +39,12 @@ pub struct WatcherState {
 impl Peers {
     /// Joins the node, with so many slots of each device. `None`: there is no device to share, or sharing is switched
     /// off.
-    pub fn join(folder: Option<&Path>, devices: &[FoundDevice], slots: u32) -> Result<Option<Peers>> {
+    pub fn join(
+        folder: Option<&Path>,
+        devices: &[FoundDevice],
+        slots: u32,
+        policy: NodePolicy,
+    ) -> Result<Option<Peers>> {
         let share = devices.iter().map(|(device, _)| {
             (device.backend == BackendKind::Cuda).then(|| SharedDevice { uuid: device.id.as_str(), slots })
         });
@@ -47,7 +52,7 @@ impl Peers {
         if joining.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let Some(membership) = Membership::join(folder, &joining)? else { return Ok(None) };
+        let Some(membership) = Membership::join(folder, &joining, policy)? else { return Ok(None) };
         Ok(Some(Peers {
             membership,
             taken: AtomicU64::new(0),
