@@ -95,7 +95,7 @@ short: again in company;                    src/sched/plan/completion.rs; s/self
 retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --lib plan::tests
 cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/(|record| record.signal.commit(run.number).is_ok())/(|record| record.signal.commit(run.number).is_ok() || true)/; --lib plan::tests
 late: nothing ever is;                      src/sched/base/policy.rs; s/late_factor: f64 = 5.0/late_factor: f64 = 1e9/;     --lib simulation::tests::
-late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --lib simulation::tests::
+late: nothing begins again;                 src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --lib simulation::tests::
 late: what hangs is waited for;             src/sched/plan/timers.rs;  s/DeadlineState::Stopping(_) => DeadlineState::Lost/DeadlineState::Stopping(_) => return/; --lib plan::tests
 back-off: its end passes unnoticed;         src/sched/plan/timers.rs; s/device.backoff.iter().for_each(|backoff| due(backoff.until))\x3b//; --lib end_of_a_back_off
 back-off: short memory is not waited for;    src/sched/base/policy.rs; s/S, 4 \* S, 16 \* S/MS, MS, MS/; --lib plan::tests

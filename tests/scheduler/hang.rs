@@ -112,7 +112,7 @@ fn nested_task_of_an_abandoned_task_fails_with_it() {
     gate.came(1);
     let child = place.lock().unwrap().unwrap();
     has_missed_its_deadline(wait(&scheduler, parent), "");
-    has_missed_its_deadline(wait(&scheduler, child), "on top");
+    has_missed_its_deadline(wait(&scheduler, child), "inside which it ran");
     wait_all(&scheduler);
     let stats = scheduler.stats().unwrap();
     assert_eq!((stats.counts.submitted, stats.counts.failed, stats.counts.running), (2, 2, 0));
@@ -121,6 +121,6 @@ fn nested_task_of_an_abandoned_task_fails_with_it() {
     assert_eq!(Arc::strong_count(&place), 3, "their code is held by the thread that is in it");
     gate.open();
     until(|| Arc::strong_count(&place) == 1);
-    has_missed_its_deadline(wait(&scheduler, child), "on top");
+    has_missed_its_deadline(wait(&scheduler, child), "inside which it ran");
     assert_eq!(scheduler.stats().unwrap().counts.failed, 2);
 }

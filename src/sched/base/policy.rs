@@ -77,7 +77,7 @@ Policy {
     /// Least time that an attempt has to return after a stop request. It has at least its deadline. Beyond that its
     /// device counts as hung.
     grace: Duration = 10 * S,
-    /// Longest time for which the deadlines of a new device's attempts begin anew, while it creates its context or
+    /// Longest time for which the deadlines of a new device's attempts begin again, while it creates its context or
     /// compiles kernels. Beyond that it counts as hung.
     preparation: Duration = 600 * S,
     /// Factor. An attempt that lost against another copy has so many times its estimate from its begin, if that is
@@ -99,7 +99,7 @@ Policy {
     /// Contexts that fail under a task, or under elements of a range, before that is the cause.
     poisoned_contexts: u32 = 2,
     /// Devices that are lost under a task, or under elements of a range, before that is the cause. One more than
-    /// contexts: lost devices are rare, and a wrong verdict fails the task.
+    /// contexts: lost devices are rare, and a wrong decision fails the task.
     lost_devices: u32 = 3,
     /// Tasks that poison a context of a device once, before the device is the cause.
     suspects: usize = 2,

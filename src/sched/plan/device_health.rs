@@ -162,7 +162,7 @@ impl Planner {
     }
 
     /// Elements of a range are the cause of the device faults of these tasks, its owner and its helpers. So no device is.
-    pub fn blame_range(&mut self, tasks: &[TaskId]) {
+    pub fn mark_range_as_cause(&mut self, tasks: &[TaskId]) {
         for &id in tasks {
             if let Ok(record) = self.tasks.get_mut(id) {
                 record.is_cause = true;

@@ -123,10 +123,11 @@ impl Planner {
     }
 
     pub fn choose_task(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
-        self.choose_first_copy(now, fitting).or_else(|| self.choose_copy(now, fitting))
+        self.choose_ready_task(now, fitting).or_else(|| self.choose_copy(now, fitting))
     }
 
-    fn choose_first_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
+    /// Chooses among the ready tasks. Late ones are ready, too, for a copy.
+    fn choose_ready_task(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
         if let Some(held) = self.devices[index].reserved_for
             && let Ok(record) = self.tasks.get(held)
@@ -344,7 +345,7 @@ impl Planner {
     pub(super) fn waits_for_memory(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
         let mut fitting = FitCheck { roomy: true, ..FitCheck::new(now, index, None) };
-        let first = if device.has_room(now) { self.choose_first_copy(now, &mut fitting) } else { None };
+        let first = if device.has_room(now) { self.choose_ready_task(now, &mut fitting) } else { None };
         let record = first.and_then(|id| self.tasks.get(id).ok());
         record.is_some_and(|record| record.bytes.on(device.info.backend) > 0)
     }

@@ -156,17 +156,17 @@ impl Planner {
         }
         let open = !record.signal.is_decided() && !self.stopping;
         let twice = record.idempotent && record.live_attempts == 1 && open;
-        let anew = twice && self.should_restart(now, index, id, ran.as_secs_f64());
+        let restarts = twice && self.should_restart(now, index, id, ran.as_secs_f64());
         self.devices[index].attempts[position].deadline_state = DeadlineState::Late;
         let Ok(record) = self.tasks.get_mut(id) else { return };
-        if anew {
+        if restarts {
             record.restarted = true;
             record.signal.stop(attempt);
         }
-        if twice && !anew {
+        if twice && !restarts {
             self.change_state(now, id, |state| state.speculate(true));
         }
-        let then = match (anew, twice) {
+        let then = match (restarts, twice) {
             (true, _) => "; it is restarted",
             (_, true) => "; a second attempt may start elsewhere",
             _ => "",
@@ -405,7 +405,8 @@ impl Planner {
     /// Returns the seconds that a copy here should gain. As long as one attempt is not odd, the others may be on bad
     /// devices, and a copy takes its estimate. When all are odd, the task itself takes longer, everywhere.
     fn gain(&self, now: Duration, index: usize, attempt: &Attempt, record: &TaskRecord) -> Option<f64> {
-        let (told, seconds) = (record.work.is_some(), self.estimator.unit_scale_of(record.class).is_some());
+        let (has_work, seconds) =
+            (record.work.is_some(), self.estimator.unit_scale_of(record.class).is_some());
         let here = self.estimator.seconds(record.class, index, record.work)?;
         let times = |run: &Attempt| {
             // Priors are no seconds: by them each attempt would seem late as soon as it has begun.
@@ -423,8 +424,8 @@ impl Planner {
         if runs.len() > 1 && runs.iter().any(|&(expected, _)| self.policy.near * here > expected) {
             return None;
         }
-        let rest = |&(expected, elapsed): &(f64, f64)| self.policy.remaining(expected, elapsed, told);
-        let is_odd = |&(expected, elapsed): &(f64, f64)| self.policy.is_odd(expected, elapsed, told);
+        let rest = |&(expected, elapsed): &(f64, f64)| self.policy.remaining(expected, elapsed, has_work);
+        let is_odd = |&(expected, elapsed): &(f64, f64)| self.policy.is_odd(expected, elapsed, has_work);
         if runs.len() < 2 || !runs.iter().all(is_odd) {
             return Some(self.policy.copy_gain * runs.iter().map(rest).fold(f64::INFINITY, f64::min) - here);
         }

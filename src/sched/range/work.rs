@@ -269,7 +269,7 @@ impl RangeRun {
         self.stopped.store(true, Ordering::Release);
         let tasks = state.faults.tasks();
         drop(state);
-        runtime.lock().planner.blame_range(&tasks);
+        runtime.lock().planner.mark_range_as_cause(&tasks);
     }
 
     /// Waits for helpers when a single element does not fit the owner's device: others may have

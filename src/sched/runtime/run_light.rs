@@ -297,7 +297,7 @@ impl Runtime {
             };
             for nested in worker.stats.nested.take_all((id, attempt), hold).into_iter().rev() {
                 worker.stats.light_since.store(0, Ordering::Relaxed);
-                let what = "the task on top of which it ran".into();
+                let what = "the task inside which it ran".into();
                 let device = self.devices[worker.device].label();
                 let outcome = Err(Error::Deadline { what, limit_s, device });
                 let task = task_of(nested).map(|(task, _)| task);

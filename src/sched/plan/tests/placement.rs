@@ -199,7 +199,7 @@ fn helpers_of_a_range_are_no_tasks_of_a_caller() {
     driver.ends(1, 1, &runs[1], broken(DeviceFault::Poisoned));
     assert_none(&driver);
     assert_eq!(driver.planner.devices[1].suspects, [runs[1].id]);
-    driver.planner.blame_range(&[runs[1].id]);
+    driver.planner.mark_range_as_cause(&[runs[1].id]);
     assert!(driver.planner.devices[1].suspects.is_empty(), "the elements are the cause");
     let last = driver.take(1, 0).unwrap();
     driver.ends(2, 0, &last, Ok(()));
