@@ -21,9 +21,9 @@ pub struct Range {
     pub grain: Option<u64>,
     /// Dropped once, after the last chunk.
     pub code: Box<RangeJob>,
-    /// The label and the requirements of the range. Its `device_bytes` are those of one element: a chunk has no more
-    /// elements than fit beside the other tasks. Its job, `host_bytes`, `work`, `class`, `retries` and `idempotent`
-    /// are ignored.
+    /// The label and the requirements of the range. Its `device_bytes` are those of one element: a
+    /// chunk has no more elements than fit beside the other tasks. Its job, `host_bytes`, `work`,
+    /// `class`, `retries` and `idempotent` are ignored.
     pub task: Task,
 }
 

@@ -50,7 +50,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the runtime. Fails in a forked child, before any lock: there it may be held for ever.
+    /// Returns the runtime. Fails in a forked child, before any lock: there it may be held for
+    /// ever.
     pub(super) fn runtime(&self) -> Result<&Arc<Runtime>> {
         self.runtime.process.check()?;
         Ok(&self.runtime)
@@ -372,8 +373,8 @@ impl Scheduler {
         self.runtime.pool.event_count.wake_all();
     }
 
-    /// Fails where the calling thread must not wait for tasks; if it `ends` the scheduler, nor for the progress
-    /// callback.
+    /// Fails where the calling thread must not wait for tasks; if it `ends` the scheduler, nor for
+    /// the progress callback.
     fn check_outside(&self, what: &'static str, ends: bool) -> Result<()> {
         let runtime = &self.runtime;
         let place = match runtime.own_task_worker() {

@@ -161,8 +161,8 @@ impl Scheduler {
     }
 
     /// Takes all that checked tasks need, so that their submission can't fail: it would drop the
-    /// caller's code under the planner lock. Light tasks get slots. Light tasks that planned ones come
-    /// after report their end from now on; `ended` gets those that have ended.
+    /// caller's code under the planner lock. Light tasks get slots. Light tasks that planned ones
+    /// come after report their end from now on; `ended` gets those that have ended.
     fn reserve<'a>(
         &'a self,
         guard: &PlannerGuarded,

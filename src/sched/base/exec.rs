@@ -1,5 +1,5 @@
-//! The job of a task, and the context in which the scheduler calls it: its signal, with stop requests, commit and
-//! progress, and its lease.
+//! The job of a task, and the context in which the scheduler calls it: its signal, with stop
+//! requests, commit and progress, and its lease.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -19,8 +19,8 @@ use crate::store::findings::Findings;
 pub trait Job: Send + Sync {
     fn run(&self, exec: &Exec<'_>) -> Result<()>;
 
-    /// Returns true if dropping the job runs code of the caller, or code that takes locks. Such a job
-    /// is dropped without the planner lock.
+    /// Returns true if dropping the job runs code of the caller, or code that takes locks. Such a
+    /// job is dropped without the planner lock.
     fn has_drop(&self) -> bool {
         std::mem::needs_drop::<Self>()
     }
@@ -47,7 +47,8 @@ pub struct Exec<'a> {
     pub attempt: u32,
     pub lane: Lane<'a>,
     pub(crate) signal: &'a Signal,
-    /// The scheduler's, in an attempt at a light task, which counts as cancelled once [`STOPPING`] is set.
+    /// The scheduler's, in an attempt at a light task, which counts as cancelled once [`STOPPING`]
+    /// is set.
     pub(crate) stop_flags: Option<&'a AtomicU8>,
     pub(crate) lease: Option<&'a DeviceLease>,
     pub(crate) findings: Option<&'a Findings>,

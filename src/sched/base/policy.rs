@@ -1,7 +1,7 @@
 //! The tuning numbers of a scheduler.
 //!
-//! Constants stay beside their code where they are sizes of data structures, limits of the interface, or read for each
-//! light task.
+//! Constants stay beside their code where they are sizes of data structures, limits of the
+//! interface, or read for each light task.
 
 use std::time::Duration;
 
@@ -29,39 +29,42 @@ macro_rules! with_defaults {
 }
 
 with_defaults! {
-/// The tuning numbers of a scheduler. Each scheduler has its own, which do not change while it runs.
+/// The tuning numbers of a scheduler. Each scheduler has its own, which do not change while it
+/// runs.
 #[derive(Debug, Clone)]
 Policy {
     // Placement.
 
-    /// Times that a task is passed over on a device for want of memory, before the device starts no other task. Then
-    /// the memory that it waits for becomes free.
+    /// Times that a task is passed over on a device for want of memory, before the device starts no
+    /// other task. Then the memory that it waits for becomes free.
     patience: u32 = 8,
-    /// Ready tasks that a placement considers: of those that may begin on the device, and of those that keep other
-    /// devices busy. Beyond it the longest come first anyway.
+    /// Ready tasks that a placement considers: of those that may begin on the device, and of those
+    /// that keep other devices busy. Beyond it the longest come first anyway.
     horizon: usize = 512,
-    /// Factor. A device at most so many times slower than the fastest never declines a task: the estimates are no
-    /// better.
+    /// Factor. A device at most so many times slower than the fastest never declines a task: the
+    /// estimates are no better.
     near: f64 = 1.5,
-    /// A device that has declined for so many average tasks, and for at least [`Policy::probe_after`], gets one: its
-    /// rate may come from an accident.
+    /// A device that has declined for so many average tasks, and for at least
+    /// [`Policy::probe_after`], gets one: its rate may come from an accident.
     probe_tasks: f64 = 10.0,
     /// Least time between such tasks: each may delay the end by a slow task.
     probe_after: Duration = 300 * S,
 
     // Copies of idempotent tasks.
 
-    /// Share of the first attempt's remaining time in which a copy must end. Less than 1, since a copy costs a device
-    /// that others could use, and both times are estimates.
+    /// Share of the first attempt's remaining time in which a copy must end. Less than 1, since a
+    /// copy costs a device that others could use, and both times are estimates.
     copy_gain: f64 = 0.9,
-    /// Copies of a task that run at a time, the first included. A third helps where two devices are bad at once.
+    /// Copies of a task that run at a time, the first included. A third helps where two devices are
+    /// bad at once.
     copies: u32 = 3,
-    /// Factor. An attempt at a task of stated work is odd after so many times its estimate: such tasks scatter by a
-    /// fifth.
+    /// Factor. An attempt at a task of stated work is odd after so many times its estimate: such
+    /// tasks scatter by a fifth.
     odd_with_work: f64 = 1.25,
     /// The same for tasks without stated work, which scatter by two thirds.
     odd_without_work: f64 = 2.0,
-    /// Share of the estimate that an attempt at a task of stated work still needs, at least, until it is odd.
+    /// Share of the estimate that an attempt at a task of stated work still needs, at least, until
+    /// it is odd.
     rest_with_work: f64 = 0.05,
     /// The same for tasks without stated work.
     rest_without_work: f64 = 0.3,
@@ -72,24 +75,26 @@ Policy {
     late_factor: f64 = 5.0,
     /// Attempts of a class that end well before others of it may be late.
     usual_after: u64 = 3,
-    /// Least time after which an attempt is late: the machine may be busy with other programs for that long.
+    /// Least time after which an attempt is late: the machine may be busy with other programs for
+    /// that long.
     late_least: Duration = S,
-    /// Least time that an attempt has to return after a stop request. It has at least its deadline. Beyond that its
-    /// device counts as hung.
+    /// Least time that an attempt has to return after a stop request. It has at least its deadline.
+    /// Beyond that its device counts as hung.
     grace: Duration = 10 * S,
-    /// Longest time for which the deadlines of a new device's attempts begin again, while it creates its context or
-    /// compiles kernels. Beyond that it counts as hung.
+    /// Longest time for which the deadlines of a new device's attempts begin again, while it
+    /// creates its context or compiles kernels. Beyond that it counts as hung.
     preparation: Duration = 600 * S,
-    /// Factor. An attempt that lost against another copy has so many times its estimate from its begin, if that is
-    /// later: its code may be unable to stop early. No scatter explains more, see [`Policy::is_odd`].
+    /// Factor. An attempt that lost against another copy has so many times its estimate from its
+    /// begin, if that is later: its code may be unable to stop early. No scatter explains more, see
+    /// [`Policy::is_odd`].
     loser_time: f64 = 2.0,
     /// Least time until an idle device that declined a task reconsiders: each time costs a search.
     reconsider_least: Duration = 10 * MS,
 
     // Ageing.
 
-    /// Average durations after which a waiting task gains one priority, and those that arrive come after all earlier
-    /// ones of their priority: so a task waits for a bounded time.
+    /// Average durations after which a waiting task gains one priority, and those that arrive come
+    /// after all earlier ones of their priority: so a task waits for a bounded time.
     ageing: f64 = 10.0,
     /// Least interval of ageing, for each ready task. Ageing then costs a hundredth of the time.
     ageing_interval: Duration = 100 * US,
@@ -98,8 +103,8 @@ Policy {
 
     /// Contexts that fail under a task, or under elements of a range, before that is the cause.
     poisoned_contexts: u32 = 2,
-    /// Devices that are lost under a task, or under elements of a range, before that is the cause. One more than
-    /// contexts: lost devices are rare, and a wrong decision fails the task.
+    /// Devices that are lost under a task, or under elements of a range, before that is the cause.
+    /// One more than contexts: lost devices are rare, and a wrong decision fails the task.
     lost_devices: u32 = 3,
     /// Tasks that poison a context of a device once, before the device is the cause.
     suspects: usize = 2,
@@ -107,27 +112,29 @@ Policy {
     faulty_tasks: u32 = 3,
     /// Attempts with a wrong result, before the task is the cause.
     wrong_attempts: u32 = 2,
-    /// Tasks with a wrong result on a device that were right when computed again, before the device is the cause.
+    /// Tasks with a wrong result on a device that were right when computed again, before the device
+    /// is the cause.
     wrong_tasks: usize = 2,
 
     // Shortages.
 
     /// Time for which fewer attempts run on a device that was short of something in company.
     throttle: Duration = 60 * S,
-    /// Times for which a device begins no task like one that it refused, because another process has it or its
-    /// memory, by the rounds in which all devices have refused the task. After one round more the task fails.
+    /// Times for which a device begins no task like one that it refused, because another process
+    /// has it or its memory, by the rounds in which all devices have refused the task. After one
+    /// round more the task fails.
     backoff: [Duration; 3] = [S, 4 * S, 16 * S],
-    /// Rounds after which a task fails if other processes have what it needs: an hour. They end some time, and
-    /// thousands of tasks may be queued, none of which could begin.
+    /// Rounds after which a task fails if other processes have what it needs: an hour. They end
+    /// some time, and thousands of tasks may be queued, none of which could begin.
     rounds_beside_others: usize = 227,
-    /// Time for which a device counts as full after other processes had taken the memory that a task needs. Nothing
-    /// reports when they release it.
+    /// Time for which a device counts as full after other processes had taken the memory that a
+    /// task needs. Nothing reports when they release it.
     shortage_memory: Duration = S,
 
     // Estimates.
 
-    /// Classes whose rates are kept. Beyond that, the classes unused for longest are forgotten. A class takes
-    /// some 400 bytes, and 100 for each device.
+    /// Classes whose rates are kept. Beyond that, the classes unused for longest are forgotten. A
+    /// class takes some 400 bytes, and 100 for each device.
     classes: usize = 4096,
     /// Average tasks that a prior weighs: after two samples, the measured rate counts as much.
     prior_weight: f64 = 2.0,
@@ -135,9 +142,11 @@ Policy {
     fade: f64 = 0.95,
     /// Factor. A sample counts as at most so many times the estimate, either way.
     surprise: f64 = 4.0,
-    /// Factor. A first sample that is so many times slower than the second is a warm-up, and dropped.
+    /// Factor. A first sample that is so many times slower than the second is a warm-up, and
+    /// dropped.
     warm_up: f64 = 1.5,
-    /// Factor. Stored rates over priors differ by less from device to device, or the stored ones are of another unit.
+    /// Factor. Stored rates over priors differ by less from device to device, or the stored ones
+    /// are of another unit.
     inconsistent: f64 = 30.0,
     /// Factor less 1 by which one task of stated work may take longer or shorter than its estimate.
     scatter_with_work: f64 = 0.2,
@@ -145,8 +154,8 @@ Policy {
     scatter_without_work: f64 = 0.7,
     /// The same where nothing was known of the device: two such devices are compared by few tasks.
     scatter_unknown: f64 = 4.0,
-    /// Least reported progress of an attempt from which its duration is estimated: the beginning may be unlike the
-    /// rest.
+    /// Least reported progress of an attempt from which its duration is estimated: the beginning
+    /// may be unlike the rest.
     least_progress: f64 = 0.02,
 
     // Slots.
@@ -159,14 +168,14 @@ Policy {
     most_slots: u32 = 8,
     /// Tasks that may wait inside their code at a time. Each may need another thread.
     blocked_tasks: usize = 64,
-    /// Time that the owner of a range keeps its slot while it waits for helpers: most return sooner than another
-    /// worker could begin.
+    /// Time that the owner of a range keeps its slot while it waits for helpers: most return sooner
+    /// than another worker could begin.
     slot_kept: Duration = 2 * MS,
 
     // Light and planned tasks.
 
-    /// Time of planned tasks after which light ones have a slice, and of light tasks after which a worker releases
-    /// its slot of the node if other processes wait.
+    /// Time of planned tasks after which light ones have a slice, and of light tasks after which a
+    /// worker releases its slot of the node if other processes wait.
     turn: Duration = 100 * MS,
     /// The slice of light tasks after a turn of planned ones.
     light_slice: Duration = 10 * MS,
@@ -175,22 +184,24 @@ Policy {
 
     // Threads.
 
-    /// Longest time that an idle worker spins before it sleeps: waking it takes about as long. The time doubles when
-    /// work came meanwhile, and halves when not.
+    /// Longest time that an idle worker spins before it sleeps: waking it takes about as long. The
+    /// time doubles when work came meanwhile, and halves when not.
     spin_most: Duration = 50 * US,
     /// Shortest such time.
     spin_least: Duration = 2 * US,
     /// Time that a waiting thread spins before it sleeps.
     wait_spin: Duration = 20 * US,
-    /// Time that a submitter waits for a busy worker before it starts another thread, which takes about as long.
+    /// Time that a submitter waits for a busy worker before it starts another thread, which takes
+    /// about as long.
     before_start: Duration = 50 * US,
-    /// Time after which an idle worker frees what it caches on a device that processes share. Also the interval at
-    /// which it advances the planner if there is no timer thread.
+    /// Time after which an idle worker frees what it caches on a device that processes share. Also
+    /// the interval at which it advances the planner if there is no timer thread.
     rest: Duration = S,
 
     // Other processes of the node.
 
-    /// Interval at which the watcher reads the leases even if nothing has changed: a process may have been stopped.
+    /// Interval at which the watcher reads the leases even if nothing has changed: a process may
+    /// have been stopped.
     lease_interval: Duration = S,
     /// Time limits of the table that they share.
     node: NodePolicy = NodePolicy::default(),
@@ -199,23 +210,24 @@ Policy {
 
     // Ranges.
 
-    /// Seconds that a call for a chunk should take: long enough to make handing out cheap, short enough for the last
-    /// calls to end at about the same time.
+    /// Seconds that a call for a chunk should take: long enough to make handing out cheap, short
+    /// enough for the last calls to end at about the same time.
     chunk_seconds: f64 = 0.75e-3,
-    /// Factor by which chunks grow from one call to the next, at most: the first elements may be unlike the others.
+    /// Factor by which chunks grow from one call to the next, at most: the first elements may be
+    /// unlike the others.
     chunk_growth: u64 = 16,
     /// Chunks into which a share is divided, at least, so that something is left to steal.
     chunks_of_share: u64 = 4,
-    /// Factor. A device that needs so many times as long as the fastest checks before each chunk whether the others
-    /// end sooner without it.
+    /// Factor. A device that needs so many times as long as the fastest checks before each chunk
+    /// whether the others end sooner without it.
     slow_device: f64 = 1.5,
     /// Time that a helper stays while other tasks wait for its slot.
     helper_stay: Duration = 10 * MS,
 
     // Log.
 
-    /// Level of the lines for a task that fails for good and for a retired device. A program that prints them itself
-    /// lowers it.
+    /// Level of the lines for a task that fails for good and for a retired device. A program that
+    /// prints them itself lowers it.
     failure_level: Level = Level::Warn,
 }
 }
@@ -226,9 +238,9 @@ impl Policy {
         elapsed > if has_work { self.odd_with_work } else { self.odd_without_work } * expected
     }
 
-    /// Returns how many seconds more an attempt should take that was expected to take `expected` and has run for
-    /// `elapsed`. A little late it should be nearly done; an odd one should take as long again, since it or its
-    /// estimate is wrong.
+    /// Returns how many seconds more an attempt should take that was expected to take `expected`
+    /// and has run for `elapsed`. A little late it should be nearly done; an odd one should take as
+    /// long again, since it or its estimate is wrong.
     pub fn remaining(&self, expected: f64, elapsed: f64, has_work: bool) -> f64 {
         if self.is_odd(expected, elapsed, has_work) {
             elapsed
@@ -238,8 +250,8 @@ impl Policy {
         }
     }
 
-    /// Returns the number of devices that have to fail under a task, or under elements of a range, before that is
-    /// the cause.
+    /// Returns the number of devices that have to fail under a task, or under elements of a range,
+    /// before that is the cause.
     pub fn fault_limit(&self, fault: DeviceFault) -> u32 {
         match fault {
             DeviceFault::Poisoned => self.poisoned_contexts,

@@ -7,13 +7,14 @@ pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, atomic};
 
 use std::sync::PoisonError;
 
-/// Locks a mutex of a protocol. A poisoned lock is used: the library does not panic half-way through
-/// a change.
+/// Locks a mutex of a protocol. A poisoned lock is used: the library does not panic half-way
+/// through a change.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Follows a `SeqCst` access whose place in the total order matters: loom orders only fences totally.
+/// Follows a `SeqCst` access whose place in the total order matters: loom orders only fences
+/// totally.
 pub fn total_order() {
     #[cfg(loom)]
     atomic::fence(atomic::Ordering::SeqCst);

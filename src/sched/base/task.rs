@@ -35,9 +35,9 @@ pub struct Task {
     pub deadline: Option<Duration>,
     /// Tasks that have to end well before this one starts; if one does not, this one fails.
     pub after: Vec<TaskId>,
-    /// The scheduler may start copies on other devices while the first attempt runs, and restart the
-    /// task when an attempt hangs. The first attempt to commit, or to succeed, counts; the others are
-    /// asked to stop.
+    /// The scheduler may start copies on other devices while the first attempt runs, and restart
+    /// the task when an attempt hangs. The first attempt to commit, or to succeed, counts; the
+    /// others are asked to stop.
     pub idempotent: bool,
     /// [`Scheduler::wait_next`](crate::sched::api::scheduler::Scheduler::wait_next) returns the
     /// task in the order of submission.

@@ -1,8 +1,9 @@
 //! The concurrency tuner: how many tasks at a time give a device its best throughput.
 //!
 //! Starting with one slot, the tuner times a window of tasks while the device always has enough to
-//! do, then tries one more slot. If that brings at least [`Policy::tuner_gain`] times the throughput it stays,
-//! and the next is tried; if not, the tuner goes one slot back and is finished.
+//! do, then tries one more slot. If that brings at least [`Policy::tuner_gain`] times the
+//! throughput it stays, and the next is tried; if not, the tuner goes one slot back and is
+//! finished.
 
 use std::time::Duration;
 

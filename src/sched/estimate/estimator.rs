@@ -165,8 +165,8 @@ impl Estimator {
     }
 }
 
-/// Returns seconds times prior per unit of work, over all devices that have both a prior and samples;
-/// where none has, the mean over those that have both a prior and a stored rate.
+/// Returns seconds times prior per unit of work, over all devices that have both a prior and
+/// samples; where none has, the mean over those that have both a prior and a stored rate.
 fn unit_scale(priors: &[Option<f64>], class: &ClassRecord) -> f64 {
     let both = || {
         let devices = priors.iter().zip(&class.devices);

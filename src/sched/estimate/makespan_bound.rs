@@ -1,8 +1,9 @@
 //! A lower bound of the makespan: no schedule of the same tasks on the same devices is shorter.
 //!
-//! `docs/seeing.md` defines it. The divisor there is a feasible point of the dual of the linear program that divides
-//! work freely among devices. The bound leaves out masks, dependencies and times of submission, which can only make
-//! a schedule longer, and devices that ended no task of a class well.
+//! `docs/seeing.md` defines it. The divisor there is a feasible point of the dual of the linear
+//! program that divides work freely among devices. The bound leaves out masks, dependencies and
+//! times of submission, which can only make a schedule longer, and devices that ended no task of a
+//! class well.
 
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ mod tests {
         assert_bound(&[unstated(3), unstated(3), unstated(4)], &[2], 5.0);
     }
 
-    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were divided.
+    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were
+    /// divided.
     #[test]
     fn rates_are_measured_by_the_stated_work() {
         let tasks = |work| [[(0, 0, work, 1); 3], [(0, 1, work, 2); 3]].concat();

@@ -1,30 +1,30 @@
-//! Finds out whether all tasks that were submitted before a moment have ended, without a counter that
-//! all threads write.
+//! Finds out whether all tasks that were submitted before a moment have ended, without a counter
+//! that all threads write.
 //!
-//! Each worker counts the tasks that it submits and ends in its own [`EpochCounts`]; all other threads
-//! share one. A task belongs to the *epoch* that was current when it was submitted. A thread that waits
-//! for all tasks closes the current epoch, if tasks of it are left, by making another one current. An
-//! epoch has *drained* when as many of its tasks have ended as have begun.
+//! Each worker counts the tasks that it submits and ends in its own [`EpochCounts`]; all other
+//! threads share one. A task belongs to the *epoch* that was current when it was submitted. A
+//! thread that waits for all tasks closes the current epoch, if tasks of it are left, by making
+//! another one current. An epoch has *drained* when as many of its tasks have ended as have begun.
 //!
 //! **Why the sums are right.** Both counters only grow, and a task begins before it ends. All `ended`
 //! are read first, then all `begun`. The sum of `ended` is at most the number of tasks that had ended
-//! when the last of them was read; that is at most the number that had begun by then, which is at most
-//! the sum of `begun`. So if the sums are equal, all tasks that had begun at that moment had ended. A
-//! thread may read the current epoch, then count a task in it after it was closed. That task was not
-//! submitted before the wait, so the wait may or may not include it. The thread reads the current epoch
-//! again, and if it changed, puts its own back into the list before the submit returns, in case it had
-//! drained. So every later wait finds it.
+//! when the last of them was read; that is at most the number that had begun by then, which is at
+//! most the sum of `begun`. So if the sums are equal, all tasks that had begun at that moment had
+//! ended. A thread may read the current epoch, then count a task in it after it was closed. That
+//! task was not submitted before the wait, so the wait may or may not include it. The thread reads
+//! the current epoch again, and if it changed, puts its own back into the list before the submit
+//! returns, in case it had drained. So every later wait finds it.
 //!
 //! **Waking.** A waiter raises `waiters` and then sums; a thread counts an end and then reads `waiters`.
 //! Both orders are total (`SeqCst`), so either the waiter sees the end, or the ending thread sees the
-//! waiter and sums in its stead. Summing costs more than a small task, so a thread sums only after every
-//! [`STRIDE`] tasks of closed epochs while many are left. A thread that finds few left sets
-//! `nearly_drained` and sums again; from then on every end sums, until one finds more. If more tasks of
-//! a closed epoch are left than all threads together may end without summing, one thread ends
-//! [`STRIDE`] of them, so it sums in time. That holds for the threads that the last sum has counted: a
-//! new one sets `nearly_drained` before it ends a task, and so does a thread that puts an epoch back.
-//! Summing, joining and putting back exclude each other. The thread that removes a drained epoch from
-//! the list notifies all waiters.
+//! waiter and sums in its stead. Summing costs more than a small task, so a thread sums only after
+//! every [`STRIDE`] tasks of closed epochs while many are left. A thread that finds few left sets
+//! `nearly_drained` and sums again; from then on every end sums, until one finds more. If more
+//! tasks of a closed epoch are left than all threads together may end without summing, one thread
+//! ends [`STRIDE`] of them, so it sums in time. That holds for the threads that the last sum has
+//! counted: a new one sets `nearly_drained` before it ends a task, and so does a thread that puts
+//! an epoch back. Summing, joining and putting back exclude each other. The thread that removes a
+//! drained epoch from the list notifies all waiters.
 
 use std::ops::Range;
 
@@ -37,8 +37,8 @@ use crate::sched::base::{
     total_order,
 };
 
-/// Epochs that can be open at a time. A wait that finds all in use includes later tasks until one of
-/// them drains.
+/// Epochs that can be open at a time. A wait that finds all in use includes later tasks until one
+/// of them drains.
 const EPOCHS: usize = if cfg!(loom) { 3 } else { 64 };
 
 /// Tasks of closed epochs after which a thread sums.
@@ -130,8 +130,8 @@ impl EpochCounter {
         }
     }
 
-    /// Counts tasks that have ended. Returns true if an epoch may have drained: then the caller notifies
-    /// all waiters.
+    /// Counts tasks that have ended. Returns true if an epoch may have drained: then the caller
+    /// notifies all waiters.
     pub fn end(&self, counts: &EpochCounts, epoch: Epoch, tasks: u64) -> bool {
         counts.epochs[epoch as usize].ended.fetch_add(tasks, Ordering::SeqCst);
         total_order();
@@ -150,8 +150,8 @@ impl EpochCounter {
         (due || self.nearly_drained.load(Ordering::SeqCst)) && self.remove_drained(&mut locked(&self.list))
     }
 
-    /// Removes the drained epochs from the list, and sets whether a closed one is nearly drained. Returns
-    /// true if waiters are to be notified.
+    /// Removes the drained epochs from the list, and sets whether a closed one is nearly drained.
+    /// Returns true if waiters are to be notified.
     fn remove_drained(&self, list: &mut EpochList) -> bool {
         let before = list.open.len();
         let nearly_drained = list.remove_drained() <= STRIDE * list.counts.len() as u64;
@@ -182,8 +182,8 @@ impl EpochCounter {
         mark
     }
 
-    /// Closes the current epoch if it is before the mark and another one is free. Returns true if it was
-    /// closed.
+    /// Closes the current epoch if it is before the mark and another one is free. Returns true if
+    /// it was closed.
     fn close_current(&self, mark: u64, list: &mut EpochList) -> bool {
         let open = &mut list.open;
         let Some(&(_, serial)) = open.last().filter(|&&(_, serial)| serial < mark) else { return false };

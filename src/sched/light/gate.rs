@@ -1,8 +1,8 @@
 //! Decides on which devices light tasks may begin beside planned tasks.
 //!
 //! The runtime closes a device to light tasks while a planned task is to run there alone, and while
-//! the device's context is poisoned or being renewed. Each worker has a flag that is up while it may
-//! run light tasks.
+//! the device's context is poisoned or being renewed. Each worker has a flag that is up while it
+//! may run light tasks.
 //!
 //! **No light task begins beside an exclusive one.** A worker raises its flag and then reads the
 //! closed devices ([`LightGate::enter`]); the planner closes the device and then reads the flags of
@@ -59,8 +59,8 @@ impl LightGate {
         !self.is_closed(device)
     }
 
-    /// Lowers a worker's flag. Returns true if a planned task, or the renewal of a context, may have
-    /// waited for that: then the caller asks the planner.
+    /// Lowers a worker's flag. Returns true if a planned task, or the renewal of a context, may
+    /// have waited for that: then the caller asks the planner.
     pub fn leave(&self, flag: &AtomicBool, device: usize) -> bool {
         if !flag.load(Ordering::Relaxed) {
             return false;
@@ -70,8 +70,8 @@ impl LightGate {
         self.is_closed(device) || self.exclusive_waits.load(Ordering::SeqCst)
     }
 
-    /// Closes a device until the next [`LightGate::publish`], then returns whether workers run light
-    /// tasks there. The caller holds the planner lock until it has published.
+    /// Closes a device until the next [`LightGate::publish`], then returns whether workers run
+    /// light tasks there. The caller holds the planner lock until it has published.
     pub fn close(&self, device: usize, runs_light: impl FnOnce() -> bool) -> bool {
         self.closed.fetch_or(1 << device, Ordering::SeqCst);
         total_order();
@@ -85,8 +85,9 @@ impl LightGate {
     /// Publishes which devices are closed, and whether a planned task waits to run alone. Returns
     /// true if a device was opened: then the caller wakes the workers that sleep.
     pub fn publish(&self, closed: u64, exclusive_waits: bool) -> bool {
-        // All writers hold the planner lock. Values that stay are not written: their line stays in all caches.
-        // The fence after the last change orders later reads of the flags, too, since it comes before them.
+        // All writers hold the planner lock. Values that stay are not written: their line stays in
+        // all caches. The fence after the last change orders later reads of the flags, too, since
+        // it comes before them.
         let same = self.exclusive_waits.load(Ordering::Relaxed) == exclusive_waits;
         if same && self.closed.load(Ordering::Relaxed) == closed {
             return false;

@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::sched::base::{Exec, Job};
 
-/// The job of a light task: shared, or four words for which nothing is allocated. An allocation that is
-/// freed on another thread costs as much as the rest of a submit.
+/// The job of a light task: shared, or four words for which nothing is allocated. An allocation
+/// that is freed on another thread costs as much as the rest of a submit.
 pub enum LightJob {
     Shared(std::sync::Arc<dyn Job>),
     Inline(InlineJob),
@@ -16,7 +16,8 @@ pub struct InlineJob {
     kind: &'static InlineJobKind,
 }
 
-/// The functions of an [`InlineJob`]. `drop` is called once, after the last `run`; `None`: nothing to drop.
+/// The functions of an [`InlineJob`]. `drop` is called once, after the last `run`; `None`: nothing
+/// to drop.
 pub struct InlineJobKind {
     pub run: fn([usize; 4], &Exec<'_>) -> Result<()>,
     pub drop: Option<fn([usize; 4])>,

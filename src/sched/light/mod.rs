@@ -35,8 +35,8 @@ pub struct LightTasks {
     /// The counts of all threads that are no workers.
     caller_epochs: Arc<EpochCounts>,
     caller_ends: CachePadded<EndCounts>,
-    /// A submitter counts its task before it reads this; the thread that sets a flag reads the counts
-    /// afterwards. So one of the two sees the other (Dekker).
+    /// A submitter counts its task before it reads this; the thread that sets a flag reads the
+    /// counts afterwards. So one of the two sees the other (Dekker).
     pub stop_flags: CachePadded<AtomicU8>,
     pub gate: CachePadded<LightGate>,
     /// When the first task of either tier was submitted; 0 before. Every submit reads it.
@@ -107,7 +107,8 @@ impl LightTasks {
         }
     }
 
-    /// Returns the time from the first submission of either tier to `until`, in nanoseconds; 0 before.
+    /// Returns the time from the first submission of either tier to `until`, in nanoseconds; 0
+    /// before.
     pub fn since_first(&self, until: u64) -> u64 {
         match self.first_ns.load(Ordering::Relaxed) {
             0 => 0,

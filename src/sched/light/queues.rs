@@ -1,5 +1,5 @@
-//! The queues of light tasks. Each worker pushes to and pops from the young end of its own deque, and
-//! other workers steal from the old end. Threads that are no workers push to one injector.
+//! The queues of light tasks. Each worker pushes to and pops from the young end of its own deque,
+//! and other workers steal from the old end. Threads that are no workers push to one injector.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -180,8 +180,8 @@ impl LightQueues {
     }
 
     /// Pops the task that the current job has submitted last, unless it was stolen.
-    // Thieves take the oldest task. So while older tasks than the job's own are left, none of its own
-    // was stolen; once none are left, an empty deque shows that the rest was.
+    // Thieves take the oldest task. So while older tasks than the job's own are left, none of its
+    // own was stolen; once none are left, an empty deque shows that the rest was.
     pub fn pop_own(&self, queue: &LocalQueue) -> Option<LightItem> {
         let left = queue.pushed.get();
         if left == 0 {
@@ -239,8 +239,9 @@ fn until_settled(attempt: impl FnMut() -> Steal<LightItem>) -> Option<LightItem>
     std::iter::repeat_with(attempt).find(|found| !found.is_retry())?.success()
 }
 
-/// The light tasks that a worker runs inside a planned task that waits. If the attempt at the planned
-/// task is abandoned because it does not return, the thread that abandons it ends them, too.
+/// The light tasks that a worker runs inside a planned task that waits. If the attempt at the
+/// planned task is abandoned because it does not return, the thread that abandons it ends them,
+/// too.
 #[derive(Default)]
 pub struct NestedTasks(Mutex<NestedStack>);
 
@@ -260,7 +261,8 @@ pub struct NestedTask {
 }
 
 impl NestedTasks {
-    /// Sets the attempt that the worker runs. It stays set after its end, when the planner abandons it no more.
+    /// Sets the attempt that the worker runs. It stays set after its end, when the planner abandons
+    /// it no more.
     pub fn set_planned(&self, bottom: (TaskId, u32)) {
         let mut stack = lock(&self.0);
         stack.planned = Some(bottom);
@@ -288,8 +290,8 @@ impl NestedTasks {
         frames.len() - 1
     }
 
-    /// Removes a task whose job has returned; `None`: the worker is in no planned task. Returns false if
-    /// the task was ended with its abandoned thread.
+    /// Removes a task whose job has returned; `None`: the worker is in no planned task. Returns
+    /// false if the task was ended with its abandoned thread.
     pub fn pop(&self, place: Option<usize>) -> bool {
         let Some(place) = place else { return true };
         // Those above it have returned before.
@@ -297,8 +299,8 @@ impl NestedTasks {
         frames.len() > place && frames.pop().is_some()
     }
 
-    /// Takes the tasks inside an abandoned attempt. Calls `hold` for each before its thread can find
-    /// that it was taken.
+    /// Takes the tasks inside an abandoned attempt. Calls `hold` for each before its thread can
+    /// find that it was taken.
     pub fn take_all(&self, bottom: (TaskId, u32), hold: impl Fn(NestedTask)) -> Vec<NestedTask> {
         let mut stack = lock(&self.0);
         if stack.planned != Some(bottom) {

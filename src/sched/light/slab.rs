@@ -4,8 +4,8 @@
 //! Free positions lie in shards. Each thread uses one shard mostly, so a submitting thread and the
 //! workers seldom contend. A position is used once a generation, so no id is used twice.
 //!
-//! Ids are those of `base/registry.rs`. Its `TaskTable` moves tasks when it grows and is used under the
-//! planner lock; a common table would cost either a lock here or a lookup in blocks there.
+//! Ids are those of `base/registry.rs`. Its `TaskTable` moves tasks when it grows and is used under
+//! the planner lock; a common table would cost either a lock here or a lookup in blocks there.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

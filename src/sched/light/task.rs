@@ -1,9 +1,9 @@
 //! A light task with an id.
 //!
-//! Its state is guarded by its own lock, which is held for moments, never while a caller's code runs. A
-//! word beside the lock has the generation and three flags for threads that only read; it is written
-//! under the lock. A task ends in two steps: its job is taken and dropped without the lock, then the
-//! end is published.
+//! Its state is guarded by its own lock, which is held for moments, never while a caller's code
+//! runs. A word beside the lock has the generation and three flags for threads that only read; it
+//! is written under the lock. A task ends in two steps: its job is taken and dropped without the
+//! lock, then the end is published.
 //!
 //! **Planned tasks after it.** Their submitter, which has locked the planner, calls
 //! [`LightTask::follow`]: either the task has ended, or its end asks the caller to report it to the
@@ -133,8 +133,9 @@ impl LightTask {
         Some((state.job.take()?, state.epoch))
     }
 
-    /// Marks the task as promoted to a planned one. Returns true if it was cancelled: the caller, which has
-    /// locked the planner, cancels the planned task. A thread that cancels it later finds that itself.
+    /// Marks the task as promoted to a planned one. Returns true if it was cancelled: the caller,
+    /// which has locked the planner, cancels the planned task. A thread that cancels it later finds
+    /// that itself.
     pub fn promote(&self, generation: u64, planned: TaskId) -> bool {
         if let Some(mut state) = self.lock(generation) {
             state.planned = planned;
@@ -158,8 +159,8 @@ impl LightTask {
         (state.lifecycle == Lifecycle::Planned).then_some(state.planned)
     }
 
-    /// Returns the outcome, if the task has ended; `Err(Cancelled)` is no failure. Otherwise its end is to
-    /// be reported to the planner.
+    /// Returns the outcome, if the task has ended; `Err(Cancelled)` is no failure. Otherwise its
+    /// end is to be reported to the planner.
     pub fn follow(&self, generation: u64, id: TaskId) -> Result<Option<Result<()>>> {
         let mut state = self.lock_known(generation, id)?;
         let outcome = state.outcome();
@@ -170,7 +171,8 @@ impl LightTask {
         }))
     }
 
-    /// Keeps the position until [`LightTask::stop_wait`]: an abandoned thread may still read the signal.
+    /// Keeps the position until [`LightTask::stop_wait`]: an abandoned thread may still read the
+    /// signal.
     pub fn hold(&self, generation: u64) {
         if let Some(mut state) = self.lock(generation) {
             state.waiters += 1;
@@ -219,7 +221,8 @@ impl LightTask {
         Some(EndActions { followed: false, notify, free: ended && self.try_free(state, generation) })
     }
 
-    /// Returns the outcome, if the task has ended, or else counts a waiter until [`LightTask::stop_wait`].
+    /// Returns the outcome, if the task has ended, or else counts a waiter until
+    /// [`LightTask::stop_wait`].
     pub fn start_wait(&self, generation: u64, id: TaskId) -> Result<Option<Result<WaitResult>>> {
         let mut state = self.lock_known(generation, id)?;
         if state.detached {
@@ -286,8 +289,8 @@ impl LightTask {
         self.word.store(generation << 8 | flags, Ordering::Release);
     }
 
-    /// Makes an ended task unknown to callers. Returns true if no thread waits and the position can be
-    /// used again.
+    /// Makes an ended task unknown to callers. Returns true if no thread waits and the position can
+    /// be used again.
     fn try_free(&self, mut state: MutexGuard<'_, LightTaskState>, generation: u64) -> bool {
         if state.waiters > 0 {
             self.word.fetch_or(UNKNOWN, Ordering::Release);
@@ -323,8 +326,8 @@ impl LightTaskState {
 ///            └────────────────────────────────────┘
 /// ```
 ///
-/// From `Queued` to an end: the task was cancelled, or no device is left for it. `Planned`: the task was
-/// promoted, and the planner has it.
+/// From `Queued` to an end: the task was cancelled, or no device is left for it. `Planned`: the
+/// task was promoted, and the planner has it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     /// The position is unused.

@@ -90,8 +90,8 @@ struct TraceBuffer {
     left_out: u64,
 }
 
-/// By device and slot: the end of the last span on each row of the slot. A task that waits in its job
-/// lends its slot, and gets another row.
+/// By device and slot: the end of the last span on each row of the slot. A task that waits in its
+/// job lends its slot, and gets another row.
 type SlotRows = [Vec<Vec<Duration>>];
 
 impl Trace {

@@ -1,4 +1,5 @@
-//! Reads and small changes of the planner that its two drivers need: of a device, of a task, of all.
+//! Reads and small changes of the planner that its two drivers need: of a device, of a task, of
+//! all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,8 @@ impl Planner {
         self.devices.iter().map(|device| device.waiting_slots as usize + device.waiting_light).sum()
     }
 
-    /// A light task on the device begins or ends a wait inside its code. `leased`: it runs in a leased slot.
+    /// A light task on the device begins or ends a wait inside its code. `leased`: it runs in a
+    /// leased slot.
     pub fn set_light_waits(&mut self, index: usize, leased: bool, waits: bool) {
         let device = &mut self.devices[index];
         let change = |count: &mut usize| *count = if waits { *count + 1 } else { *count - 1 };
@@ -68,7 +70,8 @@ impl Planner {
         }
     }
 
-    /// An attempt that waited inside its code goes on. If it was asked to stop, its time to return begins now.
+    /// An attempt that waited inside its code goes on. If it was asked to stop, its time to return
+    /// begins now.
     pub fn close_slot(&mut self, now: Duration, index: usize, waiter: Option<(TaskId, u32)>) {
         let least = now.saturating_add(self.policy.grace);
         self.devices[index].waiting_slots -= 1;
@@ -80,15 +83,16 @@ impl Planner {
     }
 }
 
-/// Other processes of the node: how long they hold slots of each device, and what this scheduler requests of them.
+/// Other processes of the node: how long they hold slots of each device, and what this scheduler
+/// requests of them.
 impl Planner {
     /// The driver has seen whether other processes share the GPUs.
     pub fn set_has_peers(&mut self, has_peers: bool) {
         self.has_peers = has_peers;
     }
 
-    /// Sets the share of a device that other processes hold. `seconds`: after which each of their slots should be
-    /// free. `is_wanted`: they wait for the device.
+    /// Sets the share of a device that other processes hold. `seconds`: after which each of their
+    /// slots should be free. `is_wanted`: they wait for the device.
     pub fn set_peer_load(
         &mut self,
         now: Duration,
@@ -105,8 +109,8 @@ impl Planner {
         self.devices[index].peer_load = PeerLoad { ends, pending_bytes, is_wanted };
     }
 
-    /// Returns how long a task takes on a device, in the unit of the devices' priors, which all processes of a
-    /// node share. `None`: unknown.
+    /// Returns how long a task takes on a device, in the unit of the devices' priors, which all
+    /// processes of a node share. `None`: unknown.
     pub fn cost(&self, record: &TaskRecord, index: usize) -> Option<f64> {
         if record.role != Role::Task {
             return None;
@@ -141,8 +145,8 @@ impl Planner {
         self.has_peers && self.ready.iter().take(self.policy.horizon).any(|(_, id)| is_late(id))
     }
 
-    /// Returns the bytes, the cost and the measured seconds per unit of cost (`None`: unknown) with which a task leases
-    /// a slot of a device.
+    /// Returns the bytes, the cost and the measured seconds per unit of cost (`None`: unknown) with
+    /// which a task leases a slot of a device.
     pub fn lease_terms(&self, id: TaskId, index: usize) -> Option<(u64, Option<f64>, Option<f64>)> {
         let record = self.tasks.get(id).ok()?;
         let bytes = record.bytes.on(self.devices[index].info.backend);
@@ -209,8 +213,8 @@ impl Planner {
 
 /// The whole.
 impl Planner {
-    /// Sets the rates of a class from an earlier run, by device. Returns false if they don't fit each other: then
-    /// none is kept.
+    /// Sets the rates of a class from an earlier run, by device. Returns false if they don't fit
+    /// each other: then none is kept.
     pub fn set_stored_rates(&mut self, class: u32, rates: impl Iterator<Item = Option<f64>>) -> bool {
         for (index, rate) in rates.enumerate() {
             if let Some(rate) = rate {

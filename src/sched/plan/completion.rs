@@ -1,5 +1,5 @@
-//! The end of an attempt: what becomes of its task and of its device, and the trace of it. `docs/scheduling.md` has
-//! the rules as a table.
+//! The end of an attempt: what becomes of its task and of its device, and the trace of it.
+//! `docs/scheduling.md` has the rules as a table.
 //!
 //! A task whose other copy still runs goes on with that.
 
@@ -108,7 +108,8 @@ impl Planner {
         self.count_wrong_results(id, effects);
     }
 
-    /// The attempt has failed, or was cancelled. The task ends, is tried again, or goes on with another copy.
+    /// The attempt has failed, or was cancelled. The task ends, is tried again, or goes on with
+    /// another copy.
     fn attempt_failed(&mut self, run: &Attempt, error: Error, effects: &mut Effects) {
         let (now, id) = (effects.now, run.id);
         let is_cause = self.record_device_error(run, &error, effects);
@@ -254,7 +255,8 @@ impl Planner {
         self.change_state(effects.now, id, TaskState::make_ready);
     }
 
-    /// Decides whether a task is tried again after a failed attempt. `is_cause`: the task is the cause.
+    /// Decides whether a task is tried again after a failed attempt. `is_cause`: the task is the
+    /// cause.
     fn is_retried(&mut self, run: &Attempt, error: &Error, is_cause: bool, effects: &mut Effects) -> bool {
         let (now, index, id) = (effects.now, run.device, run.id);
         let Ok(record) = self.tasks.get(id) else { return false };
@@ -307,10 +309,11 @@ impl Planner {
         true
     }
 
-    /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
-    /// have, it waits until a back-off is over, as often as the back-off has steps; for longer if other processes have
-    /// what it needs of any. Returns false after that, and at once if the limit of this process is reached while it
-    /// runs nothing else. A device that refuses it again, while others are busy, has the longest back-off.
+    /// A device has refused a task of so many bytes, and backs off. The task goes to a device that
+    /// has not; once all have, it waits until a back-off is over, as often as the back-off has
+    /// steps; for longer if other processes have what it needs of any. Returns false after that,
+    /// and at once if the limit of this process is reached while it runs nothing else. A device
+    /// that refuses it again, while others are busy, has the longest back-off.
     fn refused(&mut self, run: &Attempt, bytes: u64, error: &Error, effects: &mut Effects) -> bool {
         let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         let backoff = &self.policy.backoff;

@@ -1,5 +1,5 @@
-//! Counts faults and wrong results of devices and tasks, and retires devices by them. `docs/scheduling.md` has the
-//! rules.
+//! Counts faults and wrong results of devices and tasks, and retires devices by them.
+//! `docs/scheduling.md` has the rules.
 
 use log::Level;
 
@@ -100,8 +100,9 @@ impl Planner {
         is_cause
     }
 
-    /// An attempt returns from a context that is known to be poisoned. Returns true if its task is the cause: kernels
-    /// run after their launches, so the task that reports a failure first need not have caused it.
+    /// An attempt returns from a context that is known to be poisoned. Returns true if its task is
+    /// the cause: kernels run after their launches, so the task that reports a failure first need
+    /// not have caused it.
     fn record_late_report(&mut self, run: &Attempt, why: &str, effects: &mut Effects) -> bool {
         let index = run.device;
         let inside = &mut self.devices[index].poisoned_tasks;
@@ -123,7 +124,8 @@ impl Planner {
         true
     }
 
-    /// Counts the poisoned context for the tasks that are still inside. Returns true if one of them stands out.
+    /// Counts the poisoned context for the tasks that are still inside. Returns true if one of them
+    /// stands out.
     fn count_exposures(&mut self, run: &Attempt) -> bool {
         let inside: Vec<_> = self.devices[run.device].attempts.iter().map(|other| other.id).collect();
         for &other in &inside {
@@ -136,8 +138,8 @@ impl Planner {
         inside.into_iter().any(|other| other != run.id && self.stands_out(run.device, other))
     }
 
-    /// Returns true if a task was inside enough poisoned contexts to be their cause, and inside more of them than any
-    /// other that was in the last one of this device.
+    /// Returns true if a task was inside enough poisoned contexts to be their cause, and inside
+    /// more of them than any other that was in the last one of this device.
     fn stands_out(&self, index: usize, id: TaskId) -> bool {
         let times = |id| self.tasks.get(id).map_or(0, |record| record.poisonings);
         let others = self.devices[index].poisoned_tasks.iter().filter(|&&other| other != id);
@@ -161,7 +163,8 @@ impl Planner {
         }
     }
 
-    /// Elements of a range are the cause of the device faults of these tasks, its owner and its helpers. So no device is.
+    /// Elements of a range are the cause of the device faults of these tasks, its owner and its
+    /// helpers. So no device is.
     pub fn mark_range_as_cause(&mut self, tasks: &[TaskId]) {
         for &id in tasks {
             if let Ok(record) = self.tasks.get_mut(id) {
@@ -173,7 +176,8 @@ impl Planner {
         }
     }
 
-    /// A copy has failed after another attempt committed. A wrong result still counts against its device.
+    /// A copy has failed after another attempt committed. A wrong result still counts against its
+    /// device.
     pub(super) fn late_attempt_failed(&mut self, run: &Attempt, error: &Error, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(run.id) else { return };
         if error.is_suspect() {

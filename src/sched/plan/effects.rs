@@ -20,17 +20,17 @@ pub struct EndedTask {
     pub outcome: Result<()>,
 }
 
-/// The time of a step of the planner, and what the driver has to do after it. Methods that change the planner read
-/// the time and add to the rest; the driver applies each entry once.
+/// The time of a step of the planner, and what the driver has to do after it. Methods that change
+/// the planner read the time and add to the rest; the driver applies each entry once.
 #[must_use]
 #[derive(Default)]
 pub struct Effects {
     pub now: Duration,
-    /// Tasks that have ended, the next one last. The driver drops each job, without the lock if that runs code of
-    /// the caller, then calls `Planner::publish`.
+    /// Tasks that have ended, the next one last. The driver drops each job, without the lock if
+    /// that runs code of the caller, then calls `Planner::publish`.
     pub ended: Vec<EndedTask>,
-    /// Devices whose poisoned context all tasks have left. The driver has the backend make a new one, then calls
-    /// `Planner::context_renewed`.
+    /// Devices whose poisoned context all tasks have left. The driver has the backend make a new
+    /// one, then calls `Planner::context_renewed`.
     pub renewed: Vec<usize>,
     /// Attempts that are abandoned now, and the seconds that each had.
     pub abandoned: Vec<(TaskId, u32, f64)>,

@@ -1,5 +1,5 @@
-//! The planner: all state of planned tasks and of devices. Its methods take the time; it knows no thread, clock
-//! or file.
+//! The planner: all state of planned tasks and of devices. Its methods take the time; it knows no
+//! thread, clock or file.
 
 pub mod access;
 pub mod completion;

@@ -1,8 +1,9 @@
 //! Chooses the task that begins on a device that has room.
 //!
-//! The device gets the first task, in the order of the ready queue, that it should finish earlier than any other device
-//! would. For that the queue is laid out over all devices, each task where it should end first, given what runs there
-//! and how fast each device is for it. `docs/scheduling.md` has the other rules.
+//! The device gets the first task, in the order of the ready queue, that it should finish earlier
+//! than any other device would. For that the queue is laid out over all devices, each task where it
+//! should end first, given what runs there and how fast each device is for it. `docs/scheduling.md`
+//! has the other rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,8 +49,8 @@ impl AssignResult {
 }
 
 impl Planner {
-    /// Begins an attempt on a slot of a device, if any should begin. `free`: free bytes of the device, if the worker has
-    /// queried it; that may take long, so it is done only when needed.
+    /// Begins an attempt on a slot of a device, if any should begin. `free`: free bytes of the
+    /// device, if the worker has queried it; that may take long, so it is done only when needed.
     pub fn assign(
         &mut self,
         index: usize,
@@ -84,7 +85,8 @@ impl Planner {
         self.start_attempt(now, index, slot, id, effects).map_or(AssignResult::Nothing, AssignResult::Begins)
     }
 
-    /// Returns the devices where an attempt should begin now, or as soon as a worker gives up its slot for light tasks.
+    /// Returns the devices where an attempt should begin now, or as soon as a worker gives up its
+    /// slot for light tasks.
     pub fn runnable_devices(&self, now: Duration) -> DeviceMask {
         struct OpenDevice {
             index: usize,
@@ -155,21 +157,22 @@ impl Planner {
             && !(record.role.is_helper() && self.is_crowded())
     }
 
-    /// Returns true if as many tasks wait inside their code as there are slots: one more helper of a range would
-    /// probably wait, too. A range that needs helpers gets them nevertheless.
+    /// Returns true if as many tasks wait inside their code as there are slots: one more helper of
+    /// a range would probably wait, too. A range that needs helpers gets them nevertheless.
     fn is_crowded(&self) -> bool {
         let waiting: u32 = self.devices.iter().map(|device| device.waiting_slots).sum();
         let slots: u32 = self.devices.iter().map(|device| device.slots).sum();
         waiting >= slots && !self.range_needs_helpers()
     }
 
-    /// Returns true if idle slots of a device are for other processes: a copy would open a context there.
+    /// Returns true if idle slots of a device are for other processes: a copy would open a context
+    /// there.
     pub(super) fn is_left_to_peers(&self, index: usize) -> bool {
         self.has_peers && self.devices[index].info.backend == BackendKind::Cuda
     }
 
-    /// Returns the devices where no copy of a task may begin: those where one runs, and those left to other processes;
-    /// all, once an attempt has committed.
+    /// Returns the devices where no copy of a task may begin: those where one runs, and those left
+    /// to other processes; all, once an attempt has committed.
     pub(super) fn devices_in_use(&self, record: &TaskRecord, id: TaskId) -> DeviceMask {
         if record.live_attempts == 0 {
             return DeviceMask::NONE;
@@ -213,7 +216,8 @@ impl Planner {
                 continue;
             }
             if record.role != Role::Task {
-                // Every free device helps a range, after tasks of unknown duration that came before.
+                // Every free device helps a range, after tasks of unknown duration that came
+                // before.
                 if here && self.may_begin(now, record, id, index) {
                     let mut fit = |id| fitting.fits(self, id, self.tasks.get(id).ok()?);
                     if let Some(choice) = smallest.take().and_then(|(_, id)| fit(id)).or_else(|| fit(id)) {
@@ -260,13 +264,14 @@ impl Planner {
             left.filter(|&(_, id)| self.tasks.get(id).is_ok_and(|e| self.must_not_decline(now, index, e)))
         });
         let choice = choice.and_then(|(_, id)| fitting.fits(self, id, self.tasks.get(id).ok()?));
-        // A task that waits inside its code may wait for one that would decline: then none declines.
+        // A task that waits inside its code may wait for one that would decline: then none
+        // declines.
         let waits = || self.devices.iter().any(|device| device.waiting_slots > 0);
         choice.or_else(|| if waits() { self.first_that_fits(fitting) } else { None })
     }
 
-    /// Returns the devices of `may` where an exclusive task could begin at once, if there are any: tasks on the others
-    /// may wait for it.
+    /// Returns the devices of `may` where an exclusive task could begin at once, if there are any:
+    /// tasks on the others may wait for it.
     fn exclusive_devices(&self, record: &TaskRecord, id: TaskId, may: DeviceMask) -> DeviceMask {
         if !record.exclusive {
             return may;
@@ -311,7 +316,8 @@ impl Planner {
             && device.unleased_bytes() >= record.bytes.on(device.info.backend)
     }
 
-    /// Returns true if no task can begin beside those that run, nor will by the passage of time alone.
+    /// Returns true if no task can begin beside those that run, nor will by the passage of time
+    /// alone.
     pub fn nothing_can_begin(&self, now: Duration) -> bool {
         let is_orphaned =
             |run: &Attempt| run.deadline_state == DeadlineState::Lost && self.due(run).is_some();
@@ -331,8 +337,8 @@ impl Planner {
         Some(rank.priority().saturating_sub_unsigned(raised))
     }
 
-    /// Returns the devices, as bits, where ranges should take no more memory than they must: a ready task
-    /// waits for what they lease.
+    /// Returns the devices, as bits, where ranges should take no more memory than they must: a
+    /// ready task waits for what they lease.
     pub fn memory_wanted(&self, now: Duration) -> u64 {
         let leases = |run: &Attempt| run.role != Role::Task && run.lease.bytes() > 0;
         let wanted = |&index: &usize| {
@@ -361,8 +367,9 @@ impl Planner {
             || device.backs_off(now, 0)
     }
 
-    /// Takes over a light task whose attempt failed, as if that had begun here at the time of `effects`. The caller ends
-    /// the attempt, which has number 1, next. `light`: 0 if it has no id. Fails if there is no room.
+    /// Takes over a light task whose attempt failed, as if that had begun here at the time of
+    /// `effects`. The caller ends the attempt, which has number 1, next. `light`: 0 if it has no
+    /// id. Fails if there is no room.
     pub fn promote(
         &mut self,
         (light, epoch): (TaskId, Epoch),

@@ -32,7 +32,8 @@ const SPARE_COMPLETIONS: usize = 1024;
 pub struct Planner {
     pub(super) policy: Arc<Policy>,
     pub(super) tasks: TaskTable<TaskRecord>,
-    /// Completions of released tasks, for new ones: one thread would allocate them and another free them.
+    /// Completions of released tasks, for new ones: one thread would allocate them and another free
+    /// them.
     pub(super) spare_completions: Vec<Arc<Completion>>,
     pub(super) ready: ReadyQueue,
     pub(super) devices: Vec<DeviceState>,
@@ -130,8 +131,8 @@ impl Planner {
         self.end_task(id, Err(error), effects);
     }
 
-    /// Fails a task whose predecessor did not end well. All tasks of a chain name the first that failed: messages that
-    /// named each would grow with the chain.
+    /// Fails a task whose predecessor did not end well. All tasks of a chain name the first that
+    /// failed: messages that named each would grow with the chain.
     fn fail_dependent(&mut self, id: TaskId, name: &str, why: &Error, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
         let (before, why) = match why {
@@ -162,15 +163,16 @@ impl Planner {
         }
     }
 
-    /// A light task has ended. `Err(Cancelled)` is no failure. Tasks that come after it are ready or fail.
+    /// A light task has ended. `Err(Cancelled)` is no failure. Tasks that come after it are ready
+    /// or fail.
     pub fn light_task_ended(&mut self, id: TaskId, outcome: &Result<()>, effects: &mut Effects) {
         let Some(successors) = self.light_successors.remove(&id) else { return };
         let failure = outcome.as_ref().err().map(|why| (task_name(""), why.clone()));
         self.predecessor_ended(successors, id, failure, effects);
     }
 
-    /// The first step of a task's end: it leaves every list, and the driver drops its job. Has no effect on a task
-    /// that is ending.
+    /// The first step of a task's end: it leaves every list, and the driver drops its job. Has no
+    /// effect on a task that is ending.
     pub fn end_task(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         let job = record.job.take();
@@ -187,8 +189,8 @@ impl Planner {
         effects.ended.push(EndedTask { id, known_as, epoch, job, outcome });
     }
 
-    /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
-    /// Returns true if threads may wait for the task.
+    /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is
+    /// no failure. Returns true if threads may wait for the task.
     pub fn publish(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) -> bool {
         self.change_state(effects.now, id, TaskState::publish);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
@@ -258,8 +260,8 @@ impl Planner {
         }
     }
 
-    /// The backend has measured the device's context, and tasks have the rest of the memory. Ready tasks that are too
-    /// large for it run elsewhere, or end.
+    /// The backend has measured the device's context, and tasks have the rest of the memory. Ready
+    /// tasks that are too large for it run elsewhere, or end.
     pub fn set_context_bytes(&mut self, index: usize, bytes: u64, effects: &mut Effects) {
         let device = &mut self.devices[index];
         device.info.context_bytes = bytes;
@@ -333,7 +335,8 @@ impl Planner {
         possible.map(|(index, _)| index).collect()
     }
 
-    /// Returns the error of a task that is too large for the devices that it may use, with the numbers of the largest.
+    /// Returns the error of a task that is too large for the devices that it may use, with the
+    /// numbers of the largest.
     pub(super) fn too_large(
         &self,
         what: String,
@@ -364,8 +367,8 @@ impl Planner {
 
     /// Submits a checked task.
     ///
-    /// Light tasks that it comes after count as not ended: the caller asks each to report its end, under the same lock
-    /// ([`Planner::light_task_ended`]).
+    /// Light tasks that it comes after count as not ended: the caller asks each to report its end,
+    /// under the same lock ([`Planner::light_task_ended`]).
     pub fn submit(&mut self, mut task: Task, effects: &mut Effects) -> Result<TaskId> {
         let after = std::mem::take(&mut task.after);
         let id = self.add(task, effects.now)?;

@@ -12,7 +12,8 @@ use crate::sched::base::{DeviceMask, TaskId};
 
 #[derive(Default)]
 pub struct ReadyQueue {
-    /// Sorted by the devices that are large enough. A line that becomes empty is removed, except the last.
+    /// Sorted by the devices that are large enough. A line that becomes empty is removed, except
+    /// the last.
     lines: Vec<(DeviceMask, MaskQueue)>,
 }
 

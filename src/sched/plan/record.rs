@@ -16,8 +16,9 @@ use crate::sched::estimate::{AUTO_SLOTS, ConcurrencyTuner};
 /// Accepted work of a task. Sums and products of such numbers stay finite.
 pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
 
-/// A task's place in the ready queue: higher priority first; then the earlier period of arrival, so that no task waits
-/// for all that come later; then more work first, tasks that state none last; then the earlier arrival.
+/// A task's place in the ready queue: higher priority first; then the earlier period of arrival, so
+/// that no task waits for all that come later; then more work first, tasks that state none last;
+/// then the earlier arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     priority: Reverse<i32>,
@@ -222,7 +223,8 @@ pub struct TaskRecord {
     pub(super) shuns: bool,
     /// Rounds in which all its devices refused it.
     pub(super) refused_rounds: usize,
-    /// The last of those, one after another, in which no device was short because of other processes.
+    /// The last of those, one after another, in which no device was short because of other
+    /// processes.
     pub(super) unexplained_rounds: usize,
     /// Largest allocation that a device refused it. `u64::MAX`: nothing is known of its need.
     pub(super) refused_bytes: u64,
@@ -235,8 +237,8 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Returns the record of a new task, which nothing holds back yet. `rank`: its place in the ready queue. `reach`:
-    /// devices that are large enough.
+    /// Returns the record of a new task, which nothing holds back yet. `rank`: its place in the
+    /// ready queue. `reach`: devices that are large enough.
     pub fn new(task: Task, rank: Rank, reach: DeviceMask, now: Duration, signal: Arc<Completion>) -> Self {
         TaskRecord {
             bytes: task.bytes(),
@@ -323,7 +325,8 @@ impl TaskRecord {
         self.shuns = true;
     }
 
-    /// Returns the bytes that the task takes on a device of this kind, as it states and as refusals have shown.
+    /// Returns the bytes that the task takes on a device of this kind, as it states and as refusals
+    /// have shown.
     pub fn known_bytes(&self, kind: BackendKind) -> u64 {
         self.bytes.on(kind).max(self.refused_bytes)
     }
@@ -358,7 +361,8 @@ impl DeviceState {
         short.map(|short| short.free)
     }
 
-    /// Returns true if no task begins now that needs so many bytes, as the device has refused one like it.
+    /// Returns true if no task begins now that needs so many bytes, as the device has refused one
+    /// like it.
     pub fn backs_off(&self, now: Duration, bytes: u64) -> bool {
         self.backoff.is_some_and(|backoff| now < backoff.until && bytes >= backoff.least_bytes)
     }
@@ -374,13 +378,14 @@ impl DeviceState {
         self.attempts.iter_mut().find(|run| Some((run.id, run.number)) == key)
     }
 
-    /// Returns true if an exclusive task runs. While it waits inside its code, others may run: it may wait for one
-    /// of them.
+    /// Returns true if an exclusive task runs. While it waits inside its code, others may run: it
+    /// may wait for one of them.
     pub fn runs_exclusive(&self) -> bool {
         self.waiting_slots == 0 && self.attempts.iter().any(|run| run.exclusive)
     }
 
-    /// Returns true if an exclusive task may begin: nothing runs but tasks that wait inside their code, perhaps for it.
+    /// Returns true if an exclusive task may begin: nothing runs but tasks that wait inside their
+    /// code, perhaps for it.
     pub fn is_free_for_exclusive(&self) -> bool {
         self.attempts.len() <= self.waiting_slots as usize && !self.runs_light
     }

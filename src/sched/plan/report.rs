@@ -17,8 +17,8 @@ pub struct Stats {
     pub counts: TaskCounts,
     /// Time from the first submission to the last end so far.
     pub makespan_ns: u64,
-    /// Lower bound of the makespan of the tasks that ended well, by the measured rates; 0 if none did.
-    /// `src/sched/estimate/makespan_bound.rs` defines it.
+    /// Lower bound of the makespan of the tasks that ended well, by the measured rates; 0 if none
+    /// did. `src/sched/estimate/makespan_bound.rs` defines it.
     pub lower_bound_ns: u64,
     pub devices: Vec<DeviceStats>,
 }
@@ -97,7 +97,8 @@ impl Planner {
         }
     }
 
-    /// Returns the progress; the runtime sets `elapsed`. `both`: statistics of planned and light tasks together.
+    /// Returns the progress; the runtime sets `elapsed`. `both`: statistics of planned and light
+    /// tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
         let (work_total, ended) = self.estimator.table.work;
         let reported = self.underway().map(|run| run.work.unwrap_or(0.0) * self.progress_of(run));
@@ -111,8 +112,8 @@ impl Planner {
         }
     }
 
-    /// Returns the time until all tasks have ended if their work is spread well: what remains over all rates, and at
-    /// least what the longest task needs. `None`: too few rates are known.
+    /// Returns the time until all tasks have ended if their work is spread well: what remains over
+    /// all rates, and at least what the longest task needs. `None`: too few rates are known.
     fn eta(&self, now: Duration, both: &Stats) -> Option<Duration> {
         let open =
             |device: &DeviceState| if device.retired.is_none() { f64::from(device.slots) } else { 0.0 };
@@ -173,8 +174,9 @@ impl Planner {
         Duration::try_from_secs_f64(seconds.max(longest)).ok()
     }
 
-    /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Ended tasks and the reports of
-    /// running ones replace a stored rate that is so wrong that the estimator would follow them slowly.
+    /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Ended tasks
+    /// and the reports of running ones replace a stored rate that is so wrong that the estimator
+    /// would follow them slowly.
     fn eta_rates(&self, now: Duration, number: u32, class: &ClassRecord) -> Vec<f64> {
         let mean = class.mean_work();
         let ended = class.devices.iter().map(|DeviceRecord { sum, seconds, .. }| {
@@ -213,7 +215,8 @@ impl Planner {
         Timeline { trace, running }
     }
 
-    /// Returns the busy time of all devices in planned tasks, and their attempts that have returned.
+    /// Returns the busy time of all devices in planned tasks, and their attempts that have
+    /// returned.
     pub(super) fn attempts(&self) -> (Duration, u64) {
         self.devices.iter().fold((Duration::ZERO, 0), |(busy, count), device| {
             (busy + device.busy, count + device.done + device.failed)

@@ -1,4 +1,5 @@
-//! Where a task may begin, whether it fits a device, how long it should take, and on which device it should end first.
+//! Where a task may begin, whether it fits a device, how long it should take, and on which device
+//! it should end first.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -9,9 +10,9 @@ use crate::device::BackendKind;
 use crate::sched::base::{DeviceMask, Role, TaskId};
 
 impl Planner {
-    /// Returns the devices where a task may begin as soon as they have room: those that it may use, without those
-    /// that refused it and still back off, without those where it failed unless it can't have another, and without
-    /// those of another task that may poison contexts, too.
+    /// Returns the devices where a task may begin as soon as they have room: those that it may use,
+    /// without those that refused it and still back off, without those where it failed unless it
+    /// can't have another, and without those of another task that may poison contexts, too.
     pub(super) fn eligible(&self, now: Duration, record: &TaskRecord) -> DeviceMask {
         let may = self.possible(record);
         if record.poisonings == 0
@@ -27,7 +28,8 @@ impl Planner {
         };
         let may = may.without((0..self.devices.len()).filter(backs_off).collect());
         let better = may.without(record.avoided_devices);
-        // A task that waits inside its code may wait for this one, and keep the other devices until then.
+        // A task that waits inside its code may wait for this one, and keep the other devices until
+        // then.
         let waits = || self.devices.iter().any(|device| device.waiting_slots > 0);
         let is_urgent = record.live_attempts == 0 && (!record.shuns || waits());
         let is_free = |index| better.contains(index) && self.is_free_for(now, record, index);
@@ -35,9 +37,10 @@ impl Planner {
         (if all { may } else { better }).without(self.kept_apart(record))
     }
 
-    /// Returns the devices where no attempt may begin at a task that may poison contexts: those where another such task
-    /// runs, so that two poisoned contexts show the cause; all while an attempt of its own runs. While a task waits
-    /// inside its code on a device, others may run there: it may wait for one of them.
+    /// Returns the devices where no attempt may begin at a task that may poison contexts: those
+    /// where another such task runs, so that two poisoned contexts show the cause; all while an
+    /// attempt of its own runs. While a task waits inside its code on a device, others may run
+    /// there: it may wait for one of them.
     fn kept_apart(&self, record: &TaskRecord) -> DeviceMask {
         let may_poison = |record: &TaskRecord| record.poisonings > 0;
         if !may_poison(record) {
@@ -93,7 +96,8 @@ impl Planner {
         Some(self.policy.remaining(expected, elapsed, run.work.is_some()))
     }
 
-    /// Returns after which time an attempt is late: its deadline, else much longer than its class takes.
+    /// Returns after which time an attempt is late: its deadline, else much longer than its class
+    /// takes.
     pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
         let record = self.tasks.get(id).ok()?;
         if record.deadline.is_some() {
@@ -133,7 +137,8 @@ struct ScheduledDevice {
     /// The number of lanes that are not free now.
     busy: usize,
     free_now: u64,
-    /// Free memory by time: now, and after each running attempt. Computed when `free_now` is too little.
+    /// Free memory by time: now, and after each running attempt. Computed when `free_now` is too
+    /// little.
     free: OnceCell<Vec<(f64, u64)>>,
 }
 
@@ -175,7 +180,8 @@ impl Schedule {
 
     fn add_lanes(&mut self, planner: &Planner, index: usize) {
         let (now, lanes, device) = (self.now, &mut self.lanes, &planner.devices[index]);
-        // A task that waits inside its code in a poisoned context may wait for one that would be kept for this device.
+        // A task that waits inside its code in a poisoned context may wait for one that would be
+        // kept for this device.
         if device.retired.is_some() || device.poisoned && (device.waiting_slots > 0 || device.holds_light()) {
             return;
         }
@@ -196,7 +202,8 @@ impl Schedule {
         // With more attempts than may run at a time, the first to end make no room.
         lanes[begin..].sort_by(f64::total_cmp);
         lanes.drain(begin..lanes.len() - capacity);
-        // Waiters of other processes come later than a task that begins in the slot of one that waits.
+        // Waiters of other processes come later than a task that begins in the slot of one that
+        // waits.
         lanes[begin..].iter_mut().take(device.idle_slots()).for_each(|lane| *lane = open);
     }
 
@@ -266,8 +273,9 @@ impl Schedule {
     }
 }
 
-/// Returns the free bytes of a device now. Beside running attempts, memory of other processes counts as used. Until its
-/// back-off is over, the device has no memory for tasks of the size that it refused.
+/// Returns the free bytes of a device now. Beside running attempts, memory of other processes
+/// counts as used. Until its back-off is over, the device has no memory for tasks of the size that
+/// it refused.
 fn free_now(device: &DeviceState, now: Duration) -> u64 {
     let own = device.unleased_bytes();
     let others = device.known_free_bytes(now).filter(|_| !device.attempts.is_empty());
@@ -276,7 +284,8 @@ fn free_now(device: &DeviceState, now: Duration) -> u64 {
     own.min(others.unwrap_or(u64::MAX)).min(refused.unwrap_or(u64::MAX))
 }
 
-/// Returns the free bytes of a device now and after each running attempt, in seconds from now; see [`free_now`].
+/// Returns the free bytes of a device now and after each running attempt, in seconds from now; see
+/// [`free_now`].
 fn free_by_time(planner: &Planner, now: Duration, index: usize) -> Vec<(f64, u64)> {
     let device = &planner.devices[index];
     let attempts = device.attempts.iter();
@@ -352,8 +361,9 @@ impl FitCheck<'_> {
         taken
     }
 
-    /// Returns the task if it fits. Free memory matters only beside attempts of this process. Alone, a task begins
-    /// whatever other processes have taken: they may never return it, and the task's own error has the numbers.
+    /// Returns the task if it fits. Free memory matters only beside attempts of this process.
+    /// Alone, a task begins whatever other processes have taken: they may never return it, and the
+    /// task's own error has the numbers.
     pub fn fits(&mut self, planner: &Planner, id: TaskId, record: &TaskRecord) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;

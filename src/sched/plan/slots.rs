@@ -1,10 +1,10 @@
-//! Slots of a device: those that this process owns, those in which its tasks run, and those of other
-//! processes.
+//! Slots of a device: those that this process owns, those in which its tasks run, and those of
+//! other processes.
 //!
-//! A task that waits inside its code keeps its slot, and its lease where processes share the device.
-//! Meanwhile another task of the process may run in that slot, and waiters of other processes do not
-//! come first there: the waiting task may wait for it, and they wait for the waiting task. So the
-//! process may own fewer slots than it has tasks on the device.
+//! A task that waits inside its code keeps its slot, and its lease where processes share the
+//! device. Meanwhile another task of the process may run in that slot, and waiters of other
+//! processes do not come first there: the waiting task may wait for it, and they wait for the
+//! waiting task. So the process may own fewer slots than it has tasks on the device.
 //!
 //! Light tasks count on shared devices only, where each worker leases a slot for them.
 
@@ -81,8 +81,8 @@ impl DeviceState {
         }
     }
 
-    /// Counts a task that has ended. Its slot goes to another task that runs in a slot of a waiting one,
-    /// if there is one.
+    /// Counts a task that has ended. Its slot goes to another task that runs in a slot of a waiting
+    /// one, if there is one.
     pub(super) fn return_slot(&mut self) {
         self.own_slots.owned = self.own_slots.owned.min(self.attempts.len() + self.own_slots.light);
     }

@@ -11,7 +11,8 @@ pub(super) enum TaskState {
     Blocked,
     /// In the ready queue.
     Ready,
-    /// At least one attempt runs. `speculate`: the task is also in the ready queue, for a copy on another device.
+    /// At least one attempt runs. `speculate`: the task is also in the ready queue, for a copy on
+    /// another device.
     Running { speculate: bool },
     /// Only an abandoned attempt is left. It has committed, and has until then to return.
     Orphaned { until: Duration },

@@ -1,5 +1,5 @@
-//! Attempts become late, get copies on other devices, or are abandoned; the priorities of waiting tasks rise.
-//! `docs/scheduling.md` has the rules.
+//! Attempts become late, get copies on other devices, or are abandoned; the priorities of waiting
+//! tasks rise. `docs/scheduling.md` has the rules.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ impl Planner {
         self.first_deadline().into_iter().chain(self.next_reconsideration(now)).min()
     }
 
-    /// Returns the first deadline that `advance` has not handled. It takes no time: a driver may read it
-    /// only after the deadline, which must still be due then.
+    /// Returns the first deadline that `advance` has not handled. It takes no time: a driver may
+    /// read it only after the deadline, which must still be due then.
     fn first_deadline(&self) -> Option<Duration> {
         let mut soonest = None::<Duration>;
         let mut due = |until: Duration| soonest = Some(soonest.map_or(until, |other| other.min(until)));
@@ -77,8 +77,8 @@ impl Planner {
         debug_assert!(self.first_deadline().is_none_or(|until| now < until), "a deadline stays due");
     }
 
-    /// A device has created its context or compiled kernels until `prepared`: the time limits of its attempts begin
-    /// then. A shutdown waits no longer for it.
+    /// A device has created its context or compiled kernels until `prepared`: the time limits of
+    /// its attempts begin then. A shutdown waits no longer for it.
     pub fn postpone_deadlines(&mut self, index: usize, prepared: Duration) {
         self.update_deadlines(|planner, run| {
             let preparation = run.started..run.started.saturating_add(planner.policy.preparation);
@@ -97,7 +97,8 @@ impl Planner {
         });
     }
 
-    /// Sets the deadlines of attempts that began before the usual duration of their class was known.
+    /// Sets the deadlines of attempts that began before the usual duration of their class was
+    /// known.
     pub fn set_deadlines_of_class(&mut self, class: u32) {
         self.update_deadlines(|planner, run| {
             if run.class != class || run.deadline_state != DeadlineState::InTime(None) {
@@ -178,8 +179,9 @@ impl Planner {
         self.note(Level::Warn, index, text, effects);
     }
 
-    /// Returns true if a late attempt should stop and begin again: it runs on the fastest device by far, where a copy
-    /// on any other would take longer than it has run. Once per task; the second time the task itself is slow.
+    /// Returns true if a late attempt should stop and begin again: it runs on the fastest device by
+    /// far, where a copy on any other would take longer than it has run. Once per task; the second
+    /// time the task itself is slow.
     fn should_restart(&self, now: Duration, index: usize, id: TaskId, ran: f64) -> bool {
         let Ok(record) = self.tasks.get(id) else { return false };
         let seconds = |other| self.estimator.seconds(record.class, other, record.work);
@@ -189,8 +191,9 @@ impl Planner {
         record.work.is_some() && !record.restarted && soonest.is_some_and(|soonest| soonest > ran)
     }
 
-    /// Sets the time by which the other attempts of a task that ended well must return. Each has as long again as it has
-    /// run, and at least a multiple of its expected duration: code that cannot stop early does not hang.
+    /// Sets the time by which the other attempts of a task that ended well must return. Each has as
+    /// long again as it has run, and at least a multiple of its expected duration: code that cannot
+    /// stop early does not hang.
     pub fn stop_losers(&mut self, now: Duration, id: TaskId) {
         self.update_deadlines(|planner, run| {
             if run.id != id || run.deadline_state == DeadlineState::Lost {
@@ -216,7 +219,8 @@ impl Planner {
             DeadlineState::Stopping(_) if run.awaits_tasks => {
                 DeadlineState::Stopping(now.saturating_add(self.policy.grace))
             }
-            // The owner of a range may only wait for a helper that does not return: that one is abandoned first.
+            // The owner of a range may only wait for a helper that does not return: that one is
+            // abandoned first.
             DeadlineState::Stopping(_) if self.has_stopping_helper(id) => return self.prolong_owner(now, id),
             DeadlineState::Stopping(_) => DeadlineState::Lost,
             DeadlineState::InTime(Some(until)) if now < until => return,
@@ -245,7 +249,8 @@ impl Planner {
         self.retire(index, &why, effects);
     }
 
-    /// The owner of a range must return before `until`; so must its helpers, which have no deadline of their own.
+    /// The owner of a range must return before `until`; so must its helpers, which have no deadline
+    /// of their own.
     fn stop_helpers(&mut self, owner: TaskId, until: Duration) {
         self.update_deadlines(|_, run| {
             let is_stopped = matches!(run.deadline_state, DeadlineState::Stopping(_) | DeadlineState::Lost);
@@ -291,8 +296,8 @@ impl Planner {
         self.fail_overdue(index, id, effects);
     }
 
-    /// Gives an abandoned attempt that has committed a while to return, once it is the only one left. A shutdown does
-    /// not wait for it.
+    /// Gives an abandoned attempt that has committed a while to return, once it is the only one
+    /// left. A shutdown does not wait for it.
     pub fn await_abandoned(&mut self, id: TaskId, effects: &mut Effects) {
         let now = effects.now;
         let Ok(record) = self.tasks.get(id) else { return };
@@ -354,8 +359,8 @@ impl Planner {
         }
     }
 
-    /// Returns the time in which a waiting task gains one priority. Tasks that arrive within it, from the first, are of
-    /// one period. Zero: not known.
+    /// Returns the time in which a waiting task gains one priority. Tasks that arrive within it,
+    /// from the first, are of one period. Zero: not known.
     pub(super) fn ageing_step(&self) -> Duration {
         match self.attempts() {
             (_, 0) => Duration::ZERO,
@@ -402,8 +407,9 @@ impl Planner {
                 || self.may_begin(now, record, run.id, index))
     }
 
-    /// Returns the seconds that a copy here should gain. As long as one attempt is not odd, the others may be on bad
-    /// devices, and a copy takes its estimate. When all are odd, the task itself takes longer, everywhere.
+    /// Returns the seconds that a copy here should gain. As long as one attempt is not odd, the
+    /// others may be on bad devices, and a copy takes its estimate. When all are odd, the task
+    /// itself takes longer, everywhere.
     fn gain(&self, now: Duration, index: usize, attempt: &Attempt, record: &TaskRecord) -> Option<f64> {
         let (has_work, seconds) =
             (record.work.is_some(), self.estimator.unit_scale_of(record.class).is_some());

@@ -1,4 +1,5 @@
-//! Division of a range: [`Partitioner`] assigns elements to workers, [`ChunkSizer`] sets how many at a time.
+//! Division of a range: [`Partitioner`] assigns elements to workers, [`ChunkSizer`] sets how many
+//! at a time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +50,8 @@ impl Share {
         Some((chunk, available - size))
     }
 
-    /// Takes the upper half. The participant keeps a multiple of `grain`, and nothing of a single one.
+    /// Takes the upper half. The participant keeps a multiple of `grain`, and nothing of a single
+    /// one.
     fn steal(&self, grain: u64) -> Option<Range<u64>> {
         let mut rest = self.rest();
         let kept = length(&rest) / 2 / grain * grain;
@@ -73,8 +75,9 @@ impl Partitioner {
         share
     }
 
-    /// Removes a participant. The rest of its share becomes unassigned. A chunk under which its device failed is
-    /// taken before: if the elements are the cause, that shows before more of them fail.
+    /// Removes a participant. The rest of its share becomes unassigned. A chunk under which its
+    /// device failed is taken before: if the elements are the cause, that shows before more of them
+    /// fail.
     pub fn leave(&mut self, share: &Arc<Share>) {
         self.shares.retain(|other| !Arc::ptr_eq(other, share));
         let rest = std::mem::take(&mut *share.rest());
@@ -132,7 +135,8 @@ impl Partitioner {
 /// quarter of a share ([`Policy::chunks_of_share`]), so that there is always something to steal.
 /// After a chunk did not fit a device, its calls get at most half of that.
 ///
-/// All numbers are by device and without a lock: a lost update costs a little balance, nothing else.
+/// All numbers are by device and without a lock: a lost update costs a little balance, nothing
+/// else.
 pub struct ChunkSizer {
     pub policy: Arc<Policy>,
     grain: Option<u64>,

@@ -1,4 +1,5 @@
-//! Faults of devices under the elements of a range: [`FaultLog`] finds the elements that are the cause.
+//! Faults of devices under the elements of a range: [`FaultLog`] finds the elements that are the
+//! cause.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -21,8 +22,8 @@ pub struct ChunkFault {
 pub struct FaultLog(Vec<ChunkFault>);
 
 impl FaultLog {
-    /// Adds a fault. Returns true if elements of its chunk are the cause: `limit` devices have failed in
-    /// this way under some of them, or as many contexts if no other device is `usable`.
+    /// Adds a fault. Returns true if elements of its chunk are the cause: `limit` devices have
+    /// failed in this way under some of them, or as many contexts if no other device is `usable`.
     pub fn add(&mut self, new: ChunkFault, limit: u32, usable: DeviceMask) -> bool {
         let ChunkFault { fault, chunk: Range { start, end }, .. } = new;
         self.0.push(new);

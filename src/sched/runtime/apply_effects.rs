@@ -1,7 +1,9 @@
-//! Applies what the planner returns, publishes its state to the light tier, and calls it at its deadlines.
+//! Applies what the planner returns, publishes its state to the light tier, and calls it at its
+//! deadlines.
 //!
-//! Deadlines end tasks and write to the log. Both may run callers' code, a `drop` or a log function, that blocks for as
-//! long as it likes. So a timer thread with such effects first starts another in its place.
+//! Deadlines end tasks and write to the log. Both may run callers' code, a `drop` or a log
+//! function, that blocks for as long as it likes. So a timer thread with such effects first starts
+//! another in its place.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -24,14 +26,16 @@ impl Runtime {
         result
     }
 
-    /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_with`].
+    /// Applies the effects of planner calls made under this guard, by the protocol of
+    /// [`Runtime::apply_with`].
     pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
         let (log, ()) = self.apply_with(guard, effects, |_, _| ());
         log_all(log);
     }
 
-    /// Runs `code` with the planner unlocked. Meanwhile so many tasks count as ending: a deadlock check or a shutdown,
-    /// which locks the planner, never sees one that has neither ended nor is counted.
+    /// Runs `code` with the planner unlocked. Meanwhile so many tasks count as ending: a deadlock
+    /// check or a shutdown, which locks the planner, never sees one that has neither ended nor is
+    /// counted.
     fn unlocked<'a>(
         &'a self,
         guard: MutexGuard<'a, PlannerGuarded>,
@@ -46,9 +50,9 @@ impl Runtime {
         guard
     }
 
-    /// Applies effects and unlocks the planner. Returns records that are left to be logged, and the result of
-    /// `then`. Each thread drops the jobs of those tasks that it has itself ended, and no others: it may hold
-    /// whatever their drop needs.
+    /// Applies effects and unlocks the planner. Returns records that are left to be logged, and the
+    /// result of `then`. Each thread drops the jobs of those tasks that it has itself ended, and no
+    /// others: it may hold whatever their drop needs.
     ///
     /// The order is a protocol:
     /// 1. Under the lock, abandoned attempts are taken off the worker pool. Whenever the lock is released before all
@@ -143,7 +147,8 @@ impl Runtime {
         }
     }
 
-    /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin again on some device.
+    /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin
+    /// again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded, now: Duration) -> bool {
         let (mut quiet, mut retired) = (0, 0);
         for (index, device) in guard.planner.devices().iter().enumerate() {
@@ -209,8 +214,9 @@ impl Runtime {
     }
 }
 
-/// Runs the timer thread: calls `advance` when it is due, until the scheduler has stopped. Callers' code that it
-/// would then run may block for as long as it likes, so another thread becomes the timer meanwhile.
+/// Runs the timer thread: calls `advance` when it is due, until the scheduler has stopped. Callers'
+/// code that it would then run may block for as long as it likes, so another thread becomes the
+/// timer meanwhile.
 fn run_timer(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     // Until another thread is the timer.

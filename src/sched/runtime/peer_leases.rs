@@ -66,7 +66,8 @@ impl Runtime {
         result
     }
 
-    /// Clears the marks of taken devices where own tasks have left a slot. Returns true if there are any.
+    /// Clears the marks of taken devices where own tasks have left a slot. Returns true if there
+    /// are any.
     pub fn publish_free_slots(&self, guard: &PlannerGuarded) -> bool {
         let Some(peers) = self.peers.as_ref().filter(|peers| peers.taken.load(Ordering::SeqCst) != 0) else {
             return false;
@@ -162,8 +163,8 @@ impl Runtime {
         })
     }
 
-    /// Reads the shared table. Returns true if other processes wait for the device, or a planned task
-    /// of this one for a slot of light tasks there.
+    /// Reads the shared table. Returns true if other processes wait for the device, or a planned
+    /// task of this one for a slot of light tasks there.
     pub fn light_slot_is_wanted(self: &Arc<Self>, device: usize) -> bool {
         let Some((peers, table)) = self.lock_table(device) else { return false };
         self.with_peer_load(peers, table, |_, guard| {

@@ -37,8 +37,8 @@ pub struct WatcherState {
 }
 
 impl Peers {
-    /// Joins the node, with so many slots of each device. `None`: there is no device to share, or sharing is switched
-    /// off.
+    /// Joins the node, with so many slots of each device. `None`: there is no device to share, or
+    /// sharing is switched off.
     pub fn join(
         folder: Option<&Path>,
         devices: &[FoundDevice],

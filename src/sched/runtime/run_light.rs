@@ -1,8 +1,8 @@
-//! Light tasks of a worker: how it takes and runs them, between other tasks or inside a task that waits; and
-//! how they end, also those that have not begun or are inside an abandoned attempt.
+//! Light tasks of a worker: how it takes and runs them, between other tasks or inside a task that
+//! waits; and how they end, also those that have not begun or are inside an abandoned attempt.
 //!
-//! A worker takes light tasks while the gate is open for its device and, on a device that processes share, while it
-//! holds a slot of the node for them.
+//! A worker takes light tasks while the gate is open for its device and, on a device that processes
+//! share, while it holds a slot of the node for them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -175,8 +175,8 @@ fn record_end(
 }
 
 impl Runtime {
-    /// Runs `end`, which takes light tasks out of the queues, drops their jobs and publishes their ends. Meanwhile no
-    /// wait counts as a deadlock, and no shutdown is complete.
+    /// Runs `end`, which takes light tasks out of the queues, drops their jobs and publishes their
+    /// ends. Meanwhile no wait counts as a deadlock, and no shutdown is complete.
     pub fn ending<T>(&self, end: impl FnOnce() -> T) -> T {
         self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
         let ended = end();
@@ -185,7 +185,8 @@ impl Runtime {
         ended
     }
 
-    /// Publishes the end of a light task whose job has been dropped. `task`: `None` if it has no id.
+    /// Publishes the end of a light task whose job has been dropped. `task`: `None` if it has no
+    /// id.
     pub fn end_light(
         self: &Arc<Self>,
         queue: Option<&LocalQueue>,
@@ -209,7 +210,8 @@ impl Runtime {
         if self.light.count_ended(queue, epoch, tasks) {
             self.wait_queues.notify(ALL_TASKS);
         }
-        // A worker that ends the last task checks by itself whether it may leave, and one that leaves wakes the others.
+        // A worker that ends the last task checks by itself whether it may leave, and one that
+        // leaves wakes the others.
         if queue.is_none() && self.light.is_stopping() && self.light.epochs.is_drained() {
             self.pool.event_count.wake_all();
         }
@@ -309,8 +311,8 @@ impl Runtime {
 
 /// Promotion: the planner takes over a light task.
 impl Runtime {
-    /// Promotes a light task after a failed attempt, as if that had begun in the planner. `id`, `task`: 0
-    /// and `None` if it has no id. `context`: the device's, in which the attempt began.
+    /// Promotes a light task after a failed attempt, as if that had begun in the planner. `id`,
+    /// `task`: 0 and `None` if it has no id. `context`: the device's, in which the attempt began.
     fn promote(
         self: &Arc<Self>,
         worker: &WorkerLocal,

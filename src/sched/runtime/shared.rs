@@ -37,7 +37,8 @@ pub struct Runtime {
     pub pool: WorkerPool,
     pub wait_queues: WaitQueues,
     pub wait_graph: WaitGraph,
-    /// Tasks whose outcome is decided and whose end is not published, since their jobs are dropped first.
+    /// Tasks whose outcome is decided and whose end is not published, since their jobs are dropped
+    /// first.
     pub jobs_dropping: AtomicUsize,
     /// Bit i: ranges on device i leave memory to a task that waits for it.
     pub memory_wanted: AtomicU64,
@@ -70,8 +71,8 @@ pub struct PlannerGuarded {
 }
 
 impl Runtime {
-    /// Creates a runtime without threads. `slots`: of each device, or [`AUTO_SLOTS`]; `stack`: bytes for each task;
-    /// `work`: the function of a worker thread, which gets the worker's index.
+    /// Creates a runtime without threads. `slots`: of each device, or [`AUTO_SLOTS`]; `stack`:
+    /// bytes for each task; `work`: the function of a worker thread, which gets the worker's index.
     pub fn new(
         devices: Vec<FoundDevice>,
         slots: u32,
@@ -115,7 +116,8 @@ impl Runtime {
         }
     }
 
-    /// Keeps a trace of up to `trace_events` events; 0: none. Passes the rates in a store to the planner.
+    /// Keeps a trace of up to `trace_events` events; 0: none. Passes the rates in a store to the
+    /// planner.
     pub fn observe(&mut self, trace_events: usize, rates: Option<Arc<dyn Store>>) {
         let planner = &mut self.planner.get_mut().unwrap_or_else(PoisonError::into_inner).planner;
         self.observability.trace = (trace_events > 0).then(|| planner.keep_trace(trace_events));
@@ -149,8 +151,8 @@ impl Runtime {
         self.light.queues.any_worker(device, but, |stats| stats.runs_light.load(Ordering::SeqCst))
     }
 
-    /// Tells the planner, before an attempt ends, whether light tasks keep a context from being renewed. No other begins
-    /// until the flags are published. `but`: a worker that is in none.
+    /// Tells the planner, before an attempt ends, whether light tasks keep a context from being
+    /// renewed. No other begins until the flags are published. `but`: a worker that is in none.
     pub fn count_light(
         &self,
         planner: &mut Planner,
@@ -183,8 +185,9 @@ impl Runtime {
         self.peers.is_some() && self.devices[device].backend == BackendKind::Cuda
     }
 
-    /// Locks the shared table of the node: meanwhile no peer reads or changes leases. `None`: the device is not
-    /// shared, or the table can't be locked. Not to be called with the planner lock held.
+    /// Locks the shared table of the node: meanwhile no peer reads or changes leases. `None`: the
+    /// device is not shared, or the table can't be locked. Not to be called with the planner lock
+    /// held.
     pub fn lock_table(&self, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
         let peers = self.peers.as_ref().filter(|_| self.shares(device))?;
         Some((peers, peers.lock_table(self.now(), &self.policy)?))
@@ -216,8 +219,8 @@ impl Runtime {
         }
     }
 
-    /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device
-    /// has room. The worker that begins one wakes the next.
+    /// Wakes a worker of each device where an attempt should begin. Called after a task has become
+    /// ready or a device has room. The worker that begins one wakes the next.
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
         let wanted = guard.planner.memory_wanted(now);
         self.memory_wanted.store(wanted, Ordering::Relaxed);
@@ -280,8 +283,8 @@ impl Runtime {
         Progress { elapsed, ..progress }
     }
 
-    /// Returns true once a minute: the caller saves the learned rates, for processes that start meanwhile and in case
-    /// this one is killed.
+    /// Returns true once a minute: the caller saves the learned rates, for processes that start
+    /// meanwhile and in case this one is killed.
     pub fn is_save_due(&self) -> bool {
         let store = self.observability.rate_store.as_ref();
         store.is_some_and(|store| lock(store).is_save_due(self.now()))
@@ -325,7 +328,8 @@ impl Runtime {
         stats
     }
 
-    /// Returns true if all tasks have ended and the last ends are about to be counted in their epoch.
+    /// Returns true if all tasks have ended and the last ends are about to be counted in their
+    /// epoch.
     pub fn is_ending(&self) -> bool {
         let counts = self.stats().counts;
         counts.submitted == counts.ended() && !self.light.epochs.is_drained()

@@ -1,13 +1,13 @@
 //! Waiting for tasks, outside of tasks and inside.
 //!
-//! A thread outside of any task spins for a moment, then sleeps in the wait queues of the tasks that it
-//! waits for. A task that waits first runs light tasks that it has submitted and no worker has begun:
-//! never others, which could need a lock that its own code holds. Then it sleeps, and its slot has a
-//! place for another worker meanwhile.
+//! A thread outside of any task spins for a moment, then sleeps in the wait queues of the tasks
+//! that it waits for. A task that waits first runs light tasks that it has submitted and no worker
+//! has begun: never others, which could need a lock that its own code holds. Then it sleeps, and
+//! its slot has a place for another worker meanwhile.
 //!
 //! A wait without a time limit that can never end fails: a cycle when it closes, by
-//! [`crate::sched::sleep::wait_graph`]; and a state in which no task can go on, by the last thread that
-//! stopped.
+//! [`crate::sched::sleep::wait_graph`]; and a state in which no task can go on, by the last thread
+//! that stopped.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -25,8 +25,8 @@ thread_local! {
 }
 
 impl Runtime {
-    /// Waits until `look` returns a value. `None`: timed out. `keys` are the wait queues that are notified
-    /// when `look` may return another value.
+    /// Waits until `look` returns a value. `None`: timed out. `keys` are the wait queues that are
+    /// notified when `look` may return another value.
     pub fn wait_until<T>(
         self: &Arc<Self>,
         keys: &[TaskId],
@@ -152,8 +152,8 @@ impl Runtime {
         outcome
     }
 
-    /// Blocks the owner of a range until `enough` returns true; `keys` are notified when it may. After a
-    /// moment another worker may use the slot meanwhile.
+    /// Blocks the owner of a range until `enough` returns true; `keys` are notified when it may.
+    /// After a moment another worker may use the slot meanwhile.
     pub fn wait_for_helpers(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
         let brief = Instant::now().checked_add(self.policy.slot_kept);
         self.with_waiter(keys, |waiter| {
@@ -175,8 +175,8 @@ impl Runtime {
         });
     }
 
-    /// Adds a place for another worker to the slot of a worker whose task waits inside its code. `own`: it waits for
-    /// others of this scheduler. Fails if `most` tasks wait already.
+    /// Adds a place for another worker to the slot of a worker whose task waits inside its code.
+    /// `own`: it waits for others of this scheduler. Fails if `most` tasks wait already.
     fn open_slot(self: &Arc<Self>, worker: &WorkerLocal, own: bool, most: usize) -> Result<()> {
         let mut guard = self.lock();
         if guard.planner.waiting_tasks() >= most {
@@ -222,8 +222,8 @@ impl Runtime {
         self.pool.remove_place(worker.index);
     }
 
-    /// Returns true if no task can go on: each worker sleeps or waits inside a task, no task can begin, and no
-    /// thread is about to publish an end.
+    /// Returns true if no task can go on: each worker sleeps or waits inside a task, no task can
+    /// begin, and no thread is about to publish an end.
     fn is_stuck(&self, worker: &WorkerLocal) -> bool {
         self.all_are_blocked()
             && !(self.light.queues.has_items(&worker.queue) && self.may_light_begin())
@@ -275,9 +275,10 @@ impl Runtime {
     }
 }
 
-/// Blocks the calling thread, which is in no task of the scheduler that it waits for. If it is in a task
-/// of another scheduler, that task's slot has a place for another worker meanwhile: the wait may depend
-/// on tasks queued there. A cycle of waits through two schedulers is not found: each knows its own tasks.
+/// Blocks the calling thread, which is in no task of the scheduler that it waits for. If it is in a
+/// task of another scheduler, that task's slot has a place for another worker meanwhile: the wait
+/// may depend on tasks queued there. A cycle of waits through two schedulers is not found: each
+/// knows its own tasks.
 pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
     let Some(worker) = current_task_worker() else { return Ok(block()) };
     worker.runtime.open_slot(&worker, false, worker.runtime.policy.blocked_tasks)?;

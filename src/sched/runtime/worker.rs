@@ -1,9 +1,9 @@
 //! A worker: one thread for one slot of one device.
 //!
-//! The worker opens its device queue when its first task arrives, then runs planned and light tasks one after
-//! the other, and sleeps when there are none. Planned tasks come first, but after a long turn of them
-//! the light ones get a slice of time, and planned tasks of negative priority let light ones pass for a
-//! while.
+//! The worker opens its device queue when its first task arrives, then runs planned and light tasks
+//! one after the other, and sleeps when there are none. Planned tasks come first, but after a long
+//! turn of them the light ones get a slice of time, and planned tasks of negative priority let
+//! light ones pass for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,7 +41,8 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
                 None
             }
         };
-        // Also if the worker is leaving: a log function may end the thread after the next task was assigned.
+        // Also if the worker is leaving: a log function may end the thread after the next task was
+        // assigned.
         work = next.map(WorkFound::Planned).or_else(|| find_work(runtime, &worker)).or_else(|| {
             worker.stop_light();
             runtime.pool.event_count.start_search();
@@ -88,8 +89,8 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
     }
 }
 
-/// Sleeps until the worker is woken. After a while, frees what the worker caches on the device, and returns the leases
-/// that could not be returned; advances the timers if there is no timer thread.
+/// Sleeps until the worker is woken. After a while, frees what the worker caches on the device, and
+/// returns the leases that could not be returned; advances the timers if there is no timer thread.
 fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let event_count = &runtime.pool.event_count;
     loop {
@@ -135,7 +136,8 @@ fn has_work(runtime: &Runtime, worker: &WorkerLocal) -> bool {
         || may_run_light(runtime, worker) && runtime.light.queues.has_items(&worker.queue)
 }
 
-/// Returns true if the worker takes no more tasks: its thread, its place, its slot or its device is gone.
+/// Returns true if the worker takes no more tasks: its thread, its place, its slot or its device is
+/// gone.
 fn is_superfluous(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     worker.leaving.get()
         || runtime.pool.has_surplus(worker.index)
@@ -209,8 +211,8 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
     asks.then(|| take_planned(runtime, worker, true)).flatten().map(WorkFound::Planned)
 }
 
-/// Wakes another worker for the planner: this one may have been woken for a planned task, and runs a light
-/// one first, which may even wait for the planned one.
+/// Wakes another worker for the planner: this one may have been woken for a planned task, and runs
+/// a light one first, which may even wait for the planned one.
 fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let mut guard = runtime.lock();
     if std::mem::take(&mut guard.worker_called[worker.device]) {
@@ -263,7 +265,8 @@ fn begin_planned(
     let wake = match taken {
         // Another worker may find room and a task.
         AssignResult::Begins(_) => true,
-        // Peers have taken the device or its memory: another one may be better now, or this one later.
+        // Peers have taken the device or its memory: another one may be better now, or this one
+        // later.
         AssignResult::Nothing => {
             let short =
                 known.is_none() && guard.planner.devices()[worker.device].known_free_bytes(now).is_some();
@@ -322,8 +325,9 @@ fn assign(
     taken
 }
 
-/// Assigns the next task to a worker whose attempt has just ended, under the same lock. If that takes more than the
-/// planner, marks the worker as called: it asks for a task next, and no other is woken for its slot.
+/// Assigns the next task to a worker whose attempt has just ended, under the same lock. If that
+/// takes more than the planner, marks the worker as called: it asks for a task next, and no other
+/// is woken for its slot.
 fn assign_next(
     runtime: &Runtime,
     worker: &WorkerLocal,

@@ -1,4 +1,5 @@
-//! The state of a worker that only its own thread uses: its device queue, and the tasks that it is in.
+//! The state of a worker that only its own thread uses: its device queue, and the tasks that it is
+//! in.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -57,13 +58,13 @@ struct OpenQueue {
 }
 
 thread_local! {
-    /// The worker that the thread is. Outlives the thread's other locals: `exit` inside a task ends them
-    /// before it calls the program's handlers, which may call the library.
+    /// The worker that the thread is. Outlives the thread's other locals: `exit` inside a task ends
+    /// them before it calls the program's handlers, which may call the library.
     static WORKER: ManuallyDrop<RefCell<Option<Rc<WorkerLocal>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
-/// Makes the calling worker end after its task, because its thread cannot be used any more. Does nothing
-/// on other threads.
+/// Makes the calling worker end after its task, because its thread cannot be used any more. Does
+/// nothing on other threads.
 pub(crate) fn leave_thread() {
     if let Some(worker) = current(|_| true) {
         worker.leaving.set(true);
@@ -123,8 +124,8 @@ impl WorkerLocal {
         self.queue.shared.stats.nested.is_abandoned()
     }
 
-    /// Ends a planned task that began then. Returns true if light tasks come first from now on: planned ones have had
-    /// their turn.
+    /// Ends a planned task that began then. Returns true if light tasks come first from now on:
+    /// planned ones have had their turn.
     pub fn end_planned(&self, now: u64, began: u64) -> bool {
         self.last_ns.set(now);
         let used = self.planned_ns.get() + now.saturating_sub(began);
@@ -146,7 +147,8 @@ impl WorkerLocal {
         self.last_ns.set(self.runtime.clock());
     }
 
-    /// Ends the worker's turn of light tasks. Wakes workers for tasks that may have waited for that.
+    /// Ends the worker's turn of light tasks. Wakes workers for tasks that may have waited for
+    /// that.
     pub fn stop_light(&self) {
         let runtime = &self.runtime;
         // Before the planner counts it: the count may be one too many, and never one too few.
@@ -185,8 +187,8 @@ impl WorkerLocal {
         }
     }
 
-    /// Returns the device's context in which a light task begins: that of the outer task, whose queue it
-    /// uses, else the present one.
+    /// Returns the device's context in which a light task begins: that of the outer task, whose
+    /// queue it uses, else the present one.
     pub fn context(&self) -> u32 {
         let now = || self.runtime.light.gate.context(self.device);
         self.outer_queue().map_or_else(now, |below| below.context)
@@ -223,8 +225,8 @@ impl WorkerLocal {
         Ok(opened)
     }
 
-    /// Returns the queue of an attempt, with the device current. The context of an idle queue may have ended under another
-    /// scheduler; the attempt then gets another queue.
+    /// Returns the queue of an attempt, with the device current. The context of an idle queue may
+    /// have ended under another scheduler; the attempt then gets another queue.
     fn enter_queue(&self, context: u32) -> std::result::Result<Rc<OpenQueue>, AttemptEnd> {
         let open = || self.open_queue(context).map_err(|error| queue_failed("opened", error));
         let was_idle = self.outer_queue().is_none() && self.idle_queue.borrow().is_some();
@@ -244,7 +246,8 @@ impl WorkerLocal {
         self.used.get() && self.runtime.shares(self.device)
     }
 
-    /// Frees what the worker caches on the device, unless a task runs there: its worker frees it later.
+    /// Frees what the worker caches on the device, unless a task runs there: its worker frees it
+    /// later.
     pub fn release_cached(&self) {
         self.used.set(false);
         if let Some(opened) = self.idle_queue.borrow().clone() {
@@ -260,8 +263,8 @@ impl WorkerLocal {
         }
     }
 
-    /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend. `stop_flags`:
-    /// see [`Exec`].
+    /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend.
+    /// `stop_flags`: see [`Exec`].
     pub fn run_attempt(
         &self,
         task: TaskId,
@@ -296,8 +299,8 @@ impl WorkerLocal {
         let finished = catch_panic(|| opened.queue.finish());
         self.current_queues.borrow_mut().pop();
         if finished.as_ref().is_err_and(|error| !matches!(error, Error::Device { .. })) {
-            // The task may have left the queue unusable, for example while recording a graph. The next one opens
-            // another.
+            // The task may have left the queue unusable, for example while recording a graph. The
+            // next one opens another.
             self.drop_queue(self.idle_queue.take());
         }
         if outcome.is_ok() && finished.is_ok() {
@@ -310,7 +313,8 @@ impl WorkerLocal {
             let others_have_it =
                 matches!(outcome, Err(Error::NoMemory { needed, there, .. }) if needed > there);
             if others_have_it && runtime.shares(self.device) {
-                // Its context would be in the way of processes that wait for memory as this one does.
+                // Its context would be in the way of processes that wait for memory as this one
+                // does.
                 self.drop_queue(self.idle_queue.take());
             }
         }
@@ -319,8 +323,8 @@ impl WorkerLocal {
     }
 }
 
-/// Returns the outcome of code and of the work that it has queued. A fault of the device replaces the code's
-/// own error, which may be a consequence.
+/// Returns the outcome of code and of the work that it has queued. A fault of the device replaces
+/// the code's own error, which may be a consequence.
 pub fn with_device_fault(outcome: Result<()>, finished: Result<()>) -> Result<()> {
     match (outcome, finished) {
         (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),

@@ -1,8 +1,8 @@
 //! The worker threads: how many there are, on which slots, and how one is woken or started.
 //!
-//! Each slot of each device has a place for one worker, and for one more while a task waits inside its
-//! code there. A worker that finds no place between two tasks ends. A thread is started when there is
-//! work for it and no sleeping worker can do it.
+//! Each slot of each device has a place for one worker, and for one more while a task waits inside
+//! its code there. A worker that finds no place between two tasks ends. A thread is started when
+//! there is work for it and no sleeping worker can do it.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,9 +18,9 @@ use crate::sched::sleep::EventCount;
 /// Default bytes of stack for each task: what the main thread of a program usually has.
 pub const DEFAULT_STACK: u64 = 8 << 20;
 
-/// Accepted bytes of stack for each task. Less than 1 MiB would save nothing beside [`NESTING`], and
-/// shots and the GPU driver's compiler run on this stack, too. 64 GiB for each of 64 slots take 4 of
-/// the 128 TiB of addresses that a process has on x86-64, so a larger value is a mistake.
+/// Accepted bytes of stack for each task. Less than 1 MiB would save nothing beside [`NESTING`],
+/// and shots and the GPU driver's compiler run on this stack, too. 64 GiB for each of 64 slots take
+/// 4 of the 128 TiB of addresses that a process has on x86-64, so a larger value is a mistake.
 pub const STACKS: RangeInclusive<u64> = 1 << 20..=64 << 30;
 
 /// Bytes that the tasks below a nested task may use. A worker's stack is this much larger than the
@@ -95,8 +95,9 @@ impl WorkerPool {
         }
     }
 
-    /// Wakes or starts a worker for work of any device that is not in `closed`, unless a worker searches.
-    /// `start` gets the index of a worker slot; `taken` returns whether the work was taken meanwhile.
+    /// Wakes or starts a worker for work of any device that is not in `closed`, unless a worker
+    /// searches. `start` gets the index of a worker slot; `taken` returns whether the work was
+    /// taken meanwhile.
     pub fn wake_any(&self, closed: u64, start: impl FnOnce(usize) -> bool, taken: impl Fn() -> bool) {
         let open = |device: usize| closed >> device & 1 == 0;
         let is_settled = || taken() || self.event_count.searching() > 0;
@@ -169,7 +170,8 @@ impl WorkerPool {
         found
     }
 
-    /// Starts a thread. Returns the error of the system once, until a thread could be started again.
+    /// Starts a thread. Returns the error of the system once, until a thread could be started
+    /// again.
     pub fn spawn(
         &self,
         name: String,
@@ -218,7 +220,8 @@ impl WorkerPool {
         *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
     }
 
-    /// Starts a thread that is joined with all others. `stack`: its bytes; `None`: the default of the system.
+    /// Starts a thread that is joined with all others. `stack`: its bytes; `None`: the default of
+    /// the system.
     pub fn start(
         &self,
         name: String,
@@ -261,8 +264,8 @@ impl WorkerPool {
         self.worker_slots[index].room.load(Ordering::SeqCst) < 0
     }
 
-    /// Returns whether there is no worker, and none being started, because the system starts no thread. A
-    /// worker that ends and wakes another is no such case.
+    /// Returns whether there is no worker, and none being started, because the system starts no
+    /// thread. A worker that ends and wakes another is no such case.
     pub fn is_deserted(&self) -> bool {
         self.occupied.load(Ordering::SeqCst) == 0 && self.lacks_threads()
     }

@@ -2,9 +2,9 @@
 
 use super::{FaultKind, Scenario, SimDevice};
 
-/// Returns the larger of two times: that of all work on all slots of all devices, each until it is lost and at the best
-/// speed that it ever has; and that of the longest task on the fastest device. Infinite if all devices are lost
-/// before the work could be done.
+/// Returns the larger of two times: that of all work on all slots of all devices, each until it is
+/// lost and at the best speed that it ever has; and that of the longest task on the fastest device.
+/// Infinite if all devices are lost before the work could be done.
 pub fn lower_bound(scenario: &Scenario) -> f64 {
     let work: f64 = scenario.tasks.iter().map(|task| task.work).sum();
     let longest = scenario.tasks.iter().map(|task| task.work).fold(0.0, f64::max);

@@ -1,4 +1,5 @@
-//! The planner on simulated devices, in virtual time: driven by one loop over events instead of by workers.
+//! The planner on simulated devices, in virtual time: driven by one loop over events instead of by
+//! workers.
 
 mod bound;
 mod faults;

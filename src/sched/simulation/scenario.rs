@@ -37,7 +37,8 @@ pub enum FaultKind {
     OutOfMemory { seconds: f64 },
     /// Attempts that start within this many seconds beside another one can't be launched.
     LaunchResources { seconds: f64 },
-    /// Attempts that start within this many seconds compute a wrong result and detect it at the end.
+    /// Attempts that start within this many seconds compute a wrong result and detect it at the
+    /// end.
     Wrong { seconds: f64 },
     /// The running attempts fail, and so does every later one in the same context.
     Poisoned,

@@ -1,4 +1,5 @@
-//! Each class of failure on simulated devices, in virtual time: what becomes of the task and of the device.
+//! Each class of failure on simulated devices, in virtual time: what becomes of the task and of the
+//! device.
 
 use super::{Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, run};
 use crate::sched::DeviceMask;
@@ -58,7 +59,8 @@ fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
     fault(&mut world, 0, 55.0, FaultKind::Slow { factor: 0.05 });
     let report = done(&world);
     assert!(report.devices[0].tasks < 12, "{:?}", report.devices);
-    // 40 tasks, ten of them done by both before it became slow: the rest takes 10 s each on one device.
+    // 40 tasks, ten of them done by both before it became slow: the rest takes 10 s each on one
+    // device.
     assert!(report.makespan < 1.2 * (55.0 + 29.0 * 10.0), "{}", report.makespan);
 }
 

@@ -11,8 +11,9 @@ use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskCounts, TaskId, TaskStatus};
 use crate::sched::plan::{AttemptEnd, Effects, EndedTask, InvariantChecks, Planner};
 
-/// An event that is to come: its time, its kind, a number. Those of the same time happen in the order of
-/// their kinds. The time is the bits of an `f64` that is not negative: they have its order.
+/// An event that is to come: its time, its kind, a number. Those of the same time happen in the
+/// order of their kinds. The time is the bits of an `f64` that is not negative: they have its
+/// order.
 type PendingEvent = (u64, PendingKind, u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

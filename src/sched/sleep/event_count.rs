@@ -19,10 +19,10 @@
 //! **Why no wake-up is lost.** A fence stands between steps 1 and 3 of the submitter and between
 //! steps 1 and 3 of the worker. So either the submitter reads a word in which this worker does not
 //! search, and wakes it or another; or the worker's second search finds the work. A submitter that
-//! wakes nobody leaves its work to the searcher it has read. That one finds the work, or finds other
-//! work and wakes the next as the last searcher, or prepares to sleep and searches again. A worker
-//! is counted before its thread starts; if the system refuses the thread, the count is taken back
-//! and another worker is woken.
+//! wakes nobody leaves its work to the searcher it has read. That one finds the work, or finds
+//! other work and wakes the next as the last searcher, or prepares to sleep and searches again. A
+//! worker is counted before its thread starts; if the system refuses the thread, the count is taken
+//! back and another worker is woken.
 //!
 //! **Work for one device** is a hint that the workers of the device read, set before
 //! [`EventCount::wake_device`]. The same proof holds with the hint as the work; likewise for a
@@ -89,8 +89,8 @@ impl EventCount {
         count(self.word.load(Ordering::SeqCst), AWAKE)
     }
 
-    /// Counts a worker that is about to be started as a searcher. Returns false, and counts nothing,
-    /// if `alone` is set and a worker searches.
+    /// Counts a worker that is about to be started as a searcher. Returns false, and counts
+    /// nothing, if `alone` is set and a worker searches.
     pub fn add_searcher(&self, alone: bool) -> bool {
         let claim = |word: u64| (!alone || count(word, SEARCHER) == 0).then_some(word + SEARCHER + AWAKE);
         self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
@@ -107,16 +107,16 @@ impl EventCount {
         self.word.fetch_add(SEARCHER, Ordering::SeqCst);
     }
 
-    /// Turns a searcher into a busy worker. Returns true if it was the last searcher: then the caller
-    /// wakes the next if more work is left.
+    /// Turns a searcher into a busy worker. Returns true if it was the last searcher: then the
+    /// caller wakes the next if more work is left.
     pub fn end_search(&self) -> bool {
         let before = self.word.fetch_sub(SEARCHER, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         count(before, SEARCHER) == 1
     }
 
-    /// Turns a searcher into a sleeper that does not block yet. The caller searches again, then calls
-    /// [`EventCount::cancel_sleep`] or [`EventCount::sleep`].
+    /// Turns a searcher into a sleeper that does not block yet. The caller searches again, then
+    /// calls [`EventCount::cancel_sleep`] or [`EventCount::sleep`].
     pub fn prepare_sleep(&self, sleeper: &Sleeper) {
         let mut sleepers = locked(&self.sleepers);
         sleepers.push(sleeper.clone());
@@ -146,8 +146,9 @@ impl EventCount {
         sleeper.parker.wait(limit.map(|limit| Instant::now() + limit))
     }
 
-    /// Wakes a worker for work that the caller has published, unless a worker searches. Passes over the
-    /// workers of the devices in `closed`. Returns false if none searches and all others are busy.
+    /// Wakes a worker for work that the caller has published, unless a worker searches. Passes over
+    /// the workers of the devices in `closed`. Returns false if none searches and all others are
+    /// busy.
     pub fn wake_any(&self, closed: u64) -> bool {
         fence(Ordering::SeqCst);
         let word = self.word.load(Ordering::SeqCst);
@@ -177,8 +178,8 @@ impl EventCount {
             && (closed == 0 || locked(&self.sleepers).iter().any(|sleeper| closed >> sleeper.device & 1 == 0))
     }
 
-    /// Wakes a worker of a device for work that the caller has published for that device. Returns false
-    /// if none of them sleeps.
+    /// Wakes a worker of a device for work that the caller has published for that device. Returns
+    /// false if none of them sleeps.
     pub fn wake_device(&self, device: usize) -> bool {
         self.wake_where(|sleeper| sleeper.device == device)
     }
@@ -224,8 +225,8 @@ impl EventCount {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! Small worlds in every order of steps with up to two preemptions. A lost wake-up is a worker that
-    //! sleeps for ever, which loom reports as a deadlock.
+    //! Small worlds in every order of steps with up to two preemptions. A lost wake-up is a worker
+    //! that sleeps for ever, which loom reports as a deadlock.
 
     use loom::sync::atomic::{AtomicBool, AtomicUsize};
     use loom::thread::JoinHandle;
@@ -263,7 +264,8 @@ mod models {
             self.event_count.wake_any(0);
         }
 
-        /// Runs items as a worker of the scheduler does. The worker that ends the last item stops all.
+        /// Runs items as a worker of the scheduler does. The worker that ends the last item stops
+        /// all.
         fn work(&self, device: usize) {
             let sleeper = Sleeper::new(device, device);
             loop {

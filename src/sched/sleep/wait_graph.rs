@@ -1,16 +1,17 @@
 //! The wait graph: finds a cycle of waits when it closes.
 //!
-//! A task that waits for one of several goes on when any of them ends. A task that comes after several
-//! begins when all have ended. A range ends when all threads that wait inside it have gone on. So the
-//! search removes every node that can go on from those that a waiter depends on, again and again. If
-//! the waiter itself is left, its wait would never end.
+//! A task that waits for one of several goes on when any of them ends. A task that comes after
+//! several begins when all have ended. A range ends when all threads that wait inside it have gone
+//! on. So the search removes every node that can go on from those that a waiter depends on, again
+//! and again. If the waiter itself is left, its wait would never end.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crate::sched::base::{TaskId, lock};
 
-/// Waits without a time limit: by task and by thread inside it, the tasks one of which that waits for.
+/// Waits without a time limit: by task and by thread inside it, the tasks one of which that waits
+/// for.
 type Waits = HashMap<TaskId, Vec<Vec<TaskId>>>;
 
 #[derive(Default)]
@@ -22,10 +23,10 @@ pub struct WaitGraph {
 type WaitNode = (TaskId, usize);
 
 impl WaitGraph {
-    /// Adds a wait of the innermost of `frames` for one of `targets`; each outer frame waits for the next
-    /// one. Returns false, and adds nothing, if the wait could never end. `behind` returns the
-    /// predecessors of a task that has not begun; `is_range`, whether a task ends only when all threads
-    /// inside it have gone on. One copy of a task is enough.
+    /// Adds a wait of the innermost of `frames` for one of `targets`; each outer frame waits for
+    /// the next one. Returns false, and adds nothing, if the wait could never end. `behind` returns
+    /// the predecessors of a task that has not begun; `is_range`, whether a task ends only when all
+    /// threads inside it have gone on. One copy of a task is enough.
     pub fn add_wait(
         &self,
         frames: &[TaskId],

@@ -1,16 +1,17 @@
-//! Queues of the threads that wait for the end of tasks, and the detection of waits that can never end.
+//! Queues of the threads that wait for the end of tasks, and the detection of waits that can never
+//! end.
 //!
-//! A waiter first adds its parker to the queue of each task, then looks at the tasks, then sleeps. A
-//! thread that ends a task first publishes the end, then notifies the queue. So the waiter sees the
-//! end or is notified.
+//! A waiter first adds its parker to the queue of each task, then looks at the tasks, then sleeps.
+//! A thread that ends a task first publishes the end, then notifies the queue. So the waiter sees
+//! the end or is notified.
 //!
 //! A worker is **blocked** if it waits inside a task without a time limit, has looked, and has not
-//! been notified since. [`WaitQueues::count_blocked`] counts it; the thread that notifies it takes it
-//! out of the count, long before the waiter runs. If all workers that are awake are blocked and no
-//! task can begin, no thread will ever notify them: the wait is a deadlock. Every waiter inside a task
-//! judges that after it was counted, and again after [`WaitQueues::notify_blocked`], which each
-//! thread calls that starts to wait, falls asleep or has published an end. So the last thread that
-//! does one of these finds the deadlock, or makes a waiter find it.
+//! been notified since. [`WaitQueues::count_blocked`] counts it; the thread that notifies it takes
+//! it out of the count, long before the waiter runs. If all workers that are awake are blocked and
+//! no task can begin, no thread will ever notify them: the wait is a deadlock. Every waiter inside
+//! a task judges that after it was counted, and again after [`WaitQueues::notify_blocked`], which
+//! each thread calls that starts to wait, falls asleep or has published an end. So the last thread
+//! that does one of these finds the deadlock, or makes a waiter find it.
 //!
 //! **No false alarm.** A thread that brings an end about is awake and not blocked, or counted as
 //! ending, until it has notified the waiters. Notified waiters are not counted until they have
@@ -150,8 +151,8 @@ impl Parker {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! Small worlds of workers that wait for each other. A deadlock that no waiter finds is one of loom,
-    //! too; a wait that can end is never judged to be one.
+    //! Small worlds of workers that wait for each other. A deadlock that no waiter finds is one of
+    //! loom, too; a wait that can end is never judged to be one.
 
     use loom::sync::atomic::AtomicBool;
 

@@ -1,5 +1,5 @@
-//! A light task that fails or is promoted, while other threads submit planned tasks after it or cancel
-//! it: all of those fail with it, and its end is counted once.
+//! A light task that fails or is promoted, while other threads submit planned tasks after it or
+//! cancel it: all of those fail with it, and its end is counted once.
 
 use std::time::Duration;
 

@@ -21,7 +21,8 @@ fn third_faulty_task_in_a_row_retires_the_device() {
     }
 }
 
-/// Begins two tasks in one context, which one of them poisons. `first`: the one that reports it first.
+/// Begins two tasks in one context, which one of them poisons. `first`: the one that reports it
+/// first.
 fn poisoned_with_another(speeds: &[f64], first: usize) -> (Driver, [TaskId; 2]) {
     let devices = speeds.iter().enumerate().map(|(ordinal, &speed)| (info(ordinal, speed), 3));
     let mut driver = Driver::new(devices);

@@ -256,7 +256,8 @@ fn retry_begins_where_it_failed_unless_another_device_is_free() {
     }
 }
 
-/// The next wrong result would fail the task. But the task that waits keeps the memory of the other device.
+/// The next wrong result would fail the task. But the task that waits keeps the memory of the other
+/// device.
 #[test]
 fn task_avoids_a_device_that_may_be_faulty_unless_a_task_waits_for_it() {
     for fails in [wrong, || broken(DeviceFault::Poisoned)] {

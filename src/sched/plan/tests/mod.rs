@@ -1,4 +1,5 @@
-//! Tests that call the planner as a driver does: rules that a scenario of the simulation cannot state.
+//! Tests that call the planner as a driver does: rules that a scenario of the simulation cannot
+//! state.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,7 +10,8 @@ fn no_more_than_three_copies_run() {
     }
     let busy: Vec<Assignment> = (1..5).map(|device| driver.take(0, device).unwrap()).collect();
     let (id, _) = driver.begin(0, 0, Task { idempotent: true, ..task() });
-    // The task takes for ever, and device after device becomes free, each four times as fast as the one before.
+    // The task takes for ever, and device after device becomes free, each four times as fast as the
+    // one before.
     let copies = busy.iter().zip([10, 30, 90, 270]).enumerate().map(|(before, (run, now))| {
         driver.ends(now, before + 1, run, Err(Error::Callback { code: 1 }));
         driver.take(now, before + 1).map(|copy| copy.id)

@@ -31,8 +31,8 @@ fn on_one_device_it_is_what_is_left_over_the_rate() {
     assert_eta(&driver, 25, Some(40.0));
     let second = driver.take(25, 0).unwrap();
     assert_eta(&driver, 30, Some(35.0));
-    // The second task reports less speed than the first: 2 units in 5 s, so 20 s more; then the third
-    // at the rate of the first.
+    // The second task reports less speed than the first: 2 units in 5 s, so 20 s more; then the
+    // third at the rate of the first.
     second.signal.report(0.2);
     assert_eta(&driver, 30, Some(40.0));
     let progress = driver.planner.progress(S(30), &driver.planner.stats());

@@ -277,7 +277,8 @@ fn shortage_of_memory_holds_back_no_smaller_task() {
     assert_eq!(driver.take(1, 0).map(|run| run.id), Some(large));
 }
 
-/// A task that states no memory, and fails for want of much, does not keep others like it from the device.
+/// A task that states no memory, and fails for want of much, does not keep others like it from the
+/// device.
 #[test]
 fn refusal_tells_what_a_task_needs() {
     let mut driver = driver(1);
