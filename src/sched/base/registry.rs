@@ -46,6 +46,9 @@ pub struct TaskTable<T> {
     tag: u64,
     slots: Vec<TableSlot<T>>,
     free: Vec<usize>,
+    /// Number of look-ups, for tests that count steps.
+    #[cfg(test)]
+    pub reads: std::cell::Cell<usize>,
 }
 
 struct TableSlot<T> {
@@ -55,7 +58,13 @@ struct TableSlot<T> {
 
 impl<T> Default for TaskTable<T> {
     fn default() -> Self {
-        TaskTable { tag: new_tag(), slots: Vec::new(), free: Vec::new() }
+        TaskTable {
+            tag: new_tag(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            #[cfg(test)]
+            reads: Default::default(),
+        }
     }
 }
 
@@ -82,11 +91,15 @@ impl<T> TaskTable<T> {
     }
 
     pub fn get(&self, id: TaskId) -> Result<&T> {
+        #[cfg(test)]
+        self.reads.set(self.reads.get() + 1);
         let position = self.position(id)?;
         self.slots[position].value.as_ref().ok_or_else(|| stale(id))
     }
 
     pub fn get_mut(&mut self, id: TaskId) -> Result<&mut T> {
+        #[cfg(test)]
+        self.reads.set(self.reads.get() + 1);
         let position = self.position(id)?;
         self.slots[position].value.as_mut().ok_or_else(|| stale(id))
     }

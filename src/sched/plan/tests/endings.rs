@@ -338,3 +338,26 @@ fn ready_tasks_fail_if_no_thread_can_run_them() {
     assert_eq!(ready.map(|id| driver.error(id)), [(); 2].map(|()| Some(why.clone())));
     assert_eq!(driver.state(running), TaskStatus::Running);
 }
+
+/// Returns how often records are read while so many refused tasks are cancelled.
+fn reads_to_cancel(count: u32) -> usize {
+    let mut driver = with_slots(count);
+    let ids: Vec<_> = (0..count).map(|_| driver.submit(0, task())).collect();
+    let runs: Vec<_> = ids.iter().map(|_| driver.take(0, 0).unwrap()).collect();
+    runs.iter().for_each(|run| driver.ends(1, 0, run, Err(busy())));
+    assert!(ids.iter().all(|&id| driver.state(id) == TaskStatus::Queued));
+    // Checks of the planner read records, too.
+    let (planner, effects) = (&mut driver.planner, &mut driver.effects);
+    let before = planner.tasks.reads.get();
+    for id in ids {
+        planner.cancel(id, effects).unwrap();
+        let ended = effects.ended.pop().unwrap();
+        planner.publish(id, ended.outcome, effects);
+    }
+    planner.tasks.reads.get() - before
+}
+
+#[test]
+fn cancel_of_a_refused_task_reads_no_others() {
+    assert_eq!(reads_to_cancel(60), 2 * reads_to_cancel(30));
+}
