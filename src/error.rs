@@ -42,12 +42,13 @@ pub enum Error {
     #[error("{what} needs {}, which the host can't provide", human(*bytes))]
     NoHostMemory { what: String, bytes: u64 },
 
-    /// The process may not have the address space of an allocation. `left`: bytes below the limit.
+    /// The process may not have the address space of an allocation. `left`: bytes below the limit,
+    /// which is `limit`.
     #[error(
         "{what} needs {}; the limit of this process (ulimit -v) leaves {}: raise it, or make the task smaller",
         human(*needed), human(*left)
     )]
-    ProcessLimit { what: String, needed: u64, left: u64 },
+    ProcessLimit { what: String, needed: u64, left: u64, limit: u64 },
 
     /// The machine has no device, or none that a mask or selection allows.
     #[error("no device for {what}: {}", plain(why))]
@@ -269,8 +270,8 @@ impl Error {
             Error::NoHostMemory { what, bytes } => {
                 Error::NoHostMemory { what: format!("{place}: {what}"), bytes }
             }
-            Error::ProcessLimit { what, needed, left } => {
-                Error::ProcessLimit { what: format!("{place}: {what}"), needed, left }
+            Error::ProcessLimit { what, needed, left, limit } => {
+                Error::ProcessLimit { what: format!("{place}: {what}"), needed, left, limit }
             }
             other => Error::Elements { begin, end, why: Box::new(other) },
         }

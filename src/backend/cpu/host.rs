@@ -33,7 +33,7 @@ pub fn total_bytes() -> u64 {
 
 /// Returns the memory that can be allocated now without swapping.
 pub fn free_bytes() -> u64 {
-    free_below(Path::new("/")).min(free_address_space())
+    free_below(Path::new("/")).min(address_space().1)
 }
 
 /// As [`total_bytes`], with the folders `proc` and `sys` below `root`.
@@ -59,10 +59,10 @@ pub fn can_allocate(bytes: u64) -> bool {
 
 /// Returns the error of an allocation of `needed` bytes that the host refuses now.
 pub fn shortage(what: &str, needed: u64) -> Error {
-    let (what, left) = (what.into(), free_address_space());
+    let (what, (limit, left)) = (what.into(), address_space());
     // No other process can change the limit, whatever the machine has.
     if needed > left {
-        return Error::ProcessLimit { what, needed, left };
+        return Error::ProcessLimit { what, needed, left, limit };
     }
     Error::NoMemory { what, needed, place: "the host".into(), there: free_bytes() }
 }
@@ -117,20 +117,20 @@ pub fn zeros<T: Zero>(len: usize) -> Option<Vec<T>> {
     Some(unsafe { Vec::from_raw_parts(first.as_ptr().cast(), len, len) })
 }
 
-/// Returns the address space that the limit of the process (`ulimit -v`) leaves.
-pub fn free_address_space() -> u64 {
+/// Returns the limit of the process's address space (`ulimit -v`), and what is left below it.
+pub fn address_space() -> (u64, u64) {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `limit` is a valid struct.
     if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0
         || limit.rlim_cur == libc::RLIM_INFINITY
     {
-        return u64::MAX;
+        return (u64::MAX, u64::MAX);
     }
     let text = descriptor::read_to_string(Path::new("/proc/self/statm")).unwrap_or_default();
     let pages: u64 = text.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
     // SAFETY: the call reads a number.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
-    limit.rlim_cur.saturating_sub(pages.saturating_mul(page))
+    (limit.rlim_cur, limit.rlim_cur.saturating_sub(pages.saturating_mul(page)))
 }
 
 /// Returns the physical memory, on systems without `/proc/meminfo`.

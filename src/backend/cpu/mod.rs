@@ -6,7 +6,7 @@ mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
-pub use host::{Zero, can_allocate, free_address_space, free_bytes, reserve, shortage, threads, zeros};
+pub use host::{Zero, address_space, can_allocate, free_bytes, reserve, shortage, threads, zeros};
 pub use team::{Team, TeamMember};
 
 use super::{Backend, Lane, Queue};

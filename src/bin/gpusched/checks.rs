@@ -1,6 +1,6 @@
 //! Checks before a run: prints the survey in numbers, and whether it fits the devices.
 
-use gpusched::backend::cpu::free_address_space;
+use gpusched::backend::cpu;
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::human;
 use gpusched::memory::Bytes;
@@ -37,12 +37,12 @@ pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
 /// GPU can compute it.
 pub fn address_space(takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     let needed = takes.on(BackendKind::Cpu);
-    let left = free_address_space();
+    let (limit, left) = cpu::address_space();
     let mut gpus = devices.iter().filter(|device| device.backend == BackendKind::Cuda);
     if needed <= left || gpus.any(|gpu| takes.on(gpu.backend) <= gpu.usable_bytes()) {
         return Ok(());
     }
-    Err(Error::ProcessLimit { what: "a shot".into(), needed, left })
+    Err(Error::ProcessLimit { what: "a shot".into(), needed, left, limit })
 }
 
 /// Returns a warning if the file system of the output folder is too small. `present`: bytes of

@@ -284,6 +284,8 @@ impl Planner {
                 self.devices[index].throttle = Some((fewer, now.saturating_add(self.policy.throttle)));
             }
             Error::Busy { .. } => return self.refused(run, 0, error, effects),
+            // Nothing that ends makes room.
+            Error::ProcessLimit { needed, limit, .. } if needed > limit => return false,
             error if error.is_shortage() => {
                 let stated = record.bytes.on(self.devices[index].info.backend);
                 let needed = match error {
@@ -311,9 +313,8 @@ impl Planner {
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that
     /// has not; once all have, it waits until a back-off is over, as often as the back-off has
-    /// steps; for longer if other processes have what it needs of any. Returns false after that,
-    /// and at once if the limit of this process is reached while it runs nothing else. A device
-    /// that refuses it again, while others are busy, has the longest back-off.
+    /// steps; for longer if other processes have what it needs of any. Returns false after that. A
+    /// device that refuses it again, while others are busy, has the longest back-off.
     fn refused(&mut self, run: &Attempt, bytes: u64, error: &Error, effects: &mut Effects) -> bool {
         let Ok(record) = self.tasks.get_mut(run.id) else { return false };
         let backoff = &self.policy.backoff;
@@ -338,11 +339,6 @@ impl Planner {
         if record.role.is_helper() && self.ranges_in_need > 0 {
             return false;
         }
-        // No other process can change the limit of this one; only an end of its own attempts helps.
-        let alone = self.devices.iter().all(|device| device.attempts.is_empty());
-        if alone && matches!(error, Error::ProcessLimit { .. }) {
-            return false;
-        }
         record.refused_rounds += 1;
         record.unexplained_rounds += 1;
         let (rounds, unexplained) = (record.refused_rounds, record.unexplained_rounds);
@@ -351,7 +347,7 @@ impl Planner {
         }
         record.refused_devices = DeviceMask::NONE;
         self.release_reservations(run.id);
-        if unexplained == 1 && rounds == most {
+        if unexplained == 1 && rounds == most && rounds < self.policy.rounds_beside_others {
             let name = self.tasks.get(run.id).map(TaskRecord::name).unwrap_or_default();
             let text = format!("{name} waits for other processes, an hour at most: {error}");
             self.note(Level::Warn, run.device, text, effects);
