@@ -189,38 +189,37 @@
 #define SCHED_STATE_CANCELLED 4
 
 /**
- * Ricker wavelet, the default. Like the next five it is that of the old library: centred at
- * 1 / frequency_hz and cut at twice that, where Ricker has 1e-3 of its peak and a Gaussian 1e-2.
+ * Ricker wavelet, the default. It begins and ends below 1e-5 of its peak. Like the next two it is
+ * centred at 1.25 / frequency_hz after its first sample, lasts twice that, and has a peak of 1.
  */
-#define SCHED_FD_WAVELET_RICKER 1
-
-/** First derivative of a Gaussian. */
-#define SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE 2
-
-/** Gaussian. */
-#define SCHED_FD_WAVELET_GAUSSIAN 3
-
-/** Ricker wavelet, integrated once. */
-#define SCHED_FD_WAVELET_RICKER_INTEGRAL 4
-
-/** Ricker wavelet, integrated twice. */
-#define SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL 5
-
-/** Ricker wavelet, integrated three times. */
-#define SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL 6
-
-/**
- * Ricker wavelet that is not cut: it begins and ends below 1e-5 of its peak. The
- * SCHED_FD_WAVELET_LONG_* are centred at 1.25 / frequency_hz after their first sample, last twice
- * that, and have a peak of 1.
- */
-#define SCHED_FD_WAVELET_LONG_RICKER 7
+#define SCHED_FD_WAVELET_RICKER 7
 
 /** First derivative of a Gaussian, likewise; its spectrum is largest at `frequency_hz`. */
-#define SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE 8
+#define SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE 8
 
 /** Gaussian, likewise; its second derivative is the Ricker wavelet of `frequency_hz`. */
-#define SCHED_FD_WAVELET_LONG_GAUSSIAN 9
+#define SCHED_FD_WAVELET_GAUSSIAN 9
+
+/**
+ * Ricker wavelet of the old library. Like the next five it is centred at 1 / frequency_hz and cut
+ * at twice that, where Ricker has 1e-3 of its peak and a Gaussian 1e-2.
+ */
+#define SCHED_FD_WAVELET_CUT_RICKER 1
+
+/** First derivative of a Gaussian. */
+#define SCHED_FD_WAVELET_CUT_GAUSSIAN_DERIVATIVE 2
+
+/** Gaussian. */
+#define SCHED_FD_WAVELET_CUT_GAUSSIAN 3
+
+/** Ricker wavelet, integrated once. */
+#define SCHED_FD_WAVELET_CUT_RICKER_INTEGRAL 4
+
+/** Ricker wavelet, integrated twice. */
+#define SCHED_FD_WAVELET_CUT_RICKER_DOUBLE_INTEGRAL 5
+
+/** Ricker wavelet, integrated three times. */
+#define SCHED_FD_WAVELET_CUT_RICKER_TRIPLE_INTEGRAL 6
 
 /**
  * Flag of a model: rho and rho vp² are stored in 16 bits, between the smallest and the largest
@@ -288,7 +287,10 @@
 /** Bit of the azimuth. */
 #define SCHED_FD_PROPERTY_PHI 32
 
-/** Flag of a shot: samples are zero until the direct wave has passed, as in the old library. */
+/**
+ * Flag of a shot: samples are zero until the direct wave has passed: its travel time as in the old
+ * library, the length of the wavelet, and 60 steps. `wavelet_samples` count as 2 / frequency_hz.
+ */
 #define SCHED_FD_SHOT_MUTE_DIRECT 1
 
 /**
@@ -1318,8 +1320,8 @@ sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model, double *dt_
 
 /**
  * Fills the `nt` floats of `samples` with a source wavelet of unit amplitude: one sample for each
- * time step of `dt_s` seconds, the first for the time `dt_s`, with SCHED_FD_WAVELET_LONG_* for the
- * time 0; zero after the end of the wavelet.
+ * time step of `dt_s` seconds, the first for the time 0, with SCHED_FD_WAVELET_CUT_* for the time
+ * `dt_s`; zero after the end of the wavelet.
  * `wavelet` is one of SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` is its peak frequency.
  *
  * Errors: SCHED_E_ARGUMENT.

@@ -56,10 +56,10 @@ module gpusched
   public :: SCHED_FD_SOURCE_PRESSURE, SCHED_FD_SOURCE_MONOPOLE, SCHED_FD_SOURCE_FORCE_X
   public :: SCHED_FD_SOURCE_FORCE_Y, SCHED_FD_SOURCE_FORCE_Z
   public :: SCHED_FD_WAVELET_RICKER, SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE
-  public :: SCHED_FD_WAVELET_GAUSSIAN, SCHED_FD_WAVELET_RICKER_INTEGRAL
-  public :: SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL, SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL
-  public :: SCHED_FD_WAVELET_LONG_RICKER, SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE
-  public :: SCHED_FD_WAVELET_LONG_GAUSSIAN
+  public :: SCHED_FD_WAVELET_GAUSSIAN
+  public :: SCHED_FD_WAVELET_CUT_RICKER, SCHED_FD_WAVELET_CUT_GAUSSIAN_DERIVATIVE
+  public :: SCHED_FD_WAVELET_CUT_GAUSSIAN, SCHED_FD_WAVELET_CUT_RICKER_INTEGRAL
+  public :: SCHED_FD_WAVELET_CUT_RICKER_DOUBLE_INTEGRAL, SCHED_FD_WAVELET_CUT_RICKER_TRIPLE_INTEGRAL
 
   !> Kind of the ids of tasks: `integer(sched_task_t) :: id`.
   integer, parameter, public :: sched_task_t = c_int64_t
@@ -917,7 +917,7 @@ contains
   end subroutine
 
   !> Fills `samples` with a source wavelet of unit amplitude: one sample for each time step, the
-  !> first for the time `dt_s`, of SCHED_FD_WAVELET_LONG_* for the time 0. `wavelet`:
+  !> first for the time 0, of SCHED_FD_WAVELET_CUT_* for the time `dt_s`. `wavelet`:
   !> SCHED_FD_WAVELET_*.
   subroutine fd_wavelet(wavelet, frequency_hz, dt_s, samples, stat, errmsg)
     integer(c_int32_t), intent(in) :: wavelet

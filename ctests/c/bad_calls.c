@@ -269,7 +269,7 @@ static void shot_warnings(void) {
   size_t length = 0, same = 0;
   OK(sched_fd_shot_warnings(model, &f.desc, text, sizeof text, &length));
   CHECK(length == strlen(text));
-  CHECK(strstr(text, "the centre of the wavelet, at 0.0500 s") != NULL);
+  CHECK(strstr(text, "the centre of the wavelet, at 0.0625 s") != NULL);
   OK(sched_fd_shot_warnings(model, &f.desc, start, sizeof start, NULL));
   CHECK(strlen(start) == 7);
   OK(sched_fd_shot_warnings(model, &f.desc, NULL, 0, &same));

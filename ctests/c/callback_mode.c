@@ -364,7 +364,7 @@ static void compute(struct computed *out, const float *vp) {
                                .record_len = sizeof out->record / sizeof(float)};
   sched_fd_model_t *model = NULL;
   OK(sched_fd_model_create(&medium, &model));
-  OK(sched_fd_wavelet(SCHED_FD_WAVELET_RICKER, 20, 1e-3f, out->wavelet, NT));
+  OK(sched_fd_wavelet(SCHED_FD_WAVELET_CUT_RICKER, 20, 1e-3f, out->wavelet, NT));
   OK(sched_fd_submit(s, model, &shot, NULL, &id));
   OK(wait_for(s, id));
   OK(sched_fd_model_destroy(model));

@@ -63,7 +63,7 @@ source: rates are those of a step later;    src/fd/source.rs;    s/dt \* (after(
 source: poles are two hundredths too strong;src/fd/source.rs;    s/(factor \* scale) as f32/(1.02 * factor * scale) as f32/; --test numerics sources
 source: acoustic2 has the other sign;       src/fd/equation/acoustic2/mod.rs; s/^        -1.0$/        1.0/;      --test numerics sources
 wavelet: a cut one goes on;                 src/fd/wavelet.rs;   s/samples.push(0.0)/()/;                        --test numerics a_cut_wavelet
-wavelet: long ones are cut;                 src/fd/wavelet.rs;   s/LONG: f64 = 1.25/LONG: f64 = 1.0/;            --test numerics wavelets
+wavelet: whole ones are cut;                src/fd/wavelet.rs;   s/else { 2.5 }/else { 2.0 }/;                   --test numerics wavelets
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test it _mute
 leases: ended members are taken for living;       src/node/linux/file_lock.rs;    s/for id in from\.\.to/for id in begin..end/; --test node killed
 leases: the table lock never blocks;            src/node/linux/file_lock.rs;    s/Ok(false) => {}/Ok(false) => return Ok(()),/; --test node eight

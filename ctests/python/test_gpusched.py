@@ -771,6 +771,22 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
         samples = gpusched.wavelet("ricker", 30, 1e-3, 12)
         np.testing.assert_array_equal(shoot().record, shoot(wavelet_samples=samples).record)
 
+    def test_wavelets_begin_and_end_near_zero_unless_they_are_cut(self) -> None:
+        for name in gpusched.WAVELETS:
+            samples = np.trim_zeros(gpusched.wavelet(name, 30, 1e-3, 100), "b")
+            ends = np.abs(samples[[0, -1]]) / np.abs(samples).max()
+            # The cut derivative of a Gaussian has half the width of the others.
+            near_zero = not name.startswith("cut-") or name == "cut-gaussian-derivative"
+            self.assertEqual(bool((ends < 1e-5).all()), near_zero, f"{name}: {ends}")
+
+    def test_mute_lasts_as_long_as_the_wavelet(self) -> None:
+        # 60 steps and the travel time, beside the wavelet.
+        muted = {}
+        for name in ("cut-ricker", "ricker"):
+            record = shoot(nt=250, wavelet=name, receivers=[(1, 2, 3)], mute_direct=True).record
+            muted[name] = int(np.flatnonzero(record)[0])
+        self.assertEqual(muted["ricker"] - muted["cut-ricker"], 83 - 66)
+
     def test_options_change_the_record(self) -> None:
         plain = shoot().record
         kinds = [{"source_kind": kind} for kind in ("monopole", "force-x", "force-y", "force-z")]

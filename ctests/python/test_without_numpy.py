@@ -28,10 +28,10 @@ class WithoutNumpy(unittest.TestCase):
                 print(scheduler.submit(lambda exec: 6 * 7, work=1.0, label="plain").result())
                 print(sum(task.result() for task in scheduler.submit_many([lambda exec: 1] * 3)))
                 print(scheduler.map(lambda x: x * x, range(5)))
-                print(gpusched.Shot(nt=1, dt_s=1e-3, source=(0, 0, 0)).nt, sorted(gpusched.WAVELETS)[0])
+                print(gpusched.Shot(nt=1, dt_s=1e-3, source=(0, 0, 0)).nt, sorted(gpusched.WAVELETS)[-1])
             """
         )
-        self.assertEqual(printed, "42\n3\n[0, 1, 4, 9, 16]\n1 gaussian\n")
+        self.assertEqual(printed, "42\n3\n[0, 1, 4, 9, 16]\n1 ricker\n")
 
     def test_model_says_what_to_install(self) -> None:
         printed = told(

@@ -48,7 +48,7 @@ pub fn question() -> Result<(Arc<Model>, f32, Shot)> {
     let spread = |i: usize| [i * 5 % N[0], i * 7 % N[1], i * 3 % N[2]];
     let shot = Shot {
         source: [5, 4, 6],
-        wavelet: Wavelet::new(Shape::Ricker, 40.0, DT, STEPS)?,
+        wavelet: Wavelet::new(Shape::CutRicker, 40.0, DT, STEPS)?,
         amplitude: 10_000.0,
         nt: STEPS,
         receivers: Receivers::List((0..12).map(spread).collect()),

@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn an_early_wavelet_is_the_same_and_a_late_one_comes_before_its_time() {
-        let early = Wavelet::new(Shape::Ricker, 10.0, 1e-4, 5000).unwrap();
+        let early = Wavelet::new(Shape::CutRicker, 10.0, 1e-4, 5000).unwrap();
         let apart = warped_wavelet(&shot(early.samples.clone()))
             .samples
             .iter()

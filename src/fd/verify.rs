@@ -13,8 +13,8 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 }
 
 /// Returns the number of steps to mute on each trace so that the direct wave is gone. As in the old
-/// kernels this is its travel time at the horizontal velocity of cell (0, 0, 0), two periods, and
-/// 60 steps.
+/// kernels this is its travel time at the horizontal velocity of cell (0, 0, 0), the wavelet's
+/// length in `periods`, and 60 steps.
 ///
 /// The old kernels count the source's cells from 1 and the receivers' from 0, and subtract them as
 /// they are. So a receiver's distance in x and y is one cell too large on one side. The distance in
@@ -23,11 +23,17 @@ pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
 ///
 /// # Errors
 /// [`Error::NoHostMemory`].
-pub fn direct_wave_mute(model: &Outline, shot: &Shot, dt: f32, frequency_hz: f32) -> Result<Vec<u32>> {
+pub fn direct_wave_mute(
+    model: &Outline,
+    shot: &Shot,
+    dt: f32,
+    frequency_hz: f32,
+    periods: f64,
+) -> Result<Vec<u32>> {
     let [dx, dy, dz] = model.grid.h;
     let [sx, sy, sz] = [0, 1, 2].map(|axis| shot.source[axis] as i64 + shot.outside[axis] as i64 + 1);
     let vp = model.direct_velocity;
-    let tail = (2.0 / f64::from(dt * frequency_hz)) as u32;
+    let tail = (periods / f64::from(dt * frequency_hz)) as u32;
     let tail = tail.saturating_add(60);
     let count = |[ix, iy, _]: [usize; 3]| {
         let apart = |h: f32, a: usize, b: i64| f64::from(h * b.abs_diff(a as i64) as f32);
@@ -69,9 +75,9 @@ mod tests {
         let receivers = Receivers::List(vec![[0, 0, 0], [1, 0, 0], [2, 0, 0]]);
         let shot = Shot { outside: [-1, -1, -1], receivers, ..Shot::default() };
         // 159 steps, and 12.5 for each cell.
-        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0).unwrap(), [159, 171, 184]);
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0, 2.0).unwrap(), [159, 171, 184]);
         let above = Shot { outside: [0, 0, -3], ..shot };
-        assert_eq!(direct_wave_mute(&model, &above, 1e-3, 20.0).unwrap(), [189, 186, 189]);
+        assert_eq!(direct_wave_mute(&model, &above, 1e-3, 20.0, 2.0).unwrap(), [189, 186, 189]);
     }
 
     #[test]
@@ -84,8 +90,8 @@ mod tests {
             receivers: Receivers::Plane { iz: 0, every: [1, 1] },
             ..Shot::default()
         };
-        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0).unwrap(), [u32::MAX; 2]);
-        assert_eq!(direct_wave_mute(&model, &shot, 1e-30, 1e-30).unwrap(), [u32::MAX; 2]);
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0, 2.0).unwrap(), [u32::MAX; 2]);
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-30, 1e-30, 2.0).unwrap(), [u32::MAX; 2]);
     }
 
     #[test]
@@ -93,7 +99,7 @@ mod tests {
         let model = Model::new(Grid { n: [1; 3], h: [10.0; 3] }, vec![2000.0], None).unwrap();
         let outline = Outline { grid: Grid { n: [1 << 21, 1 << 21, 1], h: [10.0; 3] }, ..*model };
         let shot = Shot { receivers: Receivers::Plane { iz: 0, every: [1, 1] }, ..Shot::default() };
-        let refused = direct_wave_mute(&outline, &shot, 1e-3, 20.0);
+        let refused = direct_wave_mute(&outline, &shot, 1e-3, 20.0, 2.0);
         assert!(matches!(refused, Err(Error::NoHostMemory { .. })));
     }
 }

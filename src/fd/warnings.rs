@@ -83,7 +83,7 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
                  with fewer than {ENOUGH_CELLS} expect dispersion: lower frequency_hz or the spacing"
             ));
         }
-        let (centre, end) = (shape.centre(frequency.into()), dt * shot.nt as f64);
+        let (centre, end) = (0.5 * shape.periods() / f64::from(frequency), dt * shot.nt as f64);
         if centre > end {
             warnings.push(format!(
                 "the centre of the wavelet, at {centre:.4} s, is after the end of the record, at {end:.4} s: \
@@ -135,7 +135,7 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
     {
         warnings.push(format!(
             "the lower pole of the source, two cells below cell {iz} of {nz} along z, is in the absorbing layer: records may \
-             be wrong by some percent of their largest value, with a long Gaussian by up to 20 %"
+             be wrong by some percent of their largest value, with a Gaussian by up to 20 %"
         ));
     }
     if dt > dt_sure {
@@ -260,7 +260,7 @@ mod tests {
                 model = Model::of(model.grid, [(Property::Vp, 1500.0.into()), epsilon, delta]).unwrap();
             }
             let plan = Plan::new(Arc::new(model), 1e-3, options).unwrap();
-            warnings(&plan, &shot, Some((Shape::Ricker, frequency)), dt_sure)
+            warnings(&plan, &shot, Some((Shape::CutRicker, frequency)), dt_sure)
         };
         assert_eq!(found([2, 2, 2], plain), [""; 0]);
         assert_eq!(found([2, 2, 9], |shot, _, _, _| shot.source = [0, 0, 7]), [""; 0]);

@@ -1,5 +1,5 @@
-//! Source time functions: six shapes of the old kernels, three that are not cut off, or the
-//! caller's samples.
+//! Source time functions: three shapes that begin and end near zero, six of the old kernels, which
+//! are cut, or the caller's samples.
 //!
 //! The old kernels mix float32 and double in a fixed way and keep time by adding `dt` in float32.
 //! So the number of active steps follows from rounding: a peak frequency of 20 Hz and a step of 1
@@ -17,24 +17,22 @@ const FREQUENCIES: std::ops::RangeInclusive<f32> = 1e-6..=1e12;
 /// Number of steps, 2^24, from which on adding `dt` to a float32 time no longer changes it.
 const MAX_ACTIVE: f32 = 16_777_216.0;
 
-/// Periods from the beginning of a long shape to its centre, and from there to its end. At both
-/// ends the shape is below 1e-5 of its peak.
-const LONG: f64 = 1.25;
-
-/// Shape of a source time function; the numbers up to 6 are the old argument `wtype`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Shape of a source time function. The whole ones begin and end below 1e-5 of their peak. Those of
+/// the old kernels are cut; their numbers are the old argument `wtype`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    Ricker = 1,
-    /// Has the width of a Gaussian of twice the frequency.
-    GaussianDerivative = 2,
-    Gaussian = 3,
-    RickerIntegral = 4,
-    RickerDoubleIntegral = 5,
-    RickerTripleIntegral = 6,
-    LongRicker = 7,
-    LongGaussianDerivative = 8,
+    #[default]
+    Ricker = 7,
+    GaussianDerivative = 8,
     /// The frequency is that of its second derivative, a Ricker wavelet.
-    LongGaussian = 9,
+    Gaussian = 9,
+    CutRicker = 1,
+    /// Has the width of a Gaussian of twice the frequency.
+    CutGaussianDerivative = 2,
+    CutGaussian = 3,
+    CutRickerIntegral = 4,
+    CutRickerDoubleIntegral = 5,
+    CutRickerTripleIntegral = 6,
 }
 
 impl TryFrom<i32> for Shape {
@@ -44,12 +42,12 @@ impl TryFrom<i32> for Shape {
     fn try_from(number: i32) -> Result<Self> {
         use Shape::*;
         let old = [
-            Ricker,
-            GaussianDerivative,
-            Gaussian,
-            RickerIntegral,
-            RickerDoubleIntegral,
-            RickerTripleIntegral,
+            CutRicker,
+            CutGaussianDerivative,
+            CutGaussian,
+            CutRickerIntegral,
+            CutRickerDoubleIntegral,
+            CutRickerTripleIntegral,
         ];
         old.into_iter().find(|shape| *shape as i32 == number).ok_or_else(|| {
             let accepted = "1 Ricker, 2 derivative of a Gaussian, 3 Gaussian, and 4, 5, 6: \
@@ -60,27 +58,27 @@ impl TryFrom<i32> for Shape {
 }
 
 impl Shape {
-    /// Returns the value of a long shape `periods` after its centre, with a peak of 1; `None` for
-    /// other shapes.
-    fn long(self, periods: f64) -> Option<f64> {
+    /// Returns the value of a whole shape `periods` after its centre, with a peak of 1; `None` for
+    /// the cut ones.
+    fn whole(self, periods: f64) -> Option<f64> {
         let x = std::f64::consts::PI * periods;
         match self {
-            Shape::LongRicker => Some((1.0 - 2.0 * x * x) * (-x * x).exp()),
-            Shape::LongGaussianDerivative => Some(-2.0 * x * (0.5 - 2.0 * x * x).exp()),
-            Shape::LongGaussian => Some((-x * x).exp()),
+            Shape::Ricker => Some((1.0 - 2.0 * x * x) * (-x * x).exp()),
+            Shape::GaussianDerivative => Some(-2.0 * x * (0.5 - 2.0 * x * x).exp()),
+            Shape::Gaussian => Some((-x * x).exp()),
             _ => None,
         }
     }
 
-    /// Returns the time of the centre in seconds. A long shape counts it from its first sample, the
-    /// others from one step before it.
-    pub fn centre(self, frequency_hz: f64) -> f64 {
-        self.long(0.0).map_or(1.0, |_| LONG) / frequency_hz
+    /// Returns the length in periods of the peak frequency. The centre is in the middle. For a whole
+    /// shape both count from the first sample, for a cut one from one step before it.
+    pub fn periods(self) -> f64 {
+        if self.is_cut() { 2.0 } else { 2.5 }
     }
 
-    /// Returns true if the first sample is at time 0 instead of at time `dt`.
-    pub fn is_long(self) -> bool {
-        self.long(0.0).is_some()
+    /// Returns true if the shape is one of the old kernels: its first sample is at time `dt`, not 0.
+    pub fn is_cut(self) -> bool {
+        self.whole(0.0).is_none()
     }
 
     /// Returns the value at `t` seconds after the pulse's centre, for a peak frequency of `f` Hz.
@@ -90,31 +88,29 @@ impl Shape {
         // exp(-(pi f t)²), as three of the shapes have it
         let bell = || (wide(-f * f) * PI * PI * wide(t) * wide(t)).exp();
         match self {
-            Shape::Ricker => {
+            Shape::CutRicker => {
                 let x = f * t;
                 let q = wide(x * x);
                 ((1.0 - 2.0 * PI * PI * q) * (-(PI * PI * q)).exp()) as f32
             }
-            Shape::GaussianDerivative => {
+            Shape::CutGaussianDerivative => {
                 let a = (wide(-4.0 * f * f) * PI * PI / 0.1f64.ln()) as f32;
                 (-2.0 * PI * PI * wide(t) * wide((-a * t * t).exp())) as f32
             }
-            Shape::Gaussian => {
+            Shape::CutGaussian => {
                 let a = (wide(-f * f) * PI * PI / 0.1f64.ln()) as f32;
                 (-a * t * t).exp()
             }
-            Shape::RickerIntegral => -((bell() * wide(t)) as f32),
-            Shape::RickerDoubleIntegral => {
+            Shape::CutRickerIntegral => -((bell() * wide(t)) as f32),
+            Shape::CutRickerDoubleIntegral => {
                 let x = (-1.0 / (wide(2.0 * f * f) * PI * PI)) as f32;
                 (wide(x) * bell()) as f32
             }
-            Shape::RickerTripleIntegral => {
+            Shape::CutRickerTripleIntegral => {
                 let scale = wide(4.0 * f * f * f) * PI * PI * wide((PI as f32).sqrt());
                 (-libm::erf(wide(f) * PI * wide(t)) / scale) as f32
             }
-            Shape::LongRicker | Shape::LongGaussianDerivative | Shape::LongGaussian => {
-                self.long(wide(f) * wide(t)).unwrap_or(0.0) as f32
-            }
+            _ => self.whole(wide(f) * wide(t)).unwrap_or(0.0) as f32,
         }
     }
 }
@@ -135,7 +131,7 @@ impl Wavelet {
     /// steps, and a zero follows a pulse that lasts `nt` steps. Samples that no step of a shot of
     /// `nt` uses may be left out.
     ///
-    /// A long shape is centred at `1.25 / frequency_hz` and lasts twice that. Sample `i` is taken
+    /// A whole shape is centred at `1.25 / frequency_hz` and lasts twice that. Sample `i` is taken
     /// at `i dt`.
     ///
     /// # Errors
@@ -150,7 +146,7 @@ impl Wavelet {
             ));
         }
         let delay = (1.0 / f64::from(frequency_hz)) as f32;
-        let end = if shape.is_long() { 2.0 * LONG as f32 * delay } else { 2.0 * delay };
+        let end = shape.periods() as f32 * delay;
         let least = end / MAX_ACTIVE;
         if !(dt.is_finite() && dt >= least && dt > 0.0) {
             return Err(Error::argument(
@@ -166,11 +162,11 @@ impl Wavelet {
         // Exact time computes up to twice the steps, and a source with a unit reads two samples
         // ahead.
         let most = nt.saturating_mul(2).saturating_add(64);
-        if shape.is_long() {
-            let periods = f64::from(frequency_hz) * f64::from(dt);
+        if !shape.is_cut() {
+            let (step, length) = (f64::from(frequency_hz) * f64::from(dt), shape.periods());
             // The last sample is not before the end.
-            let count = ((2.0 * LONG / periods).ceil() as usize + 1).min(most);
-            let value = |i: usize| shape.long(i as f64 * periods - LONG).unwrap_or(0.0) as f32;
+            let count = ((length / step).ceil() as usize + 1).min(most);
+            let value = |i: usize| shape.whole(i as f64 * step - 0.5 * length).unwrap_or(0.0) as f32;
             return Ok(Wavelet { samples: (0..count).map(value).collect() });
         }
         // The old kernels' time, summed in float32 (oddity B1 of docs/legacy.md).
@@ -214,9 +210,9 @@ mod tests {
         let (f, step) = (7.0, 1e-3_f32);
         // The third integral has the right sign, the first two the opposite one.
         for (shape, sign, derivative) in [
-            (RickerTripleIntegral, 1.0, RickerDoubleIntegral),
-            (RickerDoubleIntegral, -1.0, RickerIntegral),
-            (RickerIntegral, -1.0, Ricker),
+            (CutRickerTripleIntegral, 1.0, CutRickerDoubleIntegral),
+            (CutRickerDoubleIntegral, -1.0, CutRickerIntegral),
+            (CutRickerIntegral, -1.0, CutRicker),
         ] {
             let times = (-100..100).map(|i| i as f32 * step);
             let peak = times.clone().map(|t| derivative.at(f, t).abs()).fold(0.0, f32::max);
@@ -225,17 +221,17 @@ mod tests {
                 assert!((slope - sign * derivative.at(f, t)).abs() < 0.01 * peak, "{shape:?} at {t} s");
             }
         }
-        assert_eq!(Ricker.at(f, 0.0), 1.0);
+        assert_eq!(CutRicker.at(f, 0.0), 1.0);
     }
 
     #[test]
     fn gaussian_falls_to_a_tenth_and_its_derivative_is_of_twice_the_frequency() {
         use std::f32::consts::{LN_10, PI};
         let width = LN_10 / (PI * 7.0);
-        assert!((Gaussian.at(7.0, width) - 0.1).abs() < 1e-5);
+        assert!((CutGaussian.at(7.0, width) - 0.1).abs() < 1e-5);
         for t in [-0.05, 0.01, 0.03] {
-            let expected = -2.0 * PI * PI * t * Gaussian.at(14.0, t);
-            assert!((GaussianDerivative.at(7.0, t) - expected).abs() < 1e-4 * expected.abs());
+            let expected = -2.0 * PI * PI * t * CutGaussian.at(14.0, t);
+            assert!((CutGaussianDerivative.at(7.0, t) - expected).abs() < 1e-4 * expected.abs());
         }
     }
 }

@@ -14,28 +14,27 @@ use crate::fd::plan::{Options, Storage, rounded_down};
 use crate::fd::warnings::check_units;
 use crate::fd::wavelet::{Shape, Wavelet};
 
-/// Ricker wavelet, the default. Like the next five it is that of the old library: centred at
-/// 1 / frequency_hz and cut at twice that, where Ricker has 1e-3 of its peak and a Gaussian 1e-2.
-pub const SCHED_FD_WAVELET_RICKER: i32 = 1;
-/// First derivative of a Gaussian.
-pub const SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE: i32 = 2;
-/// Gaussian.
-pub const SCHED_FD_WAVELET_GAUSSIAN: i32 = 3;
-/// Ricker wavelet, integrated once.
-pub const SCHED_FD_WAVELET_RICKER_INTEGRAL: i32 = 4;
-/// Ricker wavelet, integrated twice.
-pub const SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL: i32 = 5;
-/// Ricker wavelet, integrated three times.
-pub const SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL: i32 = 6;
-
-/// Ricker wavelet that is not cut: it begins and ends below 1e-5 of its peak. The
-/// SCHED_FD_WAVELET_LONG_* are centred at 1.25 / frequency_hz after their first sample, last twice
-/// that, and have a peak of 1.
-pub const SCHED_FD_WAVELET_LONG_RICKER: i32 = 7;
+/// Ricker wavelet, the default. It begins and ends below 1e-5 of its peak. Like the next two it is
+/// centred at 1.25 / frequency_hz after its first sample, lasts twice that, and has a peak of 1.
+pub const SCHED_FD_WAVELET_RICKER: i32 = 7;
 /// First derivative of a Gaussian, likewise; its spectrum is largest at `frequency_hz`.
-pub const SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE: i32 = 8;
+pub const SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE: i32 = 8;
 /// Gaussian, likewise; its second derivative is the Ricker wavelet of `frequency_hz`.
-pub const SCHED_FD_WAVELET_LONG_GAUSSIAN: i32 = 9;
+pub const SCHED_FD_WAVELET_GAUSSIAN: i32 = 9;
+
+/// Ricker wavelet of the old library. Like the next five it is centred at 1 / frequency_hz and cut
+/// at twice that, where Ricker has 1e-3 of its peak and a Gaussian 1e-2.
+pub const SCHED_FD_WAVELET_CUT_RICKER: i32 = 1;
+/// First derivative of a Gaussian.
+pub const SCHED_FD_WAVELET_CUT_GAUSSIAN_DERIVATIVE: i32 = 2;
+/// Gaussian.
+pub const SCHED_FD_WAVELET_CUT_GAUSSIAN: i32 = 3;
+/// Ricker wavelet, integrated once.
+pub const SCHED_FD_WAVELET_CUT_RICKER_INTEGRAL: i32 = 4;
+/// Ricker wavelet, integrated twice.
+pub const SCHED_FD_WAVELET_CUT_RICKER_DOUBLE_INTEGRAL: i32 = 5;
+/// Ricker wavelet, integrated three times.
+pub const SCHED_FD_WAVELET_CUT_RICKER_TRIPLE_INTEGRAL: i32 = 6;
 
 /// Flag of a model: rho and rho vp² are stored in 16 bits, between the smallest and the largest
 /// value of each in the model, instead of 32. Shots take up to a sixth less memory; speeds have a
@@ -276,13 +275,12 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
 
 pub(super) fn shape(number: i32) -> Result<Shape> {
     match number {
-        0 => Ok(Shape::Ricker),
-        SCHED_FD_WAVELET_LONG_RICKER => Ok(Shape::LongRicker),
-        SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE => Ok(Shape::LongGaussianDerivative),
-        SCHED_FD_WAVELET_LONG_GAUSSIAN => Ok(Shape::LongGaussian),
+        0 | SCHED_FD_WAVELET_RICKER => Ok(Shape::Ricker),
+        SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE => Ok(Shape::GaussianDerivative),
+        SCHED_FD_WAVELET_GAUSSIAN => Ok(Shape::Gaussian),
         _ => Shape::try_from(number).map_err(|_| {
-            let accepted = "0 to 9, see SCHED_FD_WAVELET_*: 1 Ricker, 2 derivative of a Gaussian, 3 Gaussian, and 4, \
-                            5, 6: a Ricker integrated once, twice, three times; 7, 8, 9: long 1, 2, 3";
+            let accepted = "0 to 9, see SCHED_FD_WAVELET_*: 7 Ricker, the default, 8 derivative of a Gaussian, 9 Gaussian; \
+                            1, 2, 3: the same, cut; 4, 5, 6: 1 integrated once, twice, three times";
             Error::argument("the wavelet's number", number, accepted)
         }),
     }
@@ -290,17 +288,17 @@ pub(super) fn shape(number: i32) -> Result<Shape> {
 
 // The constants SCHED_FD_WAVELET_* and the variants of `Shape` have the same numbers.
 const _: () = assert!(
-    Shape::Ricker as i32 == SCHED_FD_WAVELET_RICKER
-        && Shape::GaussianDerivative as i32 == SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE
-        && Shape::Gaussian as i32 == SCHED_FD_WAVELET_GAUSSIAN
-        && Shape::RickerIntegral as i32 == SCHED_FD_WAVELET_RICKER_INTEGRAL
-        && Shape::RickerDoubleIntegral as i32 == SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL
-        && Shape::RickerTripleIntegral as i32 == SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL
+    Shape::CutRicker as i32 == SCHED_FD_WAVELET_CUT_RICKER
+        && Shape::CutGaussianDerivative as i32 == SCHED_FD_WAVELET_CUT_GAUSSIAN_DERIVATIVE
+        && Shape::CutGaussian as i32 == SCHED_FD_WAVELET_CUT_GAUSSIAN
+        && Shape::CutRickerIntegral as i32 == SCHED_FD_WAVELET_CUT_RICKER_INTEGRAL
+        && Shape::CutRickerDoubleIntegral as i32 == SCHED_FD_WAVELET_CUT_RICKER_DOUBLE_INTEGRAL
+        && Shape::CutRickerTripleIntegral as i32 == SCHED_FD_WAVELET_CUT_RICKER_TRIPLE_INTEGRAL
 );
 
 /// Fills the `nt` floats of `samples` with a source wavelet of unit amplitude: one sample for each
-/// time step of `dt_s` seconds, the first for the time `dt_s`, with SCHED_FD_WAVELET_LONG_* for the
-/// time 0; zero after the end of the wavelet.
+/// time step of `dt_s` seconds, the first for the time 0, with SCHED_FD_WAVELET_CUT_* for the time
+/// `dt_s`; zero after the end of the wavelet.
 /// `wavelet` is one of SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` is its peak frequency.
 ///
 /// Errors: SCHED_E_ARGUMENT.

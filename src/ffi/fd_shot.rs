@@ -17,7 +17,8 @@ use crate::fd::warnings::check_anisotropy;
 use crate::fd::wavelet::{Shape, Wavelet};
 use crate::memory::Bytes;
 
-/// Flag of a shot: samples are zero until the direct wave has passed, as in the old library.
+/// Flag of a shot: samples are zero until the direct wave has passed: its travel time as in the old
+/// library, the length of the wavelet, and 60 steps. `wavelet_samples` count as 2 / frequency_hz.
 pub const SCHED_FD_SHOT_MUTE_DIRECT: u32 = 1;
 /// Flag of a shot: the dispersion error of the time steps is removed from the record, at almost no
 /// cost. The record then equals one without that error to about 1e-4, if `record_every` leaves more
@@ -288,7 +289,9 @@ pub(super) unsafe fn plan_shot(
             let accepted = "a positive, finite number of Hz, for SCHED_FD_SHOT_MUTE_DIRECT";
             return Err(Error::argument("frequency_hz", frequency, accepted));
         }
-        shot.mute = Some(direct_wave_mute(medium.model(), &shot, desc.dt_s, frequency)?);
+        let stated = wavelet_stated(desc).map_or(Shape::CutRicker, |(shape, _)| shape);
+        let mute = direct_wave_mute(medium.model(), &shot, desc.dt_s, frequency, stated.periods())?;
+        shot.mute = Some(mute);
     }
     Ok((plan, shot))
 }

@@ -18,7 +18,7 @@ use crate::legacy::{ACOUSTIC1, ACOUSTIC2, Args, Function, TTI, VTI};
 pub type c_bool = u8;
 
 /// Wavelet of the functions without a choice.
-const RICKER: c_int = Shape::Ricker as c_int;
+const RICKER: c_int = Shape::CutRicker as c_int;
 
 fn run(function: &'static Function, args: impl FnOnce() -> Result<Args>) -> Result<()> {
     let outcome = args().and_then(|args| function.call(&args));

@@ -3,7 +3,6 @@
 use super::function::{Function, Snapshots, Sources, pulse};
 use crate::fd::equation::Absorber;
 use crate::fd::model::Property;
-use crate::fd::verify::direct_wave_mute;
 
 pub static ACOUSTIC1: Function = Function {
     name: "cuda_3dfd_1order",
@@ -17,7 +16,7 @@ pub static ACOUSTIC1: Function = Function {
     sources: Sources::AlongX,
     around: 14,
     receivers_z: 0,
-    mute: Some(direct_wave_mute),
+    mutes: true,
     snapshots: Snapshots::Interval,
     // Oddity B18 of docs/legacy.md.
     between: "",

@@ -21,7 +21,7 @@ pub static ACOUSTIC2: Function = Function {
     sources: Sources::One,
     around: 0,
     receivers_z: 1,
-    mute: None,
+    mutes: false,
     snapshots: Snapshots::Every(500),
     between: "_",
     before_update: true,
@@ -35,7 +35,7 @@ const PI: f64 = 3.141592653;
 /// Rounds as the old function does.
 fn wavelet(args: &Args, nt: usize) -> Result<Wavelet> {
     // Checks `fm` and `dt`; the result is not used.
-    Wavelet::new(crate::fd::wavelet::Shape::Ricker, args.fm, args.dt, 1)?;
+    Wavelet::new(crate::fd::wavelet::Shape::CutRicker, args.fm, args.dt, 1)?;
     let sample = |it: usize| {
         let t = (f64::from(it as f32 * args.dt) - 1.0 / f64::from(args.fm)).abs() as f32;
         let x = (PI * f64::from(args.fm) * f64::from(t)) as f32;

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::fd::grid::{AXES, Grid};
 use crate::fd::model::Outline;
 use crate::fd::survey::{Receivers, Shot};
-use crate::fd::wavelet::Wavelet;
+use crate::fd::verify::direct_wave_mute;
+use crate::fd::wavelet::{Shape, Wavelet};
 
 /// Maximum number of shots of one call.
 const MOST_SHOTS: i32 = 100_000;
@@ -78,7 +79,7 @@ impl Call {
             receivers_every,
             record_every,
             snapshot_every,
-            mute: (args.cut_directwave && function.mute.is_some()).then_some((args.fm, args.dt)),
+            mute: (args.cut_directwave && function.mutes).then_some((args.fm, args.dt)),
             record_stride: record_stride(shots.end, [nt, n[0], n[1]])?,
             shots,
         };
@@ -139,8 +140,8 @@ impl Call {
             snapshot_every: self.snapshot_every,
             ..Shot::default()
         };
-        if let (Some((frequency, dt)), Some(mute)) = (self.mute, self.function.mute) {
-            shot.mute = Some(mute(model, &shot, dt, frequency)?);
+        if let Some((frequency, dt)) = self.mute {
+            shot.mute = Some(direct_wave_mute(model, &shot, dt, frequency, Shape::CutRicker.periods())?);
         }
         Ok(shot)
     }

@@ -3,8 +3,7 @@
 use super::args::Args;
 use crate::error::Result;
 use crate::fd::equation::Absorber;
-use crate::fd::model::{Outline, Property};
-use crate::fd::survey::Shot;
+use crate::fd::model::Property;
 use crate::fd::wavelet::{Shape, Wavelet};
 
 /// Rules of an old function. `docs/legacy.md` lists them.
@@ -30,8 +29,8 @@ pub struct Function {
     pub around: u16,
     /// Depth index of the receivers.
     pub receivers_z: usize,
-    /// Returns the number of muted time steps of each trace. `None`: the function has no mute.
-    pub mute: Option<Mute>,
+    /// A call may mute the direct wave.
+    pub mutes: bool,
     pub snapshots: Snapshots,
     /// Text between the numbers of shot and step in the name of a snapshot, which is
     /// `ishot_<shot><between>it_<step>.bin`.
@@ -40,9 +39,6 @@ pub struct Function {
     /// source added.
     pub before_update: bool,
 }
-
-/// Rule of a mute. Arguments: model, shot, time step in s, peak frequency in Hz.
-pub type Mute = fn(&Outline, &Shot, f32, f32) -> Result<Vec<u32>>;
 
 /// The shots that a call computes.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,6 @@
 use super::function::{Function, Snapshots, Sources, pulse};
 use crate::fd::equation::Absorber;
 use crate::fd::model::Property;
-use crate::fd::verify::direct_wave_mute;
 
 pub static TTI: Function = Function {
     name: "cuda_3dfd_tti",
@@ -24,7 +23,7 @@ pub static TTI: Function = Function {
     sources: Sources::First,
     around: 34,
     receivers_z: 0,
-    mute: Some(direct_wave_mute),
+    mutes: true,
     // The arguments `show_snapshot` and `snap_interval` have no effect (oddity B16 of docs/legacy.md).
     snapshots: Snapshots::Always(100),
     between: "_",

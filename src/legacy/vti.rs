@@ -3,7 +3,6 @@
 use super::function::{Function, Snapshots, Sources, pulse};
 use crate::fd::equation::Absorber;
 use crate::fd::model::Property;
-use crate::fd::verify::direct_wave_mute;
 
 pub static VTI: Function = Function {
     name: "cuda_3dfd_vti",
@@ -22,7 +21,7 @@ pub static VTI: Function = Function {
     sources: Sources::AlongX,
     around: 14,
     receivers_z: 0,
-    mute: Some(direct_wave_mute),
+    mutes: true,
     snapshots: Snapshots::Interval,
     between: "_",
     before_update: false,

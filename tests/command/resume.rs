@@ -214,10 +214,11 @@ fn results_have_the_bits_of_the_numerics_number() {
     if !fused_or_skip() {
         return;
     }
-    let with = |keys: &str| SURVEY.replace("[output]", &format!("[accuracy]\n{keys}\n[output]"));
+    let survey = SURVEY.replace("[wavelet]", "[wavelet]\nshape = \"cut-ricker\"");
+    let with = |keys: &str| survey.replace("[output]", &format!("[accuracy]\n{keys}\n[output]"));
     let surveys = [
-        SURVEY.to_owned(),
-        SURVEY.replace("rho = \"gardner\"", ""),
+        survey.clone(),
+        survey.replace("rho = \"gardner\"", ""),
         with("stencil = \"optimised\""),
         with("storage = \"16-bit\"")
             .replace("{ top_m = 80.0", "{ top_m = 30.0, value = 1888.8 }, { top_m = 80.0"),
@@ -245,6 +246,21 @@ fn results_have_the_bits_of_the_numerics_number() {
         "results have other bits than those of {}: raise gpusched::fd::NUMERICS, and put it and these sums here: {sums:?}",
         known.0
     );
+}
+
+/// A survey that was computed with one wavelet is computed again with the other.
+#[test]
+fn shots_with_the_cut_wavelet_are_not_those_of_the_default() {
+    let folder = finished(&brief());
+    let whole = folder.results();
+    replace(&folder.at("survey.toml"), "[wavelet]", "[wavelet]\nshape = \"cut-ricker\"");
+    assert_eq!(folder.gpusched(RESUME).shots("done"), [1, 2, 3, 4]);
+    assert!(folder.results() != whole);
+    replace(&folder.at("survey.toml"), "\"cut-ricker\"", "\"ricker\"");
+    assert_eq!(folder.gpusched(RESUME).shots("done"), [1, 2, 3, 4]);
+    assert!(folder.results() == whole);
+    replace(&folder.at("survey.toml"), "shape = \"ricker\"", "");
+    assert_eq!(folder.gpusched(RESUME).shots("kept"), [1, 2, 3, 4]);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
         assert_eq!(record["first_sample_s"], 0.002);
         let frequency_hz = side["wavelet"]["frequency_hz"].as_f64().unwrap();
         let centre = side["wavelet"]["centre_s"].as_f64().unwrap();
-        assert!((centre - (1.0 / frequency_hz - 0.002)).abs() < 1e-6, "{centre} on the axis of the record");
+        assert!((centre - 1.25 / frequency_hz).abs() < 1e-6, "{centre} on the axis of the record");
         assert_eq!(side["source"]["negative_pole_m"], json!([20.0 + 40.0 * number as f64, 40.0, 10.0]));
         let data = folder.floats(&format!("out/{}", record["file"].as_str().unwrap()));
         assert_eq!(data.len(), 2 * 12 * 30);
@@ -218,9 +218,11 @@ const WARNINGS: &[(&str, &str, &str, bool)] = &[
     // 62.5 Hz and 41.7 Hz; the wavelet has 50 Hz.
     ("record_every = 2", "record_every = 4\n[accuracy]\nexact_time = true", "lower record_every", false),
     ("record_every = 2", "record_every = 6\n[accuracy]\nexact_time = true", "lower record_every", true),
-    // Centred at 0.118 s and 0.125 s; 60 steps of 2 ms.
-    ("frequency_hz = 20.0", "frequency_hz = 8.5", LATE, false),
-    ("frequency_hz = 20.0", "frequency_hz = 8.0", LATE, true),
+    // Centred at 0.119 s and 0.1202 s, a cut one at 0.118 s and 0.125 s; 60 steps of 2 ms.
+    ("frequency_hz = 20.0", "frequency_hz = 10.5", LATE, false),
+    ("frequency_hz = 20.0", "frequency_hz = 10.4", LATE, true),
+    ("frequency_hz = 20.0", "frequency_hz = 8.5\nshape = \"cut-ricker\"", LATE, false),
+    ("frequency_hz = 20.0", "frequency_hz = 8.0\nshape = \"cut-ricker\"", LATE, true),
     // The last sample is at 0.118 s, and the nearest receiver 10 m away.
     ("[wavelet]", "[mute]\nvelocity_m_s = 85.0\n[wavelet]", MUTED, false),
     ("[wavelet]", "[mute]\nvelocity_m_s = 84.0\n[wavelet]", MUTED, true),
@@ -361,7 +363,7 @@ fn description_of_a_fine_grid_keeps_all_digits() {
     assert_eq!(side["source"]["negative_pole_m"], json!([15e-6, 10e-6, 2.5e-6]));
     assert_eq!(side["source"]["positive_pole_m"][2], 7.5e-6);
     assert_eq!((&side["record"]["first_sample_s"], &side["record"]["dt_s"]), (&5e-10.into(), &1e-9.into()));
-    assert_eq!(side["wavelet"]["centre_s"], 1.2e-8);
+    assert_eq!(side["wavelet"]["centre_s"], 1.5625e-8);
     assert_eq!(side["snapshots"][1]["time_s"], 2e-9);
 }
 
@@ -402,16 +404,20 @@ fn duration_is_rounded_to_whole_steps() {
     assert_eq!(["0.12", "0.1209", "0.1211", "0.0011"].map(steps), [60, 60, 61, 1]);
 }
 
-/// Each name selects the shape of that name in the library.
+/// Each name selects the shape of that name in the library; without one it is a Ricker wavelet.
 #[test]
 fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
     let names = [
-        ("ricker", Shape::Ricker),
+        ("", Shape::Ricker),
         ("gaussian-derivative", Shape::GaussianDerivative),
         ("gaussian", Shape::Gaussian),
-        ("ricker-integral", Shape::RickerIntegral),
-        ("ricker-double-integral", Shape::RickerDoubleIntegral),
-        ("ricker-triple-integral", Shape::RickerTripleIntegral),
+        ("ricker", Shape::Ricker),
+        ("cut-ricker", Shape::CutRicker),
+        ("cut-gaussian-derivative", Shape::CutGaussianDerivative),
+        ("cut-gaussian", Shape::CutGaussian),
+        ("cut-ricker-integral", Shape::CutRickerIntegral),
+        ("cut-ricker-double-integral", Shape::CutRickerDoubleIntegral),
+        ("cut-ricker-triple-integral", Shape::CutRickerTripleIntegral),
     ];
     let grid = Grid { n: [12, 8, 10], h: [10.0; 3] };
     let model = Arc::new(Model::new(grid, vec![1500.0; grid.cells()], None).unwrap());
@@ -421,6 +427,7 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
             .replace(LAYERS, "vp = 1500.0")
             .replace("rho = \"gardner\"\n", "")
             .replace("frequency_hz = 20.0", &format!("frequency_hz = 20.0\nshape = \"{name}\""))
+            .replace("shape = \"\"\n", "")
             .replace(SNAPSHOTS, "");
         let folder = finished(&survey);
         let shot = Shot {
@@ -435,6 +442,7 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
         let record = fire_with(&model, 0.002, &shot, Options::default(), 1).record;
         assert!(record.iter().any(|value| *value != 0.0));
         assert!(folder.floats("out/shot_0001.bin") == record, "{name}");
-        assert_eq!(folder.json("out/shot_0001.json")["wavelet"]["shape"], name);
+        let stated = if name.is_empty() { "ricker" } else { name };
+        assert_eq!(folder.json("out/shot_0001.json")["wavelet"]["shape"], stated);
     }
 }

@@ -140,7 +140,7 @@ fn a_record_is_the_beginning_of_a_longer_one_while_the_source_is_active() {
             let shot = plain_shot([8, 7, 8], wavelet.samples, nt, vec![[8, 7, 11]]);
             fire_with(&model, dt, &Shot { kind: kind.clone(), ..shot }, options, 2).record
         };
-        for shape in [Shape::Ricker, Shape::LongRicker, Shape::LongGaussian] {
+        for shape in [Shape::CutRicker, Shape::Ricker, Shape::Gaussian] {
             let longer = record(shape, 2 * nt, usize::MAX);
             let largest = longer[..nt].iter().fold(0.0, |most: f32, v| most.max(v.abs()));
             for (samples, limit) in [(usize::MAX, 3e-4), (nt, guessed)] {
@@ -173,7 +173,7 @@ fn a_cut_wavelet_that_ends_with_the_record_has_ended() {
     for (kind, exact_time, limit) in kinds {
         let options = Options { pml: 10, exact_time, ..Options::default() };
         let record = |nt: usize| {
-            let wavelet = Wavelet::new(Shape::RickerTripleIntegral, frequency, dt, nt).unwrap();
+            let wavelet = Wavelet::new(Shape::CutRickerTripleIntegral, frequency, dt, nt).unwrap();
             let shot = plain_shot([8, 7, 8], wavelet.samples, nt, vec![[8, 7, 8]]);
             fire_with(&model, dt, &Shot { kind: kind.clone(), ..shot }, options, 2).record
         };

@@ -39,7 +39,7 @@ fn shot_at_edges(n: [usize; 3], dt: f32, nt: usize, random: &mut Random) -> Shot
     receivers.extend((0..60).map(|_| n.map(|n| edge(n, random))));
     receivers.extend((0..20).map(|_| random.cell(n)));
     let mut shot = plain_shot(source, vec![0.0], nt, receivers);
-    shot.wavelet = Wavelet::new(Shape::Ricker, PEAK / dt, dt, nt).unwrap();
+    shot.wavelet = Wavelet::new(Shape::CutRicker, PEAK / dt, dt, nt).unwrap();
     shot.amplitude = 1e4;
     shot
 }
@@ -178,7 +178,7 @@ fn second_order_in_grids_of_any_size() {
         let h = [0; 3].map(|_| random.between(5.0, 20.0));
         let model = rough_for(options.equation, n, h, &mut random);
         let (dt, nt) = (0.9 * options.dt_max(&model) as f32, 90);
-        let wavelet = Wavelet::new(Shape::Ricker, 0.04 / dt, dt, nt).unwrap().samples;
+        let wavelet = Wavelet::new(Shape::CutRicker, 0.04 / dt, dt, nt).unwrap().samples;
         let source = random.cell(n);
         let is_pole =
             |cell: &[usize; 3]| cell[..2] == source[..2] && [0, 2].contains(&cell[2].abs_diff(source[2]));
@@ -242,7 +242,7 @@ fn check_energy(model: &Arc<Model>, options: Options) {
     let dt = (0.99 * options.dt_max(model)) as f32;
     let nt = 20_000;
     let mut shot = plain_shot([4, 6, 3], vec![0.0], nt, vec![[5, 5, 5]]);
-    shot.wavelet = Wavelet::new(Shape::Ricker, PEAK / dt, dt, nt).unwrap();
+    shot.wavelet = Wavelet::new(Shape::CutRicker, PEAK / dt, dt, nt).unwrap();
     shot.amplitude = 1e4;
     shot.snapshot_every = Some(50);
     // The energy that the pressure stores: p² / 2 kappa.

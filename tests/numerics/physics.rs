@@ -13,7 +13,7 @@ use testmodels::norms::{peak, relative_l2};
 use testmodels::shots::{fire_with, homogeneous, model_for, plain_shot, rough, rough_for, time_step};
 
 fn ricker(f: f32, dt: f32) -> Vec<f32> {
-    Wavelet::new(Shape::Ricker, f, dt, 10_000).unwrap().samples
+    Wavelet::new(Shape::CutRicker, f, dt, 10_000).unwrap().samples
 }
 
 /// A volume injected at `a` and recorded at `b` gives the record of one injected at `b` and

@@ -32,7 +32,7 @@ fn plan(n: [usize; 3]) -> Plan {
 
 fn shot(nt: usize) -> Shot {
     Shot {
-        wavelet: Wavelet::new(Shape::Ricker, 25.0, DT, nt).unwrap(),
+        wavelet: Wavelet::new(Shape::CutRicker, 25.0, DT, nt).unwrap(),
         amplitude: 10_000.0,
         nt,
         receivers: Receivers::Plane { iz: 0, every: [1, 1] },
@@ -105,8 +105,11 @@ fn unstable_shot_reports_where_it_begins() {
     let dt = 1.6 * Acoustic1.dt_max(&Model::new(grid, vp.clone(), None).unwrap(), Stencil::Taylor) as f32;
     let options = Options { allow_unstable: true, pml: 8, ..Options::default() };
     let plan = Plan::new(Arc::new(Model::new(grid, vp.clone(), None).unwrap()), dt, options).unwrap();
-    let shot =
-        Shot { source: [7, 3, 7], wavelet: Wavelet::new(Shape::Ricker, 30.0, dt, 50).unwrap(), ..shot(5000) };
+    let shot = Shot {
+        source: [7, 3, 7],
+        wavelet: Wavelet::new(Shape::CutRicker, 30.0, dt, 50).unwrap(),
+        ..shot(5000)
+    };
     let told = [1, 2, 3].map(|threads| {
         let team = Team::new(threads).unwrap();
         run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap_err().to_string()

@@ -26,7 +26,7 @@ fn jumps(n: [usize; 3], random: &mut Random) -> Model {
 /// Returns a shot that is over after 50 steps, with a snapshot of every 20th step.
 fn shot(dt: f32, nt: usize) -> Shot {
     Shot {
-        wavelet: Wavelet::new(Shape::Ricker, 0.04 / dt, dt, nt).unwrap(),
+        wavelet: Wavelet::new(Shape::CutRicker, 0.04 / dt, dt, nt).unwrap(),
         snapshot_every: Some(20),
         ..plain_shot([4, 6, 3], vec![0.0], nt, vec![[5, 5, 5]])
     }

@@ -46,8 +46,8 @@ fn active_steps_are_those_of_the_old_kernel() {
 /// Exact time computes 24 more steps, and a monopole's rate reads two later samples.
 #[test]
 fn short_run_has_the_beginning_of_the_wavelet() {
-    let whole = Wavelet::new(Shape::Ricker, 20.0, 0.001, 1000).unwrap();
-    let cut = Wavelet::new(Shape::Ricker, 20.0, 0.001, 7).unwrap();
+    let whole = Wavelet::new(Shape::CutRicker, 20.0, 0.001, 1000).unwrap();
+    let cut = Wavelet::new(Shape::CutRicker, 20.0, 0.001, 7).unwrap();
     assert!((7 + 24 + 2..whole.samples.len()).contains(&cut.samples.len()));
     assert_eq!(cut.samples, whole.samples[..cut.samples.len()]);
 }
@@ -63,13 +63,13 @@ fn every_accepted_frequency_gives_finite_samples() {
     }
 }
 
-const LONG: [Shape; 3] = [Shape::LongRicker, Shape::LongGaussianDerivative, Shape::LongGaussian];
+const WHOLE: [Shape; 3] = [Shape::Ricker, Shape::GaussianDerivative, Shape::Gaussian];
 
 /// Wavelets are centred 1.25 periods after the first sample, with unit peak. The spectrum of a
 /// Gaussian has no peak above 0, so the test compares that of its second derivative.
 #[test]
-fn long_wavelets_begin_and_end_below_1e_5_and_have_their_peak_frequency() {
-    for shape in LONG {
+fn whole_wavelets_begin_and_end_below_1e_5_and_have_their_peak_frequency() {
+    for shape in WHOLE {
         for (f, dt) in [(10.0, 0.001f32), (25.0, 0.004), (3.0, 0.0007)] {
             let samples = Wavelet::new(shape, f, dt, 100_000).unwrap().samples;
             let peak = samples.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
@@ -90,7 +90,7 @@ fn long_wavelets_begin_and_end_below_1e_5_and_have_their_peak_frequency() {
                 };
                 let all =
                     samples.iter().enumerate().map(part).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
-                all.0.hypot(all.1) * if shape == Shape::LongGaussian { hz * hz } else { 1.0 }
+                all.0.hypot(all.1) * if shape == Shape::Gaussian { hz * hz } else { 1.0 }
             };
             assert!([0.97, 1.03].iter().all(|off| size(f * off) < size(f)), "{shape:?}, {f} Hz");
         }
@@ -98,10 +98,10 @@ fn long_wavelets_begin_and_end_below_1e_5_and_have_their_peak_frequency() {
 }
 
 #[test]
-fn long_wavelets_are_derivatives_of_each_other() {
+fn whole_wavelets_are_derivatives_of_each_other() {
     let of = |shape, f| Wavelet::new(shape, f, 1e-3, 10_000).unwrap().samples;
     let (f, dt) = (8.0f32, 1e-3);
-    let (gaussian, ricker) = (of(Shape::LongGaussian, f), of(Shape::LongRicker, f));
+    let (gaussian, ricker) = (of(Shape::Gaussian, f), of(Shape::Ricker, f));
     for (i, near) in gaussian.windows(3).enumerate() {
         let [before, at, after] = [0, 1, 2].map(|i| f64::from(near[i]));
         let second =

@@ -30,12 +30,12 @@ WAVELETS = {
     "ricker": _abi.SCHED_FD_WAVELET_RICKER,
     "gaussian-derivative": _abi.SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE,
     "gaussian": _abi.SCHED_FD_WAVELET_GAUSSIAN,
-    "ricker-integral": _abi.SCHED_FD_WAVELET_RICKER_INTEGRAL,
-    "ricker-double-integral": _abi.SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL,
-    "ricker-triple-integral": _abi.SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL,
-    "long-ricker": _abi.SCHED_FD_WAVELET_LONG_RICKER,
-    "long-gaussian-derivative": _abi.SCHED_FD_WAVELET_LONG_GAUSSIAN_DERIVATIVE,
-    "long-gaussian": _abi.SCHED_FD_WAVELET_LONG_GAUSSIAN,
+    "cut-ricker": _abi.SCHED_FD_WAVELET_CUT_RICKER,
+    "cut-gaussian-derivative": _abi.SCHED_FD_WAVELET_CUT_GAUSSIAN_DERIVATIVE,
+    "cut-gaussian": _abi.SCHED_FD_WAVELET_CUT_GAUSSIAN,
+    "cut-ricker-integral": _abi.SCHED_FD_WAVELET_CUT_RICKER_INTEGRAL,
+    "cut-ricker-double-integral": _abi.SCHED_FD_WAVELET_CUT_RICKER_DOUBLE_INTEGRAL,
+    "cut-ricker-triple-integral": _abi.SCHED_FD_WAVELET_CUT_RICKER_TRIPLE_INTEGRAL,
 }
 SOURCE_KINDS = {
     "pressure": _abi.SCHED_FD_SOURCE_PRESSURE,
@@ -115,7 +115,8 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     Parameters
     ----------
     name : str
-        One of `WAVELETS`.
+        One of `WAVELETS`. "cut-..." are those of the old library; the others begin and end below
+        1e-5 of their peak.
     frequency_hz : float
         Peak frequency in Hz, positive.
     dt_s : float
@@ -126,7 +127,7 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     Returns
     -------
     ndarray of float32, shape (nt,)
-        One sample for each time step, the first for the time `dt_s`, of long ones for the time 0;
+        One sample for each time step, the first for the time 0, of cut ones for the time `dt_s`;
         zero after the end of the wavelet.
 
     Raises
@@ -382,7 +383,8 @@ class Shot:
     snapshot_every : int
         Time steps between snapshots, from step 0; 0: no snapshots.
     mute_direct : bool
-        Sets samples to zero until the direct wave has passed, as the old library does.
+        Sets samples to zero until the direct wave has passed. `wavelet_samples` count as
+        2 / frequency_hz long.
     exact_time : bool
         Removes the dispersion error of the time steps from the record. A shot with snapshots is
         refused: they would keep the error.

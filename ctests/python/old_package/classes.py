@@ -180,7 +180,7 @@ def survey(equation, lines):
         "grid": f"n = {list(N)}\nspacing_m = {H}",
         "model": 'vp = "vel.bin"',
         "time": f"dt_s = {DT}\nnt = {ON_CPU[0]}\nrecord_every = {RECORD_EVERY}",
-        "wavelet": f"frequency_hz = {FREQUENCY}",
+        "wavelet": f'shape = "cut-ricker"\nfrequency_hz = {FREQUENCY}',
         "sources": f"first_m = {[H * cell for cell in SOURCE]}\ncount = [2, 1]\nstep_m = [{2 * H}, {H}]",
         "receivers": "every = [2, 1]",
         "accuracy": "",

@@ -424,12 +424,12 @@ pub fn library_shape(shape: Shape) -> wavelet::Shape {
         Shape::Ricker => wavelet::Shape::Ricker,
         Shape::GaussianDerivative => wavelet::Shape::GaussianDerivative,
         Shape::Gaussian => wavelet::Shape::Gaussian,
-        Shape::RickerIntegral => wavelet::Shape::RickerIntegral,
-        Shape::RickerDoubleIntegral => wavelet::Shape::RickerDoubleIntegral,
-        Shape::RickerTripleIntegral => wavelet::Shape::RickerTripleIntegral,
-        Shape::LongRicker => wavelet::Shape::LongRicker,
-        Shape::LongGaussianDerivative => wavelet::Shape::LongGaussianDerivative,
-        Shape::LongGaussian => wavelet::Shape::LongGaussian,
+        Shape::CutRicker => wavelet::Shape::CutRicker,
+        Shape::CutGaussianDerivative => wavelet::Shape::CutGaussianDerivative,
+        Shape::CutGaussian => wavelet::Shape::CutGaussian,
+        Shape::CutRickerIntegral => wavelet::Shape::CutRickerIntegral,
+        Shape::CutRickerDoubleIntegral => wavelet::Shape::CutRickerDoubleIntegral,
+        Shape::CutRickerTripleIntegral => wavelet::Shape::CutRickerTripleIntegral,
     }
 }
 

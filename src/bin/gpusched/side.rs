@@ -41,10 +41,10 @@ impl About {
     pub fn new(job: &Job, number: usize) -> About {
         let shot = job.shots[number - 1].clone();
         let shape = library_shape(job.survey.wavelet.shape);
-        // The first sample of the wavelet acts at time 0. That of an old shape has the value at one
+        // The first sample of the wavelet acts at time 0. That of a cut shape has the value at one
         // step.
-        let begin = if shape.is_long() { 0.0 } else { decimal(job.plan.dt) };
-        let centre = shape.centre(job.survey.wavelet.frequency_hz) - begin;
+        let begin = if shape.is_cut() { decimal(job.plan.dt) } else { 0.0 };
+        let centre = 0.5 * shape.periods() / job.survey.wavelet.frequency_hz - begin;
         let wavelet = json!({
             "shape": job.survey.wavelet.shape,
             "frequency_hz": job.survey.wavelet.frequency_hz,

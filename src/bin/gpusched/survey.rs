@@ -178,24 +178,25 @@ pub enum Step {
     Seconds(f64),
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
+    #[default]
     Ricker,
     GaussianDerivative,
     Gaussian,
-    RickerIntegral,
-    RickerDoubleIntegral,
-    RickerTripleIntegral,
-    LongRicker,
-    LongGaussianDerivative,
-    LongGaussian,
+    CutRicker,
+    CutGaussianDerivative,
+    CutGaussian,
+    CutRickerIntegral,
+    CutRickerDoubleIntegral,
+    CutRickerTripleIntegral,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wavelet {
-    #[serde(default = "ricker")]
+    #[serde(default)]
     pub shape: Shape,
     pub frequency_hz: f64,
     pub amplitude: Option<f64>,
@@ -308,10 +309,6 @@ impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Deserialize<'de>
 
 fn one() -> usize {
     1
-}
-
-fn ricker() -> Shape {
-    Shape::Ricker
 }
 
 impl<'de> Deserialize<'de> for Property {

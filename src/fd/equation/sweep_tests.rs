@@ -198,7 +198,7 @@ const SMALL: GridCase = ([19, 14, 33], 9, [4, 2, 16], true);
 
 /// Returns all fields after 40 steps of a wavelet.
 fn fields_of<E: TiledEquation>(equation: &E, amplitude: f32, isa: Isa, large: bool) -> Vec<Vec<f32>> {
-    let wavelet = Wavelet::new(Shape::Ricker, 30.0, 1e-3, 40).unwrap();
+    let wavelet = Wavelet::new(Shape::CutRicker, 30.0, 1e-3, 40).unwrap();
     let shot = shot(SMALL.2, wavelet.samples, amplitude, 40);
     let partition = equation.partition(2);
     let mut all = equation.fields_at_rest().unwrap();

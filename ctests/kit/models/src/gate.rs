@@ -19,7 +19,7 @@ const SNAPSHOT: f64 = 2e-5;
 pub fn shots(case: &Case) -> Vec<Shot> {
     let muted = |mut shot: Shot| {
         if case.muted {
-            shot.mute = Some(direct_wave_mute(&case.model, &shot, case.dt, case.frequency()).unwrap());
+            shot.mute = Some(direct_wave_mute(&case.model, &shot, case.dt, case.frequency(), 2.0).unwrap());
         }
         shot
     };
