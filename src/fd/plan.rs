@@ -1,6 +1,7 @@
 //! Plan of the shots in a model: coefficients, time step, memory, and the devices that can run
 //! them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::control::Control;
@@ -178,20 +179,30 @@ impl Plan {
     /// counts. The host holds the record, and the memory of its correction. `threads`: threads of a
     /// shot on the CPU, each of which has its own scratch; 0 if it runs on no CPU.
     pub fn shot_bytes(&self, shot: &Shot, threads: u32) -> Bytes {
-        let longer;
-        let (shot, moving) = match self.options.exact_time {
-            true => {
-                longer = Shot { nt: self.steps(shot), ..shot.clone() };
-                (&longer, exact_time::bytes(shot))
-            }
-            false => (shot, 0),
-        };
-        let record = Record::gather_bytes(self.layout(), shot);
+        let own = self.cpu_bytes(shot, threads);
+        let gpu = self.propagator.gpu_bytes(&self.computed(shot));
+        Bytes { device: self.propagator.bytes().saturating_add(own.device).max(gpu), ..own }
+    }
+
+    /// Returns the bytes of one shot on the CPU, as [`Plan::shot_bytes`] does, without the
+    /// coefficients, which exist before it begins.
+    pub fn cpu_bytes(&self, shot: &Shot, threads: u32) -> Bytes {
+        let moving = if self.options.exact_time { exact_time::bytes(shot) } else { 0 };
+        let shot = self.computed(shot);
+        let record = Record::gather_bytes(self.layout(), &shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
         let own = self.propagator.thread_bytes(threads as usize);
-        let parts = [self.field_bytes(), own, Record::bytes(self.layout(), shot) - record, picture];
-        let on_cpu = parts.into_iter().fold(self.propagator.bytes(), u64::saturating_add);
-        Bytes { device: on_cpu.max(self.propagator.gpu_bytes(shot)), host: record.saturating_add(moving) }
+        let parts = [own, Record::bytes(self.layout(), &shot) - record, picture];
+        let device = parts.into_iter().fold(self.field_bytes(), u64::saturating_add);
+        Bytes { device, host: record.saturating_add(moving) }
+    }
+
+    /// Returns the shot whose steps are computed.
+    fn computed<'a>(&self, shot: &'a Shot) -> Cow<'a, Shot> {
+        match self.options.exact_time {
+            true => Cow::Owned(Shot { nt: self.steps(shot), ..shot.clone() }),
+            false => Cow::Borrowed(shot),
+        }
     }
 
     /// Returns the error of a shot that no device accepts, with the reason and the accepted sizes.

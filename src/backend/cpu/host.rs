@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use crate::descriptor;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Minimum size in bytes of a block that uses huge pages.
 const LARGE: usize = 4 << 20;
@@ -65,6 +65,12 @@ pub fn shortage(what: &str, needed: u64) -> Error {
         return Error::ProcessLimit { what, needed, left, limit };
     }
     Error::NoMemory { what, needed, place: "the host".into(), there: free_bytes() }
+}
+
+/// Returns an error if fewer than `needed` bytes are free. Linux grants more memory than it has and
+/// kills the process that uses it, so large parts check first.
+pub fn check_free(what: &str, needed: u64) -> Result<()> {
+    if needed <= free_bytes() { Ok(()) } else { Err(shortage(what, needed)) }
 }
 
 /// Returns an empty list with room for `len` elements; `None` if the memory is not available.
@@ -131,6 +137,22 @@ pub fn address_space() -> (u64, u64) {
     // SAFETY: the call reads a number.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
     (limit.rlim_cur, limit.rlim_cur.saturating_sub(pages.saturating_mul(page)))
+}
+
+/// Makes the allocator use as little of a limited address space (`ulimit -v`) as it can. By default
+/// glibc reserves 64 MiB for each thread, and keeps freed blocks of up to 32 MiB.
+///
+/// Concerns the whole process, so it is for programs and not for libraries. It has no effect
+/// without a limit. Call it before the first thread starts.
+pub fn save_address_space() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if address_space().0 < u64::MAX {
+        // SAFETY: sets two numbers of the allocator. A refusal costs only addresses.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        }
+    }
 }
 
 /// Returns the physical memory, on systems without `/proc/meminfo`.

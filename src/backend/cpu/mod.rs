@@ -6,7 +6,10 @@ mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
-pub use host::{Zero, address_space, can_allocate, free_bytes, reserve, shortage, threads, zeros};
+pub use host::{
+    Zero, address_space, can_allocate, check_free, free_bytes, reserve, save_address_space, shortage,
+    threads, zeros,
+};
 pub use team::{Team, TeamMember};
 
 use super::{Backend, Lane, Queue};

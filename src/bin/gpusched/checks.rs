@@ -4,6 +4,7 @@ use gpusched::backend::cpu;
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::human;
 use gpusched::memory::Bytes;
+use gpusched::sched::Scheduler;
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
@@ -33,16 +34,41 @@ pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
 }
 
-/// Returns an error if a shot needs more address space than the limit of the process leaves, and no
-/// GPU can compute it.
-pub fn address_space(takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
-    let needed = takes.on(BackendKind::Cpu);
+/// Bytes of address space for everything small: lists of the run, texts, buffers of files, tuning.
+const SMALL: u64 = 16 << 20;
+/// Bytes of the stack of a thread that is no worker, and of the page before it.
+const THREAD: u64 = (2 << 20) + (64 << 10);
+
+/// Returns an error if the limit of the process's address space leaves too little for a run: the
+/// stacks of its threads, and one shot on the device that takes the least of it.
+pub fn address_space(job: &Job, scheduler: &Scheduler) -> Result<()> {
     let (limit, left) = cpu::address_space();
-    let mut gpus = devices.iter().filter(|device| device.backend == BackendKind::Cuda);
-    if needed <= left || gpus.any(|gpu| takes.on(gpu.backend) <= gpu.usable_bytes()) {
+    if limit == u64::MAX {
         return Ok(());
     }
-    Err(Error::ProcessLimit { what: "a shot".into(), needed, left, limit })
+    let mut shot = u64::MAX;
+    // The timer, and the thread that watches other processes or reads standard input.
+    let mut stacks = 3 * THREAD;
+    let takes = job.cpu_bytes(scheduler.cpu_threads());
+    for one in scheduler.stats()?.devices {
+        let slots = u64::from(one.slots).min(job.numbers.len().max(1) as u64);
+        stacks += slots * scheduler.stack_bytes();
+        let needed = match one.device.backend {
+            BackendKind::Cpu => {
+                stacks += slots * u64::from(scheduler.cpu_threads()).saturating_sub(1) * THREAD;
+                takes.on(BackendKind::Cpu)
+            }
+            _ => takes.host,
+        };
+        shot = shot.min(needed);
+    }
+    let needed = shot.saturating_add(stacks + SMALL);
+    if needed <= left {
+        return Ok(());
+    }
+    let what =
+        format!("a run ({} for a shot, {} for stacks and buffers)", human(shot), human(stacks + SMALL));
+    Err(Error::ProcessLimit { what, needed, left, limit })
 }
 
 /// Returns a warning if the file system of the output folder is too small. `present`: bytes of

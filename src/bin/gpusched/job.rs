@@ -5,8 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpusched::backend::Backend;
-use gpusched::backend::cpu::{self, CpuBackend};
+use gpusched::backend::cpu;
 use gpusched::device::Selection;
 use gpusched::fd::equation::{self as equations, EQUATIONS, Equation, by_name};
 use gpusched::fd::grid::Grid;
@@ -127,6 +126,12 @@ impl Job {
     /// Returns the largest memory of a shot on this number of CPU threads.
     pub fn shot_bytes(&self, threads: u32) -> Bytes {
         let each = self.shots.iter().map(|shot| self.plan.shot_bytes(shot, threads));
+        each.fold(Bytes::default(), Bytes::max)
+    }
+
+    /// Returns the largest memory that a shot allocates on this number of CPU threads.
+    pub fn cpu_bytes(&self, threads: u32) -> Bytes {
+        let each = self.shots.iter().map(|shot| self.plan.cpu_bytes(shot, threads));
         each.fold(Bytes::default(), Bytes::max)
     }
 
@@ -253,16 +258,10 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
 
 /// Returns an error if the host has no memory for the model, before any of it is allocated.
 fn check_host_memory(grid: &Grid, from: &survey::Model, storage: plan::Storage) -> Result<()> {
-    let host = CpuBackend::new(None).devices()?;
-    let there = host.iter().map(|host| host.free_bytes).max().unwrap_or(u64::MAX);
     // The properties, and about as many coefficients, at least two.
     let properties = model::stated(from).len().max(2);
     let needed = (properties * (4 + storage.bytes())) as u64 * grid.cells() as u64;
-    if needed <= there {
-        return Ok(());
-    }
-    let what = format!("a model of {} x {} x {} cells", grid.n[0], grid.n[1], grid.n[2]);
-    Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
+    cpu::check_free(&format!("a model of {} x {} x {} cells", grid.n[0], grid.n[1], grid.n[2]), needed)
 }
 
 /// Returns an error if the host has no memory for the list of shots. A short survey file may
@@ -281,12 +280,8 @@ fn check_shots_memory(
     let list = if matches!(receivers, Receivers::List(_)) { 24 * traces } else { 0 };
     let one = FIXED + 4 * samples as u64 + list + if muted { 4 * traces } else { 0 };
     let needed = COPIES.saturating_mul(one).saturating_mul(shots as u64);
-    let there = cpu::free_bytes();
-    if needed <= there {
-        return Ok(());
-    }
     let what = format!("the list of {shots} shots of {traces} traces with wavelet, receivers and mute");
-    Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
+    cpu::check_free(&what, needed)
 }
 
 fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f32> {

@@ -75,6 +75,7 @@ use speed::Case;
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
+    gpusched::backend::cpu::save_address_space();
     match Builder::new().stack_size(STACK).spawn(run_command).map(JoinHandle::join) {
         Ok(Ok(status)) => status,
         // The thread has panicked and has printed a message.

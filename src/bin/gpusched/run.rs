@@ -78,9 +78,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let devices = scheduler.devices();
     let takes = job.shot_bytes(scheduler.cpu_threads());
     checks::memory(&job, takes, devices)?;
-    if wanted.dry_run {
-        checks::address_space(takes, devices)?;
-    }
+    checks::address_space(&job, &scheduler)?;
     check_inputs(&job, wanted.trace.as_deref())?;
     let output =
         if wanted.dry_run { None } else { Some(Arc::new(OutputFolder::claim(&job.folder, job.is_part)?)) };

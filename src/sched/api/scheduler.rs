@@ -83,6 +83,11 @@ impl Scheduler {
         self.runtime.cpu_threads
     }
 
+    /// Returns the bytes of address space that the stack of a worker takes.
+    pub fn stack_bytes(&self) -> u64 {
+        self.runtime.pool.stack_bytes() as u64
+    }
+
     /// Waits for a task. Any number of threads may wait for a task, any number of times. `timeout`:
     /// `None` waits for ever, zero polls.
     ///

@@ -170,6 +170,11 @@ impl WorkerPool {
         found
     }
 
+    /// Returns the bytes of a worker's stack.
+    pub fn stack_bytes(&self) -> usize {
+        self.stack.saturating_add(NESTING + OWN_FRAMES)
+    }
+
     /// Starts a thread. Returns the error of the system once, until a thread could be started
     /// again.
     pub fn spawn(
@@ -178,7 +183,7 @@ impl WorkerPool {
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), Option<std::io::Error>> {
         *lock(&self.alive) += 1;
-        let started = self.start(name, Some(self.stack.saturating_add(NESTING + OWN_FRAMES)), work);
+        let started = self.start(name, Some(self.stack_bytes()), work);
         let reported = self.spawn_failed.swap(started.is_err(), Ordering::SeqCst);
         started.map_err(|error| {
             self.thread_ended();
