@@ -64,6 +64,8 @@ pub struct DeviceSamples {
     pub work: f64,
     /// Seconds and work of the first sample, which may be a warm-up.
     pub first: (f64, f64),
+    /// Seconds and work, faded, of the samples as measured, for the ETA.
+    pub recent: (f64, f64),
 }
 
 impl WorkSum {

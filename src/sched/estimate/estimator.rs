@@ -74,12 +74,13 @@ impl Estimator {
         if sum.tasks == 2 {
             let (first_seconds, first_work) = samples.first;
             if first_seconds / first_work > policy.warm_up * seconds / work {
-                (samples.seconds, samples.work) = (0.0, 0.0);
+                (samples.seconds, samples.work, samples.recent) = (0.0, 0.0, (0.0, 0.0));
                 counted = seconds;
             }
         }
         samples.seconds = samples.seconds * policy.fade + counted;
         samples.work = samples.work * policy.fade + work;
+        samples.recent = (samples.recent.0 * policy.fade + seconds, samples.recent.1 * policy.fade + work);
         record.unit_scale = unit_scale(priors, record);
     }
 

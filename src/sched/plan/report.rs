@@ -8,7 +8,7 @@ use super::{Attempt, DeadlineState, DeviceState, Planner};
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::sched::base::{Role, TaskCounts, TaskId, TaskInfo, TaskStatus, nanoseconds};
-use crate::sched::estimate::{ClassRecord, DeviceRecord, lower_bound};
+use crate::sched::estimate::{ClassRecord, lower_bound};
 use crate::sched::observe::{Ending, Timeline, Trace};
 
 /// Statistics of a scheduler.
@@ -174,29 +174,26 @@ impl Planner {
         Duration::try_from_secs_f64(seconds.max(longest)).ok()
     }
 
-    /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Ended tasks
-    /// and the reports of running ones replace a stored rate that is so wrong that the estimator
-    /// would follow them slowly.
+    /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Attempts of
+    /// this run replace a stored rate by the share of an average task that they have done, or should
+    /// have done by that rate.
     fn eta_rates(&self, now: Duration, number: u32, class: &ClassRecord) -> Vec<f64> {
         let mean = class.mean_work();
-        let ended = class.devices.iter().map(|DeviceRecord { sum, seconds, .. }| {
-            (sum.work + (sum.tasks - sum.with_work) as f64 * mean, *seconds)
-        });
-        let mut measured: Vec<(f64, f64)> = ended.collect();
+        let mut measured: Vec<_> = class.devices.iter().map(|device| device.samples.recent).collect();
         for run in self.underway().filter(|run| run.role == Role::Task && run.class == number) {
             if let Some(done) = self.report_of(run) {
-                let (work, seconds) = &mut measured[run.device];
+                let (seconds, work) = &mut measured[run.device];
                 *work += done * run.work.unwrap_or(mean);
                 *seconds += now.saturating_sub(run.started).as_secs_f64();
             }
         }
-        let surprise = self.policy.surprise;
-        let rate = |(device, (work, seconds)): (usize, (f64, f64))| {
+        let rate = |(device, (seconds, work)): (usize, (f64, f64))| {
             let measured = work / seconds.max(1e-9);
-            let Some(rate) = self.estimator.rate(number, device) else { return measured };
-            let is_stored = class.devices[device].samples.prior.is_some();
-            let is_near = (rate / surprise..=rate * surprise).contains(&measured);
-            if is_stored && measured > 0.0 && !is_near { measured } else { rate }
+            match self.estimator.rate(number, device) {
+                None => measured,
+                Some(rate) if class.devices[device].samples.prior.is_none() => rate,
+                Some(rate) => rate + (work.max(rate * seconds) / mean).min(1.0) * (measured - rate),
+            }
         };
         measured.into_iter().enumerate().map(rate).collect()
     }

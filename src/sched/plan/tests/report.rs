@@ -109,7 +109,8 @@ fn reports_and_ended_tasks_outweigh_a_much_slower_stored_rate_in_the_eta() {
     (0..4).for_each(|_| _ = driver.submit(0, of_work(10.0)));
     let first = driver.take(0, 0).unwrap();
     first.signal.report(0.5);
-    assert_eta(&driver, 10, Some(70.0));
+    // Half a task is measured, at 0.5 a second, so the rate is half of that and half of 0.05.
+    assert_eta(&driver, 10, Some(10.0 + 30.0 / 0.275));
     driver.ends(20, 0, &first, Ok(()));
     assert_eta(&driver, 20, Some(60.0));
     let second = driver.take(20, 0).unwrap();
@@ -120,4 +121,41 @@ fn reports_and_ended_tasks_outweigh_a_much_slower_stored_rate_in_the_eta() {
     let last = driver.take(60, 0).unwrap();
     last.signal.report(0.5);
     assert_eta(&driver, 70, Some(10.0));
+}
+
+/// Tasks take 20 s. Any factor counts, also a small one.
+#[test]
+fn eta_follows_the_measured_rate_within_a_task() {
+    for stored in [1.7, 0.5, 0.15] {
+        let mut driver = unknown(1);
+        driver.planner.estimator.set_prior(0, 0, stored);
+        (0..4).for_each(|_| _ = driver.submit(0, of_work(10.0)));
+        assert_eta(&driver, 0, Some(40.0 / stored));
+        let first = driver.take(0, 0).unwrap();
+        // A report moves the rate as far as the task is done, or should be by the stored rate.
+        first.signal.report(0.25);
+        let share = (0.5 * stored).max(0.25);
+        let rate = stored + share * (0.5 - stored);
+        assert_eta(&driver, 5, Some(15.0 + 30.0 / rate));
+        driver.ends(20, 0, &first, Ok(()));
+        assert_eta(&driver, 20, Some(60.0));
+        driver.run_next([20, 40], 0, Ok(()));
+        assert_eta(&driver, 40, Some(40.0));
+    }
+}
+
+/// The first task takes 100 s, the others 20 s.
+#[test]
+fn eta_forgets_a_warm_up_and_follows_a_device_that_slows_down() {
+    let mut driver = unknown(1);
+    driver.planner.estimator.set_prior(0, 0, 0.4);
+    (0..100).for_each(|_| _ = driver.submit(0, of_work(10.0)));
+    driver.run_next([0, 100], 0, Ok(()));
+    driver.run_next([100, 120], 0, Ok(()));
+    assert_eta(&driver, 120, Some(98.0 * 20.0));
+    (0..20).for_each(|task| _ = driver.run_next([120 + 20 * task, 140 + 20 * task], 0, Ok(())));
+    // From then on they take 60 s; after 40 of them the ETA is at most 10 % too short.
+    (0..40).for_each(|task| _ = driver.run_next([520 + 60 * task, 580 + 60 * task], 0, Ok(())));
+    let eta = driver.planner.progress(S(2920), &driver.planner.stats()).eta.unwrap().as_secs_f64();
+    assert!((0.9..=1.0).contains(&(eta / (38.0 * 60.0))), "{eta}");
 }
