@@ -59,6 +59,7 @@ impl Planner {
             Ok(()) => {
                 device.done += u64::from(!run.role.is_helper());
                 device.fault_count = 0;
+                device.refusal = None;
             }
             Err(_) => device.failed += 1,
         }
@@ -331,6 +332,12 @@ impl Planner {
         if by_others {
             record.unexplained_rounds = 0;
         }
+        self.devices[run.device].refusal = Some(match error {
+            Error::Busy { .. } => "used by another process, or closed to all",
+            _ if by_others => "its memory is used by other processes",
+            Error::Resources { .. } => "its driver is short of resources",
+            _ => "it is short of memory",
+        });
         let others = record.large_enough_devices.without(self.retired).without(record.refused_devices);
         if others != DeviceMask::NONE {
             return true;

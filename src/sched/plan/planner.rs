@@ -49,6 +49,8 @@ pub struct Planner {
     pub(super) counts: TaskCounts,
     /// When the last task so far has ended; 0 before.
     pub(super) last_end: Duration,
+    /// See [`Progress::work_lost`](super::Progress::work_lost).
+    pub(super) work_lost: f64,
     pub(super) stopping: bool,
     /// Ranges whose owners can't go on without helpers.
     pub(super) ranges_in_need: usize,
@@ -213,6 +215,7 @@ impl Planner {
         self.last_end = self.last_end.max(effects.now);
         if record.role == Role::Task {
             self.estimator.table.task_ended(record.class, record.work);
+            self.work_lost += record.work.filter(|_| state != TaskStatus::Done).unwrap_or(0.0);
         }
         let successors = std::mem::take(&mut record.successors);
         self.predecessor_ended(successors, id, failure, effects);

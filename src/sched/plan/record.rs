@@ -65,6 +65,8 @@ pub struct DeviceState {
     /// No other task begins here, so that this one gets its memory.
     pub(super) reserved_for: Option<TaskId>,
     pub(super) backoff: Option<Backoff>,
+    /// See [`DeviceStats::refusal`](super::DeviceStats::refusal).
+    pub(super) refusal: Option<&'static str>,
     /// The last assignment left a task out for memory that other processes have.
     pub(super) shortage: Option<MemoryShortage>,
     /// Number of the context. A queue of an older one is useless.

@@ -32,6 +32,9 @@ pub struct DeviceStats {
     pub retired: Option<String>,
     /// Other processes use all slots, or will before this one.
     pub taken: bool,
+    /// Why the device refused the last planned task; `None` once one has reported progress there or
+    /// ended well.
+    pub refusal: Option<&'static str>,
     pub slots: u32,
     pub done: u64,
     pub failed: u64,
@@ -52,6 +55,8 @@ pub struct Progress {
     pub work_total: f64,
     /// The part of it that is done: of ended tasks, and as running ones report.
     pub work_done: f64,
+    /// The part of `work_done` of tasks that failed or were cancelled.
+    pub work_lost: f64,
 }
 
 impl Planner {
@@ -81,6 +86,9 @@ impl Planner {
             device: device.info.clone(),
             retired: device.retired.clone(),
             taken: false,
+            refusal: device
+                .refusal
+                .filter(|_| device.attempts.iter().all(|run| self.progress_of(run) == 0.0)),
             slots: device.slots,
             done: device.done,
             failed: device.failed,
@@ -109,11 +117,13 @@ impl Planner {
             eta: self.eta(now, both),
             work_total,
             work_done,
+            work_lost: self.work_lost,
         }
     }
 
     /// Returns the time until all tasks have ended if their work is spread well: what remains over
-    /// all rates, and at least what the longest task needs. `None`: too few rates are known.
+    /// all rates, and at least what the longest task needs; and before that the time for which all
+    /// devices back off. `None`: too few rates are known.
     fn eta(&self, now: Duration, both: &Stats) -> Option<Duration> {
         let open =
             |device: &DeviceState| if device.retired.is_none() { f64::from(device.slots) } else { 0.0 };
@@ -171,7 +181,21 @@ impl Planner {
             seconds += unknown as f64 * self.estimator.table.mean_seconds()? / all_slots;
         }
         // Infinite if no device is left.
-        Duration::try_from_secs_f64(seconds.max(longest)).ok()
+        Some(self.pause(now) + Duration::try_from_secs_f64(seconds.max(longest)).ok()?)
+    }
+
+    /// Returns the time until a device may begin the first ready task, if all back off.
+    fn pause(&self, now: Duration) -> Duration {
+        let first = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok());
+        let Some(record) = first.filter(|_| self.underway().next().is_none()) else { return Duration::ZERO };
+        let may = self.possible(record);
+        let devices = self.devices.iter().enumerate().filter(|(index, _)| may.contains(*index));
+        let pauses = devices.map(|(_, device)| {
+            let bytes = record.known_bytes(device.info.backend);
+            let backoff = device.backoff.filter(|_| device.backs_off(now, bytes));
+            backoff.map_or(Duration::ZERO, |backoff| backoff.until - now)
+        });
+        pauses.min().unwrap_or_default()
     }
 
     /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Attempts of

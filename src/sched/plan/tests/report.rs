@@ -159,3 +159,63 @@ fn eta_forgets_a_warm_up_and_follows_a_device_that_slows_down() {
     let eta = driver.planner.progress(S(2920), &driver.planner.stats()).eta.unwrap().as_secs_f64();
     assert!((0.9..=1.0).contains(&(eta / (38.0 * 60.0))), "{eta}");
 }
+
+#[test]
+fn eta_counts_the_time_for_which_all_devices_back_off() {
+    let mut driver = unknown(2);
+    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 0.5));
+    driver.submit(0, of_work(10.0));
+    driver.run_next([0, 10], 0, Err(busy()));
+    // The other device may begin it at once.
+    assert_eta(&driver, 10, Some(20.0));
+    driver.run_next([10, 10], 1, Err(busy()));
+    // The first back-off takes a second, the second four.
+    driver.pass(11);
+    (0..2).for_each(|device| _ = driver.run_next([11, 11], device, Err(busy())));
+    assert_eta(&driver, 12, Some(3.0 + 20.0));
+    driver.pass(15);
+    assert_eta(&driver, 15, Some(20.0));
+    driver.planner.retire(0, "of a test", &mut driver.effects);
+    driver.run_next([15, 16], 1, Err(busy()));
+    assert_eta(&driver, 16, Some(16.0 + 20.0));
+    driver.planner.retire(1, "of a test", &mut driver.effects);
+    assert_eta(&driver, 16, None);
+}
+
+#[test]
+fn device_states_why_it_refuses_until_an_attempt_makes_progress() {
+    let full = Error::NoMemory { what: "x".into(), needed: 2, place: "y".into(), there: 1 };
+    for (error, why) in [
+        (busy(), "used by another process, or closed to all"),
+        (full, "its memory is used by other processes"),
+        (lacks_resources(), "its driver is short of resources"),
+    ] {
+        let mut driver = unknown(1);
+        let refusal = |driver: &Driver| driver.planner.stats().devices[0].refusal;
+        driver.submit(0, of_work(10.0));
+        assert_eq!(refusal(&driver), None);
+        driver.run_next([0, 1], 0, Err(error));
+        assert_eq!(refusal(&driver), Some(why));
+        driver.pass(3);
+        let again = driver.take(3, 0).unwrap();
+        assert_eq!(refusal(&driver), Some(why), "the next attempt may be refused, too");
+        again.signal.report(0.1);
+        assert_eq!(refusal(&driver), None);
+        driver.ends(4, 0, &again, Ok(()));
+        assert_eq!(refusal(&driver), None);
+    }
+}
+
+#[test]
+fn work_of_tasks_that_did_not_succeed_is_counted() {
+    let mut driver = unknown(1);
+    let tasks = [4.0, 3.0, 2.0].map(|work| driver.submit(0, of_work(work)));
+    let lost = |driver: &Driver| driver.planner.progress(S(9), &driver.planner.stats()).work_lost;
+    driver.run_next([0, 1], 0, Ok(()));
+    assert_eq!(lost(&driver), 0.0);
+    driver.run_next([1, 2], 0, Err(Error::Callback { code: 1 }));
+    assert_eq!(lost(&driver), 3.0);
+    driver.cancel(tasks[2]).unwrap();
+    driver.publish();
+    assert_eq!(lost(&driver), 5.0);
+}
