@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use testkit::command::{SURVEY, Workspace, brief, one_shot};
+use testkit::command::{Ended, SURVEY, Workspace, brief, one_shot};
+use testkit::process::output;
+use testkit::virtual_gpus::attach;
 
 use crate::run_well;
 
@@ -78,4 +80,24 @@ fn speeds_are_cached_for_the_next_run_unless_disabled() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("gpusched rates 2 ") && lines[1].starts_with("cpu\t"), "{text}");
     assert_eq!(lines[2..], ["end 1"], "{text}");
+}
+
+/// A progress line is due after ten seconds. The GPU is tried again three times meanwhile.
+#[test]
+fn progress_states_for_how_long_and_why_no_device_begins_a_shot() {
+    for (machine, faults, why) in [
+        ("dev=mem:1G", "0:ctx:*:46", "used by another process, or closed to all"),
+        ("dev=mem:1G,ctx:2M,other:1020M", "", "its memory is used by other processes"),
+    ] {
+        let folder = Workspace::with_survey(&brief());
+        let mut command = folder.command(&["run", "--json", "--stop-after", "11s", "survey.toml"]);
+        attach(&mut command, machine, &folder.at("leases")).env("FAKECUDA_FAULTS", faults);
+        let ended = Ended::from(output(&mut command).unwrap());
+        let events = ended.events();
+        let progress = events.iter().find(|event| event["event"] == "progress").unwrap();
+        let wait = &progress["waits"][0];
+        assert_eq!((&wait["device"], &wait["why"]), (&"cuda:0".into(), &why.into()), "{ended:?}");
+        assert!((8.0..11.0).contains(&wait["seconds"].as_f64().unwrap()), "{ended:?}");
+        assert_eq!((&progress["done"], ended.status), (&0.0.into(), 1), "{ended:?}");
+    }
 }

@@ -58,6 +58,13 @@ fn survey_and_each_retired_gpu_are_printed_once() {
     assert!(ended.status == 0 && begun > 1, "{ended:?}");
     assert_eq!(count(&ended.out, "cells per shortest wavelength"), 1, "{ended:?}");
     assert_eq!(count(&ended.err, "is retired"), begun - 1, "{ended:?}");
+    assert_eq!(count(&ended.err, "no device is left for 1 shot; the run"), 1, "{ended:?}");
+    assert_eq!(count(&ended.out, "resume: "), 0, "{ended:?}");
+    let devices = ended.out.lines().filter(|line| line.contains("% of the time, 4 shots"));
+    assert_eq!(devices.count(), 1, "{ended:?}");
+    assert_eq!(count(&ended.out, "4 of 4 shots written in"), 1, "{ended:?}");
+    let whole = ended.out.lines().find(|line| line.starts_with("4 shots in ")).unwrap();
+    assert!(whole.ends_with(" on 1 device"), "the bound is of one process: {whole}");
 }
 
 /// While the bar is drawn, the library logs that the GPU's context is unusable.
@@ -72,6 +79,44 @@ fn line_of_the_log_begins_a_line_of_the_terminal() {
     // A line on the screen is what follows the last erasure.
     let shown = |line: &&&str| line.rsplit("\x1b[2K").next().is_some_and(|shown| shown.starts_with("[WARN "));
     assert_eq!(lines.iter().filter(shown).count(), lines.len(), "{text}");
+}
+
+/// Checks the counts of a run of four shots that started again, of which so many were kept.
+fn counts_the_whole_run(folder: &Workspace, report: &str, ended: &Ended, kept: u64) {
+    assert_eq!((ended.status, restarts(ended) > 0), (0, true), "{ended:?}");
+    let (done, of_before): (Vec<u64>, Vec<u64>) = (1..=4).partition(|&shot| shot > kept);
+    assert_eq!((ended.shots("done"), ended.shots("kept")), (done, of_before), "{ended:?}");
+    let events = ended.events();
+    let end = events.last().unwrap();
+    assert_eq!((&end["done"], &end["kept"], &end["failed"]), (&4.into(), &kept.into(), &0.into()), "{end}");
+    let device = &end["schedule"]["devices"][0];
+    assert_eq!((&device["done"], &device["retired"]), (&(4 - kept).into(), &Value::Null), "{end}");
+    let number = |value: &Value| value.as_f64().unwrap();
+    let survey = folder.json(report);
+    let (old, new): (Vec<&Value>, Vec<&Value>) =
+        survey["shots"].as_array().unwrap().iter().partition(|shot| shot["kept"] == true);
+    assert_eq!((old.len() as u64, survey["schedule"].is_null()), (kept, true), "{survey}");
+    assert!(new.iter().all(|shot| shot["device"] == "cuda:0"), "{survey}");
+    let computing: f64 = new.iter().map(|shot| number(&shot["seconds"])).sum();
+    for seconds in [&survey["seconds"], &end["seconds"], &end["schedule"]["makespan_s"]] {
+        assert!(number(seconds) > computing, "{computing} s: {survey}, {end}");
+    }
+}
+
+#[test]
+fn run_that_starts_again_counts_the_shots_of_all_its_processes() {
+    const FAULT: &str = "0:launch:20:700";
+    let folder = Workspace::with_survey(&brief());
+    counts_the_whole_run(&folder, "out/survey.json", &run(&folder, FAULT, &[]), 0);
+    std::fs::remove_file(folder.at("out/shot_0003.json")).unwrap();
+    (2..=4).for_each(|shot| std::fs::remove_file(folder.at(format!("out/shot_000{shot}.bin"))).unwrap());
+    counts_the_whole_run(&folder, "out/survey.json", &run(&folder, FAULT, &["--resume"]), 1);
+    // A part has one report.
+    let folder = Workspace::with_survey(&brief());
+    let ended = run(&folder, FAULT, &["--shots", "1-4"]);
+    let reports: Vec<_> = folder.results().into_keys().filter(|name| name.starts_with("survey.")).collect();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    counts_the_whole_run(&folder, &format!("out/{}", reports[0]), &ended, 0);
 }
 
 #[test]
@@ -97,6 +142,9 @@ fn failed_shot_is_computed_by_the_next_process_or_the_run_ends() {
         command.env("LD_PRELOAD", &preload).env("FAULT_PATH", "out/shot_0001.json").env("FAULT_COUNT", count);
         let ended = Ended::from(output(&mut command).unwrap());
         assert_eq!((ended.shots("failed")[0], restarts(&ended) > 0), (1, is_computed), "{ended:?}");
+        let events = ended.events();
+        let again = events.iter().find(|event| event["event"] == "restart").map(|event| &event["failed"]);
+        assert_eq!(again, is_computed.then_some(&1.into()), "{ended:?}");
         let is_kept = ended.shots("kept").contains(&1);
         assert_eq!(
             (ended.status == 0, ended.shots("done").contains(&1)),

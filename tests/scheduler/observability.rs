@@ -135,8 +135,48 @@ fn progress_counts_tasks_and_work() {
     let told = scheduler.progress().unwrap();
     assert_eq!((told.counts.queued, told.counts.running, told.counts.done, told.counts.failed), (0, 0, 1, 1));
     assert_eq!((told.work_total, told.work_done, told.eta), (10.0, 10.0, Some(Duration::ZERO)));
+    assert_eq!(told.work_lost, 2.0, "of the failed one");
     let stats = scheduler.stats().unwrap();
     assert!(0 < stats.lower_bound_ns && stats.lower_bound_ns <= stats.makespan_ns, "{stats:?}");
+}
+
+/// The first attempt is refused, the second one reports progress.
+#[test]
+fn device_states_why_it_refused_the_last_task_until_one_makes_progress() {
+    let busy = Error::Busy { device: "x".into(), what: "y".into() };
+    let full = Error::NoMemory { what: "x".into(), needed: 2, place: "y".into(), there: 1 };
+    let short = Error::Resources { device: "x".into(), what: "y".into() };
+    for (error, why) in [
+        (busy, "used by another process, or closed to all"),
+        (full, "its memory is used by other processes"),
+        (short, "its driver is short of resources"),
+    ] {
+        let mut builder = of_one_slot();
+        builder.policy.backoff = [Duration::from_millis(1); 3];
+        let scheduler = builder.build().unwrap();
+        let refusal = || scheduler.stats().unwrap().devices[0].refusal;
+        assert_eq!(refusal(), None);
+        let (again, further) = (Gate::new(), Gate::new());
+        let gates = [again.clone(), further.clone()];
+        let refused = code(move |exec| {
+            if exec.attempt == 1 {
+                return Err(error.clone());
+            }
+            gates[0].pass();
+            exec.report(0.5);
+            gates[1].pass();
+            Ok(())
+        });
+        scheduler.submit(Task { work: Some(1.0), ..refused }).unwrap();
+        again.came(1);
+        assert_eq!(refusal(), Some(why), "the second attempt may be refused, too");
+        again.open();
+        further.came(1);
+        assert_eq!(refusal(), None, "{why}");
+        further.open();
+        wait_all(&scheduler);
+        assert_eq!(refusal(), None, "{why}");
+    }
 }
 
 /// The counts add up to the number of submitted tasks, light or planned, and each task has a bar in

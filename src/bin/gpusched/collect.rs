@@ -263,7 +263,7 @@ impl Merged {
     /// Returns the merged `survey.json`.
     fn manifest(&self) -> Value {
         let mut content = self.reports.last().map(|last| last.content.clone()).unwrap_or_default();
-        for key in ["part", "node", "process", "seconds", "devices"] {
+        for key in ["part", "node", "process", "seconds", "devices", "schedule"] {
             content.remove(key);
         }
         let parts: Vec<Value> = self.reports.iter().map(|report| report.name().into()).collect();

@@ -2,6 +2,8 @@
 //! updated as shots end, so it is also right after a run was killed. A part of a survey has a file
 //! of its own with only its shots.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,6 +19,56 @@ use crate::{names, positions, process};
 /// Reciprocal of the largest fraction of the time that writing the manifest takes while shots end.
 const PART: u32 = 20;
 
+/// Results of the earlier processes of a run that has started again.
+#[derive(Default)]
+pub struct Earlier {
+    /// The manifest, which the run continues.
+    path: Option<PathBuf>,
+    /// Entries of the shots that they computed.
+    pub shots: BTreeMap<usize, Value>,
+    pub time: Duration,
+    /// Statistics of the devices, as the summary has them.
+    pub schedule: Value,
+}
+
+impl Earlier {
+    /// Reads the manifest that an earlier image of this process has written. Without one, the run
+    /// begins here.
+    pub fn read(job: &Job) -> Earlier {
+        let is_own = |content: &Value| {
+            content["process"] == process::name() && content["key"] == job.survey_key().as_str()
+        };
+        let parts = (1..).map(names::part_manifest);
+        let names: Box<dyn Iterator<Item = String>> =
+            if job.is_part { Box::new(parts) } else { Box::new([names::MANIFEST.to_owned()].into_iter()) };
+        for path in names.map(|name| job.folder.join(name)) {
+            let Ok(text) = fs::read(&path) else { break };
+            let Some(content) = serde_json::from_slice(&text).ok().filter(is_own) else { continue };
+            return Earlier::of(path, &content);
+        }
+        Earlier::default()
+    }
+
+    fn of(path: PathBuf, content: &Value) -> Earlier {
+        let shots = content["shots"].as_array().into_iter().flatten();
+        let computed = shots.filter(|shot| shot["state"] == "done" && shot["kept"].is_null());
+        let entry = |shot: &Value| Some((shot["shot"].as_u64()? as usize, shot.clone()));
+        let seconds = content["seconds"].as_f64().unwrap_or_default();
+        Earlier {
+            path: Some(path),
+            shots: computed.filter_map(entry).collect(),
+            time: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+            schedule: content["schedule"].clone(),
+        }
+    }
+
+    /// Returns when the first process of the run began.
+    pub fn begun(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_sub(self.time).unwrap_or(now)
+    }
+}
+
 pub struct Manifest {
     path: PathBuf,
     content: Value,
@@ -30,7 +82,7 @@ pub struct Manifest {
 impl Manifest {
     /// Prepares the manifest. The file of a part is created under a new name and is empty until the
     /// first write.
-    pub fn new(job: &Job, mut summary: Value) -> Result<Manifest> {
+    pub fn new(job: &Job, mut summary: Value, earlier: &Earlier) -> Result<Manifest> {
         let numbers: Vec<usize> = job.numbers.iter().copied().collect();
         let shots: Vec<_> = numbers.iter().map(|&number| queued(job, number)).collect();
         if let Value::Object(parts) = &mut summary {
@@ -50,8 +102,12 @@ impl Manifest {
             parts.insert("state".into(), "running".into());
             parts.insert("shots".into(), shots.into());
         }
-        let path = if job.is_part { claim_name(&job.folder)? } else { job.folder.join(names::MANIFEST) };
-        Ok(Manifest { path, content: summary, numbers, begun: Instant::now(), written: None })
+        let path = match &earlier.path {
+            Some(path) => path.clone(),
+            None if job.is_part => claim_name(&job.folder)?,
+            None => job.folder.join(names::MANIFEST),
+        };
+        Ok(Manifest { path, content: summary, numbers, begun: earlier.begun(), written: None })
     }
 
     /// Adds a shot, or resets its state.
@@ -77,6 +133,11 @@ impl Manifest {
     /// Records a shot that an earlier run computed.
     pub fn kept(&mut self, number: usize, files: Vec<String>) {
         self.whole(number, files)["kept"] = true.into();
+    }
+
+    /// Records a shot that an earlier process of the run computed, by its entry.
+    pub fn computed(&mut self, number: usize, entry: Value) {
+        *self.shot(number) = entry;
     }
 
     fn whole(&mut self, number: usize, files: Vec<String>) -> &mut Value {
@@ -124,8 +185,11 @@ impl Manifest {
     }
 
     /// Writes the final state of the run. `open`: number of shots that were not started, or
-    /// stopped.
-    pub fn finish(&mut self, failed: usize, open: usize) -> Result<()> {
+    /// stopped. `schedule`: statistics for the next process of the run.
+    pub fn finish(&mut self, failed: usize, open: usize, schedule: Option<Value>) -> Result<()> {
+        if let Some(schedule) = schedule {
+            self.content["schedule"] = schedule;
+        }
         self.content["state"] = match (failed, open) {
             (0, 0) => "done",
             (0, _) => "stopped",

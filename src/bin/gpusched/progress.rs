@@ -1,19 +1,25 @@
 //! Progress of a survey: a bar on a terminal, lines elsewhere, JSON lines with `--json`.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr, stdout};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gpusched::sched::{DeviceStats, TaskCounts};
 use gpusched::{ffi, sched};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::say::{self, say};
+use crate::summary::count;
 
 /// Number of steps of the bar.
 const FINE: f64 = 10_000.0;
 /// Time between two progress lines.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// Reason to wait for a device whose slots all belong to other processes.
+const HELD: &str = "used by other processes";
 
 /// The bar that is drawn on the terminal, which lines of the log must not tear.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -42,13 +48,20 @@ pub struct Progress {
     shots: usize,
     /// Shots that an earlier run computed.
     kept: usize,
+    /// Shots that were complete when the process began.
+    complete: usize,
     ended: usize,
+    /// Devices that begin no shot, with the reason, and since when.
+    waits: BTreeMap<String, (&'static str, Instant)>,
     begun: Instant,
     printed: Instant,
 }
 
 impl Progress {
-    pub fn new(shots: usize, kept: usize, as_json: bool) -> Progress {
+    /// `kept`, `computed`: numbers of complete shots, of earlier runs and of earlier processes of the
+    /// run, which began at `begun`.
+    pub fn new(shots: usize, (kept, computed): (usize, usize), begun: Instant, as_json: bool) -> Progress {
+        let complete = kept + computed;
         let form = if as_json {
             Form::Json
         } else if !say::is_quiet() && stderr().is_terminal() && stdout().is_terminal() {
@@ -65,72 +78,108 @@ impl Progress {
         } else {
             Form::Lines
         };
-        let now = Instant::now();
-        Progress { form, shots, kept, ended: kept, begun: now, printed: now }
+        let (waits, printed) = (BTreeMap::new(), Instant::now());
+        Progress { form, shots, kept, complete, ended: complete, waits, begun, printed }
     }
 
     /// Shows the progress of the scheduler, on the bar or in a line every [`PAUSE`]. `failed`:
-    /// number of failed shots, also of those that were not submitted. `held`: the devices that
-    /// other processes hold.
-    pub fn update(&mut self, now: &sched::Progress, failed: usize, held: &[String]) {
+    /// number of failed shots, also of those that were not submitted.
+    pub fn update(&mut self, now: &sched::Progress, failed: usize, devices: &[DeviceStats]) {
+        self.note_waits(now, devices);
         let done = self.part(now);
         match &self.form {
             Form::Bar(bar) => {
                 bar.set_position((done * FINE) as u64);
-                bar.set_message(self.state(now, failed, held));
+                bar.set_message(self.state(now, failed));
             }
             Form::Lines | Form::Json => {
-                if let Some(line) = self.next_line(now, failed, held) {
+                if let Some(line) = self.next_line(now, failed) {
                     say!("{line}");
                 }
             }
         }
     }
 
-    /// Returns the fraction of the survey that is done, from 0 to 1. All shots count the same.
-    fn part(&self, now: &sched::Progress) -> f64 {
-        let part = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
-        (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots.max(1) as f64
+    /// Records which devices the queued shots wait for. A device that is still waited for, for
+    /// whatever reason, keeps its time.
+    fn note_waits(&mut self, now: &sched::Progress, devices: &[DeviceStats]) {
+        let reason = |one: &DeviceStats| if one.taken { Some(HELD) } else { one.refusal };
+        let waits = devices.iter().filter(|one| now.counts.queued > 0 && one.retired.is_none());
+        let waits = waits.filter_map(|one| Some((one.device.label(), reason(one)?)));
+        let since = |device: &String| self.waits.get(device).map_or_else(Instant::now, |(_, since)| *since);
+        self.waits = waits
+            .map(|(device, why)| {
+                let since = since(&device);
+                (device, (why, since))
+            })
+            .collect();
     }
 
-    fn state(&self, now: &sched::Progress, failed: usize, held: &[String]) -> String {
-        let waits = match (now.counts.queued, held) {
-            (0, _) | (_, []) => String::new(),
-            _ => format!(" (other processes hold {})", held.join(", ")),
-        };
+    /// Returns the fraction of the survey that is done, from 0 to 1. All shots count the same.
+    /// Those that failed or were cancelled are not done.
+    fn part(&self, now: &sched::Progress) -> f64 {
+        let TaskCounts { queued, running, done, failed, cancelled, .. } = now.counts;
+        let submitted = (queued + running + done + failed + cancelled) as f64;
+        let part = if now.work_total > 0.0 { (now.work_done - now.work_lost) / now.work_total } else { 0.0 };
+        (self.complete as f64 + part * submitted) / self.shots.max(1) as f64
+    }
+
+    fn state(&self, now: &sched::Progress, failed: usize) -> String {
+        // Nobody knows how long the devices are used otherwise.
+        let is_waiting = now.counts.running == 0 && !self.waits.is_empty();
         format!(
-            "{} of {} shots done, {} running{waits}, {failed} failed, {}",
-            self.kept as u64 + now.counts.done,
-            self.shots,
+            "{} of {} done, {} running{}, {failed} failed, {}{}",
+            self.complete as u64 + now.counts.done,
+            count(self.shots as u64, "shot"),
             now.counts.running,
+            self.waits(),
+            if is_waiting && now.eta.is_some() { "at least " } else { "" },
             time_left(now.eta)
         )
     }
 
+    /// Returns the devices that are waited for, by reason, with the longest wait of each.
+    fn waits(&self) -> String {
+        let mut reasons: BTreeMap<&str, (Vec<&str>, Duration)> = BTreeMap::new();
+        for (device, (why, since)) in &self.waits {
+            let (devices, longest) = reasons.entry(why).or_default();
+            devices.push(device);
+            *longest = since.elapsed().max(*longest);
+        }
+        let wait = |(why, (devices, longest)): (&str, (Vec<&str>, Duration))| {
+            format!("waiting for {} for {}: {why}", devices.join(", "), time(longest))
+        };
+        let waits: Vec<String> = reasons.into_iter().map(wait).collect();
+        if waits.is_empty() { String::new() } else { format!(" ({})", waits.join("; ")) }
+    }
+
     /// Returns a line if one is due. At most one per [`PAUSE`] is due.
-    fn next_line(&mut self, now: &sched::Progress, failed: usize, held: &[String]) -> Option<String> {
+    fn next_line(&mut self, now: &sched::Progress, failed: usize) -> Option<String> {
         if self.printed.elapsed() < PAUSE {
             return None;
         }
         self.printed = Instant::now();
         let done = self.part(now);
+        let held = self.waits.iter().filter(|(_, (why, _))| *why == HELD).map(|(device, _)| device);
+        let wait = |(device, (why, since)): (&String, &(&str, Instant))| json!({ "device": device, "why": why, "seconds": since.elapsed().as_secs_f64() });
         Some(match &self.form {
             Form::Json => json!({
                 "event": "progress",
                 "done": done,
                 "shots_ended": self.ended,
                 "shots": self.shots,
-                "shots_done": self.kept as u64 + now.counts.done,
+                "shots_done": self.complete as u64 + now.counts.done,
                 "shots_kept": self.kept,
                 "shots_running": now.counts.running,
                 "shots_failed": failed,
-                "held_by_others": held,
+                "held_by_others": held.collect::<Vec<_>>(),
+                "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
                 "retried": now.counts.retried,
                 "seconds": self.begun.elapsed().as_secs_f64(),
                 "eta_s": now.eta.map(|eta| eta.as_secs_f64()),
             })
             .to_string(),
-            _ => format!("{:5.1} %  {}", 100.0 * done, self.state(now, failed, held)),
+            _ => format!("{:5.1} %  {}", 100.0 * done, self.state(now, failed)),
         })
     }
 
@@ -142,6 +191,7 @@ impl Progress {
     /// Counts a shot that has arrived and that an earlier run computed.
     pub fn keep_shot(&mut self) {
         self.kept += 1;
+        self.complete += 1;
         self.ended += 1;
     }
 
@@ -185,62 +235,113 @@ impl Progress {
 }
 
 fn time_left(left: Option<Duration>) -> String {
-    let Some(left) = left else { return "time left unknown".into() };
-    let seconds = left.as_secs_f64().ceil() as u64;
+    left.map_or("time left unknown".into(), |left| format!("{} left", time(left)))
+}
+
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s} s left"),
-        (0, m, s) => format!("{m} min {s:02} s left"),
-        (h, m, _) => format!("{h} h {m:02} min left"),
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s:02} s"),
+        (h, m, _) => format!("{h} h {m:02} min"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gpusched::sched::Builder;
+
     use super::*;
 
     /// Returns the progress of ten shots, two of which an earlier run computed.
     fn progress(form: Form) -> Progress {
         let now = Instant::now();
-        Progress { form, shots: 10, kept: 2, ended: 4, begun: now, printed: now - PAUSE }
+        let waits = BTreeMap::new();
+        Progress { form, shots: 10, kept: 2, complete: 2, ended: 4, waits, begun: now, printed: now - PAUSE }
     }
 
-    /// Returns the state after one and a half of eight shots.
+    /// Returns the state after one and a half of eight shots; the shots that are neither queued nor
+    /// running were cancelled.
     fn now(queued: u64, eta: Option<Duration>) -> sched::Progress {
+        let cancelled = 6 - queued;
         sched::Progress {
-            counts: sched::TaskCounts { queued, running: 1, done: 1, retried: 3, ..Default::default() },
+            counts: TaskCounts { queued, running: 1, done: 1, cancelled, retried: 3, ..Default::default() },
             elapsed: Duration::from_secs(60),
             eta,
             work_total: 16.0,
-            work_done: 3.0,
+            work_done: 3.0 + 2.0 * cancelled as f64,
+            work_lost: 2.0 * cancelled as f64,
         }
     }
 
-    fn gpus() -> Vec<String> {
-        vec!["cuda:0".into(), "cuda:2".into()]
+    /// Returns the statistics of three devices: free, held by other processes, and busy.
+    fn devices() -> Vec<DeviceStats> {
+        let cpu = Builder { devices: Some("cpu".into()), ..Builder::default() };
+        let mut devices = vec![cpu.build().unwrap().stats().unwrap().devices.remove(0); 3];
+        for (ordinal, device) in (0..).zip(&mut devices) {
+            device.device.ordinal = ordinal;
+        }
+        devices[1].taken = true;
+        devices[2].refusal = Some("busy");
+        devices
+    }
+
+    fn line(now: &sched::Progress, devices: &[DeviceStats]) -> String {
+        let mut progress = progress(Form::Lines);
+        progress.note_waits(now, devices);
+        progress.next_line(now, 1).unwrap()
     }
 
     #[test]
-    fn progress_line_counts_kept_shots_and_names_devices_of_other_processes() {
-        let line = |queued, eta, held: &[String]| {
-            progress(Form::Lines).next_line(&now(queued, eta), 1, held).unwrap()
-        };
+    fn progress_line_counts_kept_shots_and_names_devices_that_begin_no_shot() {
         let eta = Some(Duration::from_millis(64_200));
-        let expected = " 35.0 %  3 of 10 shots done, 1 running (other processes hold cuda:0, cuda:2), 1 failed, \
-                        1 min 05 s left";
-        assert_eq!(line(6, eta, &gpus()), expected);
+        let expected = " 35.0 %  3 of 10 shots done, 1 running (waiting for cpu:2 for 1 s: busy; waiting for cpu:1 for \
+                        1 s: used by other processes), 1 failed, 1 min 05 s left";
+        assert_eq!(line(&now(6, eta), &devices()), expected);
         let alone = " 35.0 %  3 of 10 shots done, 1 running, 1 failed, time left unknown";
-        assert_eq!(line(6, None, &[]), alone);
-        assert_eq!(line(0, None, &gpus()), alone, "nothing waits for them");
+        assert_eq!(line(&now(6, None), &[]), alone);
+        assert_eq!(
+            line(&now(0, None), &devices()),
+            alone,
+            "nothing waits for them; cancelled shots are not done"
+        );
+        let mut waiting = now(6, eta);
+        waiting.counts.running = 0;
+        assert!(line(&waiting, &devices()).ends_with(", at least 1 min 05 s left"));
+        assert!(line(&waiting, &[]).ends_with(", 1 min 05 s left"));
+    }
+
+    #[test]
+    fn wait_is_as_old_as_the_first_refusal() {
+        let mut progress = progress(Form::Lines);
+        progress.note_waits(&now(6, None), &devices());
+        let begun = progress.waits.clone();
+        assert_eq!(begun.keys().collect::<Vec<_>>(), ["cpu:1", "cpu:2"]);
+        let mut later = devices();
+        later[1].taken = false;
+        later[2].refusal = Some("full");
+        progress.note_waits(&now(5, None), &later);
+        let expected = BTreeMap::from([("cpu:2".to_owned(), ("full", begun["cpu:2"].1))]);
+        assert_eq!(progress.waits, expected);
+        later[2].retired = Some("lost".into());
+        progress.note_waits(&now(5, None), &later);
+        assert!(progress.waits.is_empty());
     }
 
     #[test]
     fn progress_event_has_all_counts() {
         let event = |eta| {
-            let line = progress(Form::Json).next_line(&now(6, eta), 1, &gpus()).unwrap();
+            let mut progress = progress(Form::Json);
+            progress.note_waits(&now(6, eta), &devices());
+            let line = progress.next_line(&now(6, eta), 1).unwrap();
             serde_json::from_str::<Value>(&line).unwrap()
         };
         let mut found = event(Some(Duration::from_millis(1500)));
-        assert!((0.0..60.0).contains(&found["seconds"].take().as_f64().unwrap()));
+        for seconds in [&["seconds"][..], &["waits", "0", "seconds"], &["waits", "1", "seconds"]] {
+            let path = format!("/{}", seconds.join("/"));
+            let seconds = found.pointer_mut(&path).unwrap().take();
+            assert!((0.0..60.0).contains(&seconds.as_f64().unwrap()));
+        }
         let expected = json!({
             "event": "progress",
             "done": 0.35,
@@ -250,7 +351,11 @@ mod tests {
             "shots_kept": 2,
             "shots_running": 1,
             "shots_failed": 1,
-            "held_by_others": ["cuda:0", "cuda:2"],
+            "held_by_others": ["cpu:1"],
+            "waits": [
+                { "device": "cpu:1", "why": "used by other processes", "seconds": null },
+                { "device": "cpu:2", "why": "busy", "seconds": null },
+            ],
             "retried": 3,
             "seconds": null,
             "eta_s": 1.5,
@@ -263,12 +368,12 @@ mod tests {
     fn progress_is_printed_once_in_ten_seconds() {
         for form in [Form::Lines, Form::Json] {
             let mut progress = progress(form);
-            assert!(progress.next_line(&now(0, None), 0, &[]).is_some());
-            assert_eq!(progress.next_line(&now(0, None), 0, &[]), None);
+            assert!(progress.next_line(&now(0, None), 0).is_some());
+            assert_eq!(progress.next_line(&now(0, None), 0), None);
             progress.printed -= PAUSE - Duration::from_secs(5);
-            assert_eq!(progress.next_line(&now(0, None), 0, &[]), None);
+            assert_eq!(progress.next_line(&now(0, None), 0), None);
             progress.printed -= Duration::from_secs(5);
-            assert!(progress.next_line(&now(0, None), 0, &[]).is_some());
+            assert!(progress.next_line(&now(0, None), 0).is_some());
         }
     }
 }

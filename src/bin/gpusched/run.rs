@@ -18,7 +18,7 @@ use crate::device_check;
 use crate::folder::{OutputFolder, check_inputs, check_results};
 use crate::incoming::Incoming;
 use crate::job::Job;
-use crate::manifest::Manifest;
+use crate::manifest::{Earlier, Manifest};
 use crate::output::all_files;
 use crate::part::Part;
 use crate::restart::End;
@@ -106,7 +106,8 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         remove_leftovers(&job.folder, wanted.as_json);
     }
     let found = if wanted.resume { resume::examine(&job, !wanted.dry_run) } else { BTreeMap::new() };
-    if wanted.resume && !is_stream {
+    // The first process has reported the kept shots.
+    if wanted.resume && !is_stream && wanted.restarts == 0 {
         resume::report(&job, &found, wanted.as_json);
     }
     let Some(output) = output else {
@@ -122,10 +123,21 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     {
         log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
     }
-    let whole = found.into_iter().filter(|(_, found)| *found == Found::Whole);
-    let kept: BTreeSet<usize> = whole.map(|(number, _)| number).collect();
-    let mut manifest = Manifest::new(&job, summary)?;
-    kept.iter().for_each(|&number| manifest.kept(number, all_files(&About::new(&job, number))));
+    let mut earlier = if wanted.restarts > 0 { Earlier::read(&job) } else { Earlier::default() };
+    let mut manifest = Manifest::new(&job, summary, &earlier)?;
+    let (mut kept, mut computed) = (BTreeSet::new(), BTreeSet::new());
+    for (number, _) in found.into_iter().filter(|(_, found)| *found == Found::Whole) {
+        match earlier.shots.remove(&number) {
+            Some(entry) => {
+                manifest.computed(number, entry);
+                computed.insert(number);
+            }
+            None => {
+                manifest.kept(number, all_files(&About::new(&job, number)));
+                kept.insert(number);
+            }
+        }
+    }
     manifest.write()?;
     if output.is_exclusive() {
         collect::remove_parts(&job.folder);
@@ -141,6 +153,8 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         refused: false,
         numbers: job.numbers.clone(),
         kept,
+        computed,
+        earlier,
         failed: BTreeSet::new(),
         open: 0,
         deviceless: Vec::new(),

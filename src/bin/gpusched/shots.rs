@@ -4,17 +4,17 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpusched::io::atomic;
-use gpusched::sched::{DeviceStats, Scheduler, TaskId, TaskStatus, WaitResult};
+use gpusched::sched::{DeviceStats, Scheduler, Stats, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
 use serde_json::json;
 
 use crate::folder::{OutputFolder, remove};
 use crate::incoming::{Arrival, Incoming};
 use crate::job::Job;
-use crate::manifest::Manifest;
+use crate::manifest::{Earlier, Manifest};
 use crate::names;
 use crate::output::{Files, Room, all_files};
 use crate::picture::Picture;
@@ -23,7 +23,7 @@ use crate::restart::{self, End, Restart};
 use crate::resume::{self, Found};
 use crate::side::About;
 use crate::stopping::{Limit, Stop};
-use crate::summary;
+use crate::summary::{self, count};
 
 /// Maximum number of shots that one wait watches. Shots start in the order of their numbers. The
 /// end of a later shot is reported after earlier ones have ended. The time to wait for all shots at
@@ -55,6 +55,9 @@ pub struct SurveyRun<'a> {
     pub numbers: BTreeSet<usize>,
     /// Numbers of the shots that an earlier run has finished.
     pub kept: BTreeSet<usize>,
+    /// Numbers of the shots that earlier processes of the run have computed.
+    pub computed: BTreeSet<usize>,
+    pub earlier: Earlier,
     pub failed: BTreeSet<usize>,
     /// Number of shots that were stopped or have not begun.
     pub open: usize,
@@ -74,11 +77,12 @@ pub struct SurveyRun<'a> {
 impl SurveyRun<'_> {
     /// Runs the shots.
     pub fn run(mut self, as_json: bool, trace: Option<&Path>) -> End {
-        let begun = Instant::now();
-        let mut progress = Progress::new(self.numbers.len(), self.kept.len(), as_json);
+        let begun = self.earlier.begun();
+        let complete = (self.kept.len(), self.computed.len());
+        let mut progress = Progress::new(self.numbers.len(), complete, begun, as_json);
         let mut running = VecDeque::new();
         let room = Room::default();
-        for &number in self.job.numbers.difference(&self.kept.clone()) {
+        for &number in self.job.numbers.difference(&(&self.kept | &self.computed)) {
             match self.is_stopping(&running, &progress) {
                 true => self.open += 1,
                 false => self.submit(number, &room, &mut running, &mut progress),
@@ -111,14 +115,19 @@ impl SurveyRun<'_> {
             }
             let devices = self.devices();
             report_retired(&devices, &mut retired, &progress);
-            if let Ok(now) = self.scheduler.progress() {
-                let held = devices.iter().filter(|one| one.taken).map(|one| one.device.label());
-                progress.update(&now, self.failed.len(), &held.collect::<Vec<_>>());
+            if let Ok(mut now) = self.scheduler.progress() {
+                // The running shots stop long before their ends.
+                now.eta = now.eta.filter(|_| !self.stopping);
+                now.counts.retried += self.earlier.schedule["retried"].as_u64().unwrap_or_default();
+                progress.update(&now, self.failed.len(), &devices);
             }
         }
         let restart = self.restart(&mut progress);
         progress.finish();
-        let listed = self.output.check().and_then(|()| self.manifest.finish(self.failed.len(), self.open));
+        let stats = self.stats();
+        let schedule = stats.as_ref().filter(|_| restart.is_some()).map(summary::object);
+        let (failed, open) = (self.failed.len(), self.open);
+        let listed = self.output.check().and_then(|()| self.manifest.finish(failed, open, schedule));
         if let Err(error) = &listed {
             progress
                 .alert(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
@@ -127,7 +136,6 @@ impl SurveyRun<'_> {
             return End::Restart(restart, self.stop);
         }
         let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
-        let stats = self.scheduler.stats().ok();
         if let Some(stats) = &stats {
             summary::lines(stats).iter().for_each(|line| progress.for_people(line));
         }
@@ -158,7 +166,8 @@ impl SurveyRun<'_> {
         if deviceless.is_empty() {
             return None;
         }
-        let missing = self.kept.len() + self.failed.len() + self.open + deviceless.len();
+        let complete = self.kept.len() + self.computed.len();
+        let missing = complete + self.failed.len() + self.open + deviceless.len();
         let left = self.limit.left();
         let wanted = !self.stop.is_asked() && left != Some(Duration::ZERO) && restart::helps(&self.devices());
         let restart = self.restarts.filter(|_| wanted);
@@ -169,12 +178,16 @@ impl SurveyRun<'_> {
             return None;
         }
         self.open += deviceless.len();
+        let (shots, failed) = (deviceless.len(), self.failed.len());
+        let again = if failed > 0 {
+            format!(", which also computes again {failed} that failed")
+        } else {
+            String::new()
+        };
+        let shots_left = count(shots as u64, "shot");
         progress.alert(
-            &format!(
-                "warning: no device is left for {} shots; the run goes on in a new process",
-                deviceless.len()
-            ),
-            &json!({ "event": "restart", "shots": deviceless.len(), "why": deviceless[0].1 }),
+            &format!("warning: no device is left for {shots_left}; the run goes on in a new process{again}"),
+            &json!({ "event": "restart", "shots": shots, "failed": failed, "why": deviceless[0].1 }),
         );
         restart
     }
@@ -215,13 +228,11 @@ impl SurveyRun<'_> {
     fn end_message(&self, seconds: f64) -> String {
         let (shots, kept, folder) = (self.numbers.len(), self.kept.len(), self.job.folder.display());
         let done = shots - self.failed.len() - self.open;
-        let mut message = match kept {
-            0 => format!("{done} of {shots} shots written in {seconds:.1} s"),
-            _ => format!(
-                "{done} of {shots} shots written, {kept} kept and {} computed in {seconds:.1} s",
-                done - kept
-            ),
-        };
+        let mut message = format!("{done} of {} written", count(shots as u64, "shot"));
+        if kept > 0 {
+            message += &format!(", {kept} kept and {} computed", done - kept);
+        }
+        message += &format!(" in {seconds:.1} s");
         for (count, what) in [(self.failed.len(), "failed"), (self.open, "stopped or not begun")] {
             if count > 0 {
                 message += &format!(", {count} {what}");
@@ -231,6 +242,13 @@ impl SurveyRun<'_> {
             message += "; `gpusched run --resume` computes the missing shots";
         }
         message + &format!("; files in {folder}")
+    }
+
+    /// Returns the statistics of all processes of the run.
+    fn stats(&self) -> Option<Stats> {
+        let mut stats = self.scheduler.stats().ok()?;
+        summary::add(&mut stats, self.computed.len(), &self.earlier.schedule);
+        Some(stats)
     }
 
     fn devices(&self) -> Vec<DeviceStats> {

@@ -34,12 +34,15 @@ pub fn lines(stats: &Stats) -> Vec<String> {
         })
         .collect();
     if stats.counts.done > 0 {
+        let bound = match stats.lower_bound_ns {
+            0 => String::new(),
+            bound => format!("; no schedule could have taken less than {:.1} s", seconds(bound)),
+        };
         lines.push(format!(
-            "{} in {:.1} s on {}; no schedule could have taken less than {:.1} s",
+            "{} in {:.1} s on {}{bound}",
             count(stats.counts.done, "shot"),
             seconds(stats.makespan_ns),
             count(stats.devices.len() as u64, "device"),
-            seconds(stats.lower_bound_ns)
         ));
     }
     lines
@@ -67,7 +70,34 @@ pub fn object(stats: &Stats) -> Value {
     })
 }
 
-fn count(number: u64, what: &str) -> String {
+/// Adds the statistics of the earlier processes of a run, which computed so many shots. Their
+/// schedule is an [`object`], or null if there are none. The lower bound is of one process and
+/// becomes 0.
+pub fn add(stats: &mut Stats, computed: usize, earlier: &Value) {
+    if earlier.is_null() {
+        return;
+    }
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let nanoseconds = |value: &Value| (value.as_f64().unwrap_or_default() * 1e9) as u64;
+    stats.counts.done += computed as u64;
+    stats.counts.retried += number(&earlier["retried"]);
+    stats.counts.copies += number(&earlier["copies"]);
+    stats.makespan_ns += nanoseconds(&earlier["makespan_s"]);
+    stats.lower_bound_ns = 0;
+    for one in &mut stats.devices {
+        let is_same = |other: &&Value| {
+            other["device"] == one.device.label() && other["name"] == one.device.name.as_str()
+        };
+        if let Some(other) = earlier["devices"].as_array().into_iter().flatten().find(is_same) {
+            one.done += number(&other["done"]);
+            one.failed += number(&other["attempts_failed"]);
+            one.busy_ns += nanoseconds(&other["busy_s"]);
+        }
+    }
+}
+
+/// Returns the number with the noun, which has an s unless the number is 1.
+pub fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
