@@ -157,14 +157,13 @@ fn device_states_why_it_refused_the_last_task_until_one_makes_progress() {
         let refusal = || scheduler.stats().unwrap().devices[0].refusal;
         assert_eq!(refusal(), None);
         let (again, further) = (Gate::new(), Gate::new());
-        let gates = [again.clone(), further.clone()];
         let refused = code(move |exec| {
             if exec.attempt == 1 {
                 return Err(error.clone());
             }
-            gates[0].pass();
+            again.pass();
             exec.report(0.5);
-            gates[1].pass();
+            further.pass();
             Ok(())
         });
         scheduler.submit(Task { work: Some(1.0), ..refused }).unwrap();
