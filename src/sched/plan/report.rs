@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::completion::span;
-use super::{Attempt, DeadlineState, DeviceState, Planner};
+use super::{Attempt, DeadlineState, DeviceState, Planner, TaskRecord};
 use crate::device::DeviceInfo;
 use crate::error::Result;
-use crate::sched::base::{Role, TaskCounts, TaskId, TaskInfo, TaskStatus, nanoseconds};
+use crate::sched::base::{DeviceMask, Role, TaskCounts, TaskId, TaskInfo, TaskStatus, nanoseconds};
 use crate::sched::estimate::{ClassRecord, lower_bound};
 use crate::sched::observe::{Ending, Timeline, Trace};
 
@@ -129,6 +129,8 @@ impl Planner {
             |device: &DeviceState| if device.retired.is_none() { f64::from(device.slots) } else { 0.0 };
         let slots: Vec<f64> = self.devices.iter().map(open).collect();
         let all_slots: f64 = slots.iter().sum();
+        // The longest of its priority and period.
+        let first = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok());
         let unended = self.counts.queued + self.counts.running;
         // Tasks whose rate is not known.
         let mut unknown = unended;
@@ -159,16 +161,11 @@ impl Planner {
                 seconds += left.max(0.0) / rate;
                 unknown = unknown.saturating_sub(class.unended());
             }
-        }
-        // The first ready task is the longest of its priority and period.
-        if let Some(record) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
-            && let Some(work) = record.work
-            && let Some(class) = self.estimator.table.class(record.class)
-        {
-            let rates = self.eta_rates(now, record.class, class);
             let open = rates.iter().zip(&slots).filter(|&(_, &slots)| slots > 0.0);
             let fastest = open.map(|(&rate, _)| rate).fold(0.0, f64::max);
-            if fastest > 0.0 {
+            if let Some(work) = first.filter(|first| first.class == number).and_then(|first| first.work)
+                && fastest > 0.0
+            {
                 longest = longest.max(work / fastest);
             }
         }
@@ -180,19 +177,18 @@ impl Planner {
         if unknown > 0 {
             seconds += unknown as f64 * self.estimator.table.mean_seconds()? / all_slots;
         }
+        let pause = first.map_or(Duration::ZERO, |first| self.pause(now, first));
         // Infinite if no device is left.
-        Some(self.pause(now) + Duration::try_from_secs_f64(seconds.max(longest)).ok()?)
+        Some(pause.saturating_add(Duration::try_from_secs_f64(seconds.max(longest)).ok()?))
     }
 
-    /// Returns the time until a device may begin the first ready task, if all back off.
-    fn pause(&self, now: Duration) -> Duration {
-        let first = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok());
-        let Some(record) = first.filter(|_| self.underway().next().is_none()) else { return Duration::ZERO };
-        let may = self.possible(record);
+    /// Returns the time until a device may begin a ready task, if nothing runs and all back off.
+    fn pause(&self, now: Duration, record: &TaskRecord) -> Duration {
+        let may = if self.underway().next().is_none() { self.possible(record) } else { DeviceMask::NONE };
         let devices = self.devices.iter().enumerate().filter(|(index, _)| may.contains(*index));
         let pauses = devices.map(|(_, device)| {
-            let bytes = record.known_bytes(device.info.backend);
-            let backoff = device.backoff.filter(|_| device.backs_off(now, bytes));
+            let backoff =
+                device.backoff.filter(|_| device.backs_off(now, record.known_bytes(device.info.backend)));
             backoff.map_or(Duration::ZERO, |backoff| backoff.until - now)
         });
         pauses.min().unwrap_or_default()
