@@ -154,14 +154,16 @@ survey: all sources stand in one row; src/bin/gpusched/positions.rs; s/first\[1\
 survey: a duration is rounded down; src/bin/gpusched/job.rs; s/(duration \/ f64::from(dt)).round()/(duration \/ f64::from(dt)).floor()/; --features cli --test command duration_is
 survey: a Gaussian is its derivative; src/bin/gpusched/job.rs; s/Shape::Gaussian => wavelet::Shape::Gaussian,/Shape::Gaussian => wavelet::Shape::GaussianDerivative,/; --features cli --test command wavelet_shape
 survey: km/s and g/cm3 are accepted; src/fd/warnings.rs; s/|&largest| largest < least/|_| false/; --features cli --test command bad_surveys
+eta: a stored rate counts for ever; src/sched/plan/report.rs; s/min(1.0) \* (measured - rate)/min(0.0) * (measured - rate)/; --lib eta_follows
 command: init overwrites a file; src/descriptor.rs; s/create_new(true)/create(true)/; --features cli --test command survey_of_init
 command: a dry run leaves the folder; src/bin/gpusched/folder.rs; s/drop(fs::remove_dir(folder))/drop(folder)/; --features cli --test command files_are_made_only
 command: quiet runs print the summary; src/bin/gpusched/say.rs; s/if is_quiet() {/if false {/; --features cli --test command quiet_run
 survey: no warning of a late wavelet; src/fd/warnings.rs; s/if centre > end {/if false {/; --features cli --test command doubtful_surveys
 survey: no warning of a single snapshot; src/fd/warnings.rs; s/filter(|&every| every >= shot.nt)/filter(|\&every| every > shot.nt)/; --lib each_mistake
 command: shots are computed for a full disk; src/bin/gpusched/output.rs; s/if self.short.load(Ordering::Relaxed) {/if false {/; --features cli --test command not_computed
-command: held devices are named to runs that do not wait; src/bin/gpusched/progress.rs; s/(0, _) | (_, \[\]) => /(_, []) => /; --features cli --bin gpusched progress_line
-command: events do not name held devices; src/bin/gpusched/progress.rs; s/"held_by_others": held,/"held_by_others": [],/; --features cli --bin gpusched progress_event
+command: held devices are named to runs that do not wait; src/bin/gpusched/progress.rs; s/now.counts.queued > 0 \&\& //; --features cli --bin gpusched progress_line
+command: cancelled shots are done; src/bin/gpusched/progress.rs; s/now.work_done - now.work_lost/now.work_done/; --features cli --bin gpusched progress_line
+command: events do not name held devices; src/bin/gpusched/progress.rs; s/"held_by_others": held.*,/"held_by_others": [],/; --features cli --bin gpusched progress_event
 kernels: snapshots are indexed with 32 bits; kernels/ptx/field.ptx; /entry field_snapshot/,/^}/s/shl.b64 \t%rd26, %rd25, 2/cvt.u32.u64 \t%r19, %rd25\x3b mul.wide.s32 \t%rd26, %r19, 4/; --test kernels snapshot_of_a_grid
 kernels: a product is rounded before it is added; kernels/grid.cuh; s/fmaf(stencil\[3\], f\[7\] - f\[0\], s)/stencil[3] * (f[7] - f[0]) + s/; --test kernels shots_of_odd_sizes
 kernels: the last cell of the model is not used; kernels/grid.cuh; s/min(max(index - k.pml, 0), k.axis\[axis\].inner - 1)/min(max(index - k.pml, 0), max(k.axis[axis].inner - 2, 0))/; --test kernels shots_of_odd_sizes
