@@ -3,7 +3,6 @@
 //! of its own with only its shots.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::job::Job;
 use crate::output::Report;
-use crate::{names, positions, process};
+use crate::{names, positions, process, side};
 
 /// Reciprocal of the largest fraction of the time that writing the manifest takes while shots end.
 const PART: u32 = 20;
@@ -42,7 +41,7 @@ impl Earlier {
         let names: Box<dyn Iterator<Item = String>> =
             if job.is_part { Box::new(parts) } else { Box::new([names::MANIFEST.to_owned()].into_iter()) };
         for path in names.map(|name| job.folder.join(name)) {
-            let Ok(text) = fs::read(&path) else { break };
+            let Ok(text) = side::read(&path) else { break };
             let Some(content) = serde_json::from_slice(&text).ok().filter(is_own) else { continue };
             return Earlier::of(path, &content);
         }
