@@ -14,7 +14,7 @@ use crossbeam_utils::CachePadded;
 
 use super::LightTask;
 use crate::error::{Error, Result};
-use crate::sched::base::{LIGHT_BIT, POSITIONS, TaskId, locked, new_tag, pack, stale, sync::Mutex, unpack};
+use crate::sched::base::{LIGHT_BIT, POSITIONS, SpinLock, TaskId, new_tag, pack, stale, unpack};
 
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;
@@ -30,7 +30,7 @@ pub struct LightSlab {
     blocks: Box<[OnceLock<Box<[Chunk]>>]>,
     /// Positions below this have been given to a shard.
     grown: AtomicUsize,
-    shards: [CachePadded<Mutex<Vec<u32>>>; SHARDS],
+    shards: [CachePadded<SpinLock<Vec<u32>>>; SHARDS],
 }
 
 impl LightSlab {
@@ -39,21 +39,21 @@ impl LightSlab {
             tag: new_tag(),
             blocks: (0..POSITIONS.div_ceil(CHUNK * CHUNKS)).map(|_| OnceLock::new()).collect(),
             grown: AtomicUsize::new(0),
-            shards: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))),
+            shards: std::array::from_fn(|_| CachePadded::new(SpinLock::new(Vec::new()))),
         }
     }
 
     /// Returns an unused task and its position.
     pub fn allocate(&self) -> Result<(&LightTask, u32)> {
         let own = own_shard();
-        let free = locked(&self.shards[own]).pop();
+        let free = self.shards[own].lock().pop();
         let position = free.map_or_else(|| self.refill(own), Ok)?;
         Ok((self.at(position), position))
     }
 
     /// Frees a position whose task has no known id left.
     pub fn free(&self, position: u32) {
-        locked(&self.shards[own_shard()]).push(position);
+        self.shards[own_shard()].lock().push(position);
     }
 
     pub fn id(&self, position: u32, generation: u64) -> TaskId {
@@ -93,13 +93,13 @@ impl LightSlab {
     #[cold]
     fn refill(&self, own: usize) -> Result<u32> {
         let others = (1..SHARDS).map(|step| &self.shards[(own + step) % SHARDS]);
-        let found = others.map(|other| locked(other)).find_map(|mut free| {
+        let found = others.map(|other| other.lock()).find_map(|mut free| {
             let rest = free.len() - free.len().div_ceil(2).min(MOVED_MAX);
             let mut more = free.split_off(rest);
             Some((more.pop()?, more))
         });
         let (position, mut more) = found.map_or_else(|| self.grow(), Ok)?;
-        locked(&self.shards[own]).append(&mut more);
+        self.shards[own].lock().append(&mut more);
         Ok(position)
     }
 

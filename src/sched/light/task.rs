@@ -15,18 +15,16 @@
 use super::LightJob;
 use crate::error::{Error, Result};
 use crate::sched::base::{
-    Epoch, GENERATIONS, Signal, TaskId, TaskInfo, TaskStatus, WaitResult, detached, locked, stale,
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+    Epoch, GENERATIONS, Signal, SpinGuard, SpinLock, TaskId, TaskInfo, TaskStatus, WaitResult, detached,
+    stale,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 pub struct LightTask {
     /// The generation, and below it 8 bits with [`UNKNOWN`], [`ENDED`] and [`DONE`].
     word: AtomicU64,
     pub signal: Signal,
-    state: Mutex<LightTaskState>,
+    state: SpinLock<LightTaskState>,
 }
 
 /// No caller has a valid id; only threads that already wait for the task use it.
@@ -83,7 +81,7 @@ impl LightTask {
         LightTask {
             word: AtomicU64::new(UNKNOWN | ENDED),
             signal: Signal::default(),
-            state: Mutex::default(),
+            state: SpinLock::default(),
         }
     }
 
@@ -104,7 +102,7 @@ impl LightTask {
 
     /// Starts a new task and returns its generation.
     pub fn fill(&self, job: LightJob, detached: bool, epoch: Epoch, now: u64) -> u64 {
-        let mut state = locked(&self.state);
+        let mut state = self.state.lock();
         let generation = (self.word.load(Ordering::Relaxed) >> 8) + 1;
         self.signal.reset();
         let (job, lifecycle) = (Some(job), state.lifecycle);
@@ -259,14 +257,14 @@ impl LightTask {
         })
     }
 
-    fn lock(&self, generation: u64) -> Option<MutexGuard<'_, LightTaskState>> {
-        let state = locked(&self.state);
+    fn lock(&self, generation: u64) -> Option<SpinGuard<'_, LightTaskState>> {
+        let state = self.state.lock();
         (self.word.load(Ordering::Relaxed) >> 8 == generation && state.lifecycle != Lifecycle::Free)
             .then_some(state)
     }
 
     /// Locks a task that a caller names by its id.
-    fn lock_known(&self, generation: u64, id: TaskId) -> Result<MutexGuard<'_, LightTaskState>> {
+    fn lock_known(&self, generation: u64, id: TaskId) -> Result<SpinGuard<'_, LightTaskState>> {
         match self.lock(generation) {
             Some(state) if self.word.load(Ordering::Relaxed) & UNKNOWN == 0 => Ok(state),
             _ => Err(stale(id)),
@@ -291,7 +289,7 @@ impl LightTask {
 
     /// Makes an ended task unknown to callers. Returns true if no thread waits and the position can
     /// be used again.
-    fn try_free(&self, mut state: MutexGuard<'_, LightTaskState>, generation: u64) -> bool {
+    fn try_free(&self, mut state: SpinGuard<'_, LightTaskState>, generation: u64) -> bool {
         if state.waiters > 0 {
             self.word.fetch_or(UNKNOWN, Ordering::Release);
             return false;
