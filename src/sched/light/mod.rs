@@ -77,7 +77,11 @@ impl LightTasks {
             Err(Error::Cancelled) => &ends.cancelled,
             Err(_) => &ends.failed,
         };
-        count.fetch_add(1, Ordering::Relaxed);
+        match queue {
+            // Only the worker writes its own.
+            Some(_) => count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
+            None => drop(count.fetch_add(1, Ordering::Relaxed)),
+        }
     }
 
     /// Counts tasks that have ended in their epoch. Returns true if the caller has to notify the
