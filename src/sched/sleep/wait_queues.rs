@@ -141,6 +141,8 @@ impl Parker {
         let mut state = self.lock();
         state.notified = true;
         change(&mut state);
+        // The woken thread would wait for the lock.
+        drop(state);
         self.changed.notify_one();
     }
 
