@@ -4,10 +4,11 @@ use std::ffi::c_char;
 
 use super::guard::guard_status;
 use super::input::{OutParam, OutStruct, VersionedStruct, text_field};
-use super::scheduler_handle::{sched_t, scheduler};
+use super::scheduler_handle::{sched_t, with_scheduler};
 use super::status::sched_status_t;
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::Error;
+use crate::sched::Scheduler;
 
 /// Bit of a backend mask: the CPU device.
 pub const SCHED_BACKEND_CPU: u32 = 1;
@@ -139,7 +140,7 @@ pub unsafe extern "C" fn sched_device_stats(
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(stats)? };
-        let all = scheduler(s)?.stats()?.devices;
+        let all = with_scheduler(s, Scheduler::stats)?.devices;
         let one = all.get(index as usize).ok_or_else(|| no_such_device(index, all.len()))?;
         out.fill(sched_device_stats_t {
             size: 0,
@@ -164,7 +165,7 @@ pub unsafe extern "C" fn sched_device_count(s: *const sched_t, count: *mut u32) 
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutParam` checks it.
         let out = unsafe { OutParam::new("count", count)? };
-        out.write(scheduler(s)?.devices().len() as u32);
+        out.write(with_scheduler(s, |scheduler| Ok(scheduler.devices().len()))? as u32);
         Ok(())
     })
 }
@@ -181,10 +182,11 @@ pub unsafe extern "C" fn sched_device_info(
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(info)? };
-        let scheduler = scheduler(s)?;
-        let devices = scheduler.devices();
-        let device = devices.get(index as usize).ok_or_else(|| no_such_device(index, devices.len()))?;
-        out.fill(info_of(device));
-        Ok(())
+        with_scheduler(s, |scheduler| {
+            let devices = scheduler.devices();
+            let device = devices.get(index as usize).ok_or_else(|| no_such_device(index, devices.len()))?;
+            out.fill(info_of(device));
+            Ok(())
+        })
     })
 }

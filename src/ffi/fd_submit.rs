@@ -7,7 +7,7 @@ use super::guard::guard_status;
 use super::input::{SendPointer, read, read_or_default};
 use super::model_handle::{sched_fd_model_t, shared_model};
 use super::run_control::sched_task_t;
-use super::scheduler_handle::{sched_t, scheduler};
+use super::scheduler_handle::{sched_t, with_scheduler};
 use super::status::sched_status_t;
 use super::submit::{SCHED_TASK_IDEMPOTENT, apply_desc, id_out, sched_task_desc_t};
 use super::task_run::UserData;
@@ -148,12 +148,11 @@ pub unsafe extern "C" fn sched_fd_submit(
         let need = size_of_shot(&medium, &shot, Bytes::default());
         let buffers = buffers(&desc, &need, medium.model().grid.cells(), user)?;
         medium.log_warnings(&plan, &shot, wavelet_stated(&desc));
-        let scheduler = scheduler(s);
-        let threads = scheduler.as_ref().map_or(0, |there| there.cpu_threads());
+        let threads = with_scheduler(s, |scheduler| Ok(scheduler.cpu_threads())).unwrap_or(0);
         // SAFETY: as above.
         let task = unsafe { described(shot_task(plan.clone(), shot, threads, buffers)?, &about) };
         let task = task.map_err(|error| plan.advise(error))?;
-        let id = scheduler?.submit(task).map_err(|error| plan.advise(error))?;
+        let id = with_scheduler(s, |scheduler| scheduler.submit(task).map_err(|error| plan.advise(error)))?;
         if let Some(out) = out {
             out.write(id.0);
         }

@@ -1,11 +1,11 @@
 //! Handles: numbers that look like pointers. A handle is looked up, never dereferenced, and never
 //! issued twice. So a destroyed or foreign handle is an error, not a crash.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 
 use crate::error::{Error, Result};
@@ -18,20 +18,17 @@ pub(super) struct HandleTable<T> {
     removed: AtomicUsize,
 }
 
-/// The last lookup of a thread. It keeps no object alive.
+/// The last lookup of a thread. It keeps the object until the thread's next lookup or its end.
 pub(super) struct LastLookup<T> {
     token: usize,
     /// [`HandleTable::removed`] at the time of the lookup. While it is unchanged, the object still
     /// has its handle.
     removed: usize,
-    object: Weak<T>,
+    object: Arc<T>,
 }
 
-impl<T> LastLookup<T> {
-    pub(super) const fn new() -> RefCell<Self> {
-        RefCell::new(LastLookup { token: 0, removed: 0, object: Weak::new() })
-    }
-}
+/// Where a thread stores its last lookup.
+pub(super) type LookupCell<T> = LocalKey<Cell<Option<LastLookup<T>>>>;
 
 /// Counter of handles of all kinds, so that a handle of one kind is unknown to the others.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -74,32 +71,28 @@ impl<T> HandleTable<T> {
         found.ok_or_else(|| self.unknown(handle))
     }
 
-    /// As [`HandleTable::get`], for frequent lookups: takes no lock if the handle is that of the
-    /// thread's last lookup.
-    pub(super) fn get_cached<Opaque>(
+    /// Calls `call` with the object of a handle. For frequent calls: takes no lock if the handle is
+    /// that of the thread's last lookup, which is taken out of `cell` meanwhile, so that the count
+    /// of the object's owners, which threads share, stays as it is.
+    #[inline]
+    pub(super) fn with<Opaque, R>(
         &self,
         handle: *const Opaque,
-        last: &'static LocalKey<RefCell<LastLookup<T>>>,
-    ) -> Result<Arc<T>> {
+        cell: &'static LookupCell<T>,
+        call: impl FnOnce(&T) -> Result<R>,
+    ) -> Result<R> {
         let token = handle.addr();
-        let known = last.try_with(|last| {
-            let last = last.try_borrow().ok()?;
-            let same = last.token == token && last.removed == self.removed.load(Ordering::Acquire);
-            same.then(|| last.object.upgrade()).flatten()
-        });
-        if let Ok(Some(object)) = known {
-            return Ok(object);
-        }
         // Read before the lookup, so that the next call detects a removal right after it.
         let removed = self.removed.load(Ordering::Acquire);
-        let object = self.get(handle)?;
-        // A thread whose locals are destroyed stores no lookup.
-        let _ = last.try_with(|last| {
-            if let Ok(mut last) = last.try_borrow_mut() {
-                *last = LastLookup { token, removed, object: Arc::downgrade(&object) };
-            }
-        });
-        Ok(object)
+        let last = cell.try_with(Cell::take).ok().flatten();
+        let lookup = match last {
+            Some(last) if last.token == token && last.removed == removed => last,
+            _ => LastLookup { token, removed, object: self.get(handle)? },
+        };
+        let result = call(&lookup.object);
+        // Drops the lookup of a call inside this one. A thread whose locals are destroyed stores none.
+        drop(cell.try_with(|cell| cell.replace(Some(lookup))));
+        result
     }
 
     /// Removes and returns the object of a handle.
@@ -125,30 +118,44 @@ mod tests {
     static THINGS: HandleTable<String> = HandleTable::new("thing");
 
     thread_local! {
-        static LAST: RefCell<LastLookup<String>> = const { LastLookup::new() };
+        static LAST: Cell<Option<LastLookup<String>>> = const { Cell::new(None) };
     }
 
     fn again(handle: *const c_void) -> Option<String> {
-        THINGS.get_cached(handle, &LAST).ok().map(|thing| thing.to_string())
+        THINGS.with(handle, &LAST, |thing| Ok(thing.clone())).ok()
     }
 
     #[test]
-    fn cached_lookup_finds_only_live_objects_and_keeps_none_alive() {
-        let thing = Arc::new("a".to_owned());
-        let seen = Arc::downgrade(&thing);
-        let (a, b): (*mut c_void, *mut c_void) = (THINGS.add(thing), THINGS.add(Arc::new("b".into())));
+    fn cached_lookup_finds_only_live_objects() {
+        let (a, b): (*mut c_void, *mut c_void) =
+            (THINGS.add(Arc::new("a".into())), THINGS.add(Arc::new("b".into())));
         for _ in 0..2 {
             assert_eq!(again(a).as_deref(), Some("a"));
         }
         assert_eq!(again(b).as_deref(), Some("b"));
         assert_eq!(again(a).as_deref(), Some("a"));
-        // A call uses the object while it is removed.
-        let used = THINGS.get_cached(a, &LAST).ok();
-        drop(THINGS.remove(a));
+        // A call uses the object while it is removed, and calls inside it find others.
+        let used = THINGS.with(a, &LAST, |thing| {
+            drop(THINGS.remove(a));
+            assert_eq!(again(a), None);
+            assert_eq!(again(b).as_deref(), Some("b"));
+            Ok(thing.clone())
+        });
+        assert_eq!(used.as_deref(), Ok("a"));
         assert_eq!(again(a), None);
-        drop(used);
-        assert!(seen.upgrade().is_none(), "the cached lookup keeps it alive");
         assert_eq!(again(b).as_deref(), Some("b"));
         assert_eq!(again(ptr::null()), None);
+    }
+
+    #[test]
+    fn removed_object_lives_until_the_next_lookup_of_its_thread() {
+        let thing = Arc::new("a".to_owned());
+        let seen = Arc::downgrade(&thing);
+        let (a, b): (*mut c_void, *mut c_void) = (THINGS.add(thing), THINGS.add(Arc::new("b".into())));
+        assert_eq!(again(a).as_deref(), Some("a"));
+        drop(THINGS.remove(a));
+        assert!(seen.upgrade().is_some());
+        assert_eq!(again(b).as_deref(), Some("b"));
+        assert!(seen.upgrade().is_none());
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::guard::guard_status;
 use super::input::{self, OutStruct, VersionedStruct, path};
-use super::scheduler_handle::{sched_t, scheduler};
+use super::scheduler_handle::{sched_t, with_scheduler};
 use super::status::sched_status_t;
 use super::trampoline;
 use crate::backend::callback_mode::CallbackMode;
 use crate::error::{Error, Result};
 use crate::io::atomic;
-use crate::sched::Progress;
+use crate::sched::{Progress, Scheduler};
 
 /// Progress of a scheduler.
 #[repr(C)]
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn sched_progress(
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(progress)? };
-        out.fill(progress_of(&scheduler(s)?.progress()?));
+        out.fill(progress_of(&with_scheduler(s, Scheduler::progress)?));
         Ok(())
     })
 }
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn sched_progress_callback(
                 }
             }
         });
-        scheduler(s)?.on_progress(interval, callback)
+        with_scheduler(s, |scheduler| scheduler.on_progress(interval, callback))
     })
 }
 
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn sched_trace_write(s: *const sched_t, path: *const c_cha
     guard_status(|| {
         // SAFETY: a text as the header requires it.
         let path = unsafe { self::path("path", path)? };
-        let timeline = scheduler(s)?.timeline()?;
+        let timeline = with_scheduler(s, Scheduler::timeline)?;
         atomic::write_with(&path, |out| timeline.write(out))
     })
 }

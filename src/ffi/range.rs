@@ -6,7 +6,7 @@ use std::ptr;
 use super::guard::guard_status;
 use super::input::{VersionedStruct, check_bits, read};
 use super::run_control::{sched_exec_t, sched_task_t};
-use super::scheduler_handle::{sched_t, scheduler};
+use super::scheduler_handle::{sched_t, with_scheduler};
 use super::status::sched_status_t;
 use super::submit::{SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, apply_desc, id_out, sched_task_desc_t};
 use super::task_run::{UserData, run_piece, sched_drop_fn};
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn sched_submit_range(
         let user = UserData::new(desc.user, desc.drop, mode);
         // SAFETY: as above.
         let (range, out) = unsafe { (range_of(&desc, user)?, id_out(id, desc.flags)?) };
-        let id = scheduler(s)?.submit_range(range)?;
+        let id = with_scheduler(s, |scheduler| scheduler.submit_range(range))?;
         if let Some(out) = out {
             out.write(id.0);
         }

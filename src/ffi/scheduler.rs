@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::guard::{guard, guard_status};
 use super::input::{OutParam, OutStruct, VersionedStruct, path, read_or_default, text};
-use super::scheduler_handle::{SCHEDULERS, sched_t, scheduler};
+use super::scheduler_handle::{SCHEDULERS, remove, sched_t, with_scheduler};
 use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, sched_status_t};
 use crate::error::{Error, Result};
 use crate::io::kept::Kept;
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn sched_default(out: *mut *mut sched_t) -> sched_status_t
 /// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
-    guard(|| Ok(wait_status(scheduler(s)?.drain(timeout(timeout_ns))?)))
+    guard(|| with_scheduler(s, |scheduler| scheduler.drain(timeout(timeout_ns))).map(wait_status))
 }
 
 /// Destroys a scheduler: cancels the queued tasks, asks the running ones to stop, waits for them
@@ -199,7 +199,7 @@ fn shut_down(s: *mut sched_t, timeout: Option<Duration>) -> Result<sched_status_
             if cancelled > 0 {
                 log::info!("a scheduler was destroyed; {cancelled} of its tasks were cancelled");
             }
-            SCHEDULERS.remove(s).map(|_| SCHED_OK)
+            remove(s).map(|()| SCHED_OK)
         }
     }
 }
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn sched_stats(s: *const sched_t, stats: *mut sched_stats_
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(stats)? };
-        let stats = scheduler(s)?.stats()?;
+        let stats = with_scheduler(s, Scheduler::stats)?;
         out.fill(sched_stats_t {
             size: 0,
             submitted: stats.counts.submitted,

@@ -1,8 +1,6 @@
 //! Handles of schedulers. The object behind a handle is a scheduler.
 
-use std::cell::RefCell;
-use std::ops::Deref;
-use std::sync::Arc;
+use std::cell::Cell;
 
 use super::handle::{HandleTable, LastLookup};
 use crate::backend::thread::CancelGuard;
@@ -18,32 +16,31 @@ pub struct sched_t {
 pub(super) static SCHEDULERS: HandleTable<Scheduler> = HandleTable::new("scheduler");
 
 thread_local! {
-    static LAST_LOOKUP: RefCell<LastLookup<Scheduler>> = const { LastLookup::new() };
+    static LAST_LOOKUP: Cell<Option<LastLookup<Scheduler>>> = const { Cell::new(None) };
 }
 
-/// The scheduler behind a handle, kept alive while a call uses it.
-pub(super) enum SchedulerRef {
-    Default(&'static Scheduler),
-    Created(Arc<Scheduler>),
-}
-
-impl Deref for SchedulerRef {
-    type Target = Scheduler;
-
-    fn deref(&self) -> &Scheduler {
-        match self {
-            SchedulerRef::Default(scheduler) => scheduler,
-            SchedulerRef::Created(scheduler) => scheduler,
-        }
-    }
-}
-
-/// Returns the scheduler behind a handle.
-pub(super) fn scheduler(handle: *const sched_t) -> Result<SchedulerRef> {
+/// Calls `call` with the scheduler behind a handle, which lives until that has returned.
+#[inline]
+pub(super) fn with_scheduler<R>(
+    handle: *const sched_t,
+    call: impl FnOnce(&Scheduler) -> Result<R>,
+) -> Result<R> {
     if handle.is_null() {
-        // The call may create the scheduler.
-        let _whole = CancelGuard::here();
-        return Scheduler::process_default().map(SchedulerRef::Default);
+        return call(process_default()?);
     }
-    SCHEDULERS.get_cached(handle, &LAST_LOOKUP).map(SchedulerRef::Created)
+    SCHEDULERS.with(handle, &LAST_LOOKUP, call)
+}
+
+fn process_default() -> Result<&'static Scheduler> {
+    // The call may create the scheduler.
+    let _whole = CancelGuard::here();
+    Scheduler::process_default()
+}
+
+/// Removes the handle of a scheduler that has ended.
+pub(super) fn remove(handle: *const sched_t) -> Result<()> {
+    SCHEDULERS.remove(handle)?;
+    // This thread does not keep it either.
+    drop(LAST_LOOKUP.try_with(Cell::take));
+    Ok(())
 }

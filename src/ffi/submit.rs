@@ -9,7 +9,7 @@ use super::input::{
     OutParam, VersionedStruct, check_bits, read, read_all, slice_of, slice_of_mut, text, with_capacity,
 };
 use super::run_control::sched_task_t;
-use super::scheduler_handle::{sched_t, scheduler};
+use super::scheduler_handle::{sched_t, with_scheduler};
 use super::status::{SCHED_OK, sched_status_t};
 use super::task_run::{Callback, UserData, sched_drop_fn, sched_run_fn};
 use crate::backend::callback_mode::CallbackMode;
@@ -224,21 +224,21 @@ pub unsafe extern "C" fn sched_submit(
             && is_plain(&desc)
         {
             let code = Callback::new(run, user).bare();
+            let detached = desc.flags & SCHED_TASK_DETACHED != 0;
             // SAFETY: as above.
-            match unsafe { id_out(id, desc.flags)? } {
-                None => scheduler(s)?.submit_inline_without_id(code)?,
-                Some(out) => out.write(
-                    scheduler(s)?
-                        .submit_light(LightJob::Inline(code), desc.flags & SCHED_TASK_DETACHED != 0)?
-                        .0,
-                ),
-            }
-            return Ok(SCHED_OK);
+            let out = unsafe { id_out(id, desc.flags)? };
+            return with_scheduler(s, |scheduler| {
+                match out {
+                    None => scheduler.submit_inline_without_id(code)?,
+                    Some(out) => out.write(scheduler.submit_light(LightJob::Inline(code), detached)?.0),
+                }
+                Ok(SCHED_OK)
+            });
         }
         let (_whole, _mode) = (CancelGuard::here(), FloatMode::standard());
         // SAFETY: as above.
         let (task, out) = unsafe { (task_of(&desc, user)?, id_out(id, desc.flags)?) };
-        let id = scheduler(s)?.submit(task)?;
+        let id = with_scheduler(s, |scheduler| scheduler.submit(task))?;
         if let Some(out) = out {
             out.write(id.0);
         }
@@ -267,23 +267,24 @@ pub unsafe extern "C" fn sched_submit_many(
         let descs = unsafe { read_all(descs, count)? };
         let mut users: Vec<_> = with_capacity("the tasks", count)?;
         users.extend(descs.iter().map(|desc| UserData::new(desc.user, desc.drop, mode)));
-        let scheduler = scheduler(s)?;
-        if count == 0 {
-            return Ok(());
-        }
-        let no_ids = ids.is_null() && descs.iter().all(|desc| desc.flags & SCHED_TASK_DETACHED != 0);
-        // SAFETY: as above.
-        let ids = if no_ids { &mut [] } else { unsafe { slice_of_mut("ids", ids, count)? } };
-        let mut tasks = with_capacity("the tasks", count)?;
-        for (index, (desc, user)) in descs.iter().zip(users).enumerate() {
+        with_scheduler(s, |scheduler| {
+            if count == 0 {
+                return Ok(());
+            }
+            let no_ids = ids.is_null() && descs.iter().all(|desc| desc.flags & SCHED_TASK_DETACHED != 0);
             // SAFETY: as above.
-            let task = unsafe { task_of(desc, user) };
-            tasks.push(task.map_err(|error| with_index(error, index))?);
-        }
-        for (to, id) in ids.iter_mut().zip(scheduler.submit_many(tasks)?) {
-            *to = id.0;
-        }
-        Ok(())
+            let ids = if no_ids { &mut [] } else { unsafe { slice_of_mut("ids", ids, count)? } };
+            let mut tasks = with_capacity("the tasks", count)?;
+            for (index, (desc, user)) in descs.iter().zip(users).enumerate() {
+                // SAFETY: as above.
+                let task = unsafe { task_of(desc, user) };
+                tasks.push(task.map_err(|error| with_index(error, index))?);
+            }
+            for (to, id) in ids.iter_mut().zip(scheduler.submit_many(tasks)?) {
+                *to = id.0;
+            }
+            Ok(())
+        })
     })
 }
 

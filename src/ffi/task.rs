@@ -6,7 +6,7 @@ use super::guard::{guard, guard_in_callers_mode, guard_status};
 use super::input::{OutParam, OutStruct, OutText, VersionedStruct, slice_of, with_capacity};
 use super::run_control::sched_task_t;
 use super::scheduler::{timeout, wait_status};
-use super::scheduler_handle::{sched_t, scheduler};
+use super::scheduler_handle::{sched_t, with_scheduler};
 use super::status::{SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, sched_status_t, status_of};
 use crate::error::Error;
 use crate::sched::{TaskId, TaskInfo, TaskStatus};
@@ -61,7 +61,9 @@ unsafe impl VersionedStruct for sched_task_info_t {
 /// inside a task that could never end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_ns: i64) -> sched_status_t {
-    guard_in_callers_mode(|| Ok(wait_status(scheduler(s)?.wait(TaskId(id), timeout(timeout_ns))?)))
+    guard_in_callers_mode(|| {
+        with_scheduler(s, |scheduler| scheduler.wait(TaskId(id), timeout(timeout_ns))).map(wait_status)
+    })
 }
 
 /// Waits until every task that was submitted before has ended, successfully or not. Returns 0, or
@@ -70,7 +72,7 @@ pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_n
 /// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait_all(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
-    guard(|| Ok(wait_status(scheduler(s)?.wait_all(timeout(timeout_ns))?)))
+    guard(|| with_scheduler(s, |scheduler| scheduler.wait_all(timeout(timeout_ns))).map(wait_status))
 }
 
 /// Waits until one of `count` tasks has ended, successfully or not, and stores its position in
@@ -96,7 +98,7 @@ pub unsafe extern "C" fn sched_wait_any(
         let (ids, out) = unsafe { (slice_of("ids", ids, count)?, OutParam::new("index", index)?) };
         let mut list = with_capacity("ids", count)?;
         list.extend(ids.iter().copied().map(TaskId));
-        match scheduler(s)?.wait_any(&list, timeout(timeout_ns))? {
+        match with_scheduler(s, |scheduler| scheduler.wait_any(&list, timeout(timeout_ns)))? {
             Some(index) => {
                 out.write(index);
                 Ok(SCHED_OK)
@@ -122,7 +124,7 @@ pub unsafe extern "C" fn sched_wait_next(
     guard(|| {
         // SAFETY: a pointer as the header requires it; `OutParam` checks it.
         let out = unsafe { OutParam::new("id", id)? };
-        match scheduler(s)?.wait_next(timeout(timeout_ns))? {
+        match with_scheduler(s, |scheduler| scheduler.wait_next(timeout(timeout_ns)))? {
             Some(next) => {
                 out.write(next.0);
                 Ok(SCHED_OK)
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn sched_wait_next(
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
-    guard_status(|| scheduler(s)?.cancel(TaskId(id)))
+    guard_status(|| with_scheduler(s, |scheduler| scheduler.cancel(TaskId(id))))
 }
 
 /// Releases a task: drops its outcome and makes its id stale. A task that has not ended becomes
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sche
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_release(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
-    guard_in_callers_mode(|| scheduler(s)?.release(TaskId(id)).map(|()| SCHED_OK))
+    guard_in_callers_mode(|| with_scheduler(s, |scheduler| scheduler.release(TaskId(id))).map(|()| SCHED_OK))
 }
 
 /// Returns the status that sched_wait would return now.
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn sched_task_info(
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(info)? };
-        let info = scheduler(s)?.info(TaskId(id))?;
+        let info = with_scheduler(s, |scheduler| scheduler.info(TaskId(id)))?;
         out.fill(sched_task_info_t {
             size: 0,
             state: match info.state {
@@ -214,7 +216,7 @@ pub unsafe extern "C" fn sched_task_error(
     guard_status(|| {
         // SAFETY: pointers as the header requires them; `OutText` checks them.
         let out = unsafe { OutText::new("buffer", buffer, len, length)? };
-        let error = scheduler(s)?.info(TaskId(id))?.error;
+        let error = with_scheduler(s, |scheduler| scheduler.info(TaskId(id)))?.error;
         out.fill(&error.map(|error| error.to_string()).unwrap_or_default());
         Ok(())
     })
