@@ -123,6 +123,7 @@ followers: a light task that has ended is waited for; src/sched/light/task.rs; s
 followers: an end is not reported;          src/sched/light/task.rs; s/state.followed |= outcome.is_none()/_ = \&mut state/; models
 promotion: a cancel meanwhile is overlooked; src/sched/light/task.rs; /pub fn promote(/,/^    }/s/self.signal.is_cancelled()/false/; models
 tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; models
+handles: a removed object is found;          src/ffi/handle.rs; s/last.token == token \&\& last.removed == removed/last.token == token/; --lib handle
 ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib end_is_reported
 ends: code of the caller keeps the lock;    src/sched/base/exec.rs; s/needs_drop::<Self>()/needs_drop::<u8>()/; --lib only_callers_code
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
