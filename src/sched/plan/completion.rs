@@ -356,8 +356,9 @@ impl Planner {
         self.release_reservations(run.id);
         if unexplained == 1 && rounds == most && rounds < self.policy.rounds_beside_others {
             let name = self.tasks.get(run.id).map(TaskRecord::name).unwrap_or_default();
-            let text = format!("{name} waits for other processes, an hour at most: {error}");
-            self.note(Level::Warn, run.device, text, effects);
+            let for_what = if matches!(error, Error::Busy { .. }) { "other processes" } else { "memory" };
+            let text = format!("{name} waits for {for_what}, an hour at most: {error}");
+            self.note(self.policy.failure_level, run.device, text, effects);
         }
         true
     }
