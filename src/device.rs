@@ -139,7 +139,8 @@ pub enum DeviceSelector {
     Uuid(BackendKind, String),
 }
 
-const ACCEPTED: &str = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID";
+/// Accepted selections of devices.
+pub const SELECTIONS: &str = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID";
 
 impl Selection {
     /// Parses a selection. Errors call it `named`. An empty text means `all`.
@@ -199,7 +200,7 @@ impl Selection {
 
 impl DeviceSelector {
     fn parse(named: &str, item: &str) -> Result<Self> {
-        let bad = || Error::argument(format!("an item of {named}"), format!("'{item}'"), ACCEPTED);
+        let bad = || Error::argument(format!("an item of {named}"), format!("'{item}'"), SELECTIONS);
         let (kind, which) = match item.split_once(':') {
             Some((kind, which)) => (kind, Some(which)),
             None => (item, None),

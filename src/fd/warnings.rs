@@ -11,9 +11,9 @@ use super::wavelet::Shape;
 use crate::error::{Error, Result};
 
 /// Speed in m/s below the fastest of every real medium, and above the fastest of one in km/s.
-const SLOWEST: f32 = 100.0;
+pub const SLOWEST: f32 = 100.0;
 /// Density in kg/m³ below the largest of every real medium, and above the largest of one in g/cm³.
-const LIGHTEST: f32 = 30.0;
+pub const LIGHTEST: f32 = 30.0;
 /// Least cells per shortest wavelength. Fewer show as dispersion after some tens of wavelengths.
 const ENOUGH_CELLS: f64 = 3.0;
 
@@ -44,8 +44,8 @@ pub fn check_units(model: &Model, permit: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a shot that reduces the anisotropy of its model in every cell. The old entry points do not
-/// call it.
+/// Refuses a shot that reduces the anisotropy of its model in every cell. The old entry points do
+/// not call it.
 pub fn check_anisotropy(plan: &Plan, shot: &Shot) -> Result<()> {
     let n = plan.model.grid.n;
     if !(reduces_anisotropy(plan) && is_reduced_everywhere(n, shot.source)) {

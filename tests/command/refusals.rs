@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use testkit::command::{SURVEY, Workspace};
+use testkit::command::{Ended, SURVEY, Workspace, executable};
 
 use crate::npy;
 
@@ -38,6 +38,8 @@ const FILES: &[Case] = &[
     ("[grid]\nn = [24, 8, 16]\nspacing_m = 10.0", "grid = 5", &["line 2: grid is 5; accepted: a table\n"]),
     ("n = [24, 8, 16]", "n = [24, 8]", &["line 3: grid.n", "three values"]),
     ("n = [24, 8, 16]", "n = [24, 8, 16, 4]", &["line 3: grid.n is [24, 8, 16, 4]; accepted: three values: [x, y, z]"]),
+    ("n = [24, 8, 16]", "n = [24, -8, 16]", &["line 3: grid.n is -8; accepted: 1 to 100000 cells along x, y and z\n"]),
+    ("n = [24, 8, 16]", "n = 5", &["line 3: grid.n is 5; accepted: three values: [x, y, z], each 1 to 100000 cells along x, y and z\n"]),
     ("n = [24, 8, 16]", "n = [24, 0, 16]", &["line 3: grid.n is [24, 0, 16]", "1 to 100000 cells"]),
     ("n = [24, 8, 16]", "n = [100000, 100000, 100000]", &["needs 14.21 PiB"]),
     ("spacing_m = 10.0", "spacing_m = 0.0", &["line 4: grid.spacing_m is 0.0", "metres"]),
@@ -63,6 +65,8 @@ const FILES: &[Case] = &[
     ("[sources]", "[sources]\nkind = \"dipole\"", &["sources.kind", "dipole", "monopole", "force-z"]),
     ("record_every = 2", "record_every = 0", &["line 11: time.record_every is 0; accepted: 1 to 10000000 steps"]),
     ("frequency_hz = 20.0", "frequency_hz = 1e-30", &["wavelet.frequency_hz", "1e-6 to 1e12 Hz"]),
+    ("frequency_hz = 20.0", "frequency_hz = \"20\"", &["wavelet.frequency_hz is \"20\"; accepted: 1e-6 to 1e12 Hz\n"]),
+    ("frequency_hz = 20.0", "frequency_hz = -20.0", &["wavelet.frequency_hz is -20.0; accepted: 1e-6 to 1e12 Hz\n"]),
     ("frequency_hz = 20.0", "frequency_hz = 20.0\namplitude = 1e60", &["wavelet.amplitude is 1e60", "float32"]),
     ("frequency_hz = 20.0", "frequency_hz = 20.0\nshape = \"square\"", &["wavelet.shape is \"square\"", "`ricker`"]),
     ("frequency_hz = 20.0", "frequency_hz = 20.0\nshape = 'rickr'", &["did you mean `ricker`?"]),
@@ -76,10 +80,14 @@ const FILES: &[Case] = &[
     ("step_m = [40.0, 10.0]", "", &["sources.step_m is missing", "more than one shot"]),
     ("count = [4, 1]", "", &["line 16: sources.step_m is [40.0, 10.0]; accepted: no value: it belongs to `count`"]),
     ("count = [4, 1]", "count = [1, 1, 10]", &["line 17: sources.count is [1, 1, 10]; accepted: two values: [x, y]"]),
+    ("count = [4, 1]", "count = [4, -1]", &["line 17: sources.count is -1; accepted: 1 to 1000000 shots in all\n"]),
     ("count = [4, 1]", "count = [6, 1]", &["line 17: sources.count is [6, 1]", "at most 5 in x"]),
     ("count = [4, 1]", "count = [4, 5]", &["line 17: sources.count is [4, 5]", "at most 4 in y"]),
     ("count = [4, 1]", "count = [4, 1]\npositions_m = [[0, 0, 0]]", &["sources", "either `first_m`"]),
     ("every = [2, 4]", "every = [2, 0]", &["line 19: receivers.every (the receivers' step in y) is 0; accepted: 1 to 100000 cells"]),
+    ("every = [2, 4]", "every = [2, -1]", &["line 19: receivers.every is -1; accepted: 1 to 100000 cells\n"]),
+    ("every = [2, 4]", "every = 2.5", &["line 19: receivers.every is 2.5; accepted: two values: [x, y], each 1 to 100000 cells\n"]),
+    ("every = [2, 4]", "positions_m = 5", &["line 19: receivers.positions_m is 5; accepted: a list\n"]),
     ("every = [2, 4]", "every = [1000000000000000000, 1]", &["line 19: receivers.every (the receivers' step in x) is 1000000000000000000"]),
     ("every = [2, 4]", "every = [2, 4, \"junk\"]", &["receivers.every is [2, 4, \"junk\"]; accepted: two values: [x, y]"]),
     ("every = [2, 4]", "depth_m = 500.0", &["receivers.depth_m is 500.0; accepted: z from 0 to 150 m, inside the grid\n"]),
@@ -90,6 +98,8 @@ const FILES: &[Case] = &[
     ("pictures = 1", "clip_percentile = 120", &["output.clip_percentile is 120", "50 to 100"]),
     ("pictures = 1", "[run]\nslots = 0", &["run.slots is 0", "1 to 64"]),
     ("pictures = 1", "[run]\ndeadline_s = 0", &["run.deadline_s is 0", "0.001 to 1e9 seconds"]),
+    ("pictures = 1", "[run]\ndeadline_s = \"1h\"", &["run.deadline_s is \"1h\"; accepted: 0.001 to 1e9 seconds for a shot\n"]),
+    ("pictures = 1", "[run]\ndevices = \" \"", &["line 24: run.devices is an empty list; accepted: all, none, or a list of cpu, cuda"]),
     ("pictures = 1", "[run]\ndevices = \"abacus\"", &["line 24: run.devices (an item of the device selection) is 'abacus'", "a list of cpu, cuda"]),
     ("pictures = 1", "[mute]\nvelocity_m_s = 0", &["mute.velocity_m_s is 0", "positive"]),
     ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2.0e6", &["model.vp.layers.1.value is 2.0e6", "1 to 20000 m/s"]),
@@ -117,7 +127,15 @@ const FILES: &[Case] = &[
     ("n = [24, 8, 16]\nspacing_m = 10.0\n[model]\nvp = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }", "n = [8, 16, 24]\nspacing_m = 10.0\n[model]\nvp = \"turned.npy\"", &["line 6: model.vp (the shape", "accepted: (16, 8, 24)"]),
     ("rho = \"gardner\"", "rho = \"2000\"", &["read", "2000: No such file", "line 7: model.rho); numbers stand without quotes: rho = 2000.0\n"]),
     ("rho = \"gardner\"", "rho = \"2_000\"", &["line 7: model.rho); numbers stand without quotes: rho = 2000.0\n"]),
-    ("rho = \"gardner\"", "rho = \".5\"", &["line 7: model.rho); numbers stand without quotes: rho = 0.5\n"]),
+    ("rho = \"gardner\"", "rho = \".5\"", &["line 7: model.rho); numbers stand without quotes; accepted: 30 to 30000 kg/m3\n"]),
+    ("rho = \"gardner\"", "epsilon = \".5\"", &["line 7: model.epsilon); numbers stand without quotes: epsilon = 0.5\n"]),
+    ("rho = \"gardner\"", "rho = \"0.0\"", &["line 7: model.rho); numbers stand without quotes; accepted: 30 to 30000 kg/m3\n"]),
+    ("rho = \"gardner\"", "rho = \"2.2\"", &["line 7: model.rho); numbers stand without quotes; accepted: 30 to 30000 kg/m3\n"]),
+    ("rho = \"gardner\"", "epsilon = \"-5.0\"", &["line 7: model.epsilon); numbers stand without quotes; accepted: -0.49 to 2 (0.2, not 20 %)\n"]),
+    ("rho = \"gardner\"", "rho = { file = 2000 }", &["line 7: model.rho.file is 2000; accepted: a path in quotes; a number that is the same in all cells stands without `file`\n"]),
+    ("rho = \"gardner\"", "rho = { file = \"short.bin\", n = [1, -1, 3] }", &["line 7: model.rho.n is -1; accepted: 1 or more cells along each axis\n"]),
+    ("rho = \"gardner\"", "rho = { file = \"short.bin\", every = [1, -1, 3] }", &["line 7: model.rho.every is -1; accepted: 1 or more cells along each axis\n"]),
+    ("rho = \"gardner\"", "rho = { file = \"short.bin\", every = [1, 0, 3] }", &["line 7: model.rho.every is [1, 0, 3]; accepted: 1 or more cells along each axis\n"]),
     ("rho = \"gardner\"", "rho = \"nan\"", &["read nan: No such file", "line 7: model.rho)\n"]),
     ("rho = \"gardner\"", "rho = { file = \"2000\" }", &["line 7: model.rho); numbers stand without quotes: rho = 2000.0\n"]),
     ("rho = \"gardner\"", "rho = \"1000\"", &["expected 12288 bytes", "found 12 bytes (", "line 7: model.rho)\n"]),
@@ -138,6 +156,7 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = { file = \"short.npy\" }", &["short.npy", "not an NPY file"]),
     ("rho = \"gardner\"", "rho = \"nan.bin\"", &["cell (20, 3, 7) from", "nan.bin) is NaN", "0.1 to 30000 kg/m3"]),
     ("nt = 60", "nt = 60\nnt = 61", &["line 11: key nt is a duplicate", "each key once"]),
+    ("pictures = 1", "folder = 5", &["output.folder is 5; accepted: a path in quotes\n"]),
     ("pictures = 1", "folder = \"\"", &["output.folder is \"\"; accepted: a path"]),
     ("pictures = 1", "folder = \"/proc\"", &["write to the output folder /proc: create", "; name another by output.folder"]),
     ("pictures = 1", "folder = \"short.bin\"", &["write to the output folder", "short.bin"]),
@@ -197,6 +216,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["run", "survey.toml", "--fast"], "--fast"),
     (&["run", "survey.toml", "--devices", "cuda:99"], "cuda:99"),
     (&["run", "survey.toml", "--devices", "none"], "no device"),
+    (&["run", "survey.toml", "--devices", ""], "--devices is an empty list; accepted: all, none, or a list of cpu, cuda"),
     (&["run", "survey.toml", "--devices", "gpu"], "an item of --devices is 'gpu'; accepted: all, none, or a list"),
     (&["run", "."], "read ."),
     (&["run", "/dev/zero"], "larger than any survey file"),
@@ -207,6 +227,10 @@ const LINES: &[(&[&str], &str)] = &[
     (&["bench"], "Usage"),
     (&["bench", "fd", "--n", "10", "10"], "3 values required"),
     (&["bench", "fd", "--n", "10", "10", "-1"], "-1"),
+    (&["bench", "fd", "--n", "1", "2", "3", "--n", "4", "5", "6"], "cannot be used multiple times"),
+    (&["bench", "fd", "--pml", "0"], "--pml is 0; accepted: 8 to 1000 cells for acoustic1\n"),
+    (&["bench", "fd", "--pml", "7", "--equation", "tti"], "--pml is 7; accepted: "),
+    (&["bench", "fd", "--device", ""], "--device is an empty list; accepted: "),
     (&["bench", "fd", "--n", "10", "10", "0"], "nz is 0"),
     (&["bench", "fd", "--n", "9000", "9000", "9000"], "model that is measured needs 10.61 TiB"),
     (&["bench", "fd", "--nt", "0", "--n", "8", "8", "8"], "nt is 0"),
@@ -247,12 +271,32 @@ fn refusal_is_also_a_json_object() {
     let [event] = events.as_slice() else { panic!("{events:?}") };
     let error = event["error"].as_str().unwrap();
     assert!(event["event"] == "error" && error.contains("time.nt is 0"), "{event}");
-    for (more, words) in [(["--nt", "0"], "nt is 0"), (["--device", "cuda:99"], "cuda:99")] {
-        let fd = ["bench", "fd", "--json", "--n", "8", "8", "8"];
-        let ended = folder.gpusched(&[&fd[..], &more].concat());
+    for (args, words) in [
+        ("bench fd --json --n 8 8 8 --nt 0", "nt is 0"),
+        ("bench fd --json --device cuda:99", "cuda:99"),
+        ("bench fd --json --threads 0", "invalid value '0' for '--threads <THREADS>': 0 is not in 1..=4096"),
+        ("run survey.toml --json --fast", "unexpected argument '--fast' found"),
+        ("run --json --devices tpu survey.toml", "time.nt is 0"),
+        ("simulate nowhere.json --json", "read nowhere.json: No such file"),
+        ("status nowhere --json", "nowhere"),
+        ("collect nowhere --json", "nowhere"),
+    ] {
+        let ended = folder.gpusched(&args.split(' ').collect::<Vec<_>>());
         let events = ended.events();
         let [event] = events.as_slice() else { panic!("{ended:?}") };
         let error = event["error"].as_str().unwrap();
         assert!(ended.status == 2 && error.contains(words) && ended.err.contains(error), "{ended:?}");
     }
+}
+
+/// The command compares the whole measurement with the free memory before it allocates any.
+#[test]
+#[cfg(target_os = "linux")]
+fn benchmark_beyond_the_memory_is_refused_without_a_retry() {
+    let mut shell = testkit::process::isolated("sh");
+    shell.args(["-c", r#"ulimit -v 800000; exec "$0" bench fd --n 200 200 200"#]);
+    let ended = Ended::from(shell.arg(executable()).env("GPUSCHED_LOG", "info").output().unwrap());
+    let said = "gpusched: the measurement, a shot and a copy of memory, needs ";
+    assert!(ended.status == 2 && ended.err.contains(said), "{ended:?}");
+    assert!(ended.err.contains("(ulimit -v) leaves ") && !ended.err.contains("retried"), "{ended:?}");
 }

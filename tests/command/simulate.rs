@@ -181,7 +181,12 @@ fn a_scenario_with_a_mistake_is_refused() {
     for (old, new, said) in REFUSED {
         assert!(SCENARIO.contains(old), "{old} is not in the scenario");
         let refused = simulate(&SCENARIO.replacen(old, new, 1), &["--json"]);
-        assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{new}: {refused:?}");
+        let events = refused.events();
+        let [event] = events.as_slice() else { panic!("{new}: {refused:?}") };
+        let object = serde_json::json!({ "event": "error", "error": event["error"] });
+        assert_eq!((refused.status, event), (2, &object), "{new}: {refused:?}");
+        let error = format!("gpusched: {}\n", event["error"].as_str().unwrap());
+        assert_eq!(refused.err, error, "{new}: {refused:?}");
         for part in *said {
             assert!(refused.err.contains(part), "{new}: '{part}' is missing in: {}", refused.err);
         }

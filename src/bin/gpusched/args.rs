@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 use gpusched::fd::equation::{self, Absorber, EQUATIONS, Equation};
 use gpusched::fd::plan::Storage;
 
@@ -141,7 +141,7 @@ pub enum Bench {
         #[arg(long, value_parser = equation(), default_value = EQUATIONS[0].name())]
         equation: &'static dyn Equation,
         /// Cells along x, y and z, without the absorbing layer.
-        #[arg(long, num_args = 3, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
+        #[arg(long, num_args = 3, action = ArgAction::Set, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
         n: Vec<usize>,
         /// Time steps.
         #[arg(long, default_value_t = 20)]

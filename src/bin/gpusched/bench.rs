@@ -3,16 +3,18 @@
 use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::equation::Absorber;
-use gpusched::fd::plan::Options;
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
 
+use crate::devices::check_selection;
 use crate::say::say;
-use crate::speed::{self, Case};
+use crate::speed::{Case, Prepared};
 
 pub struct Wanted<'a> {
     pub case: Case,
+    /// Cells of the absorbing layer on each side; `None`: the equation's default.
+    pub pml: Option<usize>,
     pub device: &'a str,
     /// Threads on the CPU.
     pub threads: Option<u32>,
@@ -20,10 +22,17 @@ pub struct Wanted<'a> {
 }
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { mut case, device, threads, as_json } = wanted;
-    let Case { equation, n, pml, nt, storage, .. } = case;
-    let pml = Options { equation, pml, ..Options::default() }.absorbing_layer()?;
+    let Wanted { mut case, pml, device, threads, as_json } = wanted;
+    let Case { equation, n, nt, storage, .. } = case;
+    let layer = equation.absorbing_layer();
+    let pml = pml.unwrap_or(layer.default);
+    if !layer.accepted.contains(&pml) {
+        let (least, most) = (layer.accepted.start(), layer.accepted.end());
+        let accepted = format!("{least} to {most} cells for {}", equation.name());
+        return Err(Error::argument("--pml", pml, accepted));
+    }
     case.pml = pml;
+    check_selection("--device", device)?;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
     builder.slots = Some(1);
@@ -37,10 +46,11 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let there = scheduler.devices().len();
         return Err(Error::argument("--device", format!("'{device}', {there} devices"), "one device"));
     };
+    let prepared = Prepared::new(&case, info, scheduler.cpu_threads())?;
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
-        let measured = match speed::run(exec.lane, &case) {
+        let measured = match prepared.measure(exec.lane) {
             Err(error) if !error.is_suspect() => return Err(error),
             // Not returned: the scheduler would try again, and a wrong result may not come twice.
             measured => measured,

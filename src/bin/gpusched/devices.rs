@@ -1,12 +1,20 @@
 //! `gpusched devices`: lists the devices, whether a run uses them, and notes on missing ones.
 
-use gpusched::Result;
-use gpusched::device::{DeviceInfo, Health};
+use gpusched::device::{DeviceInfo, Health, SELECTIONS, Selection};
 use gpusched::error::human;
 use gpusched::sched::{discover, discover_all};
+use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::say::say;
+
+/// Refuses a list of devices that is empty, or that the library does not accept.
+pub fn check_selection(named: &str, list: &str) -> Result<()> {
+    if list.trim().is_empty() {
+        return Err(Error::argument(named, "an empty list", SELECTIONS));
+    }
+    Selection::parse(named, list).map(drop)
+}
 
 pub fn list(as_json: bool) -> Result<bool> {
     let (devices, notes) = discover_all()?;

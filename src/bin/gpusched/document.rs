@@ -170,8 +170,12 @@ impl Document {
             return Error::argument(what, format!("not TOML ({message})"), "TOML 1.0, `key = value` a line");
         }
         let (found, accepted) = message.split_once(", expected ").unwrap_or((&message, ""));
-        let accepted =
-            range(&key).map_or_else(|| in_plain_words(accepted.trim_start_matches("one of ")), str::to_owned);
+        let words = in_plain_words(accepted.trim_start_matches("one of "));
+        let accepted = match range(&key) {
+            Some(range) if words.ends_with(']') => format!("{words}, each {range}"),
+            Some(range) => range.into(),
+            None => words,
+        };
         if let Some(missing) = found.strip_prefix("missing field ") {
             let missing = missing.trim_matches('`');
             // A missing table has no place in the file.
@@ -273,13 +277,37 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// Returns the accepted values of a key for a number whose type accepts more.
+/// Accepted values of `grid.n`, `wavelet.frequency_hz`, `run.slots`, `run.deadline_s`, and of `n`
+/// and `every` of a model's file.
+pub const CELLS: &str = "1 to 100000 cells along x, y and z";
+pub const FREQUENCIES: &str = "1e-6 to 1e12 Hz";
+pub const SLOTS: &str = "1 to 64 shots at a time on a device";
+pub const DEADLINES: &str = "0.001 to 1e9 seconds for a shot";
+pub const FILE_CELLS: &str = "1 or more cells along each axis";
+
+/// Returns the accepted values of a key whose type accepts more.
 fn range(key: &str) -> Option<&'static str> {
-    match key {
-        "time.nt" | "time.record_every" | "snapshots.every" => Some("1 to 10000000 steps"),
-        "run.slots" => Some("1 to 64 shots at a time on a device"),
-        _ => None,
-    }
+    let range = match key {
+        "grid.n" => CELLS,
+        "grid.spacing_m" => "0.000001 to 1000000 metres, one number or three: [dx, dy, dz]",
+        "time.nt" | "time.record_every" | "snapshots.every" => "1 to 10000000 steps",
+        "wavelet.frequency_hz" => FREQUENCIES,
+        "sources.count" => "1 to 1000000 shots in all",
+        "receivers.every" => "1 to 100000 cells",
+        "output.clip_percentile" => "50 to 100",
+        "run.slots" => SLOTS,
+        "run.deadline_s" => DEADLINES,
+        _ => {
+            let name =
+                key.strip_prefix("model.").and_then(|key| key.split_once('.')).map(|(_, name)| name)?;
+            match name {
+                "file" => "a path in quotes; a number that is the same in all cells stands without `file`",
+                "n" | "every" => FILE_CELLS,
+                _ => return None,
+            }
+        }
+    };
+    Some(range)
 }
 
 fn in_plain_words(accepted: &str) -> String {
@@ -287,6 +315,8 @@ fn in_plain_words(accepted: &str) -> String {
         "usize" | "u64" | "u32" => "a whole number, 0 or more".into(),
         "f64" | "f32" => "a number".into(),
         "a boolean" => "true or false".into(),
+        "a sequence" => "a list".into(),
+        "path string" => "a path in quotes".into(),
         "an array of length 3" => "three values: [x, y, z]".into(),
         "an array of length 2" => "two values: [x, y]".into(),
         table if table.starts_with("struct ") => "a table".into(),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpusched::backend::cpu;
-use gpusched::device::Selection;
 use gpusched::fd::equation::{self as equations, EQUATIONS, Equation, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{self as fd, Model, Property};
@@ -18,8 +17,9 @@ use gpusched::fd::wavelet::{self, Wavelet};
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 
+use crate::devices::check_selection;
 use crate::digits::decimal;
-use crate::document::Document;
+use crate::document::{self, Document};
 use crate::key::Keys;
 use crate::survey::{Absorber, Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{doubts, model, positions, survey};
@@ -207,7 +207,7 @@ fn name_shot(file: &Document, number: usize, error: Error) -> Error {
 fn grid(file: &Document, survey: &Survey) -> Result<Grid> {
     let n = survey.grid.n.0;
     if n.iter().any(|n| !(1..=100_000).contains(n)) {
-        return Err(file.refuse("grid.n", "1 to 100000 cells along x, y and z"));
+        return Err(file.refuse("grid.n", document::CELLS));
     }
     let spacing = match survey.grid.spacing_m {
         Spacing::Cubic(h) => [h; 3],
@@ -222,7 +222,7 @@ fn grid(file: &Document, survey: &Survey) -> Result<Grid> {
 fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     let positive = |value: f64| value.is_finite() && value > 0.0;
     if !positive(survey.wavelet.frequency_hz) {
-        return Err(file.refuse("wavelet.frequency_hz", "a positive, finite number of hertz"));
+        return Err(file.refuse("wavelet.frequency_hz", document::FREQUENCIES));
     }
     if !(survey.amplitude() as f32).is_finite() {
         return Err(file.refuse("wavelet.amplitude", "a finite number that float32 can hold"));
@@ -244,14 +244,14 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
         return Err(file.refuse("output.clip_percentile", "50 to 100"));
     }
     if let Some(devices) = &survey.run.devices {
-        Selection::parse("the device selection", devices)
-            .map_err(|error| file.blame("run.devices", error))?;
+        let named = if devices.trim().is_empty() { "devices" } else { "the device selection" };
+        check_selection(named, devices).map_err(|error| file.blame("run.devices", error))?;
     }
     if survey.run.slots.is_some_and(|slots| !(1..=64).contains(&slots)) {
-        return Err(file.refuse("run.slots", "1 to 64 shots at a time on a device"));
+        return Err(file.refuse("run.slots", document::SLOTS));
     }
     if survey.run.deadline_s.is_some_and(|deadline| !DEADLINE.contains(&deadline)) {
-        return Err(file.refuse("run.deadline_s", "0.001 to 1e9 seconds for a shot"));
+        return Err(file.refuse("run.deadline_s", document::DEADLINES));
     }
     Ok(())
 }

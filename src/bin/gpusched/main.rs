@@ -103,9 +103,19 @@ fn run_command() -> ExitCode {
     gpusched::ffi::logging::start_or("warn");
     warn_of_misspelt_variables();
     stopping::take_limits_for_errors();
+    // Before the arguments are parsed, so that refusals of arguments are objects, too.
+    let as_json =
+        std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
     let outcome = match Args::try_parse() {
         Ok(args) => command(args.command),
-        Err(refusal) if refusal.use_stderr() => refusal.exit(),
+        Err(refusal) if refusal.use_stderr() => {
+            if as_json {
+                let text = refusal.to_string();
+                let why = text.lines().next().unwrap_or_default();
+                say::error_object(why.strip_prefix("error: ").unwrap_or(why));
+            }
+            refusal.exit()
+        }
         Err(text) => {
             say::help(&text);
             Ok(true)
@@ -116,21 +126,18 @@ fn run_command() -> ExitCode {
             let lost = say::lost().map(|why| format!("standard output could not be written: {why}"));
             (u8::from(!all || lost.is_some()), lost)
         }
-        Err(error) => (2, Some(error.to_string())),
+        Err(error) => {
+            let why = error.to_string();
+            if as_json {
+                say::error_object(&why);
+            }
+            (2, Some(why))
+        }
     };
     if let Some(why) = why {
         say::alert(&format!("gpusched: {why}"));
     }
     ExitCode::from(status)
-}
-
-/// Returns the outcome. With `--json`, also prints the message of a refusal as an object.
-fn refusals_as_json<T>(as_json: bool, outcome: Result<T>) -> Result<T> {
-    outcome.inspect_err(|error| {
-        if as_json {
-            say::say!("{}", serde_json::json!({ "event": "error", "error": error.to_string() }));
-        }
-    })
 }
 
 /// Runs the command. Returns false if something failed after the start.
@@ -171,9 +178,15 @@ fn command(command: Command) -> Result<bool> {
                 remember: !no_rates_cache,
                 restarts: restart.unwrap_or(0),
             });
-            let done = refusals_as_json(json, done).or_else(|error| match restart {
+            let done = done.or_else(|error| match restart {
                 // An earlier process of this run has computed shots.
-                Some(_) => Ok(End::Failed(error.to_string())),
+                Some(_) => {
+                    let why = error.to_string();
+                    if json {
+                        say::error_object(&why);
+                    }
+                    Ok(End::Failed(why))
+                }
                 None => Err(error),
             });
             let why = match done? {
@@ -187,26 +200,19 @@ fn command(command: Command) -> Result<bool> {
         }
         Command::Init { file } => init::write(&file),
         Command::Generate { folder } => generated::write(&folder),
-        Command::Status { folder, json } => {
-            refusals_as_json(json, collect::status(&folder).map(|merged| merged.report(json)))
-        }
-        Command::Collect { folder, json } => {
-            refusals_as_json(json, collect::collect(&folder).map(|merged| merged.report(json)))
-        }
+        Command::Status { folder, json } => collect::status(&folder).map(|merged| merged.report(json)),
+        Command::Collect { folder, json } => collect::collect(&folder).map(|merged| merged.report(json)),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
             what: Bench::Fd { equation, n, nt, device, storage, threads, absorbing_layer, pml, repeats, json },
         } => {
-            let measure = || {
-                let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
-                let equation = match absorbing_layer {
-                    Some(kind) => with_absorber(equation, kind)?,
-                    None => equation,
-                };
-                let case = Case { equation, n, pml: pml.unwrap_or(0), storage, nt, repeats };
-                bench::fd(bench::Wanted { case, device: &device, threads, as_json: json })
+            let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
+            let equation = match absorbing_layer {
+                Some(kind) => with_absorber(equation, kind)?,
+                None => equation,
             };
-            refusals_as_json(json, measure())
+            let case = Case { equation, n, pml: 0, storage, nt, repeats };
+            bench::fd(bench::Wanted { case, pml, device: &device, threads, as_json: json })
         }
     }
 }

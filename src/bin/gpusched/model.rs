@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use gpusched::fd::grid::{AXES, Grid};
 use gpusched::fd::model::{self as fd, Values};
+use gpusched::fd::warnings::{LIGHTEST, SLOWEST};
 use gpusched::io::{npy, raw};
 use gpusched::{Error, Result};
 
 use crate::digits::decimal;
-use crate::document::Document;
+use crate::document::{Document, FILE_CELLS};
 use crate::positions;
 use crate::survey::{Layer, Model, Property, PropertyTable};
 
@@ -205,8 +206,8 @@ impl Filler<'_> {
             return Err(self.blame(Error::argument("the file", path.display(), accepted)));
         }
         let is_npy = extension == "npy";
-        if let Some(every) = from.every.map(|every| every.0).filter(|every| every.contains(&0)) {
-            return Err(self.file.refuse(&key("every"), format!("1 or more on each axis, not {every:?}")));
+        if from.every.is_some_and(|every| every.0.contains(&0)) {
+            return Err(self.file.refuse(&key("every"), FILE_CELLS));
         }
         let (n, strides, data) = if is_npy {
             if from.n.is_some() {
@@ -233,7 +234,7 @@ impl Filler<'_> {
             let count =
                 n.iter().try_fold(1usize, |count, &n| count.checked_mul(n)).filter(|&count| count > 0);
             let Some(count) = count else {
-                return Err(self.file.refuse(&key("n"), "the file's shape in cells, 1 or more on each axis"));
+                return Err(self.file.refuse(&key("n"), FILE_CELLS));
             };
             if from.extrude && n[1] != 1 {
                 return Err(self
@@ -333,7 +334,8 @@ impl Filler<'_> {
         self.file.blame(&self.key, error)
     }
 
-    /// Returns the error for a file that could not be read, with a suggestion if no such file exists.
+    /// Returns the error for a file that could not be read, with a suggestion if no such file
+    /// exists.
     fn unread(&self, name: &Path, error: Error) -> Error {
         let is_missing = self.file.resolve(name).try_exists().is_ok_and(|exists| !exists);
         match (self.blame(error), self.suggestion(name).filter(|_| is_missing)) {
@@ -351,8 +353,19 @@ impl Filler<'_> {
             return Some(format!("did you mean \"{GARDNER}\"?"));
         }
         let number: f64 = name.replace('_', "").parse().ok()?;
-        let key = self.key.rsplit('.').next().unwrap_or_default();
-        number.is_finite().then(|| format!("numbers stand without quotes: {key} = {number:?}"))
+        let property = self.key.rsplit('.').next().unwrap_or_default();
+        let (least, most) = self.range;
+        // Smaller values look like km/s and g/cm³.
+        let least = match property {
+            "vp" => f64::from(SLOWEST),
+            "rho" => f64::from(LIGHTEST),
+            _ => least,
+        };
+        let hint = "numbers stand without quotes";
+        match (least..=most).contains(&number) {
+            true => Some(format!("{hint}: {property} = {number:?}")),
+            false => number.is_finite().then(|| format!("{hint}; accepted: {least} to {most} {}", self.unit)),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpusched::Result;
-use gpusched::device::{BackendKind, DeviceInfo, Selection};
+use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::io::kept::Kept;
 use gpusched::io::{atomic, leftovers};
 use gpusched::sched::{Scheduler, discover_all};
@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::checks;
 use crate::collect;
 use crate::device_check;
+use crate::devices::check_selection;
 use crate::folder::{OutputFolder, check_inputs, check_results};
 use crate::incoming::Incoming;
 use crate::job::Job;
@@ -212,7 +213,7 @@ fn remove_leftovers(folder: &Path, as_json: bool) {
 }
 
 fn build_scheduler(wanted: &Wanted<'_>, devices: Option<String>, slots: Option<u32>) -> Result<Scheduler> {
-    wanted.devices.as_deref().map_or(Ok(()), |list| Selection::parse("--devices", list).map(drop))?;
+    wanted.devices.as_deref().map_or(Ok(()), |list| check_selection("--devices", list))?;
     let mut builder = Scheduler::builder();
     builder.devices = devices;
     builder.slots = slots;

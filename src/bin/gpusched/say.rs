@@ -53,6 +53,11 @@ pub fn alert(text: &str) {
     let _ = writeln!(stderr(), "{}", plain(text));
 }
 
+/// Prints the JSON object of an error that ends the command.
+pub fn error_object(why: &str) {
+    say!("{}", serde_json::json!({ "event": "error", "error": why }));
+}
+
 /// Escapes control characters, because a title or a folder's name must not move the cursor.
 fn plain(text: &str) -> String {
     text.chars().flat_map(shown).collect()

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use gpusched::backend::Lane;
-use gpusched::backend::cpu::{Buffer, Team, free_bytes};
+use gpusched::backend::cpu::{Buffer, Team, check_free};
 use gpusched::backend::cuda::{DeviceBuffer, Stream};
+use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::fd::control::{Control, Silent, State};
 use gpusched::fd::equation::Equation;
 use gpusched::fd::grid::Grid;
@@ -70,39 +71,66 @@ const COPIES: usize = 5;
 /// pressure stays small.
 const LARGEST: f32 = 1e-12;
 
-/// Measures shots in a layered model with all properties of the equation, with receivers at the
-/// surface: one line on a CPU, every cell on a GPU.
-///
-/// # Errors
-/// [`Error::WrongResult`] if a round has another record than the first.
-pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
-    let repeats = case.repeats;
-    if !(1..=1000).contains(&repeats) {
-        return Err(Error::argument("the number of repeats", repeats, "1 to 1000"));
+/// A plan and a shot to measure: a layered model with all properties of the equation, with
+/// receivers at the surface, one line on a CPU, every cell on a GPU.
+pub struct Prepared {
+    plan: Plan,
+    shot: Shot,
+    repeats: usize,
+}
+
+impl Prepared {
+    /// Makes the plan and the shot for a device. `threads`: those of a shot on the CPU.
+    ///
+    /// # Errors
+    /// A case that is not accepted, or needs more memory than is free.
+    pub fn new(case: &Case, device: &DeviceInfo, threads: u32) -> Result<Prepared> {
+        let repeats = case.repeats;
+        if !(1..=1000).contains(&repeats) {
+            return Err(Error::argument("the number of repeats", repeats, "1 to 1000"));
+        }
+        let grid = Grid::new(case.n, [10.0; 3])?;
+        // The properties, and about as many coefficients.
+        let fields = case.equation.properties().all().count() * (4 + case.storage.bytes());
+        check_free("the model that is measured", (fields * grid.cells()) as u64)?;
+        let model = Arc::new(layered(grid, case.equation)?);
+        let dt = (0.9 * case.equation.dt_max(&model, Stencil::Taylor)) as f32;
+        let options =
+            Options { equation: case.equation, pml: case.pml, storage: case.storage, ..Options::default() };
+        let material = options.material(&model)?;
+        drop(model);
+        let on_cpu = device.backend == BackendKind::Cpu;
+        let shot = Shot {
+            source: case.n.map(|n| n / 2),
+            wavelet: Wavelet::new(wavelet::Shape::Ricker, 15.0, dt, case.nt)?,
+            amplitude: 10_000.0,
+            nt: case.nt,
+            receivers: Receivers::Plane { iz: 0, every: [1, if on_cpu { case.n[1] } else { 1 }] },
+            ..Shot::default()
+        };
+        let plan = Plan::of(&material, dt, options)?;
+        let copy = 2 * Buffer::bytes_of(COPY);
+        let what = "the measurement, a shot and a copy of memory,";
+        if on_cpu {
+            check_free(what, plan.cpu_bytes(&shot, threads).on(BackendKind::Cpu) + copy)?;
+        } else {
+            let (needed, there) = (plan.shot_bytes(&shot, 0).device + copy, device.usable_bytes());
+            if needed > there {
+                let (what, place) = (what.into(), device.label());
+                return Err(Error::NoMemory { what, needed, place, there });
+            }
+        }
+        Ok(Prepared { plan, shot, repeats })
     }
-    let grid = Grid::new(case.n, [10.0; 3])?;
-    // The properties, and about as many coefficients.
-    let fields = case.equation.properties().all().count() * (4 + case.storage.bytes());
-    check_free_memory("the model that is measured", (fields * grid.cells()) as u64)?;
-    let model = Arc::new(layered(grid, case.equation)?);
-    let dt = (0.9 * case.equation.dt_max(&model, Stencil::Taylor)) as f32;
-    let options =
-        Options { equation: case.equation, pml: case.pml, storage: case.storage, ..Options::default() };
-    let material = options.material(&model)?;
-    drop(model);
-    let shot = Shot {
-        source: case.n.map(|n| n / 2),
-        wavelet: Wavelet::new(wavelet::Shape::Ricker, 15.0, dt, case.nt)?,
-        amplitude: 10_000.0,
-        nt: case.nt,
-        receivers: match lane {
-            Lane::Cpu(_) => Receivers::Plane { iz: 0, every: [1, case.n[1]] },
-            Lane::Cuda(_) => Receivers::Plane { iz: 0, every: [1, 1] },
-        },
-        ..Shot::default()
-    };
-    let mut copy = Copy::new(lane)?;
-    measured(&Plan::of(&material, dt, options)?, &shot, lane, &mut copy, repeats)
+
+    /// Measures on this device.
+    ///
+    /// # Errors
+    /// [`Error::WrongResult`] if a round has another record than the first.
+    pub fn measure(&self, lane: Lane<'_>) -> Result<Measured> {
+        let mut copy = Copy::new(lane)?;
+        measured(&self.plan, &self.shot, lane, &mut copy, self.repeats)
+    }
 }
 
 fn measured(
@@ -112,9 +140,6 @@ fn measured(
     copy: &mut Copy<'_>,
     repeats: usize,
 ) -> Result<Measured> {
-    if let Lane::Cpu(_) = lane {
-        check_free_memory("the shot that is measured", plan.field_bytes())?;
-    }
     let longer = Shot { nt: shot.nt + 1, ..shot.clone() };
     let mut bandwidth = 0.0;
     let [mut shot_seconds, mut loop_seconds] = [f64::INFINITY; 2];
@@ -235,16 +260,6 @@ impl Control for Everywhere {
         })?;
         Ok(1)
     }
-}
-
-/// Refuses to use more memory than is free. Systems that overcommit memory end a process that uses
-/// it.
-fn check_free_memory(what: &str, needed: u64) -> Result<()> {
-    let there = free_bytes();
-    if needed <= there {
-        return Ok(());
-    }
-    Err(Error::NoMemory { what: what.into(), needed, place: "this machine".into(), there })
 }
 
 /// Makes a model of all properties of an equation. They change with depth, in steps of ten cells,
