@@ -502,7 +502,9 @@ class Callables(WithScheduler):
             ("grain is 'x'; accepted: an integer of at least 1", lambda: self.scheduler.submit_range(0, 3, nothing, "x")),
             ("slots is None; accepted: 0 to 64", lambda: gpusched.Scheduler("cpu", None)),
             ("tasks is \\[1\\]; accepted: ", lambda: self.scheduler.wait_any([1])),
-            ("nt is -1; accepted: an integer of 1 or more", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, -1)),
+            ("nt is -1; accepted: an integer, 1 to 10000000 steps", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, -1)),
+            ("nt is 0; accepted: an integer, 1 to 10000000 steps", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, 0)),
+            ("nt is 10000001; accepted: an integer, 1 to", lambda: gpusched.wavelet("ricker", 20.0, 1e-3, 10_000_001)),
             ("frequency_hz is 'x'; accepted: a number", lambda: gpusched.wavelet("ricker", "x", 1e-3, 9)),
             ("dt_s is None; accepted: a number", lambda: gpusched.wavelet("ricker", 20.0, None, 9)),
             ("fraction is 'x'; accepted: a number", submit(lambda exec: exec.report("x")).result),
@@ -887,13 +889,23 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
             for value in (-1, 2**64 + 5):
                 words = f"^{name} is {value}; accepted: {accepted}$"
                 self.assertRaisesRegex(ValueError, words, shoot, **{name: value})
-        for change in ({"source": (4, -1, 2)}, {"plane_every": (1, 2**32)}, {"receivers": [(0, 0, -1)]}):
-            self.assertRaisesRegex(ValueError, "; accepted: 0 to ", shoot, **change)
+        self.assertRaisesRegex(ValueError, "^record_every is 0; accepted: an integer, 1 to 10000000 steps$", shoot, record_every=0)
+        last = "; accepted: an integer, 0 to the number of the last cell$"
+        for words, change in (
+            ("iy of source is -1", {"source": (4, -1, 2)}),
+            (f"iz of source is {2**64}", {"source": (4, 1, 2**64)}),
+            (r"iz of receivers\[1\] is -1", {"receivers": [(0, 0, 0), (0, 0, -1)]}),
+        ):
+            self.assertRaisesRegex(ValueError, f"^{words}{last}", shoot, **change)
+        for every in ((0, 1), (1, -1), (1, 2**32), (100001, 1), (2.5, 1), "ab", 2, (2, 2, 2)):
+            words = f"^plane_every is {re.escape(repr(every))}; accepted: 2 integers, 1 to 100000 cells, along x and along y$"
+            self.assertRaisesRegex((TypeError, ValueError), words, shoot, plane_every=every)
         for change in ({"nt": 2.5}, {"dt_s": "auto"}, {"record_every": None}, {"wavelet_samples": "ricker"}):
             name, value = next(iter(change.items()))
             self.assertRaisesRegex((TypeError, ValueError), f"^{name} is {value!r}; accepted: an? ", shoot, **change)
-        for change in ({"plane_every": 2}, {"plane_every": (2, 2, 2)}, {"receivers": (1, 2, 3)}, {"source": (1, 2)}):
-            self.assertRaisesRegex(ValueError, "; accepted: [23] numbers", shoot, **change)
+        whole = "; accepted: 3 integers, ix, iy and iz, the numbers of a cell from 0$"
+        for words, change in ((r"receivers\[0\] is 1", {"receivers": (1, 2, 3)}), (r"source is \(1, 2\)", {"source": (1, 2)})):
+            self.assertRaisesRegex(ValueError, f"^{words}{whole}", shoot, **change)
         self.assertRaisesRegex(ValueError, "^receivers is 5; accepted: a sequence", shoot, receivers=5)
 
     def test_positions_are_whole_cells(self) -> None:

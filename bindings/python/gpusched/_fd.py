@@ -56,6 +56,10 @@ DENSITIES = {"half-points": 0, "cells": _abi.SCHED_FD_MODEL_DENSITY_AT_CELLS}
 ABSORBING_LAYERS = {"default": 0, "pml": _abi.SCHED_FD_MODEL_PML}
 
 
+# Most time steps of a shot.
+MOST_STEPS = 10_000_000
+
+
 def choice(name: str, value: str, accepted: Mapping[str, int]) -> int:
     """Returns the number that the C ABI has for an option's value."""
     if not isinstance(value, str) or value not in accepted:
@@ -63,19 +67,16 @@ def choice(name: str, value: str, accepted: Mapping[str, int]) -> int:
     return accepted[value]
 
 
-def cell(position: Cell) -> _abi.sched_fd_cell_t:
+def cell(name: str, position: Cell) -> _abi.sched_fd_cell_t:
+    """Returns a position for the C ABI; `name` is that of the argument."""
     answer = _abi.sched_fd_cell_t()
-    names = ("ix", "iy", "iz")
-    if not hasattr(position, "__len__") or len(position) != len(names):
-        raise ValueError(f"a position is {position!r}; accepted: 3 numbers, ix, iy and iz, in cells")
-    for name, index in zip(names, position):
-        try:
-            number = operator.index(index)
-        except TypeError:
-            raise TypeError(f"{name} is {index!r}; accepted: an integer, the number of a cell") from None
-        if number < 0:
-            raise ValueError(f"{name} is {number}; accepted: 0 to the number of the last cell")
-        put(answer, name, number)
+    axes = ("ix", "iy", "iz")
+    if not hasattr(position, "__len__") or len(position) != len(axes):
+        raise ValueError(f"{name} is {position!r}; accepted: 3 integers, ix, iy and iz, the numbers of a cell from 0")
+    for axis_name, index in zip(axes, position):
+        accepted = "an integer, 0 to the number of the last cell"
+        number = checked(f"{axis_name} of {name}", index, operator.index, accepted, lambda number: 0 <= number < 1 << 64)
+        setattr(answer, axis_name, number)
     return answer
 
 
@@ -90,7 +91,8 @@ def cells(positions: Sequence[Cell]) -> NDArray[np.uint64]:
     if array.dtype.kind in "iu" and array.shape[1:] == (3,) and array.min(initial=0) >= 0:
         return np.ascontiguousarray(array, dtype=np.uint64)
     # The first position that is wrong is named.
-    found = [(place.ix, place.iy, place.iz) for place in map(cell, positions)]
+    places = (cell(f"receivers[{number}]", position) for number, position in enumerate(positions))
+    found = [(place.ix, place.iy, place.iz) for place in places]
     return np.array(found, dtype=np.uint64).reshape(-1, 3)
 
 
@@ -141,7 +143,7 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     frequency_hz, dt_s = (
         checked(what, value, real, "a number") for what, value in (("frequency_hz", frequency_hz), ("dt_s", dt_s))
     )
-    count = checked("nt", nt, operator.index, "an integer of 1 or more", lambda count: count >= 0)
+    count = checked("nt", nt, operator.index, f"an integer, 1 to {MOST_STEPS} steps", lambda count: 1 <= count <= MOST_STEPS)
     samples = np.zeros(count, dtype=np.float32)
     check(lib.sched_fd_wavelet(kind, frequency_hz, dt_s, pointer(samples), samples.size))
     return samples
@@ -377,9 +379,9 @@ class Shot:
     plane_iz : int
         Depth of the receiver plane in cells. Ignored with `receivers`.
     plane_every : tuple of int
-        Cells between receivers of the plane along x and along y, from cell 0.
+        Cells between receivers of the plane along x and along y, from cell 0: 1 to 100000.
     record_every : int
-        Time steps between samples, from step 0.
+        Time steps between samples, from step 0: 1 to 10000000.
     snapshot_every : int
         Time steps between snapshots, from step 0; 0: no snapshots.
     mute_direct : bool
@@ -438,7 +440,7 @@ class Shot:
     def _plane(self, model: Model) -> tuple[int, int]:
         """Receivers of the plane along y and along x."""
         ny, nx, _ = model.shape
-        every_x, every_y = (max(1, every) for every in self.plane_every)
+        every_x, every_y = self.plane_every
         return -(-ny // every_y), -(-nx // every_x)
 
     def _gather(self, model: Model, record: Floats, snapshots: Floats | None) -> Gather:
@@ -448,12 +450,12 @@ class Shot:
             x, y, z = cells(self.receivers).astype(float).T
         else:
             ny, nx = self._plane(model)
-            every_x, every_y = (max(1, every) for every in self.plane_every)
+            every_x, every_y = self.plane_every
             x, y, z = axis(nx, every_x), axis(ny, every_y), np.array(float(self.plane_iz))
         count = 0 if snapshots is None else len(snapshots)
         return Gather(
             record=record,
-            time=axis(record.shape[-1], self.dt_s * max(1, self.record_every), self.dt_s),
+            time=axis(record.shape[-1], self.dt_s * self.record_every, self.dt_s),
             x=x * dx,
             y=y * dy,
             z=np.asarray(z * dz),
@@ -465,10 +467,10 @@ class Shot:
         """Returns the shot for the C ABI, and the objects that have to outlive the call."""
         kept: list[object] = []
         desc = _abi.sched_fd_shot_desc_t(size=sizeof(_abi.sched_fd_shot_desc_t))
-        desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell(self.source)
+        desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell("source", self.source)
         desc.flags = choice("stencil", self.stencil, STENCILS)
         desc.source_kind = choice("source_kind", self.source_kind, SOURCE_KINDS)
-        steps = "an integer, 1 to 10000000 steps"
+        steps = f"an integer, 1 to {MOST_STEPS} steps"
         integers = (
             ("nt", steps, 64),
             ("plane_iz", "an integer, 0 to the number of the last cell", 64),
@@ -476,17 +478,21 @@ class Shot:
             ("snapshot_every", f"{steps}, or 0: no snapshots", 64),
         )
         for name, accepted, bits in integers:
-            # The library checks what its field can hold.
-            most = (1 << bits) - 1
-            fitting = checked(name, getattr(self, name), operator.index, accepted, lambda number: 0 <= number <= most)
+            # The library checks what its field can hold, but takes 0 for its default.
+            least, most = int(name == "record_every"), (1 << bits) - 1
+            fitting = checked(name, getattr(self, name), operator.index, accepted, lambda number: least <= number <= most)
             setattr(desc, name, fitting)
         for name in ("dt_s", "frequency_hz", "amplitude"):
             put(desc, name, getattr(self, name))
         names = ("plane_every_x", "plane_every_y")
+        accepted = "2 integers, 1 to 100000 cells, along x and along y"
         if not hasattr(self.plane_every, "__len__") or len(self.plane_every) != len(names):
-            raise ValueError(f"plane_every is {self.plane_every!r}; accepted: 2 numbers of cells, along x and along y")
+            raise ValueError(f"plane_every is {self.plane_every!r}; accepted: {accepted}")
         for name, every in zip(names, self.plane_every):
-            put(desc, name, every)
+            try:
+                setattr(desc, name, checked(name, every, operator.index, "", lambda number: 1 <= number <= 100_000))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"plane_every is {self.plane_every!r}; accepted: {accepted}") from None
         if self.mute_direct:
             desc.flags |= _abi.SCHED_FD_SHOT_MUTE_DIRECT
         if self.exact_time:
