@@ -1,9 +1,9 @@
 //! Tasks, and the workers that run them: a worker thread for each slot of each device.
 //!
 //! The scheduler knows nothing of what its tasks compute. It has two tiers. Tasks that state
-//! something are
-//! *planned*: their state is in the planner, under one mutex. Tasks that state nothing are *light*: they go
-//! through queues of their own. The same workers run both and sleep in one place.
+//! something are *planned*: their state is in the planner, under one mutex. Tasks that state
+//! nothing are *light*: they go through queues of their own. The same workers run both and sleep in
+//! one place.
 //!
 //! A file imports from its own folder and from folders above its own in this table:
 //!

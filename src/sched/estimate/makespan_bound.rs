@@ -98,7 +98,8 @@ mod tests {
     fn devices_may_specialise_in_classes() {
         let tasks =
             [(0, 0, Some(10.0), 1), (0, 1, Some(1.0), 1), (1, 0, Some(1.0), 1), (1, 1, Some(10.0), 1)];
-        // By hand: give device 0 all of class 0 (11 units at 10 a second) and device 1 all of class 1.
+        // By hand: give device 0 all of class 0 (11 units at 10 a second) and device 1 all of class
+        // 1.
         assert_bound(&tasks, &[1, 1], 1.1);
     }
 }

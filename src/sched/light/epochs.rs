@@ -6,25 +6,25 @@
 //! thread that waits for all tasks closes the current epoch, if tasks of it are left, by making
 //! another one current. An epoch has *drained* when as many of its tasks have ended as have begun.
 //!
-//! **Why the sums are right.** Both counters only grow, and a task begins before it ends. All `ended`
-//! are read first, then all `begun`. The sum of `ended` is at most the number of tasks that had ended
-//! when the last of them was read; that is at most the number that had begun by then, which is at
-//! most the sum of `begun`. So if the sums are equal, all tasks that had begun at that moment had
-//! ended. A thread may read the current epoch, then count a task in it after it was closed. That
-//! task was not submitted before the wait, so the wait may or may not include it. The thread reads
-//! the current epoch again, and if it changed, puts its own back into the list before the submit
-//! returns, in case it had drained. So every later wait finds it.
+//! **Why the sums are right.** Both counters only grow, and a task begins before it ends. All
+//! `ended` are read first, then all `begun`. The sum of `ended` is at most the number of tasks that
+//! had ended when the last of them was read; that is at most the number that had begun by then,
+//! which is at most the sum of `begun`. So if the sums are equal, all tasks that had begun at that
+//! moment had ended. A thread may read the current epoch, then count a task in it after it was
+//! closed. That task was not submitted before the wait, so the wait may or may not include it. The
+//! thread reads the current epoch again, and if it changed, puts its own back into the list before
+//! the submit returns, in case it had drained. So every later wait finds it.
 //!
-//! **Waking.** A waiter raises `waiters` and then sums; a thread counts an end and then reads `waiters`.
-//! Both orders are total (`SeqCst`), so either the waiter sees the end, or the ending thread sees the
-//! waiter and sums in its stead. Summing costs more than a small task, so a thread sums only after
-//! every [`STRIDE`] tasks of closed epochs while many are left. A thread that finds few left sets
-//! `nearly_drained` and sums again; from then on every end sums, until one finds more. If more
-//! tasks of a closed epoch are left than all threads together may end without summing, one thread
-//! ends [`STRIDE`] of them, so it sums in time. That holds for the threads that the last sum has
-//! counted: a new one sets `nearly_drained` before it ends a task, and so does a thread that puts
-//! an epoch back. Summing, joining and putting back exclude each other. The thread that removes a
-//! drained epoch from the list notifies all waiters.
+//! **Waking.** A waiter raises `waiters` and then sums; a thread counts an end and then reads
+//! `waiters`. Both orders are total (`SeqCst`), so either the waiter sees the end, or the ending
+//! thread sees the waiter and sums in its stead. Summing costs more than a small task, so a thread
+//! sums only after every [`STRIDE`] tasks of closed epochs while many are left. A thread that finds
+//! few left sets `nearly_drained` and sums again; from then on every end sums, until one finds
+//! more. If more tasks of a closed epoch are left than all threads together may end without
+//! summing, one thread ends [`STRIDE`] of them, so it sums in time. That holds for the threads that
+//! the last sum has counted: a new one sets `nearly_drained` before it ends a task, and so does a
+//! thread that puts an epoch back. Summing, joining and putting back exclude each other. The thread
+//! that removes a drained epoch from the list notifies all waiters.
 
 use std::ops::Range;
 

@@ -9,8 +9,9 @@
 //! [`LightTask::follow`]: either the task has ended, or its end asks the caller to report it to the
 //! planner. That happens under the planner lock, so after the submit.
 //!
-//! **Promotion.** A task whose attempt failed in a way that concerns its device becomes a planned task,
-//! which the planner counts from then on. This record only has its id, until the outcome returns here.
+//! **Promotion.** A task whose attempt failed in a way that concerns its device becomes a planned
+//! task, which the planner counts from then on. This record only has its id, until the outcome
+//! returns here.
 
 use super::LightJob;
 use crate::error::{Error, Result};

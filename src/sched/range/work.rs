@@ -154,10 +154,8 @@ impl RangeRun {
             if self.stopped.load(Ordering::Acquire) || exec.cancelled() {
                 return StopReason::Stopped;
             }
-            if is_helper
-                && joined.elapsed() > runtime.policy.helper_stay
-                && runtime.lock().planner.others_wait()
-            {
+            let has_stayed = joined.elapsed() > runtime.policy.helper_stay;
+            if is_helper && has_stayed && runtime.lock().planner.others_wait() {
                 return StopReason::Empty;
             }
             if self.sizer.is_slow(device) && self.should_decline(share) {
@@ -166,7 +164,8 @@ impl RangeRun {
             let mut lease = None;
             let frugal = ledger.is_some() && runtime.memory_wanted.load(Ordering::Relaxed) >> device & 1 == 1;
             if frugal {
-                // A task waits for memory of the device, and that of the chunk before may be enough.
+                // A task waits for memory of the device, and that of the chunk before may be
+                // enough.
                 runtime.wake_workers(&mut runtime.lock(), runtime.now());
             }
             let taken = share.take(|available| {
@@ -295,7 +294,8 @@ impl RangeRun {
         runtime.lock().planner.set_needs_helpers(false);
     }
 
-    /// Returns true if no participant is left, apart from abandoned helpers: none is before a stop request.
+    /// Returns true if no participant is left, apart from abandoned helpers: none is before a stop
+    /// request.
     fn is_alone(&self, runtime: &Runtime, exec: &Exec<'_>) -> bool {
         let stopped = exec.cancelled();
         let abandoned = if stopped { runtime.lock().planner.abandoned_tasks() } else { Vec::new() };
@@ -327,8 +327,8 @@ impl RangeRun {
         drop(state);
         let job = Arc::new(HelperJob { run: self.clone(), begun: AtomicBool::new(false) });
         let task = Task { job, devices, role: Role::Helper(owner), detached: true, ..self.template.clone() };
-        // A range keeps its helpers while the scheduler drains. Without one, because the scheduler ends
-        // or no other device may help, the participants go on alone.
+        // A range keeps its helpers while the scheduler drains. Without one, because the scheduler
+        // ends or no other device may help, the participants go on alone.
         let id = runtime.step(|planner, effects| {
             let accepts = !planner.is_stopping() && planner.check_task(&task).is_ok();
             accepts.then(|| planner.submit(task, effects).ok()).flatten()
@@ -419,10 +419,9 @@ impl Drop for RangeOwner {
 
 impl Job for HelperJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let run = &self.run;
         self.leave_queue();
-        let Some(runtime) = run.runtime.upgrade() else { return Ok(()) };
-        match run.participate(&runtime, exec, true) {
+        let Some(runtime) = self.run.runtime.upgrade() else { return Ok(()) };
+        match self.run.participate(&runtime, exec, true) {
             StopReason::DeviceFailed(error) => Err(error),
             _ => Ok(()),
         }

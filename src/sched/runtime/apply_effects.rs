@@ -55,17 +55,21 @@ impl Runtime {
     /// others: it may hold whatever their drop needs.
     ///
     /// The order is a protocol:
-    /// 1. Under the lock, abandoned attempts are taken off the worker pool. Whenever the lock is released before all
-    ///    ends are published, the others are counted ([`Runtime::unlocked`]).
-    /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows of it.
-    /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
-    ///    published. So a thread that sees the end finds the record logged and the job dropped. Ends of
-    ///    successors join the list. The lock is kept if there is no record and the drop runs no code of the caller.
-    /// 4. Under the lock, flags are published for light tasks, before `wake_workers` reads the light-task gate;
-    ///    then `then` is called, for a worker that takes its next task; workers are woken and the timer is set.
-    /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: ranges in need of helpers,
-    ///    and those blocked inside tasks.
-    /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error if no device is left.
+    /// 1. Under the lock, abandoned attempts are taken off the worker pool. Whenever the lock is
+    ///    released before all ends are published, the others are counted ([`Runtime::unlocked`]).
+    /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows
+    ///    of it.
+    /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the
+    ///    lock, the end is published. So a thread that sees the end finds the record logged and the
+    ///    job dropped. Ends of successors join the list. The lock is kept if there is no record and
+    ///    the drop runs no code of the caller.
+    /// 4. Under the lock, flags are published for light tasks, before `wake_workers` reads the
+    ///    light-task gate; then `then` is called, for a worker that takes its next task; workers
+    ///    are woken and the timer is set.
+    /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified:
+    ///    ranges in need of helpers, and those blocked inside tasks.
+    /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error
+    ///    if no device is left.
     pub fn apply_with<'a, T>(
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,

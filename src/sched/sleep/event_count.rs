@@ -6,15 +6,15 @@
 //! same step, long before the sleeper runs.
 //!
 //! **Submit**: 1. publish the work; 2. fence; 3. read the word. If a worker searches, return.
-//! Otherwise turn one sleeper into a searcher and wake it. So at most one worker is being woken at a
-//! time, however fast work comes.
+//! Otherwise turn one sleeper into a searcher and wake it. So at most one worker is being woken at
+//! a time, however fast work comes.
 //!
 //! **Find**: a searcher that finds work becomes busy. If it was the last searcher and more work is
 //! left, it wakes the next worker. So all workers wake, one after the other, while work is left.
 //!
 //! **Sleep**: 1. *prepare*: from searcher to sleeper in the word, and into the list of sleepers;
-//! 2. fence; 3. *search again* wherever work may be; 4. if there is work, *cancel*: back to searcher;
-//! if not, *commit*: block until woken.
+//! 2. fence; 3. *search again* wherever work may be; 4. if there is work, *cancel*: back to
+//!    searcher; if not, *commit*: block until woken.
 //!
 //! **Why no wake-up is lost.** A fence stands between steps 1 and 3 of the submitter and between
 //! steps 1 and 3 of the worker. So either the submitter reads a word in which this worker does not
