@@ -1,14 +1,10 @@
 //! Loads and saves rates and findings.
 
 use std::fmt::Debug;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::entries::Entries;
 use crate::error::Result;
-
-/// Time between two saves.
-const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A storage place for one text.
 pub trait Store: Debug + Send + Sync {
@@ -26,44 +22,18 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A store, and the time of the last write.
-#[derive(Debug)]
-pub struct RateStore {
-    store: Arc<dyn Store>,
-    saved: Duration,
-}
-
-impl RateStore {
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        RateStore { store, saved: Duration::ZERO }
-    }
-
-    /// Returns the stored entries. If they can't be read or are invalid, logs the reason and
-    /// returns none.
-    pub fn load(&self) -> Entries {
-        let parsed = match self.store.load() {
-            Ok(None) => return Entries::default(),
-            Ok(Some(text)) => Entries::parse(&text, now()),
-            Err(error) => Err(error.to_string()),
-        };
-        parsed.unwrap_or_else(|why| {
-            log::info!("stored rates are ignored: {why} ({:?})", self.store);
-            Entries::default()
-        })
-    }
-
-    /// Returns true if the last save was a minute ago, and starts the next minute.
-    pub fn is_save_due(&mut self, now: Duration) -> bool {
-        let due = now >= self.saved + SAVE_INTERVAL;
-        if due {
-            self.saved = now;
-        }
-        due
-    }
-
-    pub fn store(&self) -> Arc<dyn Store> {
-        self.store.clone()
-    }
+/// Returns the stored entries. If they can't be read or are invalid, logs the reason and returns
+/// none.
+pub fn load(store: &dyn Store) -> Entries {
+    let parsed = match store.load() {
+        Ok(None) => return Entries::default(),
+        Ok(Some(text)) => Entries::parse(&text, now()),
+        Err(error) => Err(error.to_string()),
+    };
+    parsed.unwrap_or_else(|why| {
+        log::info!("stored rates are ignored: {why} ({store:?})");
+        Entries::default()
+    })
 }
 
 /// Merges the entries of this process into the stored ones. A failure is logged.
@@ -121,7 +91,7 @@ mod tests {
 
     #[test]
     fn newer_entry_of_two_processes_counts() {
-        let store = Arc::new(MemoryStore::default());
+        let store = MemoryStore::default();
         let (a, b) = (device(BackendKind::Cuda, "a"), device(BackendKind::Cuda, "b"));
         let time = now();
         let mut first = Entries::default();
@@ -129,26 +99,25 @@ mod tests {
         first.add_rate(&b, 0, stored(2.0, 1, time - 10));
         first.add_finding(&a, "x", finding("newer", time));
         first.add_finding(&b, "x", finding("older", time - 10));
-        save(&*store, &first);
+        save(&store, &first);
         let mut second = Entries::default();
         second.add_rate(&a, 0, stored(9.0, 1, time - 10));
         second.add_rate(&b, 0, stored(8.0, 1, time));
         second.add_finding(&a, "x", finding("older", time - 10));
         second.add_finding(&b, "x", finding("newer", time));
         second.add_finding(&b, "y", finding("alone", time));
-        save(&*store, &second);
-        let rate_store = RateStore::new(store.clone());
-        let all = rate_store.load();
+        save(&store, &second);
+        let all = load(&store);
         assert_eq!((all.rate(&a, 0), all.rate(&b, 0)), (Some(1.0), Some(8.0)));
         let found = [all.finding(&a, "x"), all.finding(&b, "x"), all.finding(&b, "y")];
         assert_eq!(found, [Some("newer"), Some("newer"), Some("alone")]);
         // Without learned entries nothing changes; an invalid text is replaced.
         *store.0.lock().unwrap() = Some(b"nonsense".to_vec());
-        save(&*store, &Entries::default());
+        save(&store, &Entries::default());
         assert_eq!(store.load().unwrap().unwrap(), b"nonsense");
-        assert_eq!(rate_store.load(), Entries::default());
-        save(&*store, &second);
-        assert_eq!(rate_store.load(), second);
+        assert_eq!(load(&store), Entries::default());
+        save(&store, &second);
+        assert_eq!(load(&store), second);
     }
 
     #[derive(Debug)]
@@ -166,7 +135,7 @@ mod tests {
 
     #[test]
     fn failing_store_counts_as_empty() {
-        assert_eq!(RateStore::new(Arc::new(FailingStore)).load(), Entries::default());
+        assert_eq!(load(&FailingStore), Entries::default());
         let mut learned = Entries::default();
         learned.add_rate(&device(BackendKind::Cuda, "a"), 0, stored(1.0, 1, now()));
         save(&FailingStore, &learned);

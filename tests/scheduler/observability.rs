@@ -249,6 +249,35 @@ fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
     }
 }
 
+/// A store on a file system that hangs.
+#[derive(Debug)]
+struct HangingStore(&'static Gate);
+
+impl Store for HangingStore {
+    fn load(&self) -> Result<Option<Vec<u8>>, Error> {
+        Ok(None)
+    }
+
+    fn replace(&self, _: &dyn Fn(Option<&[u8]>) -> String) -> Result<(), Error> {
+        self.0.pass();
+        Ok(())
+    }
+}
+
+#[test]
+fn no_task_waits_while_rates_are_saved() {
+    let gate = Gate::new();
+    let mut builder = Builder { rates: Some(Arc::new(HangingStore(gate))), ..of_one_slot() };
+    builder.policy.save_interval = Duration::ZERO;
+    let scheduler = builder.build().unwrap();
+    for _ in 0..3 {
+        scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap();
+        assert_eq!(scheduler.wait_all(LONG), Ok(WaitResult::Done));
+    }
+    gate.came(1);
+    gate.open();
+}
+
 #[test]
 fn a_task_on_top_of_another_begins_when_it_does() {
     const LATER: u64 = 20;

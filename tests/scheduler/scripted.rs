@@ -215,7 +215,7 @@ impl Pause {
 
 /// A gate at which tasks wait until the test opens it. Counts the tasks that have arrived. It is
 /// never freed.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<(bool, u32)>,
     changed: Condvar,

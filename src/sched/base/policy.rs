@@ -194,6 +194,8 @@ Policy {
     /// Time that a submitter waits for a busy worker before it starts another thread, which takes
     /// about as long.
     before_start: Duration = 50 * US,
+    /// Time between two saves of the learned rates: a killed process loses what it learned since.
+    save_interval: Duration = 60 * S,
     /// Time after which an idle worker frees what it caches on a device that processes share. Also
     /// the interval at which it advances the planner if there is no timer thread.
     rest: Duration = S,

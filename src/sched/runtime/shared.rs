@@ -22,7 +22,7 @@ use crate::sched::plan::{AttemptEnd, InvariantChecks, Planner, Progress, Stats};
 use crate::sched::sleep::{BLOCKED_TASKS, WaitGraph, WaitQueues};
 use crate::store::entries::StoredRate;
 use crate::store::findings::Findings;
-use crate::store::rate_store::{self, RateStore, Store};
+use crate::store::rate_store::{self, Store};
 
 pub struct Runtime {
     pub process: ProcessMark,
@@ -121,8 +121,8 @@ impl Runtime {
     pub fn observe(&mut self, trace_events: usize, rates: Option<Arc<dyn Store>>) {
         let planner = &mut self.planner.get_mut().unwrap_or_else(PoisonError::into_inner).planner;
         self.observability.trace = (trace_events > 0).then(|| planner.keep_trace(trace_events));
-        let Some(rate_store) = rates.map(RateStore::new) else { return };
-        let stored = rate_store.load();
+        let Some(store) = rates else { return };
+        let stored = rate_store::load(&*store);
         for class in stored.classes() {
             let rates = self.devices.iter().map(|device| stored.rate(device, class));
             if !planner.set_stored_rates(class, rates) {
@@ -130,7 +130,7 @@ impl Runtime {
             }
         }
         self.observability.findings = Some(Findings::new(stored));
-        self.observability.rate_store = Some(Mutex::new(rate_store));
+        self.observability.rates = Some(SavedRates { store, saved_ns: AtomicU64::new(0) });
     }
 
     pub fn lock(&self) -> MutexGuard<'_, PlannerGuarded> {
@@ -283,24 +283,37 @@ impl Runtime {
         Progress { elapsed, ..progress }
     }
 
-    /// Returns true once a minute: the caller saves the learned rates, for processes that start
-    /// meanwhile and in case this one is killed.
-    pub fn is_save_due(&self) -> bool {
-        let store = self.observability.rate_store.as_ref();
-        store.is_some_and(|store| lock(store).is_save_due(self.now()))
+    /// Saves findings and learned rates on a thread of its own if that is due, for processes that
+    /// start meanwhile and in case this one is killed. A worker would wait for the file system.
+    pub fn save_rates_if_due(self: &Arc<Self>) {
+        let Some(SavedRates { saved_ns, .. }) = &self.observability.rates else { return };
+        let (now, interval) = (self.clock(), nanoseconds(self.policy.save_interval));
+        let claim = |saved: u64| (now >= saved.saturating_add(interval)).then_some(u64::MAX);
+        if saved_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_err() {
+            return;
+        }
+        let shared = self.clone();
+        let started = self.pool.start("gpusched rates".into(), None, move || {
+            shared.save_rates();
+            if let Some(rates) = &shared.observability.rates {
+                rates.saved_ns.store(shared.clock(), Ordering::Relaxed);
+            }
+        });
+        if started.is_err() {
+            saved_ns.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Saves findings and learned rates.
     pub fn save_rates(&self) {
-        let Some(rate_store) = &self.observability.rate_store else { return };
+        let Some(rates) = &self.observability.rates else { return };
         let when = rate_store::now();
         let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
-        let rates: Vec<_> = self.lock().planner.learned_rates().collect();
-        for (class, device, rate, samples) in rates {
+        let learned_rates: Vec<_> = self.lock().planner.learned_rates().collect();
+        for (class, device, rate, samples) in learned_rates {
             learned.add_rate(&self.devices[device], class, StoredRate { rate, samples, when });
         }
-        let store = lock(rate_store).store();
-        rate_store::save(&*store, &learned);
+        rate_store::save(&*rates.store, &learned);
     }
 
     /// Returns the statistics of both tiers.
@@ -369,9 +382,16 @@ pub fn log_all(records: Vec<(Level, String)>) {
 pub struct Observability {
     pub progress_notifier: Arc<ProgressNotifier>,
     pub trace: Option<Arc<Trace>>,
-    pub rate_store: Option<Mutex<RateStore>>,
+    pub rates: Option<SavedRates>,
     /// `None`: findings are not kept.
     pub findings: Option<Findings>,
+}
+
+/// The store of learned rates.
+pub struct SavedRates {
+    store: Arc<dyn Store>,
+    /// When they were saved last; `u64::MAX` while a thread saves them.
+    saved_ns: AtomicU64,
 }
 
 impl Observability {

@@ -377,7 +377,6 @@ fn run_planned(
     // The planner keeps it for the next task, unless other threads have it.
     drop(signal);
     let short = matches!(&end, AttemptEnd::Ran(Err(error)) if error.is_shortage());
-    let save_due = runtime.is_save_due();
     let company = short && runtime.ran_light_since(&worker.queue.shared, begin);
     let mut guard = runtime.lock();
     let now = runtime.now();
@@ -392,15 +391,13 @@ fn run_planned(
     }
     let light_first = worker.end_planned(nanoseconds(now), begin);
     let must_end = worker.abandoned.get() || runtime.pool.has_surplus(worker.index);
-    let asks = !save_due && !light_first && !must_end;
+    let asks = !light_first && !must_end;
     let (log, next) = runtime.apply_with(guard, effects, |guard, now| {
         // The drop of the job may have ended the thread.
         if asks && !worker.leaving.get() { assign_next(runtime, worker, guard, now) } else { None }
     });
     log_all(log);
-    if save_due {
-        runtime.save_rates();
-    }
+    runtime.save_rates_if_due();
     worker.in_planned.set(false);
     worker.tasks.borrow_mut().pop();
     next
