@@ -1,6 +1,7 @@
 //! Runs one shot, and wraps a shot as a task of the scheduler.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::control::{Control, State};
 use super::exact_time;
@@ -89,8 +90,9 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl ShotOutput +
     let (class, idempotent) = (equation.class(), shot.snapshot_every.is_none());
     let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
-        let (gather, effort) = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })
-            .map_err(|error| plan.starved(error, &shot, exec.lane))?;
+        let (gather, effort) =
+            run(&plan, &shot, exec.lane, &Reporter { exec, output: &output, begun: AtomicUsize::new(0) })
+                .map_err(|error| plan.starved(error, &shot, exec.lane))?;
         exec.commit()?;
         output.finish(exec, gather, effort)
     });
@@ -110,11 +112,14 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl ShotOutput +
 struct Reporter<'a> {
     exec: &'a Exec<'a>,
     output: &'a dyn ShotOutput,
+    /// Steps in the state from which the shot resumes. Its progress is that of the others.
+    begun: AtomicUsize,
 }
 
 impl Control for Reporter<'_> {
     fn step(&self, step: usize, nt: usize) -> Result<()> {
-        self.exec.report((step + 1) as f64 / nt as f64);
+        let begun = self.begun.load(Ordering::Relaxed);
+        self.exec.report((step + 1 - begun) as f64 / (nt - begun) as f64);
         if self.exec.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
@@ -123,7 +128,9 @@ impl Control for Reporter<'_> {
     }
 
     fn resume(&self, state: &mut dyn State) -> Result<usize> {
-        self.output.resume(self.exec, state)
+        let begun = self.output.resume(self.exec, state)?;
+        self.begun.store(begun, Ordering::Relaxed);
+        Ok(begun)
     }
 
     fn pauses(&self) -> bool {

@@ -150,7 +150,7 @@ fn stopped_run_resumes_with_the_same_bits() {
         if harmed {
             flip_a_bit(&folder.at("out").join(&paused(&folder)[0]));
         }
-        let events = run_well(&folder, RESUME).events();
+        let events = run_well(&folder, &[RESUME, &["--trace", "trace.json"]].concat()).events();
         let steps_before = of(&events, "done").into_iter().filter_map(|shot| shot["steps_before"].as_u64());
         let went_on: Vec<u64> = steps_before.filter(|&steps| steps > 0).collect();
         assert_eq!(went_on.len(), left.len() - usize::from(harmed), "{events:?}");
@@ -160,6 +160,14 @@ fn stopped_run_resumes_with_the_same_bits() {
             let steps = shot["steps_done"].as_u64().unwrap();
             assert!(harmed || went_on.contains(&steps), "{shot}: {went_on:?}");
         }
+        // The work of a shot is that of its remaining steps, of 60.
+        let trace = folder.json("trace.json");
+        let bars = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+        let works: Vec<f64> = bars.filter_map(|bar| bar["args"]["work"].as_f64()).collect();
+        let all = 60.0 * manifest["grid"]["padded_cells"].as_f64().unwrap();
+        let saved = || left.iter().map(|shot| shot["steps_done"].as_f64().unwrap() / 60.0);
+        let is_left = |saved: f64| works.iter().any(|work| (work / all - (1.0 - saved)).abs() < 1e-9);
+        assert!(works.len() == open as usize && (harmed || saved().all(is_left)), "{works:?}, {left:?}");
         assert_eq!(warned(&events, "checksum"), usize::from(harmed), "{events:?}");
         let files = folder.results();
         assert!(files.keys().eq(expected.keys()), "{:?}, {:?}", files.keys(), expected.keys());

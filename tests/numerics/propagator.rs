@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
-use gpusched::fd::control::{Control, Silent};
+use gpusched::fd::control::{Control, Silent, State};
 use gpusched::fd::equation::{Equation, acoustic1::Acoustic1, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
@@ -219,14 +219,18 @@ fn memory_of_threads_is_leased() {
     assert!(bytes(64) > bytes(0) && bytes(1001) - bytes(1000) > 40_000);
 }
 
-/// Records the progress of its shot at each snapshot.
-struct Watcher(Weak<Scheduler>, Arc<Mutex<Vec<f64>>>);
+/// Records the progress of its shot at each snapshot. The shot resumes after a number of steps.
+struct Watcher(Weak<Scheduler>, Arc<Mutex<Vec<f64>>>, usize);
 
 impl ShotOutput for Watcher {
     fn snapshot(&self, exec: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
         let progress = self.0.upgrade().unwrap().info(exec.task)?.progress;
         self.1.lock().unwrap().push(progress);
         Ok(())
+    }
+
+    fn resume(&self, _: &Exec<'_>, _: &mut dyn State) -> Result<usize> {
+        Ok(self.2)
     }
 
     fn finish(&self, _: &Exec<'_>, _: Gather, _: Effort) -> Result<()> {
@@ -239,17 +243,20 @@ fn running_shot_reports_its_progress() {
     let mut builder = Scheduler::builder();
     builder.devices = Some("cpu".into());
     let scheduler = Arc::new(builder.build().unwrap());
-    let told = Arc::default();
-    let watcher = Watcher(Arc::downgrade(&scheduler), Arc::clone(&told));
-    let shot = Shot { snapshot_every: Some(25), ..shot(100) };
-    let task = task(Arc::new(plan([8, 8, 8])), shot, scheduler.cpu_threads(), watcher).unwrap();
-    let id = scheduler.submit(task).unwrap();
-    scheduler.wait(id, None).unwrap();
-    // A step is reported after its end, before or after its snapshot.
-    for (part, progress) in told.lock().unwrap().iter().enumerate() {
-        assert!((progress - 0.25 * part as f64).abs() <= 0.011, "{part}: {progress}");
+    // A resumed shot reports the progress of the remaining steps.
+    for (resumed, expected) in [(0, &[0.0, 0.25, 0.5, 0.75][..]), (50, &[0.0, 0.5])] {
+        let told = Arc::default();
+        let watcher = Watcher(Arc::downgrade(&scheduler), Arc::clone(&told), resumed);
+        let shot = Shot { snapshot_every: Some(25), ..shot(100) };
+        let task = task(Arc::new(plan([8, 8, 8])), shot, scheduler.cpu_threads(), watcher).unwrap();
+        let id = scheduler.submit(task).unwrap();
+        scheduler.wait(id, None).unwrap();
+        let told = told.lock().unwrap();
+        // A step is reported after its end, before or after its snapshot.
+        let step = 1.1 / (100 - resumed) as f64;
+        let is_near = |(found, expected): (&f64, &f64)| (found - expected).abs() <= step;
+        assert!(told.len() == expected.len() && told.iter().zip(expected).all(is_near), "{told:?}");
     }
-    assert_eq!(told.lock().unwrap().len(), 4);
 }
 
 /// The advice names the input that needs too much memory.
