@@ -18,8 +18,9 @@ use std::thread::available_parallelism;
 
 use rustfft::num_complex::Complex;
 
+use super::host_memory::{collected, filled, reserved};
 use super::survey::{Gather, Shot};
-use super::warp::{Times, Warp};
+use super::warp::{Times, WHAT, Warp};
 use super::wavelet::Wavelet;
 use crate::backend::Lane;
 use crate::backend::cpu::{Team, TeamMember};
@@ -43,7 +44,10 @@ const HIGHEST: f64 = 2.0 * PI / 3.0;
 /// Returns the wavelet to inject in the steps of a shot. A wavelet that lasts to the end of the
 /// record and does not end with zero is continued smoothly. The record does not depend on the
 /// continuation, but a sudden end would ring back into it.
-pub fn warped_wavelet(shot: &Shot) -> Wavelet {
+///
+/// # Errors
+/// No memory.
+pub fn warped_wavelet(shot: &Shot) -> Result<Wavelet> {
     let source = |stepped: f64| Some(2.0 * (stepped / 2.0).sin()).filter(|_| stepped <= HIGHEST);
     let samples = &shot.wavelet.samples;
     let nt = steps(shot);
@@ -51,10 +55,12 @@ pub fn warped_wavelet(shot: &Shot) -> Wavelet {
     let has_ended = samples.len() < shot.nt || given.last() == Some(&0.0);
     let after = if has_ended { [0.0; FADE] } else { fade(given) };
     let real = |value: f64| Complex::new(value, 0.0);
-    let mut series: Vec<_> = given.iter().map(|&sample| sample.into()).chain(after).map(real).collect();
-    let warp = Warp::new(series.len(), Times { first: 0, every: 1 }, source);
-    warp.apply(&mut series, &mut warp.scratch());
-    Wavelet { samples: series.iter().take(nt).map(|value| value.re as f32).collect() }
+    let mut series = reserved(given.len() + FADE, WHAT)?;
+    series.extend(given.iter().map(|&sample| sample.into()).chain(after).map(real));
+    let warp = Warp::new(series.len(), Times { first: 0, every: 1 }, source)?;
+    warp.apply(&mut series, &mut warp.scratch()?);
+    let samples = series.iter().take(nt).map(|value| value.re as f32);
+    Ok(Wavelet { samples: collected(samples, WHAT)? })
 }
 
 /// Returns the number of steps to compute. The correction of the last samples needs those after
@@ -113,11 +119,11 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
     let source = |frequency: f64| Some(2.0 * (frequency / 2.0).asin()).filter(|stepped| *stepped <= highest);
     // Sample 0 of the record is taken after the first step, so at time 1; value 0 of the wavelet is
     // at time 0.
-    let warp = Warp::new(samples + FADE, Times { first: 1, every }, source);
+    let warp = Warp::new(samples + FADE, Times { first: 1, every }, source)?;
     let pairs = Mutex::new(gather.data.chunks_mut(2 * samples));
     let work = |_: &TeamMember<'_>, _: Option<&()>| {
-        let mut scratch = warp.scratch();
-        let mut series = vec![Complex::new(0.0, 0.0); samples + FADE];
+        let mut scratch = warp.scratch()?;
+        let mut series = filled(samples + FADE, Complex::new(0.0, 0.0), WHAT)?;
         loop {
             let next = pairs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((one, other)) = next.map(|pair| pair.split_at_mut(samples)) else { return Ok(()) };
@@ -166,7 +172,7 @@ mod tests {
         for (nt, every) in [(150, 1), (400, 1), (401, 3)] {
             let smooth = |i: usize| (-((i as f64 - 60.0) / 12.0).powi(2)).exp() as f32;
             let shot = shot((0..nt).map(smooth).collect());
-            let warped = warped_wavelet(&shot);
+            let warped = warped_wavelet(&shot).unwrap();
             let taken = |samples: &[f32]| samples.iter().copied().skip(1).step_by(every).collect::<Vec<_>>();
             let data = [taken(&warped.samples[..nt]), taken(&warped.samples[..nt])].concat();
             let mut gather = Gather { traces: 2, samples: data.len() / 2, data };
@@ -183,6 +189,7 @@ mod tests {
     fn an_early_wavelet_is_the_same_and_a_late_one_comes_before_its_time() {
         let early = Wavelet::new(Shape::CutRicker, 10.0, 1e-4, 5000).unwrap();
         let apart = warped_wavelet(&shot(early.samples.clone()))
+            .unwrap()
             .samples
             .iter()
             .zip(&early.samples)
@@ -195,7 +202,7 @@ mod tests {
             ((t / 100.0).powi(2) * -0.5).exp() * (t * 2.0 * PI / 5.0).cos()
         };
         let late = shot((0..2000).map(|i| burst(i) as f32).collect());
-        let early = warped_wavelet(&late).samples;
+        let early = warped_wavelet(&late).unwrap().samples;
         let power = |samples: &[f32]| samples.iter().map(|v| f64::from(v * v)).sum::<f64>();
         let centre =
             early.iter().enumerate().map(|(i, v)| i as f64 * f64::from(v * v)).sum::<f64>() / power(&early);
@@ -209,6 +216,6 @@ mod tests {
             correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();
             assert!(gather.data.iter().all(|v| v.is_finite()));
         }
-        assert!(warped_wavelet(&shot(vec![1.0])).samples[0].is_finite());
+        assert!(warped_wavelet(&shot(vec![1.0])).unwrap().samples[0].is_finite());
     }
 }

@@ -1,9 +1,11 @@
 //! The source's pressure at each step, and the medium that a source with a unit reads.
 
 use super::grid::layout::Layout;
+use super::host_memory::collected;
 use super::model::WATER;
 use super::survey::Shot;
 use crate::backend::float_mode::FloatMode;
+use crate::error::Result;
 
 /// Poles of the dipole source of the old kernels: cells below the source's own, and sign.
 pub const DIPOLE: [(usize, f32); 2] = [(0, -1.0), (2, 1.0)];
@@ -29,10 +31,10 @@ pub trait SourceMedium {
 
 /// Returns the amplitude times the wavelet, for the steps of a shot that have a source. Denormals
 /// are flushed, as in a step on the CPU, which computes the product itself.
-pub fn source_pressures(shot: &Shot) -> Vec<f32> {
+pub fn source_pressures(shot: &Shot) -> Result<Vec<f32>> {
     let _mode = FloatMode::flushing();
     let samples = shot.wavelet.samples.iter().take(shot.nt);
-    samples.map(|sample| shot.amplitude * sample).collect()
+    collected(samples.map(|sample| shot.amplitude * sample), "the wavelet of a shot")
 }
 
 #[cfg(test)]
@@ -49,7 +51,7 @@ mod tests {
             nt: 4,
             ..Shot::default()
         };
-        let found: Vec<u32> = source_pressures(&shot).into_iter().map(f32::to_bits).collect();
+        let found: Vec<u32> = source_pressures(&shot).unwrap().into_iter().map(f32::to_bits).collect();
         assert_eq!(found, [0.0, -0.0, 0.0, 0.5e-20].map(f32::to_bits));
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! | row | contents |
 //! | --- | --- |
+//! | `host_memory` | allocations that report a shortage |
 //! | `stencil` | coefficients of the derivative |
 //! | `storage` | 16-bit numbers that stand for float32 values |
 //! | `wavelet` | source time functions |
@@ -17,7 +18,6 @@
 //! | `survey` | shots and gathers |
 //! | `pml` | profiles of the absorbing layer |
 //! | `control` | callbacks of a running shot, its state between two steps |
-//! | `host_memory` | allocations that report a shortage |
 //! | `edge_field` | a property of the medium, continued beyond the grid's edges |
 //! | `anisotropy` | E and S of a medium, and around a source, for `vti` and `tti` |
 //! | `inject` | the source's pressure at each step |

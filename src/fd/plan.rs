@@ -327,7 +327,7 @@ impl Plan {
     /// Runs a checked shot. Returns its record before the mute, and the cost of the steps.
     pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
         let (stencil, h) = (self.options.stencil.coefficients(), self.model.grid.h);
-        let with_poles = source::in_poles(shot, self.dt, h, stencil, &*self.propagator);
+        let with_poles = source::in_poles(shot, self.dt, h, stencil, &*self.propagator)?;
         let shot = with_poles.as_ref().unwrap_or(shot);
         let done = match lane {
             Lane::Cpu(team) => self.propagator.run_on_cpu(shot, team, control),

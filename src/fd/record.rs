@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::grid::layout::Layout;
-use super::host_memory::reserved;
+use super::host_memory::{filled, reserved};
 use super::survey::{Gather, Shot};
 use crate::backend::cpu::{Buffer, Rows};
 use crate::error::Result;
@@ -37,8 +37,7 @@ impl Record {
         let cells = shot.receivers.cells(layout.inner);
         let mut receivers = reserved(traces, "the receivers of a shot")?;
         receivers.extend(cells.map(|cell| layout.at(cell.map(|i| i + layout.pml))));
-        let mut data = reserved(traces.saturating_mul(samples), "the record of a shot")?;
-        data.resize(traces * samples, 0.0);
+        let data = filled(traces.saturating_mul(samples), 0.0, "the record of a shot")?;
         let batch = Buffer::zeroed(BATCH * traces, "the record of a shot")?;
         let every = shot.record_every;
         Ok(Record { gather: Gather { traces, samples, data }, receivers, every, batch })

@@ -26,7 +26,7 @@ pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> R
             return Err(Error::NoHostMemory { what: "the exact time of a shot".into(), bytes });
         }
         let nt = plan.steps(shot);
-        let longer = Shot { wavelet: exact_time::warped_wavelet(shot), nt, ..shot.clone() };
+        let longer = shot.with_source(shot.kind.clone(), exact_time::warped_wavelet(shot)?, nt)?;
         let (gather, effort) = plan.run(&longer, lane, control)?;
         (exact_time::corrected(gather, shot, lane)?, effort)
     } else {

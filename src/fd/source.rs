@@ -10,10 +10,14 @@
 //! with the cell's volume `V` and the step's derivative `D-`. Both become poles: a factor for each
 //! cell times one time series.
 
+use super::host_memory::{collected, reserved};
 use super::inject::SourceMedium;
 use super::stencil::HALF_WIDTH;
 use super::survey::{Poles, Shot, SourceKind};
 use super::wavelet::Wavelet;
+use crate::error::Result;
+
+const WHAT: &str = "the wavelet of a shot";
 
 /// Returns the shot with its source as poles, or `None` if its source has no unit or is poles
 /// already. `stencil`: coefficients of the derivative; `h`: cell spacing in m.
@@ -23,9 +27,9 @@ pub fn in_poles(
     h: [f32; 3],
     stencil: [f32; HALF_WIDTH],
     medium: &dyn SourceMedium,
-) -> Option<Shot> {
+) -> Result<Option<Shot>> {
     let axis = match shot.kind {
-        SourceKind::Pressure | SourceKind::Poles(_) => return None,
+        SourceKind::Pressure | SourceKind::Poles(_) => return Ok(None),
         SourceKind::Monopole => None,
         SourceKind::ForceX => Some(0),
         SourceKind::ForceY => Some(1),
@@ -53,22 +57,24 @@ pub fn in_poles(
     let largest = factors.iter().fold(0.0, |most: f64, (_, factor)| most.max(factor.abs()));
     let scale = medium.increment_factor() * courant / largest;
     let poles = factors.into_iter().map(|(cell, factor)| (cell, (factor * scale) as f32)).collect();
-    let series = if axis.is_some() { forces(&shot.wavelet, dt) } else { rates(&shot.wavelet, shot.nt, dt) };
-    let samples = series.take(shot.nt).map(|value| (value * largest / courant) as f32).collect();
-    Some(Shot { kind: SourceKind::Poles(Poles(poles)), wavelet: Wavelet { samples }, ..shot.clone() })
+    let series = if axis.is_some() { forces(&shot.wavelet, dt) } else { rates(&shot.wavelet, shot.nt, dt)? };
+    let series = series.take(shot.nt).map(|value| (value * largest / courant) as f32);
+    let wavelet = Wavelet { samples: collected(series, WHAT)? };
+    shot.with_source(SourceKind::Poles(Poles(poles)), wavelet, shot.nt).map(Some)
 }
 
 /// Returns `dt² F` at each step.
-fn forces(wavelet: &Wavelet, dt: f64) -> Box<dyn Iterator<Item = f64> + '_> {
+fn forces(wavelet: &Wavelet, dt: f64) -> Box<dyn ExactSizeIterator<Item = f64> + '_> {
     Box::new(wavelet.samples.iter().map(move |&sample| dt * dt * f64::from(sample)))
 }
 
 /// Returns `dt² q'` at each step: the difference of the rate half a step after and half a step
 /// before, both interpolated to fourth order. The injection begins with step 0. If it lasts `nt`
 /// steps and does not end with zero, a cubic extrapolates it.
-fn rates(wavelet: &Wavelet, nt: usize, dt: f64) -> Box<dyn Iterator<Item = f64>> {
-    let mut samples: Vec<f64> = wavelet.samples.iter().map(|&sample| sample.into()).collect();
-    let steps = samples.len() + 2;
+fn rates(wavelet: &Wavelet, nt: usize, dt: f64) -> Result<Box<dyn ExactSizeIterator<Item = f64>>> {
+    let steps = wavelet.samples.len() + 2;
+    let mut samples: Vec<f64> = reserved(steps, WHAT)?;
+    samples.extend(wavelet.samples.iter().map(|&sample| f64::from(sample)));
     if samples.len() >= nt && samples.last().is_some_and(|last| *last != 0.0) {
         for _ in 0..2 {
             let next = match samples[..] {
@@ -84,5 +90,5 @@ fn rates(wavelet: &Wavelet, nt: usize, dt: f64) -> Box<dyn Iterator<Item = f64>>
         (9.0 * (at(n) + at(n + 1)) - before - at(n + 2)) / 16.0
     };
     let rate = move |n: usize| dt * (after(n) - if n == 0 { 0.0 } else { after(n - 1) });
-    Box::new((0..steps).map(rate))
+    Ok(Box::new((0..steps).map(rate)))
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::host_memory::collected;
 use super::wavelet::Wavelet;
+use crate::error::Result;
 
 /// Cells in which the pressure is recorded.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,6 +113,22 @@ impl Receivers {
             Receivers::Plane { every, .. } => n[0].div_ceil(every[0].max(1)) * n[1].div_ceil(every[1].max(1)),
             Receivers::List(cells) => cells.len(),
         }
+    }
+}
+
+impl Shot {
+    /// Returns a shot with another source and number of steps, and without the mute.
+    ///
+    /// # Errors
+    /// No memory for the list of receivers.
+    pub(super) fn with_source(&self, kind: SourceKind, wavelet: Wavelet, nt: usize) -> Result<Shot> {
+        let receivers = match &self.receivers {
+            Receivers::List(cells) => {
+                Receivers::List(collected(cells.iter().copied(), "the receivers of a shot")?)
+            }
+            Receivers::Plane { iz, every } => Receivers::Plane { iz: *iz, every: *every },
+        };
+        Ok(Shot { kind, wavelet, nt, receivers, mute: None, ..*self })
     }
 }
 

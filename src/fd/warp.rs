@@ -11,11 +11,16 @@ use std::sync::Arc;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
+use super::host_memory::{collected, filled, reserved};
+use crate::error::Result;
+
 /// Neighbours that a value of the spectrum is interpolated from.
 const TAPS: usize = 10;
 /// Shape of the window: its transform has its first zero where the images of the series begin.
 const SHAPE: f64 = 0.75 * PI * TAPS as f64;
 
+/// Names the allocations in errors.
+pub const WHAT: &str = "the exact time of a shot";
 const ZERO: Complex<f64> = Complex::new(0.0, 0.0);
 
 /// Warp for series of one length.
@@ -56,7 +61,7 @@ impl Warp {
     /// 0. From the first `y` without a source on, all frequencies are dropped.
     ///
     /// No source may exceed half a period in `every` steps, the time between two samples.
-    pub fn new(len: usize, times: Times, source: impl Fn(f64) -> Option<f64>) -> Warp {
+    pub fn new(len: usize, times: Times, source: impl Fn(f64) -> Option<f64>) -> Result<Warp> {
         let period = fast_length(2 * len.max(TAPS));
         let mut planner = FftPlanner::new();
         let middle = len / 2;
@@ -73,13 +78,15 @@ impl Warp {
             let turn = Complex::cis(y * first - x * (first + every * middle as f64)) / period as f64;
             Some(Bin { first: first_tap % period, taps, turn })
         };
-        Warp {
+        let mut bins = reserved(period.div_ceil(2), WHAT)?;
+        bins.extend((0..period.div_ceil(2)).map_while(bin));
+        Ok(Warp {
             len,
             forward: planner.plan_fft_forward(period),
             inverse: planner.plan_fft_inverse(period),
-            weights: weights.collect(),
-            bins: (0..period.div_ceil(2)).map_while(bin).collect(),
-        }
+            weights: collected(weights, WHAT)?,
+            bins,
+        })
     }
 
     /// Returns the approximate bytes of a warp for series of `len` samples, and those that each of
@@ -93,11 +100,11 @@ impl Warp {
         [whole, (3 * period + len) * complex].map(|bytes| bytes as u64)
     }
 
-    pub fn scratch(&self) -> WarpScratch {
-        let zeros = |len| vec![ZERO; len];
+    pub fn scratch(&self) -> Result<WarpScratch> {
+        let zeros = |len| filled(len, ZERO, WHAT);
         let period = self.forward.len();
         let scratch_len = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
-        WarpScratch { from: zeros(period), to: zeros(period), fft: zeros(scratch_len) }
+        Ok(WarpScratch { from: zeros(period)?, to: zeros(period)?, fft: zeros(scratch_len)? })
     }
 
     /// Warps two real series in place, one as real and one as imaginary part.
@@ -210,9 +217,9 @@ mod tests {
             let times = Times { first, every };
             let source = |y: f64| Some(y * (1.0 - 0.1 * y)).filter(|x| x * (every as f64) < 2.5);
             let series = rough(len);
-            let warp = Warp::new(len, times, source);
+            let warp = Warp::new(len, times, source).unwrap();
             let mut found = series.clone();
-            warp.apply(&mut found, &mut warp.scratch());
+            warp.apply(&mut found, &mut warp.scratch().unwrap());
             for (found, truth) in found.iter().zip(by_definition(&series, times, source)) {
                 assert!((found - truth).norm() < 2e-8, "{len}, {every}: {found} and {truth}");
             }

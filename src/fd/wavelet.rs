@@ -6,6 +6,7 @@
 //! ms give 99 steps, not 100. Where the pulse is cut at a value far from zero, one step more or
 //! less changes a record by up to a fifth. So every rounding here is the same as theirs.
 
+use super::host_memory::{collected, reserved};
 use crate::error::{Error, Result};
 
 #[expect(clippy::approx_constant, reason = "the ten digits of the old kernels")]
@@ -70,13 +71,14 @@ impl Shape {
         }
     }
 
-    /// Returns the length in periods of the peak frequency. The centre is in the middle. For a whole
-    /// shape both count from the first sample, for a cut one from one step before it.
+    /// Returns the length in periods of the peak frequency. The centre is in the middle. For a
+    /// whole shape both count from the first sample, for a cut one from one step before it.
     pub fn periods(self) -> f64 {
         if self.is_cut() { 2.0 } else { 2.5 }
     }
 
-    /// Returns true if the shape is one of the old kernels: its first sample is at time `dt`, not 0.
+    /// Returns true if the shape is one of the old kernels: its first sample is at time `dt`, not
+    /// 0.
     pub fn is_cut(self) -> bool {
         self.whole(0.0).is_none()
     }
@@ -167,14 +169,14 @@ impl Wavelet {
             // The last sample is not before the end.
             let count = ((length / step).ceil() as usize + 1).min(most);
             let value = |i: usize| shape.whole(i as f64 * step - 0.5 * length).unwrap_or(0.0) as f32;
-            return Ok(Wavelet { samples: (0..count).map(value).collect() });
+            return Ok(Wavelet { samples: collected((0..count).map(value), "a wavelet")? });
         }
         // The old kernels' time, summed in float32 (oddity B1 of docs/legacy.md).
-        let mut samples: Vec<f32> = std::iter::successors(Some(dt), |t| Some(t + dt))
-            .take_while(|&t| t <= end)
-            .take(most)
-            .map(|t| shape.at(frequency_hz, t - delay))
-            .collect();
+        let times = std::iter::successors(Some(dt), |t| Some(t + dt)).take_while(|&t| t <= end).take(most);
+        // Rounding may add some steps, and a zero may follow.
+        let count = ((1.01 * end / dt) as usize).saturating_add(8).min(most);
+        let mut samples = reserved(count, "a wavelet")?;
+        samples.extend(times.map(|t| shape.at(frequency_hz, t - delay)));
         if (nt..most).contains(&samples.len()) {
             // The zero says that the pulse does not continue after the record.
             samples.push(0.0);

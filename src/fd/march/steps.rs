@@ -80,7 +80,7 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
             tiles: medium.tiles.address(),
         };
         let what = "the receivers of a shot";
-        let (first, places, of) = tile_plan.receivers(&shot.receivers);
+        let (first, places, of) = tile_plan.receivers(&shot.receivers)?;
         let receivers =
             (stream.uploaded(&first, what)?, stream.uploaded(&places, what)?, stream.uploaded(&of, what)?);
         let (first, at, trace) = (receivers.0.address(), receivers.1.address(), receivers.2.address());

@@ -5,7 +5,9 @@
 //! source is not yet in the pressures.
 
 use super::tables::Tables;
+use crate::error::Result;
 use crate::fd::grid::tile_table::TileTable;
+use crate::fd::host_memory::{collected, reserved};
 use crate::fd::survey::Receivers;
 use crate::fd::time_loop::launch::Launch;
 
@@ -30,18 +32,21 @@ impl TilePlan {
 
     /// Returns the receivers, sorted by tile: the number of each tile's first receiver, positions
     /// counted from index 0 of row 0, and trace numbers.
-    pub fn receivers(&self, receivers: &Receivers) -> (Vec<i32>, Vec<u32>, Vec<i32>) {
+    pub fn receivers(&self, receivers: &Receivers) -> Result<(Vec<i32>, Vec<u32>, Vec<i32>)> {
         let layout = &self.tables.layout;
         let place = |(trace, cell): (usize, [usize; 3])| {
             let cell = cell.map(|i| i + layout.pml);
             let at = (layout.at(cell) - layout.lead) as u32;
             (self.table.of(cell).unwrap_or(0), at, trace as i32)
         };
-        let mut all: Vec<_> = receivers.cells(layout.inner).enumerate().map(place).collect();
+        let what = "the receivers of a shot";
+        let mut all = reserved(receivers.count(layout.inner), what)?;
+        all.extend(receivers.cells(layout.inner).enumerate().map(place));
         all.sort_unstable_by_key(|(tile, _, trace)| (*tile, *trace));
         let before = |number: usize| all.partition_point(|(tile, ..)| *tile < number) as i32;
-        let first = (0..=self.table.tiles.len()).map(before).collect();
-        (first, all.iter().map(|(_, at, _)| *at).collect(), all.iter().map(|(.., trace)| *trace).collect())
+        let first = collected((0..self.table.tiles.len() + 1).map(before), what)?;
+        let places = collected(all.iter().map(|(_, at, _)| *at), what)?;
+        Ok((first, places, collected(all.iter().map(|(.., trace)| *trace), what)?))
     }
 
     fn launch(&self, kernel: &'static str) -> Launch {

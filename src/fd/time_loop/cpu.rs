@@ -11,7 +11,7 @@ use crate::backend::cpu::{Rows, Team, can_allocate, shortage};
 use crate::error::{Error, Result};
 use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
-use crate::fd::host_memory::reserved;
+use crate::fd::host_memory::filled;
 use crate::fd::record::{Record, snapshot};
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::vector::isa::Isa;
@@ -163,9 +163,7 @@ impl<S: CpuSteps> State for CpuCheckpoint<'_, S> {
 /// Allocates the buffer for the snapshots of a shot; it is empty if the shot takes none.
 fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
     let cells = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product());
-    let mut buffer = reserved(cells, "a snapshot of a shot")?;
-    buffer.resize(cells, 0.0);
-    Ok(buffer)
+    filled(cells, 0.0, "a snapshot of a shot")
 }
 
 /// Refuses a row with a magnitude of `limit` or more, an infinity or a NaN.

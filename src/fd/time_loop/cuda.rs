@@ -194,7 +194,7 @@ impl<'a> CudaShot<'a> {
             snapshot: function("field_snapshot")?,
             peak: function("field_peak")?,
             transpose: function("field_traces")?,
-            wavelet: stream.uploaded(&source_pressures(shot), "the wavelet of a shot")?,
+            wavelet: stream.uploaded(&source_pressures(shot)?, "the wavelet of a shot")?,
             amplitudes: stream.alloc(BATCH_STEPS, "the wavelet of a batch")?,
             traces,
             samples: samples()?,

@@ -88,13 +88,13 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let addresses = ShotAddresses { arrays, cube, flags, skipped };
     let params = equation.params(tables, &plan, &addresses);
     let fields = &addresses.arrays[..E::FIELDS];
-    let (first, places, traces) = tile_plan.receivers(&shot.receivers);
+    let (first, places, traces) = tile_plan.receivers(&shot.receivers).unwrap();
     let mut record = Record::new(&mut memory, places.len(), shot);
     let [first, trace] = [first, traces].map(|values| memory.show(&values));
     let places = memory.show(&places);
     let picture = memory.put(&vec![f32::NAN; model.grid.cells()]);
     let peak = memory.put(&[0u32]);
-    let wavelet = source_pressures(shot);
+    let wavelet = source_pressures(shot).unwrap();
     let wavelet_at = memory.show(&wavelet);
     // The backend reads the fields after these steps.
     let is_read = |step: usize| {

@@ -1,0 +1,89 @@
+//! A shot fails with an error, and does not end the process, if the system refuses one of its large
+//! allocations. This needs its own program, since it refuses the process's allocations.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicIsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gpusched::backend::{Lane, cpu::Team};
+use gpusched::fd::control::Control;
+use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::survey::{Shot, SourceKind};
+use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::{Error, Result, fd::shot::run};
+use testmodels::shots::{homogeneous, plain_shot};
+
+/// Bytes from which on an allocation is large.
+const LARGE: usize = 256 << 10;
+
+/// Large allocations until the refused one; negative after it.
+static LEFT: AtomicIsize = AtomicIsize::new(-1);
+
+struct Refusing;
+
+#[global_allocator]
+static ALLOCATOR: Refusing = Refusing;
+
+// SAFETY: all is done by the system's allocator, or refused; counting allocates nothing.
+unsafe impl GlobalAlloc for Refusing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() >= LARGE && LEFT.fetch_sub(1, Relaxed) == 0 {
+            return null_mut();
+        }
+        // SAFETY: as promised by the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as promised by the caller.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// Calls `code` until none of its large allocations is refused, and returns that result and the
+/// number of calls with a refusal. Each of those must return a shortage.
+fn with_refusals<T>(code: impl Fn() -> Result<T>) -> (Result<T>, usize) {
+    for before in 0.. {
+        LEFT.store(before, Relaxed);
+        let done = code();
+        if LEFT.swap(-1, Relaxed) >= 0 {
+            return (done, before as usize);
+        }
+        let Err(error) = done else { panic!("succeeds without its allocation {before}") };
+        assert!(error.is_shortage(), "{error}");
+    }
+    unreachable!("code allocates without end");
+}
+
+/// Ends a shot at its first step.
+struct Stopping;
+
+impl Control for Stopping {
+    fn step(&self, _: usize, _: usize) -> Result<()> {
+        Err(Error::Cancelled)
+    }
+}
+
+#[test]
+fn refused_allocation_is_an_error_of_the_shot() {
+    for shape in [Shape::CutRicker, Shape::Ricker] {
+        let (wavelet, refused) = with_refusals(|| Wavelet::new(shape, 0.01, 1e-3, 200_000));
+        assert_eq!((wavelet.unwrap().samples.len() > 190_000, refused), (true, 1));
+    }
+
+    let model = homogeneous([20; 3], [10.0; 3], 2000.0, 1000.0);
+    let team = Team::new(1).unwrap();
+    let plan = Plan::new(model, 1e-3, Options::default()).unwrap();
+    let nt = 200_000;
+    let shot = |kind| {
+        let receivers = vec![[3, 4, 5]; 50_000];
+        Shot { kind, record_every: nt, ..plain_shot([10; 3], vec![1.0; nt], nt, receivers) }
+    };
+    for (kind, least) in [(SourceKind::Pressure, 5), (SourceKind::ForceX, 7), (SourceKind::Monopole, 8)] {
+        let shot = shot(kind);
+        let (done, refused) = with_refusals(|| run(&plan, &shot, Lane::Cpu(&team), &Stopping));
+        assert!(done.is_err_and(|error| error == Error::Cancelled));
+        assert!(refused >= least, "{refused} of {least} in {:?}", shot.kind);
+    }
+}
