@@ -54,7 +54,7 @@ denormals: kept in a step on the CPU; src/fd/tiled/steps.rs; s/FloatMode::flushi
 denormals: kept in the source of a shot on a GPU; src/fd/inject.rs; s/FloatMode::flushing()/FloatMode::standard()/; --lib source_pressures
 one pass: a resumed shot is taken to be at rest; src/fd/time_loop/cpu.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
-exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::warped_wavelet.*, nt, /nt, /; --test numerics accuracy
+exact time: the wavelet as it is;           src/fd/shot.rs;      s/exact_time::warped_wavelet(shot)?/shot.wavelet.clone()/; --test numerics accuracy
 exact time: snapshots are taken;            src/fd/exact_time.rs; s/let Some(every) = shot.snapshot_every/let Some(every) = shot.snapshot_every.filter(|_| false)/; --features cli --test command bad_surveys
 source: a monopole has another power of h;  src/fd/source.rs;    s/modulus(cell) \/ volume/modulus(cell) \/ h[0].powi(2)/; --test numerics sources
 source: a force has another power of h;     src/fd/source.rs;    s/(h\[axis\] \* volume)/volume/;               --test numerics sources
