@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::*;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::sched::base::{
-    Exec, LIGHT_BIT, Task, pack,
+    Exec, LIGHT_BIT, Task, locked, pack,
     sync::{
-        self,
+        self, Mutex,
         models::{explore, join, start},
     },
 };
