@@ -363,7 +363,7 @@ typedef int32_t sched_status_t;
 /**
  * Receives a line of the log. `level` is 1 (error), 2 (warning), 3 (information), 4 (debug) or 5
  * (trace); `message` is valid during the call. Warnings report failed tasks, late attempts and
- * retired devices; information reports retries and second attempts. Any thread may call it,
+ * retired devices; information reports retries and copies of tasks. Any thread may call it,
  * several at the same time, some with a lock of the library held. So the function must not log
  * through the library, wait for a task or destroy a scheduler. No exception may leave it. It runs in
  * the floating-point mode of the thread that called sched_log_callback, see sched_run_fn.

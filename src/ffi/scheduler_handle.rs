@@ -19,7 +19,7 @@ thread_local! {
     static LAST_LOOKUP: Cell<Option<LastLookup<Scheduler>>> = const { Cell::new(None) };
 }
 
-/// Calls `call` with the scheduler behind a handle, which lives until that has returned.
+/// Calls `call` with the scheduler behind a handle, which lives at least until that has returned.
 #[inline]
 pub(super) fn with_scheduler<R>(
     handle: *const sched_t,
@@ -37,7 +37,7 @@ fn process_default() -> Result<&'static Scheduler> {
     Scheduler::process_default()
 }
 
-/// Removes the handle of a scheduler that has ended.
+/// Removes the handle of a scheduler that has ended, or of a shared one that was released.
 pub(super) fn remove(handle: *const sched_t) -> Result<()> {
     SCHEDULERS.remove(handle)?;
     // This thread does not keep it either.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -276,6 +277,32 @@ fn no_task_waits_while_rates_are_saved() {
     }
     gate.came(1);
     gate.open();
+}
+
+/// Counts the saves.
+#[derive(Debug, Default)]
+struct CountingStore(AtomicU32);
+
+impl Store for CountingStore {
+    fn load(&self) -> Result<Option<Vec<u8>>, Error> {
+        Ok(None)
+    }
+
+    fn replace(&self, _: &dyn Fn(Option<&[u8]>) -> String) -> Result<(), Error> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn scheduler_that_has_ended_saves_nothing_when_it_is_dropped() {
+    let store = Arc::new(CountingStore::default());
+    let scheduler = Builder { rates: Some(store.clone()), ..of_one_slot() }.build().unwrap();
+    scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap();
+    assert_eq!(scheduler.wait_all(LONG), Ok(WaitResult::Done));
+    scheduler.shutdown().unwrap();
+    drop(scheduler);
+    assert_eq!(store.0.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -30,7 +30,7 @@ def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
         None turns the log off. At the start GPUSCHED_LOG sets the target.
     level : int
         Lowest level of `logging` that is sent. Warnings report failed tasks, late attempts
-        and retired devices; information reports retries and second attempts. Level 5 is the
+        and retired devices; information reports retries and copies of tasks. Level 5 is the
         library's trace.
 
     Raises

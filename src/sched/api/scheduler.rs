@@ -36,7 +36,7 @@ pub(crate) enum Ownership {
     /// This is a user of the process's default scheduler. The function releases it and returns
     /// true for the last user.
     Shared(fn(&Arc<Runtime>) -> bool),
-    /// This user has released the default scheduler, which others still use.
+    /// This scheduler has ended, or this user has released the default one, which others still use.
     Released,
 }
 
@@ -345,6 +345,7 @@ impl Scheduler {
         runtime.pool.join();
         runtime.observability.progress_notifier.stop();
         runtime.save_rates();
+        *lock(&self.ownership) = Ownership::Released;
         Ok(Some(cancelled))
     }
 

@@ -55,8 +55,8 @@ Policy {
     /// Share of the first attempt's remaining time in which a copy must end. Less than 1, since a
     /// copy costs a device that others could use, and both times are estimates.
     copy_gain: f64 = 0.9,
-    /// Copies of a task that run at a time, the first included. A third helps where two devices are
-    /// bad at once.
+    /// Attempts at a task that run at a time: the first and its copies. A third helps where two
+    /// devices are bad at once.
     copies: u32 = 3,
     /// Factor. An attempt at a task of stated work is odd after so many times its estimate: such
     /// tasks scatter by a fifth.
@@ -120,9 +120,9 @@ Policy {
 
     /// Time for which fewer attempts run on a device that was short of something in company.
     throttle: Duration = 60 * S,
-    /// Times for which a device begins no task like one that it refused, because another process
-    /// has it or its memory, by the rounds in which all devices have refused the task. After one
-    /// round more the task fails.
+    /// Times for which a device begins no task like one that it refused, because it or its memory
+    /// is in use, by the rounds in which all devices have refused the task. After one round more
+    /// the task fails.
     backoff: [Duration; 3] = [S, 4 * S, 16 * S],
     /// Rounds after which a task fails if other processes have what it needs: an hour. They end
     /// some time, and thousands of tasks may be queued, none of which could begin.

@@ -45,7 +45,7 @@ struct LightTaskState {
     changed_ns: u64,
     queued_ns: u64,
     ran_ns: u64,
-    /// Threads that wait for its end.
+    /// Threads that wait for its end, and abandoned ones that may still read its signal.
     waiters: u32,
     attempts: u32,
     device: Option<u16>,

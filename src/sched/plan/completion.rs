@@ -314,7 +314,7 @@ impl Planner {
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that
     /// has not; once all have, it waits until a back-off is over, as often as the back-off has
-    /// steps; for longer if other processes have what it needs of any. Returns false after that. A
+    /// steps, or up to `rounds_beside_others` times while other processes have what it needs. Returns false after that. A
     /// device that refuses it again, while others are busy, has the longest back-off.
     fn refused(&mut self, run: &Attempt, bytes: u64, error: &Error, effects: &mut Effects) -> bool {
         let Ok(record) = self.tasks.get_mut(run.id) else { return false };

@@ -34,7 +34,7 @@ impl Planner {
         }
     }
 
-    /// The backend has renewed the device's context.
+    /// The backend has retired the device's poisoned context.
     pub fn context_renewed(&mut self, index: usize) {
         self.devices[index].renewing = false;
     }

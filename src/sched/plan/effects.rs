@@ -29,8 +29,8 @@ pub struct Effects {
     /// Tasks that have ended, the next one last. The driver drops each job, without the lock if
     /// that runs code of the caller, then calls `Planner::publish`.
     pub ended: Vec<EndedTask>,
-    /// Devices whose poisoned context all tasks have left. The driver has the backend make a new
-    /// one, then calls `Planner::context_renewed`.
+    /// Devices whose poisoned context all tasks have left. The driver has the backend retire it, so
+    /// that the next queue opens a new one, then calls `Planner::context_renewed`.
     pub renewed: Vec<usize>,
     /// Attempts that are abandoned now, and the seconds that each had.
     pub abandoned: Vec<(TaskId, u32, f64)>,

@@ -411,8 +411,7 @@ impl Planner {
         record.device = Some(index);
         record.slot = slot;
         self.counts.copies += u64::from(record.live_attempts > 0);
-        let copy =
-            (record.live_attempts > 0).then(|| format!("{} gets a second attempt, on ", record.name()));
+        let copy = (record.live_attempts > 0).then(|| format!("{} gets a copy, on ", record.name()));
         record.live_attempts += 1;
         let device = &mut self.devices[index];
         device.last_start = now;

@@ -75,13 +75,13 @@ pub struct DeviceState {
     pub first_sound_context: u32,
     /// Nothing begins until all tasks have left the context.
     pub poisoned: bool,
-    /// Nothing begins until the backend has renewed the context.
+    /// Nothing begins until the backend has retired the context.
     pub(super) renewing: bool,
     /// Tasks that poisoned a context once.
     pub(super) suspects: Vec<TaskId>,
     /// Tasks that were inside the last poisoned context. Empty once its cause is known.
     pub(super) poisoned_tasks: Vec<TaskId>,
-    /// Tasks that poisoned their second context here, since one ended well.
+    /// Tasks that poisoned a context for the second time, and did so here, since a task ended well.
     pub(super) fault_count: u32,
     /// Tasks whose result was wrong here and right when computed again.
     pub(super) wrong_result_tasks: Vec<String>,
@@ -147,7 +147,7 @@ pub struct MemoryShortage {
     pub(super) until: Duration,
 }
 
-/// A pause of a device that refused tasks because another process uses it or its memory.
+/// A pause of a device that refused tasks: it, or its memory, is in use.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     pub(super) until: Duration,

@@ -169,7 +169,7 @@ impl Planner {
         }
         let then = match (restarts, twice) {
             (true, _) => "; it is restarted",
-            (_, true) => "; a second attempt may start elsewhere",
+            (_, true) => "; a copy may start elsewhere",
             _ => "",
         };
         // Three digits: some classes take microseconds.
@@ -372,7 +372,7 @@ impl Planner {
     }
 }
 
-/// Second and third copies of idempotent tasks.
+/// Copies of idempotent tasks.
 impl Planner {
     /// Returns the running task whose copy on this device gains the most time, if any gains.
     pub fn choose_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {

@@ -285,6 +285,7 @@ impl Runtime {
 
     /// Saves findings and learned rates on a thread of its own if that is due, for processes that
     /// start meanwhile and in case this one is killed. A worker would wait for the file system.
+    /// While that hangs, no further save begins, but a shutdown waits.
     pub fn save_rates_if_due(self: &Arc<Self>) {
         let Some(SavedRates { saved_ns, .. }) = &self.observability.rates else { return };
         let (now, interval) = (self.clock(), nanoseconds(self.policy.save_interval));
@@ -387,7 +388,7 @@ pub struct Observability {
     pub findings: Option<Findings>,
 }
 
-/// The store of learned rates.
+/// The store of learned rates and findings.
 pub struct SavedRates {
     store: Arc<dyn Store>,
     /// When they were saved last; `u64::MAX` while a thread saves them.

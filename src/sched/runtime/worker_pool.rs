@@ -239,7 +239,8 @@ impl WorkerPool {
         Ok(())
     }
 
-    /// Joins all threads but the caller and the abandoned ones. They have ended or are about to.
+    /// Joins all threads but the caller and the abandoned ones. Workers have ended or are
+    /// about to; a thread that saves rates may wait for the file system.
     pub fn join(&self) {
         let mut threads = std::mem::take(&mut *lock(&self.threads));
         threads.retain(|other| !thread::is_current_thread(other));

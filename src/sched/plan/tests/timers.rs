@@ -80,7 +80,7 @@ fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
     driver.begin(10, 0, Task { idempotent: true, ..task() });
     driver.pass(16);
     let [(Level::Warn, text)] = &driver.effects.log[..] else { panic!("{:?}", driver.effects.log) };
-    assert!(text.ends_with("its class; a second attempt may start elsewhere"), "{text}");
+    assert!(text.ends_with("its class; a copy may start elsewhere"), "{text}");
 }
 
 /// On a GPU, idle slots are for other processes, and a copy would open a context there.
