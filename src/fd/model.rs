@@ -81,14 +81,6 @@ impl Values {
         }
     }
 
-    /// Returns a value for each cell.
-    pub fn to_volume(&self, cells: usize) -> Vec<f32> {
-        match self {
-            Values::Constant(value) => vec![*value; cells],
-            Values::Volume(values) => values.clone(),
-        }
-    }
-
     /// Returns the smallest and the largest value.
     pub fn range(&self) -> [f32; 2] {
         self.distinct()

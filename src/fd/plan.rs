@@ -2,10 +2,11 @@
 //! them.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::control::Control;
-use super::equation::{EQUATIONS, Equation, Material, Propagator, Scheme};
+use super::equation::{EQUATIONS, Equation, LAYER_CELLS, Material, Propagator, Scheme};
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
@@ -55,28 +56,19 @@ pub struct Options {
 impl Options {
     /// Returns the largest stable time step in s.
     pub fn dt_max(&self, model: &Outline) -> f64 {
-        self.equation.dt_max(model, self.stencil) * self.stable()
-    }
-
-    /// Returns the factor on the stable time step that the storage requires.
-    fn stable(&self) -> f64 {
-        self.storage.stable(self.equation.speed_factors())
+        self.equation.dt_max(model, self.stencil) * self.storage.stable(self.equation.speed_factors())
     }
 
     /// Returns the cells of the absorbing layer on each side.
     ///
     /// # Errors
-    /// A number that the equation does not accept.
+    /// A number that is not accepted.
     pub fn absorbing_layer(&self) -> Result<usize> {
-        let layer = self.equation.absorbing_layer();
         if self.pml == 0 {
-            return Ok(layer.default);
+            return Ok(self.equation.default_layer());
         }
-        if layer.accepted.contains(&self.pml) {
-            return Ok(self.pml);
-        }
-        let accepted = format!("{} to {} cells", layer.accepted.start(), layer.accepted.end());
-        Err(Error::argument("the absorbing layer", self.pml, accepted))
+        check_count("the absorbing layer", self.pml, LAYER_CELLS, "cells")?;
+        Ok(self.pml)
     }
 
     /// Computes the material of a model, which plans with different time steps share.
@@ -106,7 +98,7 @@ impl Options {
 
     /// Returns a time step in s that is certainly stable.
     pub fn dt_sure(&self, model: &Model) -> f64 {
-        self.equation.dt_sure(model, self.stencil) * self.stable()
+        self.equation.dt_sure(model, self.stencil) * self.storage.stable(self.equation.speed_factors())
     }
 
     /// Returns the options that lower the largest stable time step, and the limit without them, in
@@ -190,9 +182,8 @@ impl Plan {
         let moving = if self.options.exact_time { exact_time::bytes(shot) } else { 0 };
         let shot = self.computed(shot);
         let record = Record::gather_bytes(self.layout(), &shot);
-        let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
         let own = self.propagator.thread_bytes(threads as usize);
-        let parts = [own, Record::bytes(self.layout(), &shot) - record, picture];
+        let parts = [own, Record::bytes(self.layout(), &shot) - record];
         let device = parts.into_iter().fold(self.field_bytes(), u64::saturating_add);
         Bytes { device, host: record.saturating_add(moving) }
     }
@@ -286,12 +277,12 @@ impl Plan {
         self.check_cell("the source", shot.source)?;
         self.check_outside(shot.outside)?;
         check_steps(shot.nt)?;
-        check_count("record_every", shot.record_every, MOST_STEPS, "steps")?;
+        check_count("record_every", shot.record_every, 1..=MOST_STEPS, "steps")?;
         if self.options.exact_time {
             exact_time::check(shot)?;
         }
         if let Some(every) = shot.snapshot_every {
-            check_count("snapshot_every", every, MOST_STEPS, "steps")?;
+            check_count("snapshot_every", every, 1..=MOST_STEPS, "steps")?;
         }
         self.check_kind(&shot.kind)?;
         if !shot.amplitude.is_finite() {
@@ -300,8 +291,8 @@ impl Plan {
         match &shot.receivers {
             Receivers::Plane { iz, every } => {
                 self.check_cell("the plane of receivers", [0, 0, *iz])?;
-                check_count("the receivers' step in x", every[0], 100_000, "cells")?;
-                check_count("the receivers' step in y", every[1], 100_000, "cells")?;
+                check_count("the receivers' step in x", every[0], 1..=100_000, "cells")?;
+                check_count("the receivers' step in y", every[1], 1..=100_000, "cells")?;
             }
             Receivers::List(cells) => {
                 for (number, cell) in cells.iter().enumerate() {
@@ -417,14 +408,14 @@ fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
 
 /// Refuses a number of time steps that no shot may have.
 pub fn check_steps(nt: usize) -> Result<()> {
-    check_count("nt", nt, MOST_STEPS, "steps")
+    check_count("nt", nt, 1..=MOST_STEPS, "steps")
 }
 
-fn check_count(what: &str, value: usize, most: usize, unit: &str) -> Result<()> {
-    if (1..=most).contains(&value) {
+fn check_count(what: &str, value: usize, accepted: RangeInclusive<usize>, unit: &str) -> Result<()> {
+    if accepted.contains(&value) {
         return Ok(());
     }
-    Err(Error::argument(what, value, format!("1 to {most} {unit}")))
+    Err(Error::argument(what, value, format!("{} to {} {unit}", accepted.start(), accepted.end())))
 }
 
 /// Returns the largest float32 that is not above `limit`, so that users can pass the printed value.

@@ -79,21 +79,18 @@ pub fn reference_cell(grid: &Grid, pml: usize) -> [usize; 3] {
 mod tests {
     use super::*;
 
-    /// Entries of `tests/golden/tables`: n, pml, dt, h, vp, d0, offset.
-    type Entry = (usize, usize, f32, [f32; 3], f32, f32, usize);
-    const ENTRIES: [Entry; 4] = [
-        (30, 20, 0.001, [10.0, 10.0, 10.0], 3000.0, 863.4694, 0),
-        (17, 20, 0.0008, [10.0, 12.5, 8.0], 2345.6, 664.0505, 280),
-        (21, 40, 0.001, [10.0, 10.0, 10.0], 3000.0, 431.7347, 508),
-        (24, 40, 0.0007, [8.0, 10.0, 9.0], 1987.3, 317.77274, 912),
-    ];
-
     #[test]
     fn profiles_are_those_of_the_old_kernels() {
         let bytes = include_bytes!("../../tests/golden/tables/profiles.bin");
         let table: Vec<f32> =
             bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-        for (n, pml, dt, h, vp, expected, offset) in ENTRIES {
+        // Entries of `tests/golden/tables`.
+        for (n, pml, dt, h, vp, expected, offset) in [
+            (30, 20, 0.001, [10.0, 10.0, 10.0], 3000.0, 863.4694, 0),
+            (17, 20, 0.0008, [10.0, 12.5, 8.0], 2345.6, 664.0505, 280),
+            (21, 40, 0.001, [10.0, 10.0, 10.0], 3000.0, 431.7347, 508),
+            (24, 40, 0.0007, [8.0, 10.0, 9.0], 1987.3, 317.77274, 912),
+        ] {
             let d = d0(vp, pml, h, 0, true);
             assert_eq!(d, expected, "n {n}");
             let p = Profiles::new(n, pml, dt, d);
@@ -104,10 +101,7 @@ mod tests {
 
     #[test]
     fn the_reference_cell_follows_the_parities() {
-        let cell = |nx, ny, nz| {
-            let grid = Grid { n: [nx, ny, nz], h: [1.0; 3] };
-            reference_cell(&grid, 20)
-        };
+        let cell = |nx, ny, nz| reference_cell(&Grid { n: [nx, ny, nz], h: [1.0; 3] }, 20);
         assert_eq!(cell(30, 40, 50), [0, 20, 0]);
         assert_eq!(cell(30, 41, 50), [15, 20, 0]);
         assert_eq!(cell(31, 41, 51), [15, 20, 25]);

@@ -14,6 +14,8 @@ const BATCH: usize = 16;
 
 pub struct Record {
     pub gather: Gather,
+    /// Buffer of a snapshot; empty if the shot takes none.
+    pub picture: Vec<f32>,
     /// Position of each receiver in the padded field.
     receivers: Vec<usize>,
     every: usize,
@@ -39,8 +41,9 @@ impl Record {
         receivers.extend(cells.map(|cell| layout.at(cell.map(|i| i + layout.pml))));
         let data = filled(traces.saturating_mul(samples), 0.0, "the record of a shot")?;
         let batch = Buffer::zeroed(BATCH * traces, "the record of a shot")?;
-        let every = shot.record_every;
-        Ok(Record { gather: Gather { traces, samples, data }, receivers, every, batch })
+        let picture = filled(snapshot_cells(layout, shot), 0.0, "a snapshot of a shot")?;
+        let (gather, every) = (Gather { traces, samples, data }, shot.record_every);
+        Ok(Record { gather, picture, receivers, every, batch })
     }
 
     /// Restores the current batch after the gather of a resumed shot has been loaded, which holds
@@ -60,7 +63,8 @@ impl Record {
     pub fn bytes(layout: &Layout, shot: &Shot) -> u64 {
         let traces = shot.receivers.count(layout.inner) as u64;
         let batch = traces.saturating_mul(4 * BATCH as u64 + size_of::<usize>() as u64);
-        Record::gather_bytes(layout, shot).saturating_add(batch)
+        let picture = 4 * snapshot_cells(layout, shot) as u64;
+        Record::gather_bytes(layout, shot).saturating_add(batch).saturating_add(picture)
     }
 
     /// Returns the bytes of the gather, a part of [`Record::bytes`].
@@ -116,6 +120,11 @@ impl SharedRecord<'_> {
             }
         }
     }
+}
+
+/// Returns the number of values of a shot's snapshot; 0 if it takes none.
+pub fn snapshot_cells(layout: &Layout, shot: &Shot) -> usize {
+    shot.snapshot_every.map_or(0, |_| layout.inner.iter().product())
 }
 
 /// Copies the user's cells of a field over the padded grid to `to`, `[iy][ix][iz]`.

@@ -19,28 +19,19 @@ impl Storage {
     pub const ALL: [Storage; 2] = [Storage::Float32, Storage::Bits16];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Storage::Float32 => "float32",
-            Storage::Bits16 => "16-bit",
-        }
+        ["float32", "16-bit"][self as usize]
     }
 
     /// Returns the bytes of a value.
     pub fn bytes(self) -> usize {
-        match self {
-            Storage::Float32 => size_of::<f32>(),
-            Storage::Bits16 => size_of::<u16>(),
-        }
+        [size_of::<f32>(), size_of::<u16>()][self as usize]
     }
 
     /// Returns the factor on the largest stable time step: 1 for exact coefficients, less for 16
     /// bits. The square of a speed is a product of `factors` coefficients, each at most [`WORST`]
     /// too large.
     pub fn stable(self, factors: i32) -> f64 {
-        match self {
-            Storage::Float32 => 1.0,
-            Storage::Bits16 => 1.0 - 0.5 * f64::from(factors) * WORST,
-        }
+        [1.0, 1.0 - 0.5 * f64::from(factors) * WORST][self as usize]
     }
 }
 

@@ -193,8 +193,6 @@ mod tests {
     use crate::fd::equation::{by_name, with_absorber};
     use crate::fd::grid::Grid;
     use crate::fd::plan::Options;
-    use crate::fd::survey::Receivers;
-    use crate::fd::wavelet::Wavelet;
 
     fn model(n: [usize; 3], vp: f32, rho: Option<f32>) -> Model {
         let cells = n.iter().product();
@@ -245,13 +243,7 @@ mod tests {
         type Mistake = fn(&mut Shot, &mut f32, &mut f64, &mut Options);
         let plain: Mistake = |_, _, _, _| {};
         let found = |n, mistake: Mistake| {
-            let mut shot = Shot {
-                wavelet: Wavelet { samples: vec![1.0] },
-                nt: 200,
-                receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-                snapshot_every: Some(10),
-                ..Shot::default()
-            };
+            let mut shot = Shot { nt: 200, snapshot_every: Some(10), ..Shot::default() };
             let (mut frequency, mut dt_sure, mut options) = (20.0, 1.1e-3, Options::default());
             mistake(&mut shot, &mut frequency, &mut dt_sure, &mut options);
             let mut model = model(n, 1500.0, None);

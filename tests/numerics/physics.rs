@@ -42,7 +42,8 @@ fn source_and_receiver_may_be_exchanged_in_anisotropic_media() {
         let equation = by_name(equation).unwrap();
         let rough = rough_for(equation, [24, 20, 22], [10.0, 12.0, 9.0], &mut Random::new(22));
         let model = model_for(equation, rough.grid.n, rough.grid.h, |property| {
-            let mut values = rough.get(property).unwrap().to_volume(rough.grid.cells());
+            let values = rough.get(property).unwrap();
+            let mut values: Vec<f32> = (0..rough.grid.cells()).map(|cell| values.at(cell)).collect();
             if [Property::Epsilon, Property::Delta].contains(&property) {
                 let ends = PAIRS.iter().flat_map(|(a, b)| [*a, *b]);
                 ends.for_each(|cell| values[rough.grid.index(cell)] = 0.0);

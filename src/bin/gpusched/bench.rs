@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gpusched::fd::equation::Absorber;
+use gpusched::fd::equation::{Absorber, LAYER_CELLS};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
@@ -24,10 +24,9 @@ pub struct Wanted<'a> {
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     let Wanted { mut case, pml, device, threads, as_json } = wanted;
     let Case { equation, n, nt, storage, .. } = case;
-    let layer = equation.absorbing_layer();
-    let pml = pml.unwrap_or(layer.default);
-    if !layer.accepted.contains(&pml) {
-        let (least, most) = (layer.accepted.start(), layer.accepted.end());
+    let pml = pml.unwrap_or(equation.default_layer());
+    if !LAYER_CELLS.contains(&pml) {
+        let (least, most) = (LAYER_CELLS.start(), LAYER_CELLS.end());
         let accepted = format!("{least} to {most} cells for {}", equation.name());
         return Err(Error::argument("--pml", pml, accepted));
     }

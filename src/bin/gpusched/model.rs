@@ -385,6 +385,6 @@ mod tests {
         let grid = Grid { n: [1, 1, 5], h: [33.3; 3] };
         let properties = properties(&file, &grid, &file.read::<Survey>().unwrap().model).unwrap();
         let (_, vp) = &properties[0];
-        assert_eq!(vp.to_volume(5), [1500.0, 1500.0, 1500.0, 2000.0, 2000.0]);
+        assert_eq!([0, 1, 2, 3, 4].map(|cell| vp.at(cell)), [1500.0, 1500.0, 1500.0, 2000.0, 2000.0]);
     }
 }

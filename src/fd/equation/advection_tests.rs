@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{AbsorbingLayer, EQUATIONS, Equation, Propagator, PropagatorFactory, Properties};
+use super::{EQUATIONS, Equation, Propagator, PropagatorFactory, Properties};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::backend::float_mode::FloatMode;
@@ -36,10 +36,6 @@ impl Equation for Advection {
 
     fn properties(&self) -> Properties {
         Properties { required: &[Property::Vp], optional: &[] }
-    }
-
-    fn absorbing_layer(&self) -> AbsorbingLayer {
-        AbsorbingLayer { default: 5, accepted: 5..=100 }
     }
 
     fn class(&self) -> u32 {
@@ -182,6 +178,6 @@ fn new_equation_is_one_file_that_plans_and_shots_take_as_it_is() {
     let density = refused(plan(model(Some((Property::Rho, 1000.0))), 0.005));
     assert!(density.contains("rho is no property of advection; accepted: vp"), "{density}");
     let bytes = plan_of_shots.shot_bytes(&shot, 2).device;
-    assert!(bytes >= 2 * 4 * 30 * 12 * 13, "{bytes}");
+    assert!(bytes >= 2 * 4 * 60 * 42 * 43, "{bytes}");
     assert!(EQUATIONS.iter().all(|other| other.class() != Advection.class()));
 }

@@ -18,7 +18,7 @@ pub mod tti;
 pub mod vti;
 
 pub use traits::{
-    Absorber, AbsorbingLayer, Equation, Material, Propagator, PropagatorFactory, Properties, Scheme,
+    Absorber, Equation, LAYER_CELLS, Material, Propagator, PropagatorFactory, Properties, Scheme,
 };
 
 /// All equations. The first is the default.

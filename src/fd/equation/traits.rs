@@ -21,11 +21,8 @@ pub struct Properties {
     pub optional: &'static [(Property, f32)],
 }
 
-/// Numbers of cells that an absorbing layer may have on each side.
-pub struct AbsorbingLayer {
-    pub default: usize,
-    pub accepted: RangeInclusive<usize>,
-}
+/// Accepted cells of an absorbing layer on each side.
+pub const LAYER_CELLS: RangeInclusive<usize> = 8..=1000;
 
 /// The kind of an absorbing layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +37,7 @@ impl Absorber {
     pub const ALL: [Absorber; 2] = [Absorber::Pml, Absorber::Sponge];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Absorber::Pml => "pml",
-            Absorber::Sponge => "sponge",
-        }
+        ["pml", "sponge"][self as usize]
     }
 }
 
@@ -82,9 +76,9 @@ pub trait Equation: Sync {
         Absorber::Pml
     }
 
-    /// Returns the accepted sizes of its absorbing layer.
-    fn absorbing_layer(&self) -> AbsorbingLayer {
-        AbsorbingLayer { default: 20, accepted: 8..=1000 }
+    /// Returns the cells of its absorbing layer on each side, unless the user chooses their number.
+    fn default_layer(&self) -> usize {
+        20
     }
 
     /// Returns the class of its shots as tasks: devices have a rate for each class.

@@ -44,10 +44,7 @@ pub(crate) use kernel_set;
 impl KernelSet {
     /// Returns the name of the kernel of a step.
     pub fn step(&self, storage: Storage) -> &'static str {
-        match storage {
-            Storage::Float32 => self.step,
-            Storage::Bits16 => self.step_16_bit.unwrap_or(self.step),
-        }
+        [self.step, self.step_16_bit.unwrap_or(self.step)][storage as usize]
     }
 
     /// Returns the PTX of all kernels.

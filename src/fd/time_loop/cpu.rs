@@ -11,7 +11,6 @@ use crate::backend::cpu::{Rows, Team, can_allocate, shortage};
 use crate::error::{Error, Result};
 use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
-use crate::fd::host_memory::filled;
 use crate::fd::record::{Record, snapshot};
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::vector::isa::Isa;
@@ -19,9 +18,7 @@ use crate::fd::vector::isa::Isa;
 /// Refuses a shot whose memory the host cannot provide: `own` bytes for its steps, its record and
 /// its snapshot.
 pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
-    let picture = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
-    let parts = [own, Record::bytes(layout, shot), picture];
-    let needed = parts.into_iter().fold(0, u64::saturating_add);
+    let needed = own.saturating_add(Record::bytes(layout, shot));
     if can_allocate(needed) { Ok(()) } else { Err(shortage("a shot", needed)) }
 }
 
@@ -37,7 +34,7 @@ pub fn run<S: CpuSteps>(
     control: &dyn Control,
 ) -> Result<(Gather, Effort)> {
     let mut record = Record::new(layout, shot)?;
-    let picture = Mutex::new(snapshot_buffer(layout, shot)?);
+    let picture = Mutex::new(std::mem::take(&mut record.picture));
     let begun = control.resume(&mut CpuCheckpoint { steps, gather: &mut record.gather })?;
     record.refill(begun);
     if begun > 0 {
@@ -69,7 +66,7 @@ pub fn run<S: CpuSteps>(
             if last || (step + 1).is_multiple_of(PROBE) {
                 // SAFETY: as above.
                 let row = |row| unsafe { p.read(layout.row(row), layout.padded[2]) };
-                let found = rows.clone().try_for_each(|nth| probe(row(nth), limit, step));
+                let found = rows.clone().try_for_each(|nth| check_largest(largest(row(nth)), limit, step));
                 found.inspect_err(|_| _ = unstable_at.set(step))?;
             }
             let Some(control) = control else {
@@ -160,17 +157,6 @@ impl<S: CpuSteps> State for CpuCheckpoint<'_, S> {
     }
 }
 
-/// Allocates the buffer for the snapshots of a shot; it is empty if the shot takes none.
-fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
-    let cells = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product());
-    filled(cells, 0.0, "a snapshot of a shot")
-}
-
-/// Refuses a row with a magnitude of `limit` or more, an infinity or a NaN.
-fn probe(row: &[f32], limit: f32, step: usize) -> Result<()> {
-    check_largest(largest(row), limit, step)
-}
-
 /// Returns the bits of the largest magnitude.
 fn largest(row: &[f32]) -> u32 {
     row.iter().fold(0, |most, value| value.abs().to_bits().max(most))
@@ -187,18 +173,22 @@ mod tests {
     use super::*;
     use crate::fd::wavelet::Wavelet;
 
+    fn probe(row: &[f32], limit: f32) -> Result<()> {
+        check_largest(largest(row), limit, 7)
+    }
+
     #[test]
     fn probe_refuses_what_is_not_finite() {
         for good in [0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-45] {
-            assert!(probe(&[0.0, good], f32::INFINITY, 0).is_ok(), "{good}");
+            assert!(probe(&[0.0, good], f32::INFINITY).is_ok(), "{good}");
         }
         for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for limit in [f32::INFINITY, f32::MIN_POSITIVE] {
-                assert!(matches!(probe(&[0.0, bad, 1.0], limit, 7), Err(Error::Unstable { .. })), "{bad}");
+                assert!(matches!(probe(&[0.0, bad, 1.0], limit), Err(Error::Unstable { .. })), "{bad}");
             }
         }
-        assert!(probe(&[-2.9, 2.9], 3.0, 0).is_ok());
-        assert!(probe(&[3.0], 3.0, 0).is_err() && probe(&[-3.1], 3.0, 0).is_err());
+        assert!(probe(&[-2.9, 2.9], 3.0).is_ok());
+        assert!(probe(&[3.0], 3.0).is_err() && probe(&[-3.1], 3.0).is_err());
     }
 
     #[test]
@@ -209,6 +199,6 @@ mod tests {
         // A limit beyond float32 becomes infinite and accepts all numbers.
         assert_eq!(limit(&Shot { amplitude: f32::MAX, ..plain.clone() }), f32::INFINITY);
         let silent = limit(&Shot { amplitude: 0.0, ..plain });
-        assert!(probe(&[0.0, -0.0], silent, 0).is_ok());
+        assert!(probe(&[0.0, -0.0], silent).is_ok());
     }
 }

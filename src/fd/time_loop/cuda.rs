@@ -20,6 +20,7 @@ use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
 use crate::fd::host_memory::host_zeros;
 use crate::fd::inject::source_pressures;
+use crate::fd::record::snapshot_cells;
 use crate::fd::survey::{Effort, Gather, Shot};
 
 /// The instability check is at the end of a batch.
@@ -36,7 +37,7 @@ fn batch_samples(shot: &Shot) -> usize {
 
 /// Returns the bytes of a GPU that the time loop of a shot allocates, without those of its steps.
 pub fn loop_bytes(layout: &Layout, shot: &Shot) -> u64 {
-    let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>() as u64);
+    let picture = snapshot_cells(layout, shot) as u64;
     let traces = shot.receivers.count(layout.inner) as u64;
     let wavelet = shot.wavelet.samples.len().min(shot.nt) as u64;
     let samples = traces.saturating_mul(batch_samples(shot) as u64);
@@ -305,18 +306,12 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fd::wavelet::Wavelet;
 
     #[test]
     fn batches_cover_all_steps_once_and_end_where_something_is_due() {
         for (nt, every) in [(1, None), (16, None), (75, None), (64, Some(1)), (100, Some(7)), (50, Some(33))]
         {
-            let shot = Shot {
-                wavelet: Wavelet { samples: vec![1.0] },
-                nt,
-                snapshot_every: every,
-                ..Shot::default()
-            };
+            let shot = Shot { nt, snapshot_every: every, ..Shot::default() };
             let mut next = 0;
             for steps in batches(&shot, 0) {
                 assert_eq!(steps.start, next);

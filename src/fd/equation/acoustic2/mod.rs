@@ -41,7 +41,7 @@ mod sweep;
 use std::sync::Arc;
 
 pub use self::coefficients::{Acoustic2Coefficients, Acoustic2Medium};
-use super::traits::{Absorber, AbsorbingLayer, Equation, PropagatorFactory, Properties};
+use super::traits::{Absorber, Equation, PropagatorFactory, Properties};
 use crate::error::Result;
 use crate::fd::centred;
 use crate::fd::grid::layout::Layout;
@@ -66,9 +66,8 @@ impl Equation for Acoustic2 {
         self.0
     }
 
-    fn absorbing_layer(&self) -> AbsorbingLayer {
-        let default = if self.0 == Absorber::Pml { 20 } else { 54 };
-        AbsorbingLayer { default, accepted: 8..=1000 }
+    fn default_layer(&self) -> usize {
+        if self.0 == Absorber::Pml { 20 } else { 54 }
     }
 
     fn class(&self) -> u32 {

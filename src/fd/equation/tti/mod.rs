@@ -46,7 +46,7 @@ pub use self::material::TtiMaterial;
 
 use self::coefficients::SelfAdjoint;
 use self::propagator::TiltedPropagator;
-use super::traits::{Absorber, AbsorbingLayer, Equation, PropagatorFactory, Properties};
+use super::traits::{Absorber, Equation, PropagatorFactory, Properties};
 use crate::error::Result;
 use crate::fd::centred;
 #[cfg(doc)]
@@ -79,8 +79,8 @@ impl Equation for Tti {
         self.0
     }
 
-    fn absorbing_layer(&self) -> AbsorbingLayer {
-        AbsorbingLayer { default: 40, accepted: 8..=1000 }
+    fn default_layer(&self) -> usize {
+        40
     }
 
     fn class(&self) -> u32 {
@@ -88,10 +88,7 @@ impl Equation for Tti {
     }
 
     fn courant(&self, stencil: Stencil) -> f64 {
-        match self.0 {
-            Absorber::Pml => stencil.courant(),
-            Absorber::Sponge => centred::courant(stencil),
-        }
+        if self.0 == Absorber::Pml { stencil.courant() } else { centred::courant(stencil) }
     }
 
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {

@@ -49,7 +49,8 @@ pub struct Medium {
 impl From<&Model> for Medium {
     fn from(model: &Model) -> Medium {
         let of = |property, missing| {
-            model.get(property).unwrap_or(&Values::Constant(missing)).to_volume(model.grid.cells())
+            let value = |cell| model.get(property).map_or(missing, |values: &Values| values.at(cell));
+            (0..model.grid.cells()).map(value).collect()
         };
         Medium {
             n: model.grid.n,
