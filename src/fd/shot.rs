@@ -32,21 +32,12 @@ pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> R
     } else {
         plan.run(shot, lane, control)?
     };
-    if let Some(mute) = &shot.mute {
-        silence(&mut gather, mute, shot.record_every);
-    }
-    Ok((gather, effort))
-}
-
-/// Sets the samples of steps before each trace's mute to zero.
-fn silence(gather: &mut Gather, mute: &[u32], every: usize) {
-    if gather.samples == 0 {
-        return;
-    }
-    for (trace, &step) in gather.data.chunks_exact_mut(gather.samples).zip(mute) {
-        let count = (step as usize).div_ceil(every).min(trace.len());
+    let muted = shot.mute.iter().flatten();
+    for (trace, &step) in gather.data.chunks_exact_mut(gather.samples.max(1)).zip(muted) {
+        let count = (step as usize).div_ceil(shot.record_every).min(trace.len());
         trace[..count].fill(0.0);
     }
+    Ok((gather, effort))
 }
 
 /// Receives a shot's results, on a worker's thread. A retried shot calls again, and two copies of a

@@ -57,15 +57,13 @@ pub fn in_poles(
     let largest = factors.iter().fold(0.0, |most: f64, (_, factor)| most.max(factor.abs()));
     let scale = medium.increment_factor() * courant / largest;
     let poles = factors.into_iter().map(|(cell, factor)| (cell, (factor * scale) as f32)).collect();
-    let series = if axis.is_some() { forces(&shot.wavelet, dt) } else { rates(&shot.wavelet, shot.nt, dt)? };
+    // dt² F at each step.
+    let forces = shot.wavelet.samples.iter().map(move |&sample| dt * dt * f64::from(sample));
+    let series: Box<dyn ExactSizeIterator<Item = f64>> =
+        if axis.is_some() { Box::new(forces) } else { rates(&shot.wavelet, shot.nt, dt)? };
     let series = series.take(shot.nt).map(|value| (value * largest / courant) as f32);
     let wavelet = Wavelet { samples: collected(series, WHAT)? };
     shot.with_source(SourceKind::Poles(Poles(poles)), wavelet, shot.nt).map(Some)
-}
-
-/// Returns `dt² F` at each step.
-fn forces(wavelet: &Wavelet, dt: f64) -> Box<dyn ExactSizeIterator<Item = f64> + '_> {
-    Box::new(wavelet.samples.iter().map(move |&sample| dt * dt * f64::from(sample)))
 }
 
 /// Returns `dt² q'` at each step: the difference of the rate half a step after and half a step

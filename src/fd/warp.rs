@@ -142,10 +142,8 @@ impl Warp {
 /// power of two.
 fn fast_length(least: usize) -> usize {
     let least = least.max(2);
-    [1, 3, 9]
-        .map(|odd| odd * least.div_ceil(odd).next_power_of_two().max(2))
-        .into_iter()
-        .fold(usize::MAX, usize::min)
+    let length = |odd: usize| odd * least.div_ceil(odd).next_power_of_two().max(2);
+    length(1).min(length(3)).min(length(9))
 }
 
 /// Kaiser-Bessel window `I0(SHAPE sqrt(1 - (2 z / TAPS)²))`, scaled to a height of 1.

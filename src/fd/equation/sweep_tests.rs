@@ -7,13 +7,14 @@ use testkit::Random;
 
 use super::acoustic1::Acoustic1Propagator;
 use super::acoustic2::{Acoustic2Medium, Acoustic2Propagator};
-use super::traits::{Absorber, Scheme};
+use super::traits::Absorber;
 use super::tti::TtiMaterial;
 use super::vti::VtiMaterial;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Property, Values};
 use crate::fd::one_pass::coefficients::BulkMaterial;
+use crate::fd::plan::Options;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Receivers, Shot};
@@ -87,7 +88,7 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
 
     let anisotropy = [(Property::Epsilon, values(0.1, 0.3)), (Property::Delta, values(-0.1, 0.1))];
     let model = Model::of(grid, properties.into_iter().chain(anisotropy.clone())).unwrap();
-    let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3, Scheme::default());
+    let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3, Options::default().scheme());
     let padded = source.map(|index| index + pml);
     check.run(&vti.around(padded), source);
 
@@ -106,7 +107,7 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
             if is_tilted { (values(-1.5, 1.5), values(-3.0, 3.0)) } else { (0.4.into(), 0.0.into()) };
         let angles = [(Property::Theta, theta), (Property::Phi, phi)];
         let model = Model::of(grid, [vp].into_iter().chain(anisotropy).chain(angles)).unwrap();
-        let scheme = Scheme { isotropic_source: !seed.is_multiple_of(5), ..Scheme::default() };
+        let scheme = Options { isotropic_source: !seed.is_multiple_of(5), ..Options::default() }.scheme();
         let c = TtiMaterial::new(&model, pml, storage).unwrap().coefficients(8e-4, scheme);
         check.run(&c.around(padded), source);
         let c = TtiMaterial::old(&model, pml, storage).unwrap().old_coefficients(8e-4, scheme);

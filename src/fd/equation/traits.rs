@@ -8,7 +8,7 @@ use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::inject::SourceMedium;
-use crate::fd::model::{Model, Outline, Property, missing};
+use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta, missing};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
@@ -52,12 +52,6 @@ pub struct Scheme {
     pub old_rules: bool,
 }
 
-impl Default for Scheme {
-    fn default() -> Self {
-        Scheme { stencil: Stencil::Taylor, isotropic_source: true, old_rules: false }
-    }
-}
-
 /// An equation.
 pub trait Equation: Sync {
     /// Returns the name by which users select it.
@@ -65,11 +59,6 @@ pub trait Equation: Sync {
 
     /// Returns the properties of its media.
     fn properties(&self) -> Properties;
-
-    /// Refuses models whose properties do not go together. Each is in its range.
-    fn check(&self, _model: &Model) -> Result<()> {
-        Ok(())
-    }
 
     /// Returns the kind of its absorbing layer. An equation with another one is another value of the same name.
     fn absorber(&self) -> Absorber {
@@ -180,7 +169,7 @@ impl dyn Equation {
             let value = format!("no property of {equation}");
             return Err(Error::argument(other.name(), value, names.join(", ")));
         }
-        self.check(model)
+        check_epsilon_not_below_delta(model)
     }
 }
 

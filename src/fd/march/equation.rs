@@ -1,5 +1,6 @@
 //! Interface of an equation to the step on a GPU.
 
+use std::array::from_fn;
 use std::sync::Arc;
 
 use super::kernel_set::KernelSet;
@@ -7,7 +8,6 @@ use super::source::CubeParams;
 use super::tables::{COEFFICIENTS, Tables};
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
-use crate::fd::storage::Scale;
 use crate::fd::tiled::equation::TiledEquation;
 use crate::fd::time_loop::launch::Address;
 
@@ -78,20 +78,16 @@ impl Tables {
     pub fn new<E: CudaEquation>(equation: &E) -> Tables {
         let layout = equation.layout().on_gpu();
         let fields = equation.fields();
-        let mut steps = [[0; 2]; COEFFICIENTS];
-        let mut scales = [Scale::default(); COEFFICIENTS];
-        for (number, field) in fields.iter().enumerate() {
-            steps[number] = field.steps(layout.pitch);
-            scales[number] = field.scale().unwrap_or_default();
-        }
+        let steps = |number: usize| fields.get(number).map_or([0; 2], |field| field.steps(layout.pitch));
+        let scale = |number: usize| fields.get(number).and_then(|field| field.scale()).unwrap_or_default();
         Tables {
             kernels: E::kernels(),
             layout,
             zones: E::zones(&layout),
             profiles: equation.profiles(),
-            steps,
+            steps: from_fn(steps),
             storage: equation.storage(),
-            scales,
+            scales: from_fn(scale),
         }
     }
 }

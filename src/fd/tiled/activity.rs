@@ -60,17 +60,13 @@ pub struct ActiveTile {
     known: Extent,
 }
 
-/// Returns the smallest range that contains both.
-fn hull(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
-    match (a.is_empty(), b.is_empty()) {
-        (true, _) => b.clone(),
-        (_, true) => a.clone(),
-        _ => a.start.min(b.start)..a.end.max(b.end),
-    }
-}
-
+/// Returns the smallest extent that contains both.
 fn hulls(a: &Extent, b: &Extent) -> Extent {
-    [0, 1, 2].map(|axis| hull(&a[axis], &b[axis]))
+    [0, 1, 2].map(|axis| match (&a[axis], &b[axis]) {
+        (a, b) if a.is_empty() => b.clone(),
+        (a, b) if b.is_empty() => a.clone(),
+        (a, b) => a.start.min(b.start)..a.end.max(b.end),
+    })
 }
 
 /// Returns a range with the margin on both sides.

@@ -41,17 +41,12 @@ const SHORT: usize = 16;
 /// Returns the tiles for `threads` threads, the largest first. A tile has at most `rows` rows along
 /// x and `planes` planes along y.
 pub fn tiles(zones: &[Zones; 3], [rows, mut planes]: [usize; 2], threads: usize) -> Vec<Tile> {
-    loop {
-        let tiles = cut_in(zones, [rows, planes]);
-        if tiles.len() >= ENOUGH * threads || planes < 2 * SHORT {
-            return tiles;
-        }
+    let x = sides(&zones[0], rows);
+    let mut y = sides(&zones[1], planes);
+    while x.len() * y.len() < ENOUGH * threads && planes >= 2 * SHORT {
         planes /= 2;
+        y = sides(&zones[1], planes);
     }
-}
-
-fn cut_in(zones: &[Zones; 3], most: [usize; 2]) -> Vec<Tile> {
-    let [x, y] = [0, 1].map(|axis| sides(&zones[axis], most[axis]));
     let row = |y: &Side| x.iter().map(|x| Tile { sides: [x.clone(), y.clone()] }).collect::<Vec<_>>();
     let mut tiles: Vec<Tile> = y.iter().flat_map(row).collect();
     tiles.sort_by_key(|tile| {

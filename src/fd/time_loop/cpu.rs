@@ -69,25 +69,21 @@ pub fn run<S: CpuSteps>(
                 let found = rows.clone().try_for_each(|nth| check_largest(largest(row(nth)), limit, step));
                 found.inspect_err(|_| _ = unstable_at.set(step))?;
             }
-            let Some(control) = control else {
-                if last {
-                    break;
+            if let Some(control) = control {
+                if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
+                    let mut to = picture.lock().unwrap_or_else(PoisonError::into_inner);
+                    // SAFETY: as above.
+                    unsafe { snapshot(layout, p, &mut to) };
+                    control.snapshot(step, &to)?;
                 }
-                continue;
-            };
-            if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
-                let mut to = picture.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: as above.
-                unsafe { snapshot(layout, p, &mut to) };
-                control.snapshot(step, &to)?;
+                control.step(step, shot.nt)?;
+                if !last && control.pauses() {
+                    // All members meet at a barrier in the next step before any of them reads this.
+                    stop.store(step + 1, Relaxed);
+                }
             }
-            control.step(step, shot.nt)?;
             if last {
                 break;
-            }
-            if control.pauses() {
-                // All members meet at a barrier in the next step before any of them reads this.
-                stop.store(step + 1, Relaxed);
             }
         }
         Ok(())

@@ -72,21 +72,19 @@ pub fn run(
     let mut in_flight: Option<InFlight> = None;
     let limit = limit(shot);
     let mut done = begun;
+    let mut collect = |batch: Option<InFlight>, done| {
+        let taken = batch.map_or(Ok(()), |batch| batch.collect(shot, limit, &mut gather, control));
+        taken.map_err(|error| cuda_shot.with_place(error, done))
+    };
     for steps_of_batch in batches(shot, begun) {
         done = steps_of_batch.end;
         let batch = cuda_shot.batch(shot, steps_of_batch, &mut graphs)?;
-        if let Some(earlier) = in_flight.replace(batch) {
-            let taken = earlier.collect(shot, limit, &mut gather, control);
-            taken.map_err(|error| cuda_shot.with_place(error, done))?;
-        }
+        collect(in_flight.replace(batch), done)?;
         if control.pauses() {
             break;
         }
     }
-    if let Some(last) = in_flight {
-        let taken = last.collect(shot, limit, &mut gather, control);
-        taken.map_err(|error| cuda_shot.with_place(error, done))?;
-    }
+    collect(in_flight, done)?;
     if done < shot.nt {
         control.pause(done, &mut CudaCheckpoint { cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);

@@ -56,14 +56,7 @@ impl Acoustic2Medium {
         let sponge = [0, 1, 2].map(|axis| if is_pml { ones(axis) } else { sponge::factors(&layout, axis) });
         let layers = |axis| Layers::new(&layout, axis, &self.model, dt, &weights.axes[axis]);
         let layers = is_pml.then(|| [0, 1, 2].map(layers));
-        Acoustic2Coefficients {
-            layout,
-            v: Arc::clone(&self.v),
-            weights,
-            sponge,
-            layers,
-            spacing: grid.h,
-            storage,
-        }
+        let (v, spacing) = (Arc::clone(&self.v), grid.h);
+        Acoustic2Coefficients { layout, v, weights, sponge, layers, spacing, storage }
     }
 }

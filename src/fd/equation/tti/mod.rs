@@ -51,7 +51,7 @@ use crate::error::Result;
 use crate::fd::centred;
 #[cfg(doc)]
 use crate::fd::centred::Weights;
-use crate::fd::model::{Model, Property, check_epsilon_not_below_delta};
+use crate::fd::model::{Model, Property};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -69,10 +69,6 @@ impl Equation for Tti {
     fn properties(&self) -> Properties {
         use Property::*;
         Properties { required: &[Vp], optional: &[(Epsilon, 0.0), (Delta, 0.0), (Theta, 0.0), (Phi, 0.0)] }
-    }
-
-    fn check(&self, model: &Model) -> Result<()> {
-        check_epsilon_not_below_delta(model)
     }
 
     fn absorber(&self) -> Absorber {

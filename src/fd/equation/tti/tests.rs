@@ -6,10 +6,10 @@ use super::TtiMaterial;
 use super::coefficients::{first, towards_zero};
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::centred;
-use crate::fd::equation::traits::Scheme;
 use crate::fd::grid::Grid;
 use crate::fd::grid::layout::Layout;
 use crate::fd::model::{Model, Property};
+use crate::fd::plan::Options;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -63,7 +63,7 @@ fn schemes_are_equal_where_all_spacings_are() {
     let coefficients = |h, old_rules| {
         let model = Model::of(Grid { n: [3, 4, 5], h }, [(Property::Vp, 2000.0.into())]).unwrap();
         let material = TtiMaterial::old(&model, 8, Storage::Float32).unwrap();
-        let shot = material.old_coefficients(8e-4, Scheme { old_rules, ..Scheme::default() });
+        let shot = material.old_coefficients(8e-4, Options { old_rules, ..Options::default() }.scheme());
         // Factors of the derivative along each axis in the flux of each axis.
         [0, 1, 2].map(|flux| {
             shot.c.operators.stencils.map(|stencil| (stencil[0] * shot.c.operators.axes[flux].rate).to_bits())

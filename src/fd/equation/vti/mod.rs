@@ -23,7 +23,7 @@ pub use propagator::{VtiMaterial, VtiPropagator};
 use super::acoustic1;
 use super::traits::{Equation, PropagatorFactory, Properties};
 use crate::error::Result;
-use crate::fd::model::{Model, Property, WATER, check_epsilon_not_below_delta};
+use crate::fd::model::{Model, Property, WATER};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 
@@ -38,10 +38,6 @@ impl Equation for Vti {
     fn properties(&self) -> Properties {
         let required = &[Property::Vp, Property::Epsilon, Property::Delta];
         Properties { required, optional: &[(Property::Rho, WATER)] }
-    }
-
-    fn check(&self, model: &Model) -> Result<()> {
-        check_epsilon_not_below_delta(model)
     }
 
     fn class(&self) -> u32 {

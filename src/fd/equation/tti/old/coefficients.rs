@@ -39,10 +39,7 @@ impl TtiMaterial<4> {
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
         let axes = Axis::of_model(&self.model, layout.pml, dt, h, self.reference, scheme.old_rules);
         let stencil = scheme.stencil.coefficients();
-        let operators = OldOperators {
-            stencils: [0, 1, 2].map(|axis| stencil.map(|c| c * (h[axis] / grid.h[axis]))),
-            axes,
-        };
-        TiltedPropagator::new(self, dt, scheme, scheme.stencil.courant(), operators)
+        let stencils = [0, 1, 2].map(|axis| stencil.map(|c| c * (h[axis] / grid.h[axis])));
+        TiltedPropagator::new(self, dt, scheme, scheme.stencil.courant(), OldOperators { stencils, axes })
     }
 }
