@@ -58,7 +58,7 @@ exact time: the wavelet as it is;           src/fd/shot.rs;      s/exact_time::w
 exact time: snapshots are taken;            src/fd/exact_time.rs; s/let Some(every) = shot.snapshot_every/let Some(every) = shot.snapshot_every.filter(|_| false)/; --features cli --test command bad_surveys
 source: a monopole has another power of h;  src/fd/source.rs;    s/modulus(cell) \/ volume/modulus(cell) \/ h[0].powi(2)/; --test numerics sources
 source: a force has another power of h;     src/fd/source.rs;    s/(h\[axis\] \* volume)/volume/;               --test numerics sources
-source: a force acts as a rate;              src/fd/source.rs;    s/if axis.is_some() { forces/if axis.is_none() { forces/; --test numerics sources
+source: a force acts as a rate;              src/fd/source.rs;    s/if axis.is_some() { Box/if axis.is_none() { Box/; --test numerics sources
 source: rates are those of a step later;    src/fd/source.rs;    s/dt \* (after(n) - /dt * (after(n + 1) - /;   --test numerics sources
 source: poles are two hundredths too strong;src/fd/source.rs;    s/(factor \* scale) as f32/(1.02 * factor * scale) as f32/; --test numerics sources
 source: acoustic2 has the other sign;       src/fd/equation/acoustic2/mod.rs; s/^        -1.0$/        1.0/;      --test numerics sources
