@@ -29,18 +29,18 @@ impl Stencil {
     pub const ALL: [Stencil; 2] = [Stencil::Taylor, Stencil::Optimised];
 
     pub fn name(self) -> &'static str {
-        ["taylor", "optimised"][self as usize]
+        if self == Stencil::Taylor { "taylor" } else { "optimised" }
     }
 
     pub fn coefficients(self) -> [f32; HALF_WIDTH] {
-        [TAYLOR, OPTIMISED][self as usize]
+        if self == Stencil::Taylor { TAYLOR } else { OPTIMISED }
     }
 
     /// Returns the sum of the coefficients' magnitudes, rounded up. Time steps up to `1 / (courant
     /// vmax sqrt(1/dx² + 1/dy² + 1/dz²))` are stable.
     pub fn courant(self) -> f64 {
         // The first is the sum of the exact coefficients.
-        [1.28631, 1.33505][self as usize]
+        if self == Stencil::Taylor { 1.28631 } else { 1.33505 }
     }
 }
 

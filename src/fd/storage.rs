@@ -19,19 +19,19 @@ impl Storage {
     pub const ALL: [Storage; 2] = [Storage::Float32, Storage::Bits16];
 
     pub fn name(self) -> &'static str {
-        ["float32", "16-bit"][self as usize]
+        if self == Storage::Float32 { "float32" } else { "16-bit" }
     }
 
     /// Returns the bytes of a value.
     pub fn bytes(self) -> usize {
-        [size_of::<f32>(), size_of::<u16>()][self as usize]
+        if self == Storage::Float32 { size_of::<f32>() } else { size_of::<u16>() }
     }
 
     /// Returns the factor on the largest stable time step: 1 for exact coefficients, less for 16
     /// bits. The square of a speed is a product of `factors` coefficients, each at most [`WORST`]
     /// too large.
     pub fn stable(self, factors: i32) -> f64 {
-        [1.0, 1.0 - 0.5 * f64::from(factors) * WORST][self as usize]
+        if self == Storage::Float32 { 1.0 } else { 1.0 - 0.5 * f64::from(factors) * WORST }
     }
 }
 

@@ -37,7 +37,7 @@ impl Absorber {
     pub const ALL: [Absorber; 2] = [Absorber::Pml, Absorber::Sponge];
 
     pub fn name(self) -> &'static str {
-        ["pml", "sponge"][self as usize]
+        if self == Absorber::Pml { "pml" } else { "sponge" }
     }
 }
 

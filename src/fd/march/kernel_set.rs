@@ -44,7 +44,7 @@ pub(crate) use kernel_set;
 impl KernelSet {
     /// Returns the name of the kernel of a step.
     pub fn step(&self, storage: Storage) -> &'static str {
-        [self.step, self.step_16_bit.unwrap_or(self.step)][storage as usize]
+        self.step_16_bit.filter(|_| storage == Storage::Bits16).unwrap_or(self.step)
     }
 
     /// Returns the PTX of all kernels.
