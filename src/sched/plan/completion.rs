@@ -358,7 +358,7 @@ impl Planner {
             let name = self.tasks.get(run.id).map(TaskRecord::name).unwrap_or_default();
             let for_what = if matches!(error, Error::Busy { .. }) { "other processes" } else { "memory" };
             let text = format!("{name} waits for {for_what}, an hour at most: {error}");
-            self.note(self.policy.failure_level, run.device, text, effects);
+            self.note(Level::Warn, run.device, text, effects);
         }
         true
     }

@@ -125,12 +125,19 @@ impl Planner {
     /// all rates, and at least what the longest task needs; and before that the time for which all
     /// devices back off. `None`: too few rates are known.
     fn eta(&self, now: Duration, both: &Stats) -> Option<Duration> {
-        let open =
-            |device: &DeviceState| if device.retired.is_none() { f64::from(device.slots) } else { 0.0 };
-        let slots: Vec<f64> = self.devices.iter().map(open).collect();
-        let all_slots: f64 = slots.iter().sum();
         // The longest of its priority and period.
         let first = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok());
+        let is_open = |device: &DeviceState| device.retired.is_none();
+        let backs_off = |device: &DeviceState| {
+            let refuses = |first: &TaskRecord| device.backs_off(now, first.known_bytes(device.info.backend));
+            device.attempts.is_empty() && first.is_some_and(refuses)
+        };
+        // A device that backs off counts only if all do.
+        let all = self.devices.iter().all(|device| !is_open(device) || backs_off(device));
+        let counts = |device: &DeviceState| is_open(device) && (all || !backs_off(device));
+        let slots = |device| if counts(device) { f64::from(device.slots) } else { 0.0 };
+        let slots: Vec<f64> = self.devices.iter().map(slots).collect();
+        let all_slots: f64 = slots.iter().sum();
         let unended = self.counts.queued + self.counts.running;
         // Tasks whose rate is not known.
         let mut unknown = unended;

@@ -161,6 +161,19 @@ fn eta_forgets_a_warm_up_and_follows_a_device_that_slows_down() {
 }
 
 #[test]
+fn eta_leaves_out_a_device_that_backs_off_while_another_runs() {
+    let mut driver = unknown(2);
+    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 0.5));
+    (0..4).for_each(|_| _ = driver.submit(0, of_work(10.0)));
+    driver.run_next([0, 0], 0, Err(busy()));
+    driver.take(0, 1).unwrap();
+    assert_eta(&driver, 0, Some(80.0));
+    // The back-off takes a second.
+    driver.pass(1);
+    assert_eta(&driver, 1, Some(39.5));
+}
+
+#[test]
 fn eta_counts_the_time_for_which_all_devices_back_off() {
     let mut driver = unknown(2);
     (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 0.5));
