@@ -53,7 +53,7 @@ def nothing(*_: object) -> None:
     """Does nothing: as a task, a piece of a range, a callback."""
 
 
-def until_cancelled(exec: gpusched.Exec) -> None:
+def until_cancelled(exec: gpusched.Exec, _piece: range = range(0)) -> None:
     while not exec.cancelled:
         time.sleep(0.001)
     raise gpusched.Cancelled()
@@ -574,12 +574,18 @@ class Callables(WithScheduler):
         self.scheduler.close()
 
     def test_ctrl_c_after_the_library_has_accepted_tasks_cancels_them(self) -> None:
-        with mock.patch.object(_scheduler, "check", side_effect=KeyboardInterrupt):
-            self.assertRaises(KeyboardInterrupt, self.scheduler.submit_many, [until_cancelled] * 3, ordered=True)
-            self.assertRaises(KeyboardInterrupt, self.scheduler.submit_range, 0, 2, until_cancelled, ordered=True)
+        # Some tasks are cancelled while they are queued, the others while they run.
+        def interrupted(*_: object) -> None:
+            time.sleep(delay_s)
+            raise KeyboardInterrupt
+
+        for delay_s in (0.0, 0.2):
+            with self.subTest(delay_s=delay_s), mock.patch.object(_scheduler, "check", side_effect=interrupted):
+                self.assertRaises(KeyboardInterrupt, self.scheduler.submit_many, [until_cancelled] * 3, ordered=True)
+                self.assertRaises(KeyboardInterrupt, self.scheduler.submit_range, 0, 2, until_cancelled, ordered=True)
         after = self.scheduler.submit(nothing, ordered=True)
-        found = [self.scheduler.wait_next(20) for _ in range(5)]
-        self.assertEqual([task.state for task in found], ["cancelled"] * 4 + ["done"])
+        found = [self.scheduler.wait_next(20) for _ in range(9)]
+        self.assertEqual([task.state for task in found], ["cancelled"] * 8 + ["done"])
         self.assertIs(found[-1], after)
         self.assertEqual(concurrent.futures.wait(found, 20).not_done, set())
         self.scheduler.close()
