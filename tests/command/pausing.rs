@@ -2,6 +2,7 @@
 //! them: the files are those of an uninterrupted run, bit for bit.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write, pipe};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
@@ -175,6 +176,37 @@ fn stopped_run_resumes_with_the_same_bits() {
             assert!(*bytes == expected[name], "{name} is another");
         }
     }
+}
+
+/// The run blocks in writing that it stops, with a full pipe; the slots of the stopped shots take the
+/// queued ones meanwhile.
+#[test]
+fn stop_is_reported_first_and_queued_shots_count_as_no_failed_attempt() {
+    let folder = Workspace::with_survey(&endless_survey().replace("count = [6, 1]", "count = [6, 4]"));
+    let (from, mut to) = pipe().unwrap();
+    let mut command = folder.command(&["run", "survey.toml", "--json"]);
+    let mut run = command.stdout(to.try_clone().unwrap()).stderr(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let mut lines = BufReader::new(from).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().contains(r#""event":"survey""#));
+    let count = |end: &str| folder.names().iter().filter(|name| name.ends_with(end)).count();
+    // A running shot has unnamed snapshots.
+    until(|| count(".part") > 4);
+    to.write_all(&[b'\n'; 1 << 16]).unwrap();
+    drop(to);
+    signal(&run, libc::SIGTERM);
+    until(|| count(".paused") == 2);
+    sleep(Duration::from_millis(300));
+    let events: Vec<Value> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    assert_eq!(events[0]["event"], "stopping", "{events:?}");
+    let end = events.last().unwrap();
+    assert_eq!((&end["open"], &end["failed"]), (&24.into(), &0.into()), "{end}");
+    assert_eq!(
+        (of(&events, "paused").len(), &end["schedule"]["devices"][0]["attempts_failed"]),
+        (2, &2.into()),
+        "{end}"
+    );
 }
 
 /// The time limit is over before the first shot is submitted.

@@ -143,6 +143,7 @@ impl Files {
         let (job, files) = (task.job, self.clone());
         task.job = Arc::new(move |exec: &Exec<'_>| {
             if files.inner.stop.is_asked() {
+                files.inner.stop.count_unbegun(exec.device.label());
                 return Err(Error::Cancelled);
             }
             files.begin(exec)?;

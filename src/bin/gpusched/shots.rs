@@ -209,6 +209,8 @@ impl SurveyRun<'_> {
         let ids: Vec<TaskId> = running.iter().take(WATCHED).map(|shot| shot.id).collect();
         match self.scheduler.wait_any(&ids, Some(interval)) {
             Ok(Some(at)) => {
+                // A signal may have stopped the shot; the stop is reported first.
+                self.is_stopping(running, progress);
                 if let Some(shot) = running.remove(at) {
                     self.end(shot, progress);
                 }
@@ -247,6 +249,9 @@ impl SurveyRun<'_> {
     /// Returns the statistics of all processes of the run.
     fn stats(&self) -> Option<Stats> {
         let mut stats = self.scheduler.stats().ok()?;
+        for one in &mut stats.devices {
+            one.failed = one.failed.saturating_sub(self.stop.unbegun(&one.device.label()));
+        }
         summary::add(&mut stats, self.computed.len(), &self.earlier.schedule);
         Some(stats)
     }

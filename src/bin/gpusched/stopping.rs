@@ -1,8 +1,9 @@
 //! Stops a run early: on SIGTERM, on SIGINT, or after a time limit. Running shots then save their
 //! state, and no other shot begins.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpusched::{Error, Result};
@@ -12,6 +13,8 @@ use gpusched::{Error, Result};
 pub struct Stop {
     asked: Arc<AtomicBool>,
     signalled: Arc<AtomicBool>,
+    /// Number of attempts that ended before they began, by device.
+    unbegun: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Stop {
@@ -35,6 +38,21 @@ impl Stop {
 
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) || self.signalled.load(Ordering::Relaxed)
+    }
+
+    /// Counts an attempt that ends before it begins. A worker may take queued shots between a signal
+    /// and their cancellation.
+    pub fn count_unbegun(&self, device: String) {
+        *self.lock_unbegun().entry(device).or_default() += 1;
+    }
+
+    /// Returns the number of attempts on a device that ended before they began.
+    pub fn unbegun(&self, device: &str) -> u64 {
+        self.lock_unbegun().get(device).copied().unwrap_or(0)
+    }
+
+    fn lock_unbegun(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.unbegun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
