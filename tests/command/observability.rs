@@ -82,6 +82,33 @@ fn speeds_are_cached_for_the_next_run_unless_disabled() {
     assert_eq!(lines[2..], ["end 1"], "{text}");
 }
 
+#[test]
+fn dry_run_states_which_gpus_other_processes_fill_and_what_the_run_does() {
+    let waits = "other processes use the memory of cuda:0, so a shot does not fit now; the run waits until they release \
+                 it, for up to an hour";
+    let moves = "other processes use the memory of cuda:0, so a shot does not fit now; the run uses cuda:1 until they \
+                 release it";
+    for (machine, warning, fits) in [
+        ("dev=mem:1G,other:1020M", Some(waits), "it will fit once other processes release memory, and "),
+        ("dev=mem:1G,other:1020M;dev=mem:1G", Some(moves), "it fits, and "),
+        ("dev=mem:1G,other:1M", None, "it fits, and "),
+    ] {
+        let folder = Workspace::with_survey(SURVEY);
+        let run = |more: &[&str]| {
+            let mut command = folder.command(&[&["run", "--dry-run", "survey.toml"], more].concat());
+            Ended::from(output(attach(&mut command, machine, &folder.at("leases"))).unwrap())
+        };
+        let ended = run(&[]);
+        let warnings: Vec<_> = ended.err.lines().filter_map(|line| line.strip_prefix("warning: ")).collect();
+        assert_eq!((ended.status, warnings), (0, warning.into_iter().collect()), "{machine}: {ended:?}");
+        assert!(ended.out.contains(&format!("dry run: the survey is valid, {fits}the output")), "{ended:?}");
+        let full = ended.out.contains("free of 1.00 GiB, too little for a shot now\n");
+        assert_eq!(full, warning.is_some(), "{ended:?}");
+        let survey = &run(&["--json"]).events()[0]["survey"];
+        assert_eq!(survey["warnings"].as_array().unwrap().last().and_then(|last| last.as_str()), warning);
+    }
+}
+
 /// A progress line is due after ten seconds. The GPU is tried again three times meanwhile.
 #[test]
 fn progress_states_for_how_long_and_why_no_device_begins_a_shot() {

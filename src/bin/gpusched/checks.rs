@@ -15,6 +15,47 @@ use crate::part;
 use crate::say::{self, say};
 use crate::survey::{Absorber, Accuracy, DensityAt, Stencil, Storage};
 
+/// The fit of a shot in the memory of a device.
+#[derive(PartialEq)]
+enum Fit {
+    Now,
+    /// Other processes use memory that it needs.
+    Later,
+    Never,
+    /// The GPU cannot address the fields.
+    NotOnGpu,
+}
+
+fn fit(job: &Job, takes: Bytes, device: &DeviceInfo) -> Fit {
+    let (needed, usable) = (takes.on(device.backend), device.usable_bytes());
+    let used = device.total_bytes.saturating_sub(device.free_bytes);
+    match needed <= usable {
+        false => Fit::Never,
+        true if device.backend == BackendKind::Cuda && job.plan.needs_cpu("").is_some() => Fit::NotOnGpu,
+        true if needed > usable.saturating_sub(used) => Fit::Later,
+        true => Fit::Now,
+    }
+}
+
+/// Returns a warning if a shot does not fit a device now, and whether it fits none.
+pub fn memory_now(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Option<(String, bool)> {
+    let labels = |wanted: Fit| {
+        let all = devices.iter().filter(|device| fit(job, takes, device) == wanted);
+        all.map(|device| device.label()).collect::<Vec<_>>().join(", ")
+    };
+    let (full, free) = (labels(Fit::Later), labels(Fit::Now));
+    if full.is_empty() {
+        return None;
+    }
+    let run = match free.is_empty() {
+        true => "waits until they release it, for up to an hour".into(),
+        false => format!("uses {free} until they release it"),
+    };
+    let warning =
+        format!("other processes use the memory of {full}, so a shot does not fit now; the run {run}");
+    Some((warning, free.is_empty()))
+}
+
 /// Returns an error if no device has the memory for a shot.
 pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     if devices.is_empty() {
@@ -163,12 +204,11 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
         human(takes.host)
     );
     for device in devices {
-        let small = match takes.on(device.backend) > device.usable_bytes() {
-            true => ", too little for a shot: not used",
-            false if device.backend == BackendKind::Cuda && job.plan.needs_cpu("").is_some() => {
-                ", whose fields have too few values: not used"
-            }
-            false => "",
+        let small = match fit(job, takes, device) {
+            Fit::Now => "",
+            Fit::Later => ", too little for a shot now",
+            Fit::Never => ", too little for a shot: not used",
+            Fit::NotOnGpu => ", whose fields have too few values: not used",
         };
         say!(
             "  device      {}, {}: {} free of {}{small}",

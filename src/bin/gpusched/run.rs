@@ -88,6 +88,8 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         None => OutputFolder::probe(&job.folder, job.is_part)?,
     };
     job.warnings.extend(checks::space(&job, check_results(&job)?, free));
+    let (full, must_wait) = checks::memory_now(&job, takes, devices).unzip();
+    job.warnings.extend(full);
     if let Some(trace) = &wanted.trace {
         // The file is removed, because it is dropped without a commit.
         atomic::Output::create(trace)?;
@@ -113,8 +115,12 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     }
     let Some(output) = output else {
         if !wanted.as_json {
+            let fits = match must_wait {
+                Some(true) => "it will fit once other processes release memory",
+                _ => "it fits",
+            };
             say!(
-                "dry run: the survey is valid, it fits, and the output folder can be written; nothing was computed"
+                "dry run: the survey is valid, {fits}, and the output folder can be written; nothing was computed"
             );
         }
         return Ok(End::Whole);
