@@ -202,7 +202,7 @@ impl Document {
             };
             return Error::argument(self.place(span.start, &key), text, accepted);
         }
-        let accepted = match meant(text.trim_matches(['"', '\'']), &accepted) {
+        let accepted = match misspelt(text.trim_matches(['"', '\'']), &accepted) {
             Some(meant) if found.starts_with("unknown variant") => {
                 format!("{accepted}; did you mean `{meant}`?")
             }
@@ -257,14 +257,26 @@ fn example(key: &str) -> String {
 const SYNONYMS: &[(&str, &str)] =
     &[("velocity", "vp"), ("density", "rho"), ("peak_hz", "frequency_hz"), ("sample_every", "record_every")];
 
-/// Returns the accepted key that an unknown key stands for or resembles. `accepted` is a list like
-/// "`nt`, `dt_s`".
+/// Returns the accepted key that an unknown key stands for or resembles.
 fn meant<'a>(unknown: &str, accepted: &'a str) -> Option<&'a str> {
-    let names = || accepted.split('`').skip(1).step_by(2);
+    let names = || names(accepted);
     let synonym = SYNONYMS.iter().find(|(other, _)| *other == unknown).map(|(_, name)| *name);
     let resembles = |name: &&str| strsim::jaro(unknown, name) > 0.7;
     let closest = |a: &&str, b: &&str| strsim::jaro(unknown, a).total_cmp(&strsim::jaro(unknown, b));
     names().find(|name| synonym == Some(name)).or_else(|| names().filter(resembles).max_by(closest))
+}
+
+/// Returns the accepted value from which an unknown one differs in one of six letters at most. A
+/// value that differs more may have another meaning.
+fn misspelt<'a>(unknown: &str, accepted: &'a str) -> Option<&'a str> {
+    let unknown = unknown.to_lowercase().replace('_', "-");
+    let distance = |name: &&str| strsim::osa_distance(&unknown, name);
+    names(accepted).min_by_key(distance).filter(|name| distance(name) <= (name.len() / 6).max(1))
+}
+
+/// Returns the names in a list like "`nt`, `dt_s`".
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    list.split('`').skip(1).step_by(2)
 }
 
 fn one_line(text: &str) -> String {
