@@ -135,6 +135,8 @@ pub struct Outline {
     pub direct_velocity: f32,
     /// Largest angle in radians between the symmetry axis and the vertical.
     pub tilt: f32,
+    /// Largest magnitude of theta in radians.
+    pub largest_theta: f32,
     /// Whether epsilon or delta differs from 0 in any cell.
     pub is_anisotropic: bool,
     pub density_at: DensityAt,
@@ -183,12 +185,21 @@ impl Model {
         check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
         let vp_range = vp.range();
         let (fastest, direct_velocity, density_at) = (vp_range[1], vp.at(0), DensityAt::default());
-        let sines = theta.iter().flat_map(|theta| theta.distinct()).map(|theta| theta.sin().abs());
-        let tilt = sines.fold(0.0, f32::max).asin();
+        let thetas = || theta.iter().flat_map(|theta| theta.distinct());
+        let tilt = thetas().map(|theta| theta.sin().abs()).fold(0.0, f32::max).asin();
+        let largest_theta = thetas().map(|theta| theta.abs()).fold(0.0, f32::max);
         let parameters = [epsilon, delta].into_iter().flatten();
         let is_anisotropic = parameters.flat_map(|values| values.distinct()).any(|value| *value != 0.0);
-        let mut outline =
-            Outline { grid, vp_range, fastest, direct_velocity, tilt, is_anisotropic, density_at };
+        let mut outline = Outline {
+            grid,
+            vp_range,
+            fastest,
+            direct_velocity,
+            tilt,
+            largest_theta,
+            is_anisotropic,
+            density_at,
+        };
         if let Some(epsilon) = epsilon {
             let horizontal = |cell: usize| {
                 (f64::from(vp.at(cell)) * f64::from(1.0 + 2.0 * epsilon.at(cell)).sqrt()) as f32

@@ -22,6 +22,8 @@ const ENDED: f32 = 1e-3;
 /// Angle of the symmetry axis from the vertical, in radians, beyond which a PML reflects more than
 /// a few percent.
 const TILTED: f32 = 0.8;
+/// Largest theta in radians that is certainly an angle of a tilt: pi, rounded up.
+const HALF_TURN: f32 = 3.15;
 /// Least cells between a force and the border along its axis. Nearer forces are partly in the PML.
 const BESIDE_BORDER: usize = 2;
 
@@ -158,6 +160,14 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
         warnings.push(format!(
             "the symmetry axis is up to {tilt:.2} rad from the vertical, and the PML reflects waves there: by tens of \
              percent where it is horizontal; use the default absorbing layer, a sponge"
+        ));
+    }
+    let theta = plan.model.largest_theta;
+    if theta > HALF_TURN {
+        warnings.push(format!(
+            "theta_rad is up to {theta} in magnitude, and tilts are -pi to pi radians: it looks like degrees ({theta} degrees \
+             are {:.4})",
+            theta.to_radians()
         ));
     }
     if let Some(ends) = &shot.mute {

@@ -238,6 +238,14 @@ fn doubtful_surveys_cause_warnings_with_the_number() {
     }
 }
 
+/// Returns a survey of `tti` with this tilt.
+fn tilted(theta: &str) -> String {
+    SURVEY
+        .replace("rho = \"gardner\"", &format!("theta_rad = {theta}"))
+        .replace("[grid]", "equation = \"tti\"\n[grid]")
+        .replace("dt_s = 0.002", "dt_s = \"auto\"")
+}
+
 /// Only the absorbing layers of the old operators reflect where the axis is tilted.
 #[test]
 fn a_survey_whose_axis_is_nearly_horizontal_warns_of_the_layers() {
@@ -246,13 +254,28 @@ fn a_survey_whose_axis_is_nearly_horizontal_warns_of_the_layers() {
     for (theta, layer, expected) in
         cases.map(|(theta, expected)| (theta, "pml", expected)).into_iter().chain(sponge)
     {
-        let survey = SURVEY
-            .replace("rho = \"gardner\"", &format!("theta_rad = {theta}"))
-            .replace("[grid]", "equation = \"tti\"\n[grid]")
-            .replace("dt_s = 0.002", "dt_s = \"auto\"")
+        let survey = tilted(theta)
             .replace("[output]", &format!("[accuracy]\nabsorbing_layer = \"{layer}\"\n[output]"));
         let warnings = summary(&survey)["warnings"].to_string();
         assert_eq!(warnings.contains("rad from the vertical"), expected, "{layer}, {theta}: {warnings}");
+    }
+}
+
+/// 3.1416 is pi, rounded. Azimuths up to 2 pi are common.
+#[test]
+fn a_tilt_beyond_pi_is_accepted_with_a_warning_that_it_looks_like_degrees() {
+    let layers = "{ layers = [{ value = 0.1 }, { top_m = 80.0, value = -5.0 }] }";
+    for (theta, warned) in [("3.1416\nphi_rad = 6.28", ""), ("5.0", "5"), (layers, "5"), ("-3.5", "3.5")] {
+        let survey = tilted(theta);
+        let dry = run_well(&Workspace::with_survey(&survey), &["--dry-run"]).err;
+        let run = run_well(&Workspace::with_survey(&survey), &[]).err;
+        let expected = format!(
+            "warning: theta_rad is up to {warned} in magnitude, and tilts are -pi to pi radians: it looks like degrees"
+        );
+        for err in [dry, run] {
+            assert_eq!(err.contains(&expected), !warned.is_empty(), "{theta}: {err}");
+            assert!(!warned.is_empty() || err.is_empty(), "{theta}: {err}");
+        }
     }
 }
 
