@@ -291,6 +291,52 @@ fn unfinished_files_stay_in_a_folder_that_cannot_be_locked() {
     }
 }
 
+/// As in an archive that is mounted read-only. Parts of a survey are not merged there.
+#[test]
+fn complete_survey_in_a_read_only_folder_needs_no_write() {
+    let folder = folder();
+    assert_eq!(folder.gpusched(RUN).status, 0);
+    let fault = Fault { at: 1, how: libc::EROFS.to_string(), lasts: true };
+    let call = |args: &[&str]| Ended::from(fault.set(&folder, &mut folder.command(args)).output().unwrap());
+    let files = || (folder.results(), fs::read(folder.at("out/survey.json")).unwrap());
+    let before = files();
+    for more in [&[][..], &["--dry-run"]] {
+        let ended = call(&[&["run", "survey.toml", "--resume"], more].concat());
+        assert_eq!(ended.status, 0, "{ended:?}");
+        let last = "2 of 2 shots are complete; nothing was written, and out cannot be written to\n";
+        assert!(ended.out.replace(&*folder.at("out").to_string_lossy(), "out").ends_with(last), "{ended:?}");
+    }
+    let ended = call(RESUME);
+    let end = ended.events().pop().unwrap();
+    assert_eq!((ended.status, ended.shots("kept")), (0, vec![1, 2]), "{ended:?}");
+    assert_eq!((&end["event"], &end["done"], &end["kept"]), (&"end".into(), &2.into(), &2.into()), "{end}");
+    let ended = call(&["collect", "out"]);
+    let said = "2 of 2 shots done\nsurvey.json is complete, and was not written: Read-only file system";
+    assert!(ended.status == 0 && ended.out.starts_with(said), "{ended:?}");
+    let event = call(&["collect", "out", "--json"]).events().remove(0);
+    assert!(event["unwritten"].as_str().is_some_and(|why| why.contains("Read-only file system")), "{event}");
+    assert!(files() == before, "a file was written");
+
+    // A run without --resume would compute the shots, and a trace is a file, too.
+    for args in [RUN, &["run", "survey.toml", "--resume", "--trace", "trace.json"]] {
+        let ended = call(args);
+        assert!(ended.status == 2 && ended.err.contains("survey.json: Read-only file system"), "{ended:?}");
+    }
+    let held = fs::File::open(folder.at("out")).unwrap();
+    held.lock().unwrap();
+    let ended = call(RESUME);
+    assert!(ended.status == 2 && ended.err.contains("another run writes to it"), "{ended:?}");
+    drop(held);
+    fs::remove_file(folder.at("out/shot_0002.bin")).unwrap();
+    for args in [RESUME, &["run", "survey.toml", "--resume", "--dry-run"], &["collect", "out"]] {
+        let ended = call(args);
+        assert!(ended.status == 2 && ended.err.contains("survey.json: Read-only file system"), "{ended:?}");
+    }
+    assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume", "--shots", "2"]).status, 0);
+    let ended = call(&["collect", "out"]);
+    assert!(ended.status == 2 && ended.err.contains("survey.json: Read-only file system"), "{ended:?}");
+}
+
 /// After a failed write, the command checks the room for a whole record before it computes a shot.
 /// A computed shot writes its snapshots, for which the room suffices here; records have none.
 #[test]

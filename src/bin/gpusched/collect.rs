@@ -75,6 +75,8 @@ pub struct Merged {
     folder: PathBuf,
     reports: Vec<Report>,
     shots: Vec<Value>,
+    /// Why `survey.json` was not written, which was not necessary.
+    unwritten: Option<String>,
 }
 
 /// Reads the reports, and checks which descriptions exist.
@@ -99,7 +101,10 @@ pub fn collect(folder: &Path) -> Result<Merged> {
     }
     let text = serde_json::to_string_pretty(&merged.manifest())
         .map_err(|error| Error::Internal(format!("survey.json: {error}")))?;
-    atomic::write(&folder.join(names::MANIFEST), text.as_bytes())?;
+    match atomic::write(&folder.join(names::MANIFEST), text.as_bytes()) {
+        Err(Error::Io { why, .. }) if merged.is_complete() => merged.unwritten = Some(why),
+        written => written?,
+    }
     if all_ended {
         remove_parts(folder);
     }
@@ -173,7 +178,8 @@ fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Resu
         let listed = listed.get(&(number as u64)).map_or(&[][..], Vec::as_slice);
         state(folder, number, listed, good.map(|good| good.contains(&number)))
     });
-    Ok(Merged { folder: folder.to_owned(), shots: shots.into_values().collect(), reports })
+    let shots = shots.into_values().collect();
+    Ok(Merged { folder: folder.to_owned(), shots, reports, unwritten: None })
 }
 
 /// Returns the merged entry of a shot, made of its entries in the reports. `is_good`: whether its
@@ -260,6 +266,16 @@ impl Merged {
         (1..).zip(&self.shots).filter(|(_, shot)| shot["state"] == state).map(|(number, _)| number).collect()
     }
 
+    /// Returns true if `survey.json` alone reports all shots as done, and they are.
+    fn is_complete(&self) -> bool {
+        let [report] = &self.reports[..] else { return false };
+        let is_done = |shot: &Value| shot["state"] == "done";
+        report.name() == names::MANIFEST
+            && report.text("state") == "done"
+            && report.shots().len() == self.shots.len()
+            && report.shots().iter().chain(&self.shots).all(is_done)
+    }
+
     /// Returns the merged `survey.json`.
     fn manifest(&self) -> Value {
         let mut content = self.reports.last().map(|last| last.content.clone()).unwrap_or_default();
@@ -299,21 +315,22 @@ impl Merged {
             let errors: Vec<_> = errors
                 .map(|shot| json!({ "shot": shot["shot"], "node": shot["node"], "error": shot["error"] }))
                 .collect();
-            say!(
-                "{}",
-                json!({
-                    "event": "status",
-                    "folder": self.folder.to_string_lossy(),
-                    "shots": shots,
-                    "done": done,
-                    "failed": failed,
-                    "paused": paused,
-                    "queued": queued,
-                    "missing": missing,
-                    "not_done": open,
-                    "errors": errors,
-                })
-            );
+            let mut event = json!({
+                "event": "status",
+                "folder": self.folder.to_string_lossy(),
+                "shots": shots,
+                "done": done,
+                "failed": failed,
+                "paused": paused,
+                "queued": queued,
+                "missing": missing,
+                "not_done": open,
+                "errors": errors,
+            });
+            if let Some(why) = &self.unwritten {
+                event["unwritten"] = why.as_str().into();
+            }
+            say!("{event}");
             return done == shots;
         }
         for shot in errors.clone().take(NAMED) {
@@ -337,6 +354,9 @@ impl Merged {
             }
         }
         say!("{line}");
+        if let Some(why) = &self.unwritten {
+            say!("survey.json is complete, and was not written: {why}");
+        }
         if done < shots {
             say!("not done: {open}");
         }

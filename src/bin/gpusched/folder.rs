@@ -45,16 +45,7 @@ impl OutputFolder {
             };
             fail(format!("the folder cannot be created: {why}; name another by output.folder"))
         })?;
-        let claim = descriptor::open_read(path).ok();
-        let lock = if is_part { File::try_lock_shared } else { File::try_lock };
-        let claim = match claim.as_ref().map(lock) {
-            Some(Err(TryLockError::WouldBlock)) => {
-                let why = "another run writes to it; wait for that, or change output.folder";
-                return Err(fail(why.into()));
-            }
-            Some(Err(TryLockError::Error(_))) | None => None,
-            Some(Ok(())) => claim,
-        };
+        let claim = lock(path, is_part)?;
         // The file is removed, because it is dropped without a commit. A full disk refuses bytes,
         // not names, so a block is written.
         let manifest = path.join(names::MANIFEST);
@@ -98,6 +89,20 @@ impl OutputFolder {
         }
         let why = "the folder was moved, removed or replaced during the run; finished shots are in the original folder";
         Err(Error::io("write to the output folder", &self.path, why))
+    }
+}
+
+/// Locks the folder until the file is closed. Returns an error if another run holds the lock. `None`:
+/// the file system has no locks, or the folder can't be opened.
+pub fn lock(path: &Path, is_part: bool) -> Result<Option<File>> {
+    let Ok(claim) = descriptor::open_read(path) else { return Ok(None) };
+    match if is_part { claim.try_lock_shared() } else { claim.try_lock() } {
+        Ok(()) => Ok(Some(claim)),
+        Err(TryLockError::Error(_)) => Ok(None),
+        Err(TryLockError::WouldBlock) => {
+            let why = "another run writes to it; wait for that, or change output.folder";
+            Err(Error::io("write to the output folder", path, why))
+        }
     }
 }
 

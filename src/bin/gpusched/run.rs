@@ -16,7 +16,7 @@ use crate::checks;
 use crate::collect;
 use crate::device_check;
 use crate::devices::check_selection;
-use crate::folder::{OutputFolder, check_inputs, check_results};
+use crate::folder::{self, OutputFolder, check_inputs, check_results};
 use crate::incoming::Incoming;
 use crate::job::Job;
 use crate::manifest::{Earlier, Manifest};
@@ -28,6 +28,7 @@ use crate::say::{self, say};
 use crate::shots::SurveyRun;
 use crate::side::About;
 use crate::stopping::{Limit, Stop};
+use crate::summary::count;
 
 /// Maximum number of events of a trace: about 150 MB.
 const TRACE_EVENTS: usize = 1_000_000;
@@ -81,11 +82,19 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     checks::memory(&job, takes, devices)?;
     checks::address_space(&job, &scheduler)?;
     check_inputs(&job, wanted.trace.as_deref())?;
-    let output =
-        if wanted.dry_run { None } else { Some(Arc::new(OutputFolder::claim(&job.folder, job.is_part)?)) };
-    let free = match &output {
-        Some(output) => output.free_bytes(),
-        None => OutputFolder::probe(&job.folder, job.is_part)?,
+    let claimed = match wanted.dry_run {
+        true => OutputFolder::probe(&job.folder, job.is_part).map(|free| (None, free)),
+        false => OutputFolder::claim(&job.folder, job.is_part).map(|output| {
+            let free = output.free_bytes();
+            (Some(Arc::new(output)), free)
+        }),
+    };
+    let (output, free) = match claimed {
+        Err(_) if wanted.resume && !is_stream && wanted.trace.is_none() && is_complete(&job)? => {
+            report_complete(&job, wanted.as_json);
+            return Ok(End::Whole);
+        }
+        claimed => claimed?,
     };
     job.warnings.extend(checks::space(&job, check_results(&job)?, free));
     let (full, must_wait) = checks::memory_now(&job, takes, devices).unzip();
@@ -173,6 +182,32 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         unwritten: String::new(),
     };
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
+}
+
+/// Returns true if every shot is complete, in a folder that the run cannot write to. Returns an error
+/// if another run holds its lock.
+fn is_complete(job: &Job) -> Result<bool> {
+    let _claim = folder::lock(&job.folder, job.is_part)?;
+    Ok(resume::examine(job, false).values().all(|found| *found == Found::Whole))
+}
+
+/// Reports that every shot is complete and nothing is written.
+fn report_complete(job: &Job, as_json: bool) {
+    let (done, folder) = (job.numbers.len(), job.folder.display());
+    if !as_json {
+        return say!(
+            "{done} of {} are complete; nothing was written, and {folder} cannot be written to",
+            count(done as u64, "shot")
+        );
+    }
+    for number in &job.numbers {
+        say!("{}", json!({ "event": "shot", "shot": number, "state": "kept" }));
+    }
+    let folder = job.folder.to_string_lossy();
+    say!(
+        "{}",
+        json!({ "event": "end", "done": done, "kept": done, "failed": 0, "open": 0, "folder": folder })
+    );
 }
 
 /// Prints the notes of the device search if the run uses a GPU: another GPU may be lost or hidden.
