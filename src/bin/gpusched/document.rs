@@ -4,6 +4,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use gpusched::device::SELECTIONS;
 use gpusched::{Error, Result, descriptor};
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
@@ -174,6 +175,9 @@ impl Document {
         let accepted = match range(&key) {
             Some(range) if words.ends_with(']') => format!("{words}, each {range}"),
             Some(range) => range.into(),
+            None if key == "run.devices" => {
+                format!("{words}: {SELECTIONS}, such as devices = \"cpu,cuda:0\"")
+            }
             None => words,
         };
         if let Some(missing) = found.strip_prefix("missing field ") {
@@ -327,6 +331,7 @@ fn in_plain_words(accepted: &str) -> String {
         "usize" | "u64" | "u32" => "a whole number, 0 or more".into(),
         "f64" | "f32" => "a number".into(),
         "a boolean" => "true or false".into(),
+        "a string" => "a text in quotes".into(),
         "a sequence" => "a list".into(),
         "path string" => "a path in quotes".into(),
         "an array of length 3" => "three values: [x, y, z]".into(),
