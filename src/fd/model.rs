@@ -179,7 +179,7 @@ impl Model {
             all[property as usize] = Some(values);
         }
         let Some(vp) = all[Property::Vp as usize].take() else {
-            return Err(missing(Property::Vp, "every equation"));
+            return Err(missing(Property::Vp, &[], "every equation"));
         };
         let [_, rho, epsilon, delta, theta, _] = &all;
         check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
@@ -234,10 +234,32 @@ impl Model {
     }
 }
 
-/// Returns the error for a model without a property that `equation` needs.
-pub fn missing(property: Property, equation: &str) -> Error {
-    let accepted = format!("a constant or a value for each cell, which {equation} needs");
-    Error::argument(property.name(), "missing", accepted)
+/// Returns the error for a model without a property that `equation` needs. `others`: further such
+/// properties.
+pub fn missing(property: Property, others: &[Property], equation: &str) -> Error {
+    let each = if others.is_empty() { "" } else { " of each" };
+    let accepted = format!("a constant or a value for each cell{each}, which {equation} needs");
+    Error::argument(property.name(), format!("missing{}", also(", and so", others)), accepted)
+}
+
+/// Returns the error for a model with a property that `equation` lacks. `others`: further such
+/// properties.
+pub fn foreign(property: Property, others: &[Property], equation: &str, own: &[Property]) -> Error {
+    let own: Vec<_> = own.iter().copied().map(Property::name).collect();
+    let value = format!("no property of {equation}{}", also(", nor", others));
+    Error::argument(property.name(), value, own.join(", "))
+}
+
+/// Returns the words by which a sentence about a property is one about others, too.
+fn also(joined_by: &str, others: &[Property]) -> String {
+    match others {
+        [] => String::new(),
+        [one] => format!("{joined_by} is {}", one.name()),
+        [some @ .., last] => {
+            let some: Vec<_> = some.iter().copied().map(Property::name).collect();
+            format!("{joined_by} are {} and {}", some.join(", "), last.name())
+        }
+    }
 }
 
 /// Refuses a model in which epsilon is smaller than delta anywhere: pseudo-acoustic anisotropic

@@ -8,7 +8,7 @@ use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::inject::SourceMedium;
-use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta, missing};
+use crate::fd::model::{Model, Outline, Property, check_epsilon_not_below_delta, foreign, missing};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Shot};
@@ -157,17 +157,16 @@ impl dyn Equation {
     /// Refuses a model that lacks a required property, has one that the equation has not, or whose
     /// properties do not go together.
     pub fn check_model(&self, model: &Model) -> Result<()> {
-        let properties = self.properties();
-        let equation = self.name();
+        let (properties, own): (_, Vec<_>) = (self.properties(), self.properties().all().collect());
         let given = |property: &Property| model.get(*property).is_some();
-        if let Some(lacking) = properties.required.iter().find(|property| !given(property)) {
-            return Err(missing(*lacking, equation));
+        let lacking: Vec<_> = properties.required.iter().copied().filter(|one| !given(one)).collect();
+        if let [first, others @ ..] = &lacking[..] {
+            return Err(missing(*first, others, self.name()));
         }
-        let other = |property: &Property| given(property) && !properties.all().any(|own| own == *property);
-        if let Some(other) = Property::ALL.into_iter().find(other) {
-            let names: Vec<_> = properties.all().map(Property::name).collect();
-            let value = format!("no property of {equation}");
-            return Err(Error::argument(other.name(), value, names.join(", ")));
+        let is_other = |one: &Property| given(one) && !own.contains(one);
+        let other: Vec<_> = Property::ALL.into_iter().filter(is_other).collect();
+        if let [first, others @ ..] = &other[..] {
+            return Err(foreign(*first, others, self.name(), &own));
         }
         check_epsilon_not_below_delta(model)
     }
