@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use gpusched::fd::equation::EQUATIONS;
+use gpusched::fd::model::Property;
 use testkit::command::Workspace;
 
 #[test]
@@ -62,6 +64,25 @@ fn survey_of_init_has_every_key_of_the_page() {
     let (there, missing): (Vec<_>, Vec<_>) = named.partition(|key| is_written(key));
     assert_eq!(missing, [""; 0]);
     assert!(there.len() > 40, "{there:?}");
+}
+
+#[test]
+fn page_has_the_properties_of_each_equation() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/survey.md")).unwrap();
+    for equation in EQUATIONS {
+        let properties = equation.properties();
+        let state = |property: &Property| {
+            let default = properties.optional.iter().find(|(optional, _)| optional == property);
+            match default {
+                _ if properties.required.contains(property) => "required".to_owned(),
+                Some((_, default)) => format!("optional, {default}"),
+                None => "refused".to_owned(),
+            }
+        };
+        let states: Vec<_> = Property::ALL.iter().map(state).collect();
+        let row = format!("| `\"{}\"` | {} |", equation.name(), states.join(" | "));
+        assert!(page.contains(&row), "{row}");
+    }
 }
 
 #[test]
