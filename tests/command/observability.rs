@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use testkit::command::{Ended, SURVEY, Workspace, brief, one_shot};
-use testkit::process::output;
+use testkit::process::{output, run_on_terminal};
 use testkit::virtual_gpus::attach;
 
 use crate::run_well;
@@ -106,6 +106,24 @@ fn dry_run_states_which_gpus_other_processes_fill_and_what_the_run_does() {
         assert_eq!(full, warning.is_some(), "{ended:?}");
         let survey = &run(&["--json"]).events()[0]["survey"];
         assert_eq!(survey["warnings"].as_array().unwrap().last().and_then(|last| last.as_str()), warning);
+    }
+}
+
+/// The lines of a bar that are wider than the terminal would leave pieces on it.
+#[test]
+fn bar_fits_the_terminal_with_a_reason_to_wait() {
+    let folder = Workspace::with_survey(&brief());
+    let mut command = folder.command(&["run", "--stop-after", "2s", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G,ctx:2M,other:1020M", &folder.at("leases")).env("TERM", "xterm");
+    let (_, text) = run_on_terminal(&mut command, 80);
+    let text =
+        ["\x1b[1A", "\x1b[1B", "\x1b[2K", "\r"].iter().fold(text, |text, code| text.replace(code, "\n"));
+    let is_bar = |line: &&str| line.starts_with("[00:") || line.contains("shots done");
+    let bars: Vec<_> = text.lines().filter(is_bar).collect();
+    let wide: Vec<_> = bars.iter().filter(|line| line.chars().count() > 80).collect();
+    assert_eq!(wide, [&""; 0], "{text}");
+    for words in ["waiting for cuda:0 for 1 s: its memory is used by other", "0 of 4 shots done, "] {
+        assert!(bars.iter().any(|line| line.contains(words)), "{words}: {text}");
     }
 }
 

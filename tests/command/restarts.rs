@@ -73,7 +73,7 @@ fn line_of_the_log_begins_a_line_of_the_terminal() {
     let folder = Workspace::with_survey(&brief());
     let mut command = folder.command(&["run", "--", "survey.toml"]);
     attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
-    let (status, text) = run_on_terminal(command.env("TERM", "xterm"));
+    let (status, text) = run_on_terminal(command.env("TERM", "xterm"), 200);
     let lines: Vec<_> = text.lines().filter(|line| line.contains("its context is unusable")).collect();
     assert!(status.success() && text.contains("% ") && !lines.is_empty(), "{text}");
     // A line on the screen is what follows the last erasure.

@@ -64,9 +64,9 @@ pub fn output_within(command: &mut Command, longest: Duration) -> std::io::Resul
     Ok(Output { status, stdout: stdout?, stderr: stderr? })
 }
 
-/// Returns a program's exit status, and all that it writes to a terminal of 200 columns.
-pub fn run_on_terminal(command: &mut Command) -> (ExitStatus, String) {
-    let size = libc::winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+/// Returns a program's exit status, and all that it writes to a terminal of so many columns.
+pub fn run_on_terminal(command: &mut Command, columns: u16) -> (ExitStatus, String) {
+    let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut master, mut slave) = (-1, -1);
     // SAFETY: valid places for two descriptors, and a size. The name and the modes are optional.
     let made = unsafe {

@@ -28,6 +28,17 @@ fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
+/// Layouts of the bar while shots run and while none can begin. A wide message is cut at the width of
+/// the terminal: a wrapped one would leave pieces on it.
+const RUNNING: &str = "[{elapsed_precise}] {bar:10} {percent:>3} %  {wide_msg}";
+const WAITING: &str = "[{elapsed_precise}] {percent:>3} %  {wide_msg}";
+
+fn set_style(bar: &ProgressBar, layout: &str) {
+    if let Ok(style) = ProgressStyle::with_template(layout) {
+        bar.set_style(style);
+    }
+}
+
 /// Erases the bar, if there is one, writes, and draws the bar again.
 fn write_beside_bar(write: &mut dyn FnMut()) {
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -66,11 +77,7 @@ impl Progress {
             Form::Json
         } else if !say::is_quiet() && stderr().is_terminal() && stdout().is_terminal() {
             let bar = ProgressBar::new(FINE as u64);
-            if let Ok(style) =
-                ProgressStyle::with_template("[{elapsed_precise}] {wide_bar} {percent:>3} %  {msg}")
-            {
-                bar.set_style(style);
-            }
+            set_style(&bar, RUNNING);
             bar.enable_steady_tick(Duration::from_millis(250));
             set_bar(Some(bar.clone()));
             ffi::logging::pass_writes_to(write_beside_bar);
@@ -90,7 +97,8 @@ impl Progress {
         match &self.form {
             Form::Bar(bar) => {
                 bar.set_position((done * FINE) as u64);
-                bar.set_message(self.state(now, failed));
+                set_style(bar, if self.is_waiting(now) { WAITING } else { RUNNING });
+                bar.set_message(self.bar_state(now, failed));
             }
             Form::Lines | Form::Json => {
                 if let Some(line) = self.next_line(now, failed) {
@@ -124,22 +132,41 @@ impl Progress {
         (self.complete as f64 + part * submitted) / self.shots.max(1) as f64
     }
 
-    fn state(&self, now: &sched::Progress, failed: usize) -> String {
+    /// Returns true if no shot runs because devices begin none.
+    fn is_waiting(&self, now: &sched::Progress) -> bool {
+        now.counts.running == 0 && !self.waits.is_empty()
+    }
+
+    fn shots_done(&self, now: &sched::Progress) -> String {
+        format!("{} of {} done", self.complete as u64 + now.counts.done, count(self.shots as u64, "shot"))
+    }
+
+    fn time_left(&self, now: &sched::Progress) -> String {
         // Nobody knows how long the devices are used otherwise.
-        let is_waiting = now.counts.running == 0 && !self.waits.is_empty();
-        format!(
-            "{} of {} done, {} running{}, {failed} failed, {}{}",
-            self.complete as u64 + now.counts.done,
-            count(self.shots as u64, "shot"),
-            now.counts.running,
-            self.waits(),
-            if is_waiting && now.eta.is_some() { "at least " } else { "" },
-            time_left(now.eta)
-        )
+        let bound = if self.is_waiting(now) && now.eta.is_some() { "at least " } else { "" };
+        now.eta.map_or("time left unknown".into(), |left| format!("{bound}{} left", time(left)))
+    }
+
+    fn state(&self, now: &sched::Progress, failed: usize) -> String {
+        let waits = self.waits().map_or_else(String::new, |waits| format!(" ({waits})"));
+        let (done, left) = (self.shots_done(now), self.time_left(now));
+        format!("{done}, {} running{waits}, {failed} failed, {left}", now.counts.running)
+    }
+
+    /// Returns the state for the bar, the most important part first, because a narrow terminal has no
+    /// room for the end.
+    fn bar_state(&self, now: &sched::Progress, failed: usize) -> String {
+        let (done, left) = (self.shots_done(now), self.time_left(now));
+        let counts = format!("{done}, {left}, {} running, {failed} failed", now.counts.running);
+        match self.waits() {
+            Some(waits) if self.is_waiting(now) => format!("{waits}; {counts}"),
+            Some(waits) => format!("{counts}; {waits}"),
+            None => counts,
+        }
     }
 
     /// Returns the devices that are waited for, by reason, with the longest wait of each.
-    fn waits(&self) -> String {
+    fn waits(&self) -> Option<String> {
         let mut reasons: BTreeMap<&str, (Vec<&str>, Duration)> = BTreeMap::new();
         for (device, (why, since)) in &self.waits {
             let (devices, longest) = reasons.entry(why).or_default();
@@ -150,7 +177,7 @@ impl Progress {
             format!("waiting for {} for {}: {why}", devices.join(", "), time(longest))
         };
         let waits: Vec<String> = reasons.into_iter().map(wait).collect();
-        if waits.is_empty() { String::new() } else { format!(" ({})", waits.join("; ")) }
+        (!waits.is_empty()).then(|| waits.join("; "))
     }
 
     /// Returns a line if one is due. At most one per [`PAUSE`] is due.
@@ -234,10 +261,6 @@ impl Progress {
     }
 }
 
-fn time_left(left: Option<Duration>) -> String {
-    left.map_or("time left unknown".into(), |left| format!("{} left", time(left)))
-}
-
 fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -309,6 +332,24 @@ mod tests {
         waiting.counts.running = 0;
         assert!(line(&waiting, &devices()).ends_with(", at least 1 min 05 s left"));
         assert!(line(&waiting, &[]).ends_with(", 1 min 05 s left"));
+    }
+
+    #[test]
+    fn bar_states_the_waits_first_if_nothing_runs() {
+        let state = |now: sched::Progress| {
+            let mut progress = progress(Form::Lines);
+            progress.note_waits(&now, &devices()[..2]);
+            progress.bar_state(&now, 1)
+        };
+        let waits = "waiting for cpu:1 for 1 s: used by other processes";
+        let eta = Some(Duration::from_millis(64_200));
+        let counts = "3 of 10 shots done, 1 min 05 s left, 1 running, 1 failed";
+        assert_eq!(state(now(6, eta)), format!("{counts}; {waits}"));
+        assert_eq!(state(now(0, eta)), counts);
+        let mut waiting = now(6, eta);
+        waiting.counts.running = 0;
+        let counts = "3 of 10 shots done, at least 1 min 05 s left, 0 running, 1 failed";
+        assert_eq!(state(waiting), format!("{waits}; {counts}"));
     }
 
     #[test]
