@@ -1,5 +1,6 @@
 //! Prints the summary of a run: statistics of each device, and the makespan beside its lower bound.
 
+use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::sched::{DeviceStats, Stats};
 use serde_json::{Value, json};
 
@@ -52,6 +53,7 @@ pub fn object(stats: &Stats) -> Value {
     let device = |one: &DeviceStats| {
         json!({
             "device": one.device.label(),
+            "uuid": one.device.id.as_str(),
             "name": one.device.name,
             "slots": one.slots,
             "busy_s": seconds(one.busy_ns),
@@ -71,29 +73,59 @@ pub fn object(stats: &Stats) -> Value {
 }
 
 /// Adds the statistics of the earlier processes of a run, which computed so many shots. Their
-/// schedule is an [`object`], or null if there are none. The lower bound is of one process and
-/// becomes 0.
+/// schedule is an [`object`], or null if there are none. A device that this process does not find is
+/// added. The lower bound is of one process and becomes 0.
 pub fn add(stats: &mut Stats, computed: usize, earlier: &Value) {
     if earlier.is_null() {
         return;
     }
     let number = |value: &Value| value.as_u64().unwrap_or_default();
-    let nanoseconds = |value: &Value| (value.as_f64().unwrap_or_default() * 1e9) as u64;
     stats.counts.done += computed as u64;
     stats.counts.retried += number(&earlier["retried"]);
     stats.counts.copies += number(&earlier["copies"]);
     stats.makespan_ns += nanoseconds(&earlier["makespan_s"]);
     stats.lower_bound_ns = 0;
-    for one in &mut stats.devices {
-        let is_same = |other: &&Value| {
-            other["device"] == one.device.label() && other["name"] == one.device.name.as_str()
-        };
-        if let Some(other) = earlier["devices"].as_array().into_iter().flatten().find(is_same) {
-            one.done += number(&other["done"]);
-            one.failed += number(&other["attempts_failed"]);
-            one.busy_ns += nanoseconds(&other["busy_s"]);
+    for other in earlier["devices"].as_array().into_iter().flatten() {
+        let Some(before) = device(other) else { continue };
+        match stats.devices.iter_mut().find(|one| one.device.id == before.device.id) {
+            Some(one) => {
+                one.done += before.done;
+                one.failed += before.failed;
+                one.busy_ns += before.busy_ns;
+            }
+            None => stats.devices.push(before),
         }
     }
+}
+
+/// Returns the statistics of a device in an [`object`], as of one that this process does not find.
+fn device(from: &Value) -> Option<DeviceStats> {
+    const NOT_FOUND: &str = "not found after a restart";
+    let text = |key: &str| from[key].as_str();
+    let number = |key: &str| from[key].as_u64().unwrap_or_default();
+    let (kind, ordinal) = text("device")?.split_once(':')?;
+    let backend = [BackendKind::Cpu, BackendKind::Cuda].into_iter().find(|one| one.name() == kind)?;
+    let retired = match text("retired") {
+        None => NOT_FOUND.into(),
+        Some(why) if why.ends_with(NOT_FOUND) => why.into(),
+        Some(why) => format!("{why}; {NOT_FOUND}"),
+    };
+    Some(DeviceStats {
+        device: DeviceInfo::new(text("uuid")?, backend, ordinal.parse().ok()?, text("name")?),
+        retired: Some(retired),
+        taken: false,
+        refusal: None,
+        slots: number("slots") as u32,
+        done: number("done"),
+        failed: number("attempts_failed"),
+        busy_ns: nanoseconds(&from["busy_s"]),
+        leased_bytes: 0,
+        peak_bytes: 0,
+    })
+}
+
+fn nanoseconds(seconds: &Value) -> u64 {
+    (seconds.as_f64().unwrap_or_default() * 1e9) as u64
 }
 
 /// Returns the number with the noun, which has an s unless the number is 1.
@@ -116,5 +148,44 @@ mod tests {
         stats.devices[0].retired = Some("it fell off the bus".into());
         assert!(lines(&stats)[0].ends_with("0 shots, retired: it fell off the bus"), "{:?}", lines(&stats));
         assert_eq!(object(&stats)["devices"][0]["retired"], "it fell off the bus");
+    }
+
+    /// After a restart the GPU that was cuda:1 is cuda:0.
+    #[test]
+    fn devices_of_earlier_processes_keep_their_statistics_if_a_new_process_does_not_find_them() {
+        let stats = |gpus: &[&str]| {
+            let cpu = Builder { devices: Some("cpu".into()), ..Builder::default() };
+            let mut stats = cpu.build().unwrap().stats().unwrap();
+            let one = stats.devices.remove(0);
+            let gpu = |(ordinal, id): (usize, &&str)| {
+                let device = DeviceInfo::new(id, BackendKind::Cuda, ordinal as u32, "H100");
+                DeviceStats {
+                    device,
+                    done: 2 + ordinal as u64,
+                    failed: 1,
+                    busy_ns: 1 << 30,
+                    slots: 3,
+                    ..one.clone()
+                }
+            };
+            stats.devices = gpus.iter().enumerate().map(gpu).collect();
+            stats.makespan_ns = 1 << 30;
+            stats
+        };
+        let mut first = stats(&["GPU-a", "GPU-b"]);
+        first.devices[0].retired = Some("it fell off the bus".into());
+        let mut second = stats(&["GPU-b"]);
+        add(&mut second, 4, &object(&first));
+        let mut third = stats(&["GPU-b"]);
+        add(&mut third, 6, &object(&second));
+        let counts = |one: &DeviceStats| (one.device.id.to_string(), one.done, one.failed, one.slots);
+        let expected = [("GPU-b".to_owned(), 7, 3, 3), ("GPU-a".to_owned(), 2, 1, 3)];
+        assert_eq!(third.devices.iter().map(counts).collect::<Vec<_>>(), expected);
+        let end = "% of the time, 2 shots, 1 attempt failed or stopped, retired: it fell off the bus; not found after a restart";
+        assert!(
+            lines(&third)[1].starts_with("cuda:0, H100: ") && lines(&third)[1].ends_with(end),
+            "{:?}",
+            lines(&third)
+        );
     }
 }
