@@ -205,6 +205,37 @@ fn light_tasks_are_counted_and_traced() {
     assert_eq!((ended("done"), ended("failed")), (60, 1));
 }
 
+/// The scheduler drops it, which is code of the caller like a call.
+#[test]
+fn listener_that_is_refused_or_panics_may_set_another_in_its_drop() {
+    const SOON: Duration = Duration::from_millis(1);
+    for refused in [true, false] {
+        let scheduler = Arc::new(of_one_slot().build().unwrap());
+        if refused {
+            scheduler.shutdown().unwrap();
+        }
+        let (tell, told) = channel();
+        let inside = Arc::downgrade(&scheduler);
+        let held = OnDrop(move || {
+            let next = tell.clone();
+            let set = inside
+                .upgrade()
+                .unwrap()
+                .on_progress(SOON, Some(move |_: &Progress| _ = next.send("called")));
+            set.unwrap_or_else(|_| tell.send("refused").unwrap());
+            panic!("in a test");
+        });
+        let listener = move |_: &Progress| {
+            let _ = &held;
+            panic!("in a test");
+        };
+        let setter = scheduler.clone();
+        thread::spawn(move || setter.on_progress(SOON, Some(listener)));
+        let expected = if refused { "refused" } else { "called" };
+        assert_eq!(told.recv_timeout(LONG.unwrap()), Ok(expected));
+    }
+}
+
 #[test]
 fn progress_listener_is_called_and_may_call_the_scheduler() {
     let scheduler = Arc::new(of_one_slot().build().unwrap());

@@ -50,7 +50,7 @@ impl ProgressNotifier {
     /// this returns, the previous listener is not running (unless it is the caller) and is not
     /// called again. Returns the version of the change. Fails after [`ProgressNotifier::stop`].
     pub fn set(self: &Arc<Self>, listener: Option<(ProgressListener, Duration)>) -> Result<u64> {
-        self.set_locked(lock(&self.state), listener)
+        self.set_locked(listener, lock(&self.state))
     }
 
     /// Removes the listener of a version, as [`ProgressNotifier::set`] does; does nothing if it has
@@ -59,14 +59,15 @@ impl ProgressNotifier {
         let state = lock(&self.state);
         if state.version == version {
             // Only starting a thread can fail.
-            let _ = self.set_locked(state, None);
+            let _ = self.set_locked(None, state);
         }
     }
 
+    // The last argument is dropped first: a listener that is refused, without the lock.
     fn set_locked(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, NotifierState>,
         listener: Option<(ProgressListener, Duration)>,
+        mut state: MutexGuard<'_, NotifierState>,
     ) -> Result<u64> {
         if listener.is_some() && state.stopped {
             return Err(Error::Shutdown { what: "setting a progress callback" });
@@ -129,12 +130,13 @@ impl ProgressNotifier {
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(listener))).is_ok();
             if !(returned && dropped) {
                 log::error!("a progress callback panicked and is not called again");
+                let mut state = lock(&self.state);
+                let failed = (state.version == version).then(|| state.listener.take());
+                drop(state);
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
             }
             state = lock(&self.state);
             state.calling = None;
-            if !(returned && dropped) && state.version == version {
-                state.listener = None;
-            }
             self.changed.notify_all();
         }
         state.running = false;
