@@ -1,12 +1,13 @@
 //! Submitting, waiting, cancelling, ids, the destruction of a scheduler.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::Error;
-use gpusched::sched::{DeviceMask, Task, TaskStatus, WaitResult};
+use gpusched::sched::{DeviceMask, Progress, Task, TaskStatus, WaitResult};
 
 use crate::scripted::*;
 
@@ -146,6 +147,28 @@ fn shutdown_times_out_while_a_light_task_is_dropped() {
         assert!(scheduler.shutdown().is_ok());
     });
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Cancelled));
+}
+
+/// The timer thread waits for a deadline, and no worker is left that would end it.
+#[test]
+fn scheduler_without_a_worker_ends_when_the_progress_callback_drops_it() {
+    let backend = Arc::new(Scripted::new(1));
+    let scheduler = scheduler(backend.clone(), 1);
+    let (worker, gate) = (Arc::new(AtomicI32::new(0)), Gate::new());
+    let seen = worker.clone();
+    let timed = Task { deadline: Some(Duration::from_secs(3600)), ..effect(move || name_thread(&seen)) };
+    assert_eq!(run(&scheduler, timed), Ok(WaitResult::Done));
+    scheduler.retire(0, "it is warm").unwrap();
+    until(|| !Path::new(&format!("/proc/self/task/{}", worker.load(Ordering::Relaxed))).exists());
+    let last = Mutex::new(Some(scheduler.clone()));
+    let listener = move |_: &Progress| {
+        gate.pass();
+        last.lock().unwrap().take();
+    };
+    scheduler.on_progress(Duration::from_millis(1), Some(listener)).unwrap();
+    drop(scheduler);
+    gate.open();
+    until(|| Arc::strong_count(&backend) == 1);
 }
 
 /// A mask of devices has 64 bits.

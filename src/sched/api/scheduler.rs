@@ -338,10 +338,7 @@ impl Scheduler {
             return Ok(None);
         }
         let cancelled = runtime.stats().counts.cancelled - before;
-        let guard = runtime.lock();
-        runtime.timer_wakeup.notify_all();
-        drop(guard);
-        runtime.wake_watcher();
+        runtime.wake_timer_and_watcher();
         runtime.pool.join();
         runtime.observability.progress_notifier.stop();
         runtime.save_rates();
@@ -403,7 +400,7 @@ impl Drop for Scheduler {
             // The workers keep alive what they need and end by themselves.
             if self.release_ownership() {
                 self.stop();
-                self.runtime.wake_watcher();
+                self.runtime.wake_timer_and_watcher();
                 self.runtime.observability.progress_notifier.stop();
             }
         } else {

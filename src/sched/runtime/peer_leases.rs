@@ -174,8 +174,11 @@ impl Runtime {
         })
     }
 
-    /// Wakes the watcher, which ends after the last worker of a scheduler that stops.
-    pub fn wake_watcher(&self) {
+    /// Wakes the timer thread and the watcher, which end after the last worker of a scheduler that
+    /// stops.
+    pub fn wake_timer_and_watcher(&self) {
+        drop(self.lock());
+        self.timer_wakeup.notify_all();
         let Some(peers) = &self.peers else { return };
         drop(lock(&peers.watcher));
         peers.watcher_wakeup.notify_all();

@@ -173,7 +173,6 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     if !guard.planner.is_stopping() {
         runtime.wake_workers(&mut guard, runtime.now());
     }
-    runtime.timer_wakeup.notify_all();
     drop(guard);
     if !runtime.light.queues.is_empty() {
         runtime.wake_any_worker();
@@ -185,7 +184,7 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     runtime.fail_if_deserted();
     runtime.wait_queues.notify_blocked();
     if runtime.light.is_stopping() && !runtime.pool.has_worker() {
-        runtime.wake_watcher();
+        runtime.wake_timer_and_watcher();
     }
 }
 
