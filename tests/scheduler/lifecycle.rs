@@ -171,6 +171,18 @@ fn scheduler_without_a_worker_ends_when_the_progress_callback_drops_it() {
     until(|| Arc::strong_count(&backend) == 1);
 }
 
+#[test]
+fn scheduler_is_stopped_when_a_task_of_another_drops_it_and_may_not_wait() {
+    let outer = tuned(1, |policy| policy.blocked_tasks = 0);
+    let backend = Arc::new(Scripted::new(1));
+    let inner = scheduler(backend.clone(), 1);
+    inner.submit(until_cancelled()).unwrap();
+    until(|| inner.stats().unwrap().counts.running == 1);
+    let last = Mutex::new(Some(inner));
+    assert_eq!(run(&outer, effect(move || _ = last.lock().unwrap().take())), Ok(WaitResult::Done));
+    until(|| Arc::strong_count(&backend) == 1);
+}
+
 /// A mask of devices has 64 bits.
 #[test]
 fn scheduler_of_more_than_64_devices_is_refused() {

@@ -396,15 +396,13 @@ impl Drop for Scheduler {
             // The threads are not in this process, and one of them may hold the planner lock for
             // ever.
             std::mem::forget(self.runtime.clone());
-        } else if self.check_outside("drop", true).is_err() {
-            // The workers keep alive what they need and end by themselves.
+        } else if self.check_outside("drop", true).is_err() || self.shutdown().is_err() {
+            // The thread may not wait. The workers keep alive what they need and end by themselves.
             if self.release_ownership() {
                 self.stop();
                 self.runtime.wake_timer_and_watcher();
                 self.runtime.observability.progress_notifier.stop();
             }
-        } else {
-            let _ = self.shutdown();
         }
     }
 }
