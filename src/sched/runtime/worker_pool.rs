@@ -159,6 +159,8 @@ impl WorkerPool {
     }
 
     fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
+        // A thread that finds the place taken has to find it counted, too.
+        let _whole = lock(&self.alive);
         let take = |room: i32| (room > 0).then_some(room - 1);
         let found = (0..self.worker_slots.len()).find(|&number| {
             let slot = &self.worker_slots[number];
@@ -273,6 +275,10 @@ impl WorkerPool {
     /// Returns whether there is no worker, and none being started, because the system starts no
     /// thread. A worker that ends and wakes another is no such case.
     pub fn is_deserted(&self) -> bool {
+        if !self.lacks_threads() {
+            return false;
+        }
+        let _whole = lock(&self.alive);
         self.occupied.load(Ordering::SeqCst) == 0 && self.lacks_threads()
     }
 
@@ -298,5 +304,31 @@ impl WorkerPool {
             // The worker too many may sleep.
             self.event_count.wake_slot(index);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// The thread may start a worker, so no task fails.
+    #[test]
+    fn pool_is_not_deserted_while_a_thread_claims_a_place() {
+        let pool = WorkerPool::new(&[1], 0, &Policy::default());
+        pool.spawn_failed.store(true, Ordering::SeqCst);
+        assert!(pool.is_deserted());
+        let (sender, claims) = channel();
+        let slow = |_| {
+            sender.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            true
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.claim(slow));
+            claims.recv().unwrap();
+            assert!(!pool.is_deserted());
+        });
     }
 }
