@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::io::kept::Kept;
-use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, WaitResult};
+use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, TaskId, WaitResult};
 use serde_json::Value;
 use testkit::Folder;
 
@@ -71,10 +71,29 @@ fn trace_has_every_attempt_with_its_end() {
     assert!(of(&events, "X").iter().all(|bar| bar["args"]["ended"] != "running"));
 }
 
+/// Submits a light task that waits for another one, and so on, as many as `depth`. The last waits
+/// at the gate.
+fn submit_chain(scheduler: &Arc<Scheduler>, depth: u32, gate: &'static Gate) -> Result<TaskId, Error> {
+    let waits = nested(scheduler, move |scheduler, _| {
+        if depth == 0 {
+            gate.pass();
+            return Ok(());
+        }
+        scheduler.wait(submit_chain(scheduler, depth - 1, gate)?, None).map(drop)
+    });
+    scheduler.submit(waits)
+}
+
 #[test]
 fn nothing_overlaps_on_a_row_even_where_tasks_wait_for_others() {
     let scheduler =
         Arc::new(Builder { trace_events: 1000, ..builder(Arc::new(Scripted::new(2)), 2) }.build().unwrap());
+    // One in each slot, at the same time.
+    let gate = Gate::new();
+    (0..4).for_each(|_| _ = submit_chain(&scheduler, 149, gate).unwrap());
+    gate.came(4);
+    gate.open();
+    wait_all(&scheduler);
     for _ in 0..20 {
         let inner = || Task { work: Some(1.0), ..quick() };
         let outer = nested(&scheduler, move |scheduler, _| {
@@ -85,7 +104,7 @@ fn nothing_overlaps_on_a_row_even_where_tasks_wait_for_others() {
     wait_all(&scheduler);
     let events = trace(&scheduler);
     let bars = of(&events, "X");
-    assert_eq!(bars.len(), 40);
+    assert_eq!(bars.len(), 640);
     let mut rows: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
     for bar in bars {
         let number = |key: &str| bar[key].as_f64().unwrap();

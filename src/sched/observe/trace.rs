@@ -214,10 +214,10 @@ fn pid(device: usize) -> usize {
     device + 1
 }
 
-/// Returns a thread id that is unique in the trace, for viewers: a device has at most 64 slots, and
-/// 64 waiting tasks.
+/// Returns a thread id that is unique in the trace, for viewers. A device has at most 64 slots. A
+/// slot has fewer than 65,536 rows, since nested tasks share one stack.
 fn tid(device: usize, slot: u32, row: u32) -> u64 {
-    (device as u64 + 1) * 10_000 + u64::from(slot) * 100 + u64::from(row)
+    ((device as u64 + 1) * 64 + u64::from(slot)) << 16 | u64::from(row)
 }
 
 fn truncate(text: &mut String) {
