@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::io::kept::Kept;
-use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, TaskId, WaitResult};
+use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, TaskId, Timeline, WaitResult};
 use serde_json::Value;
 use testkit::Folder;
 
@@ -20,8 +20,12 @@ fn of_one_slot() -> Builder {
 }
 
 fn trace(scheduler: &Scheduler) -> Vec<Value> {
+    events(&scheduler.timeline().unwrap())
+}
+
+fn events(timeline: &Timeline) -> Vec<Value> {
     let mut text = Vec::new();
-    scheduler.timeline().unwrap().write(&mut text).unwrap();
+    timeline.write(&mut text).unwrap();
     let value: Value = serde_json::from_slice(&text).unwrap();
     value["traceEvents"].as_array().unwrap().clone()
 }
@@ -69,6 +73,18 @@ fn trace_has_every_attempt_with_its_end() {
     assert!(wait(&scheduler, badly).is_err());
     let events = trace(&scheduler);
     assert!(of(&events, "X").iter().all(|bar| bar["args"]["ended"] != "running"));
+}
+
+#[test]
+fn attempt_that_ends_before_its_timeline_is_written_has_one_bar() {
+    let scheduler = Builder { trace_events: 1000, ..of_one_slot() }.build().unwrap();
+    let (id, gate) = occupy_as(&scheduler, |task| Task { work: Some(1.0), ..task });
+    let timeline = scheduler.timeline().unwrap();
+    gate.open();
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
+    let events = events(&timeline);
+    let ends: Vec<_> = of(&events, "X").iter().map(|bar| &bar["args"]["ended"]).collect();
+    assert_eq!(ends, ["running"]);
 }
 
 /// Submits a light task that waits for another one, and so on, as many as `depth`. The last waits

@@ -252,21 +252,28 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// The trace of a scheduler, and the attempts that ran when the timeline was taken.
+/// The trace of a scheduler up to a time, and the attempts that ran then.
 pub struct Timeline {
-    pub(crate) trace: Arc<Trace>,
-    pub(crate) running: Vec<Span>,
+    trace: Arc<Trace>,
+    running: Vec<Span>,
+    /// The numbers of events in the trace and beyond its capacity.
+    count: usize,
+    left_out: u64,
 }
 
 impl Timeline {
+    /// Returns the trace up to now. The planner is locked, so that no attempt ends meanwhile.
+    pub(crate) fn new(trace: Arc<Trace>, running: Vec<Span>) -> Self {
+        let buffer = lock(&trace.buffer);
+        let (count, left_out) = (buffer.events.len(), buffer.left_out);
+        drop(buffer);
+        Timeline { trace, running, count, left_out }
+    }
+
     /// Writes JSON in the Chrome trace event format, which chrome://tracing and
     /// <https://ui.perfetto.dev> show.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Timeline { trace, running } = self;
-        let (count, left_out) = {
-            let buffer = lock(&trace.buffer);
-            (buffer.events.len(), buffer.left_out)
-        };
+        let Timeline { trace, running, count, left_out } = self;
         let mut rows = vec![Vec::new(); trace.names.len()];
         let library = Quoted(concat!("gpusched ", env!("CARGO_PKG_VERSION")));
         write!(
@@ -276,8 +283,8 @@ impl Timeline {
         )?;
         trace.write_devices(out)?;
         let mut begin = 0;
-        while begin < count {
-            let end = (begin + PORTION).min(count);
+        while begin < *count {
+            let end = (begin + PORTION).min(*count);
             let portion = lock(&trace.buffer).events[begin..end].to_vec();
             portion.iter().try_for_each(|event| trace.write_event(out, event, &mut rows))?;
             begin = end;
@@ -291,6 +298,6 @@ impl Timeline {
 
     /// Returns the number of events beyond the capacity of the trace.
     pub fn left_out(&self) -> u64 {
-        lock(&self.trace.buffer).left_out
+        self.left_out
     }
 }

@@ -236,7 +236,7 @@ impl Planner {
     /// Returns the timeline of a trace, with the running attempts.
     pub fn timeline(&self, trace: Arc<Trace>, now: Duration) -> Timeline {
         let running = self.underway().map(|run| span(run, now, Ending::Running)).collect();
-        Timeline { trace, running }
+        Timeline::new(trace, running)
     }
 
     /// Returns the busy time of all devices in planned tasks, and their attempts that have
