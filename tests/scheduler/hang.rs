@@ -124,3 +124,25 @@ fn nested_task_of_an_abandoned_task_fails_with_it() {
     has_missed_its_deadline(wait(&scheduler, child), "inside which it ran");
     assert_eq!(scheduler.stats().unwrap().counts.failed, 2);
 }
+
+#[test]
+fn nested_task_that_hangs_after_its_task_was_abandoned_is_not_counted_as_running() {
+    let scheduler = tuned(1, |policy| policy.grace = GRACE);
+    let [returns, hangs] = [(); 2].map(|()| Gate::new());
+    let parent = nested(&scheduler, move |scheduler, _| {
+        let child = nested(scheduler, move |scheduler, _| {
+            let _ = scheduler.wait(scheduler.submit(gated(returns))?, None);
+            hangs.pass();
+            Ok(())
+        });
+        scheduler.wait(scheduler.submit(child)?, None).map(drop)
+    });
+    scheduler.submit(Task { deadline: Some(Duration::from_millis(50)), ..parent }).unwrap();
+    returns.came(1);
+    let running = || scheduler.stats().unwrap().counts.running;
+    until(|| running() == 0);
+    returns.open();
+    hangs.came(1);
+    assert_eq!(running(), 0);
+    hangs.open();
+}

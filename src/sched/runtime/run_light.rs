@@ -81,7 +81,10 @@ pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) 
             run_attempt(runtime, worker, TaskId(0), None, attempt);
         }
     }
-    light_since.store(below, Ordering::Relaxed);
+    // Those below are no longer counted once their thread is abandoned.
+    if below > 0 && !worker.is_abandoned() {
+        light_since.store(below, Ordering::Relaxed);
+    }
     worker.queue.pushed.set(outer + worker.queue.pushed.get());
 }
 
