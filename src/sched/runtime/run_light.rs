@@ -251,7 +251,7 @@ impl Runtime {
         if !self.pool.is_deserted() {
             return;
         }
-        let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
+        let why = Error::NoThread { purpose: "to run tasks", why: "see the log".into() };
         self.end_all_queued_with(&why);
         self.step(|planner, effects| planner.fail_ready(&why, effects));
     }
