@@ -29,7 +29,7 @@ from unittest import mock
 
 import gpusched
 import numpy as np
-from gpusched import _fd, _jobs, _library, _loans, _scheduler, abi
+from gpusched import _fd, _jobs, _library, _loans, _scheduler, _tasks, abi
 
 SPACING = 10.0
 
@@ -69,6 +69,15 @@ def program(code: str) -> str:
     told = subprocess.run([sys.executable, "-Wignore", "-c", code], capture_output=True, text=True, timeout=60)
     assert (told.returncode, told.stderr) == (0, ""), told
     return told.stdout
+
+
+def interrupt_wait() -> None:
+    """Sends SIGINT to the main thread once a wait of the library runs there."""
+    main, waits = threading.main_thread().ident, (_tasks.wait_for.__code__, _tasks.wait_once.__code__)
+    assert main is not None
+    while not any(frame.f_code in waits for frame, _ in traceback.walk_stack(sys._current_frames()[main])):
+        time.sleep(0.001)
+    signal.pthread_kill(main, signal.SIGINT)
 
 
 class WithScheduler(unittest.TestCase):
@@ -138,15 +147,17 @@ class Loops(WithScheduler):
         self.assertEqual(list(self.scheduler.imap(lambda x: -x, range(100))), [-x for x in range(100)])
         begun: list[int] = []
 
-        def slowly(x: int) -> int:
+        def hang_after_ten(x: int) -> int:
             begun.append(x)
-            time.sleep(0.001)
+            if x > 10:
+                self.hang()
             return x
 
-        for x in self.scheduler.imap(slowly, range(100_000), grain=1):
+        for x in self.scheduler.imap(hang_after_ten, range(100_000), grain=1):
             if x == 3:
                 break
-        self.scheduler.imap(slowly, range(100_000), grain=1).close()
+        self.scheduler.imap(hang_after_ten, range(100_000), grain=1).close()
+        self.go.set()
         self.scheduler.wait_all(timeout=20)
         self.assertLess(len(begun), 1000)
 
@@ -169,17 +180,21 @@ class Loops(WithScheduler):
         self.assertLessEqual(len(seen), 30)
         found: Future[None] = Future()
         again = lambda: self.assertRaises(KeyError, list, self.scheduler.imap(fail, range(100)))  # noqa: E731
-        slow = self.scheduler.submit(lambda exec: time.sleep(0.1))
+        slow = self.scheduler.submit(self.hang)
         slow.add_done_callback(lambda _: found.set_result(again()))
+        self.go.set()
         self.assertIsNone(found.result(20))
 
     def test_first_exception_of_a_range_counts(self) -> None:
         for later in (KeyError, gpusched.Cancelled):
-            both = threading.Barrier(2, timeout=20)
+            both, free = threading.Barrier(2, timeout=20), threading.Event()
 
-            def fail(exec: Any, piece: range, both: Any = both, later: Any = later) -> None:
+            def fail(exec: Any, piece: range, both: Any = both, free: Any = free, later: Any = later) -> None:
                 both.wait()
-                time.sleep(0.3 * piece[0])
+                if piece[0]:
+                    # The other worker runs it once it has left the first piece.
+                    self.scheduler.submit(lambda exec: free.set())
+                    self.assertTrue(free.wait(20))
                 raise later() if piece[0] else ValueError("the first")
 
             self.assertRaisesRegex(ValueError, "the first", self.scheduler.submit_range(0, 2, fail, grain=1).result)
@@ -219,7 +234,9 @@ class Orders(WithScheduler):
 
 class Futures(WithScheduler):
     def test_tasks_are_futures(self) -> None:
-        slow = self.scheduler.submit(self.hang)
+        begun = threading.Event()
+        slow = self.scheduler.submit(lambda exec: begun.set() or self.hang())
+        begun.wait(20)
         fast = [self.scheduler.submit(lambda exec, i=i: i) for i in range(20)]
         first = concurrent.futures.wait([slow, *fast], timeout=20, return_when=concurrent.futures.FIRST_COMPLETED)
         self.assertTrue(first.done and slow in first.not_done)
@@ -237,13 +254,12 @@ class Futures(WithScheduler):
         self.assertEqual(asyncio.run(both()), [True, bad.exception()])
 
     def test_queued_task_that_is_cancelled_never_starts(self) -> None:
-        with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
+        with self.assertLogs("concurrent.futures"), gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
             running, ran = scheduler.submit(until_cancelled), []
             queued = scheduler.submit(ran.append)
             queued.add_done_callback(lambda task: sys.exit())
-            with self.assertLogs("concurrent.futures"):
-                self.assertTrue(queued.cancel() and queued.cancelled() and not running.cancelled())
-                self.assertEqual(concurrent.futures.wait([queued], 20).done, {queued})
+            self.assertTrue(queued.cancel() and queued.cancelled() and not running.cancelled())
+            self.assertEqual(concurrent.futures.wait([queued], 20).done, {queued})
         self.assertTrue(running.cancelled() and not ran)
 
     def test_callbacks_are_called_once_by_one_thread(self) -> None:
@@ -256,12 +272,13 @@ class Futures(WithScheduler):
         with self.assertLogs("concurrent.futures") as logged:
             for i in range(10):
                 # No other reference to the task.
-                self.scheduler.submit(lambda exec, i=i: i).add_done_callback(seen_by)
+                self.scheduler.submit(lambda exec, i=i: self.hang() and i).add_done_callback(seen_by)
+            self.go.set()
             self.scheduler.wait_all()
             self.scheduler.close()
         self.assertEqual(sorted(value for value, _ in seen), list(range(10)))
         self.assertEqual(len({name for _, name in seen} - {threading.current_thread().name}), 1)
-        self.assertTrue(logged.output)
+        self.assertEqual(len(logged.output), 10)
 
     def test_outcomes_outlive_the_scheduler(self) -> None:
         begun, seen = threading.Barrier(3), []
@@ -292,7 +309,8 @@ class Futures(WithScheduler):
         found: Future[Any] = Future()
         again = lambda: self.scheduler.submit(lambda exec: 5)  # noqa: E731
         uses = lambda _: found.set_result((again().result(20), again(), self.scheduler.close()))  # noqa: E731
-        self.scheduler.submit(lambda exec: 1).add_done_callback(uses)
+        self.scheduler.submit(self.hang).add_done_callback(uses)
+        self.go.set()
         value, task, _ = found.result(20)
         self.assertEqual((value, task.done()), (5, True))
 
@@ -313,10 +331,15 @@ class Futures(WithScheduler):
         self.assertFalse(concurrent.futures.wait(tasks, 20).not_done)
 
     def test_task_that_hangs_past_its_deadline_completes(self) -> None:
-        inner, states = [], []
-        outer = lambda exec: (inner.append(self.scheduler.submit(self.hang)), inner[0].result())  # noqa: E731
+        inner, states, begun = [], [], threading.Event()
+
+        def outer(exec: gpusched.Exec) -> None:
+            begun.wait(20)  # The other worker must not run `inner`.
+            inner.append(self.scheduler.submit(self.hang))
+            inner[0].result()
+
         task = self.scheduler.submit(outer, deadline_s=0.1)
-        items = self.scheduler.imap(self.hang, [0], deadline_s=0.1)
+        items = self.scheduler.imap(lambda _: begun.set() or self.hang(), [0], deadline_s=0.1)
         task.add_done_callback(lambda task: states.append(task.state))
         self.assertEqual(concurrent.futures.wait([task], 30).done, {task})
         self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_DEADLINE", next, items)
@@ -327,9 +350,23 @@ class Futures(WithScheduler):
             time.sleep(0.001)
 
     def test_wait_all_waits_for_earlier_tasks_only(self) -> None:
-        slowly = lambda exec: (time.sleep(0.3), self.scheduler.submit(self.hang), time.sleep(0.3))  # noqa: E731
-        self.scheduler.submit(slowly)
-        self.scheduler.wait_all(timeout=20)
+        wait_all, waits, begun = _library.lib.sched_wait_all, threading.Event(), threading.Event()
+
+        def wait(handle: int, ns: int) -> int:
+            if ns:
+                waits.set()
+            return wait_all(handle, ns)
+
+        def earlier(exec: gpusched.Exec) -> None:
+            waits.wait(20)
+            time.sleep(0.3)  # Until the call is in the library.
+            later.append(self.scheduler.submit(lambda exec: begun.set() or self.hang()))
+
+        later: list[gpusched.Task[bool]] = []
+        task = self.scheduler.submit(earlier)
+        with mock.patch.object(_library.lib, "sched_wait_all", wait):
+            self.scheduler.wait_all(timeout=20)
+        self.assertTrue(task.done() and begun.wait(20) and not later[0].done())
         self.assertEqual(self.scheduler.stats.running, 1)
 
     def test_shutdown_times_out(self) -> None:
@@ -341,7 +378,11 @@ class Futures(WithScheduler):
         self.assertTrue(task.running())
         self.assertRaisesRegex(gpusched.GpuschedError, "SHUTDOWN", self.scheduler.submit, abs)
         self.go.set()
-        self.assertRaisesRegex(concurrent.futures.TimeoutError, "in a callback", self.scheduler.shutdown, 1)
+        said = ""
+        while "in a callback" not in said:  # First it may time out before the workers have ended.
+            with self.assertRaises(concurrent.futures.TimeoutError) as caught:
+                self.scheduler.shutdown(1)
+            said = str(caught.exception)
         self.assertEqual(repr(self.scheduler), "<gpusched.Scheduler, closed>")
         left.set()
         self.scheduler.shutdown(float("inf"))
@@ -568,7 +609,7 @@ class Callables(WithScheduler):
     def test_waits_hear_ctrl_c_and_go_on(self) -> None:
         task = self.scheduler.submit(self.hang)
         for wait in (task.result, self.scheduler.wait_all, self.scheduler.close):
-            threading.Timer(0.1, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+            threading.Thread(target=interrupt_wait, daemon=True).start()
             self.assertRaises(KeyboardInterrupt, wait)
         self.go.set()
         self.scheduler.close()
@@ -601,7 +642,8 @@ class Callables(WithScheduler):
 
         def interrupted(*args: object) -> None:
             self.go.set()
-            time.sleep(0.2)  # The callable returns, but its task must not end unseen.
+            while _jobs.jobs:  # The callable returns, but its task must not end unseen.
+                time.sleep(0.001)
             end(*args)
             raise KeyboardInterrupt
 
