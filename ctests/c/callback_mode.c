@@ -273,6 +273,7 @@ static void nesting(void) {
 static int opened;
 
 static int32_t run_blocked(const sched_exec_t *exec, void *user) {
+  add(&begun);
   until(&opened, 1);
   return run(exec, user);
 }
@@ -284,8 +285,9 @@ static void drops(void) {
       struct body block[2] = {0}, refused[2] = {0}, cancelled[2] = {0};
       sched_t *s = scheduler(2);
       sched_task_t ids[2], id;
-      opened = 0;
+      opened = begun = 0;
       submit_bodies(s, run_blocked, block, 2);
+      until(&begun, 2);
       set(mode);
       for (int i = 0; i < 2; i++) ids[i] = submit(s, noting(run, &cancelled[i], i));
       set(caller);
@@ -300,7 +302,10 @@ static void drops(void) {
         HAS_MODE(mode);
       }
       OK(sched_destroy(s));
-      for (int i = 0; i < 2; i++) CHECK(cancelled[i].dropped == 1 && refused[i].dropped == 1);
+      for (int i = 0; i < 2; i++) {
+        CHECK(cancelled[i].ran == 0 && cancelled[i].dropped == 1);
+        CHECK(refused[i].ran == 0 && refused[i].dropped == 1);
+      }
       check_bodies(mode, cancelled, 2);
       check_bodies(mode, refused, 2);
       set(STANDARD);

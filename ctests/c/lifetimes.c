@@ -99,7 +99,7 @@ struct has { long threads, files, maps, space, used, resident; };
 static struct has now(long threads) {
   struct has has;
   /* A thread that was joined may remain in the list for a moment. */
-  for (int i = 0; i < 1000 && threads >= 0 && entries("/proc/self/task") > threads; i++) usleep(1000);
+  for (int i = 0; i < 60000 && threads >= 0 && entries("/proc/self/task") > threads; i++) usleep(1000);
   malloc_trim(0);
   has.threads = entries("/proc/self/task");
   has.files = entries("/proc/self/fd");
