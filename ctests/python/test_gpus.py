@@ -57,15 +57,21 @@ os._exit(0)  # Not after ten seconds, when the GPU is retired.
 
     def test_program_ends_while_a_cancelled_shot_hangs(self) -> None:
         code = """
-import time
+import ctypes, json, time
 from gpusched import _scheduler
 _scheduler.END_S = 2.0
 scheduler = gpusched.Scheduler("cuda:0")
 for shot in [submit() for _ in range(3)]:
     shot.add_done_callback(lambda shot: print(shot.state, flush=True))
-while not scheduler.stats.done:
+driver, text = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(1 << 16)
+
+def launches():
+    driver.fakecuda_report(text, ctypes.c_size_t(len(text)))
+    return json.loads(text.value)["gpus"][0]["launches"]
+
+# Until the second shot hangs.
+while not scheduler.stats.done or launches() < 7:
     time.sleep(0.01)
-time.sleep(0.5)  # Until the second shot hangs.
 scheduler.on_progress(lambda progress: None, 0.001)
 """
         self.assertEqual(output(SHOTS + code, "0:launch:7:hang"), "done\ncancelled\n")

@@ -114,18 +114,28 @@ def kill(library, virtual):
     """Kills two processes that compute and one that waits, as soon as all GPUs are in use."""
     with node.Node(library, virtual, pace=PACE) as place:
         def meanwhile(processes):
-            working = []
-            while len(working) < len(node.SPEEDS):
-                if all(process.poll() is not None for process in processes):
-                    sys.exit(f"{len(working)} of {PROCESSES} processes have worked on a GPU, and all have ended")
-                time.sleep(0.02)
-                working = list({event.process: 0 for event in place.events() if event.what == "begin"})
             numbers = {process.pid: number for number, process in enumerate(processes)}
-            waiting = next(process for process in numbers if process not in working)
-            chosen = [working[0], working[-1], waiting]
-            for process in chosen:
-                os.kill(process, signal.SIGKILL)
-            return {numbers[process] for process in chosen}
+
+            def without_record(some):
+                return [process for process in some if f"{numbers[process]:02}.bin" not in place.records()]
+
+            while any(process.poll() is None for process in processes):
+                time.sleep(0.02)
+                begun = list({event.process: 0 for event in place.events() if event.what == "begin"})
+                working, waiting = without_record(begun), [process for process in numbers if process not in begun]
+                if len(working) < len(node.SPEEDS) or not waiting:
+                    continue
+                chosen = [working[0], working[-1], waiting[0]]
+                for process in chosen:
+                    # None of them ends between the check and the kill.
+                    os.kill(process, signal.SIGSTOP)
+                    os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+                killed = without_record(chosen) == chosen
+                for process in chosen:
+                    os.kill(process, signal.SIGKILL if killed else signal.SIGCONT)
+                if killed:
+                    return {numbers[process] for process in chosen}
+            sys.exit(f"all {PROCESSES} processes have ended; {len(node.SPEEDS)} never worked at a time")
 
         told = at_the_same_moment(place, meanwhile=meanwhile)
         problems, _ = look(place, told)
