@@ -14,7 +14,7 @@ contains
     real, target, asynchronous :: vp(8, 8, 8), record(1, 64)
     integer(sched_task_t) :: id
     vp = 2000.0
-    call sched%create(devices="cpu")
+    call sched%create(devices="cpu", cpu_threads=1)
     call model%create(vp, spacing_m=[10.0, 10.0, 10.0])
     call sched%submit_shot(model, sched_fd_shot(nt=1, dt_s=1e-3, frequency_hz=30.0), record, id)
     call sched%wait(id)

@@ -7,7 +7,8 @@ SKIPPED_STATUS = 77
 
 LIBTEST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed(?:; (\d+) ignored)?", re.M)
 CTEST = re.compile(r"^ *\d+/\d+ Test +#\d+: \S+ \.*(?: +(Passed)|\*\*\*(Skipped|Not Run|[A-Z]\w*))", re.M)
-UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?$", re.M)
+# Other threads may print lines before the last.
+UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n(?:(?!Ran \d).*\n)*?(?:OK|FAILED)(?: \((.*)\))?$", re.M)
 
 
 @dataclass

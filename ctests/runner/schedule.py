@@ -17,6 +17,8 @@ from counting import SKIPPED_STATUS, Counts, count
 ROOT = Path(__file__).resolve().parent.parent.parent
 ALL, HALF = -1, -2
 POLL_S = 0.05
+# Seconds within which killed processes have to end.
+KILL_S = 10.0
 PR_SET_PDEATHSIG = 1
 
 
@@ -73,6 +75,7 @@ class Running:
         self.log, self.skips = logs / f"{step.name}.log", logs / f"{step.name}.skips"
         self.skips.write_text("")
         self.killed = False
+        self.left: list[int] = []
         self.begun = time.monotonic()
         own = environment | step.environment | {"GPUSCHED_TEST_SKIPS": str(self.skips)}
         changed = sorted(f"{name}={value}" for name, value in own.items() - os.environ.items())
@@ -89,15 +92,15 @@ class Running:
             )  # fmt: skip
 
     def kill(self) -> None:
-        """Kills all processes of the step, also those that have a process group of their own."""
-        for _ in range(10):
-            members = session_members(self.process.pid)
-            if not members:
-                break
-            for pid in members:
+        """Kills all processes of the step, also those that have a process group of their own, and
+        waits until they have ended; `left` are those that have not after KILL_S."""
+        end = time.monotonic() + KILL_S
+        while (left := session_members(self.process.pid)) and time.monotonic() < end:
+            for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
+        self.left = left
 
     def poll(self, strict: bool) -> "Result | None":
         """Returns the result once the step has ended; kills the step at its limit."""
@@ -129,6 +132,8 @@ class Running:
             counts.failed += 1
         if strict and counts.skipped:
             wrong.append("skipped tests, and GPUSCHED_TEST_STRICT is set")
+        if self.left:
+            wrong.append(f"killed processes that have not ended: {', '.join(map(str, self.left))}")
         with open(self.log, "a") as log:
             log.writelines(f"{line}\n" for line in [*skips.splitlines(), *wrong])
         return Result(self.step.name, counts, wrong, wall, cpu, self.log)

@@ -4,6 +4,7 @@ import os
 import runpy
 import shlex
 import tempfile
+import threading
 import time
 import unittest.mock
 from pathlib import Path
@@ -34,12 +35,17 @@ class Counting(unittest.TestCase):
     def test_tests_are_counted_from_the_log_the_skips_and_the_exit_status(self) -> None:
         passed = "test result: ok. 3 passed; 0 failed; 0 ignored"
         skipped = "Ran 4 tests in 1.0s\n\nOK (skipped=1)\n"
+        late = "Ran 4 tests in 1.0s\n\na thread that ends\nOK (skipped=1)\n"
+        both = "Ran 4 tests in 1.0s\nOK\n\nFAILED (failures=2)\n"
         skips = "SKIPPED: io::a: no room\nSKIPPED: io::a: no links\nSKIPPED: io::b: no room\n"
         for kind, log, reported, status, expected in (
             ("libtest", LIBTEST, "", 101, Counts(5, 1, 1)),
             ("ctest", CTEST, "", 8, Counts(1, 2, 2)),
             ("unittest", UNITTEST, "", 1, Counts(3, 3, 3)),
             ("unittest", skipped, "", 0, Counts(3, 0, 1)),
+            ("unittest", late, "", 0, Counts(3, 0, 1)),
+            ("unittest", both, "", 1, Counts(4, 1, 0)),
+            ("unittest", f"Ran 2 tests in 1.0s\n{skipped}", "", 0, Counts(3, 0, 1)),
             ("libtest", passed, "", -11, Counts(3, 1, 0)),
             ("", "", "", 1, Counts(0, 1, 0)),
             ("", "", "", 77, Counts(0, 0, 1)),
@@ -85,10 +91,17 @@ class Scheduling(unittest.TestCase):
             # One child in the group of the shell, one in a group of its own.
             grouped = f"bash -mc 'sleep 1000 & echo $! >>{pids}; wait'"
             text = f"sleep 1000 & echo $! >{pids}; {grouped} & sleep 1000"
-            begun = time.monotonic()
-            result = self.run_steps(shell("hangs", text, limit=2))["hangs"]
+            step, begun = shell("hangs", text, limit=500), time.monotonic()
+
+            def end_limit() -> None:
+                while not pids.exists() or pids.read_text().count("\n") < 2:
+                    time.sleep(0.01)
+                step.limit = 0
+
+            threading.Thread(target=end_limit, daemon=True).start()
+            result = self.run_steps(step)["hangs"]
             self.assertLess(time.monotonic() - begun, 500)
-            self.assertEqual(result.wrong, ["still running after 2 s: killed"])
+            self.assertEqual(result.wrong, ["still running after 0 s: killed"])
             self.assertEqual(result.counts, Counts(failed=1))
             left = [int(pid) for pid in pids.read_text().split()]
             self.assertEqual(len(left), 2)
@@ -96,8 +109,14 @@ class Scheduling(unittest.TestCase):
                 ended = not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
                 self.assertTrue(ended, stat)
 
+    def test_processes_that_survive_the_kill_are_reported(self) -> None:
+        patch = unittest.mock.patch.multiple("schedule", session_members=lambda _: [1 << 30], KILL_S=0.05)
+        with patch:
+            result = self.run_steps(shell("leaves", "true"))["leaves"]
+        self.assertEqual(result.wrong, ["killed processes that have not ended: 1073741824"])
+
     def test_settings_of_library_and_tests_do_not_reach_the_steps(self) -> None:
-        chosen = ("GPUSCHED_DEVICES", "GPUSCHED_TEST_WORLDS", "FUZZ_RUNS", "GPUSCHED_TEST_STRICT")
+        chosen = ("GPUSCHED_DEVICES", "CUDA_VISIBLE_DEVICES", "GPUSCHED_TEST_WORLDS", "FUZZ_RUNS", "GPUSCHED_TEST_STRICT")
         function = runpy.run_path(f"{HERE}/__main__.py", run_name="runner")["test_environment"]
         with unittest.mock.patch.dict(os.environ, dict.fromkeys(chosen, "1")):
             self.assertEqual([name for name in chosen if name in function("full")], [chosen[-1]])
