@@ -305,6 +305,35 @@ class Futures(WithScheduler):
         self.assertRaises(concurrent.futures.CancelledError, tasks[4].result)
         self.assertFalse(tasks[0].cancel())
 
+    def test_outcome_of_a_task_whose_worker_pauses_before_its_end_is_kept(self) -> None:
+        completer, end = self.scheduler._completer, _library.lib.sched_shutdown
+        dropped, added, busy, left, ended = completer.dropped, *(threading.Event() for _ in range(4))
+
+        def pause(job: _jobs.Job) -> None:
+            dropped(job)
+            left.set()
+            self.hang()
+
+        def shut_down(*args: object) -> Any:
+            self.go.set()
+            while task.state == "running" or end(*args) == abi.SCHED_PENDING:
+                time.sleep(0.001)
+            ended.set()
+            return abi.SCHED_OK
+
+        # The completer, which would store the outcome too, is busy.
+        other = self.scheduler.submit(lambda exec: added.wait(20))
+        other.add_done_callback(lambda _: (busy.set(), ended.wait(20)))
+        added.set()
+        busy.wait(20)
+        with mock.patch.object(completer, "dropped", pause):
+            task = self.scheduler.submit(lambda exec: 7)
+        left.wait(20)
+        threading.Timer(1.5, self.go.set).start()
+        with mock.patch.object(_library.lib, "sched_shutdown", shut_down):
+            self.scheduler.close()
+        self.assertEqual((task.state, task.result()), ("done", 7))
+
     def test_callback_may_submit_and_close(self) -> None:
         found: Future[Any] = Future()
         again = lambda: self.scheduler.submit(lambda exec: 5)  # noqa: E731

@@ -235,8 +235,10 @@ class Job:
 
     def drop(self) -> None:
         _loans.take_back(self.extents)
-        self._dropped(self)
+        # First the destructors of the callable, which may close the scheduler: once a job is
+        # dropped, closing waits for the end of its task.
         self._code = self.lent = None
+        self._dropped(self)
 
 
 # Jobs that the library has not dropped, by the number that it passes as `user`.

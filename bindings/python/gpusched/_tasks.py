@@ -46,6 +46,8 @@ LONGEST_NS = 2**63 - 1
 # that time to the duration of a search: searches take at most 1/20 of the completer's time.
 SEARCH_S = 0.1
 SEARCH_FACTOR = 20
+# Longest wait in seconds for a task whose job is dropped: it ends once its worker gets a processor.
+DROPPED_S = 60.0
 
 
 def limited(timeout: float | None) -> float | None:
@@ -376,9 +378,7 @@ class Completer:
         """Stores the outcomes of all ended tasks, before the library releases them."""
         for task in list(self._tasks.values()):
             with contextlib.suppress(TimeoutError, GpuschedError):
-                # A task whose job is dropped ends at once, but not if this is called inside the
-                # drop.
-                task._collect(1 if task._job.is_dropped else 0)
+                task._collect(DROPPED_S if task._job.is_dropped else 0)
 
     def stop(self, timeout: float | None) -> None:
         """Completes all tasks that are left, and waits for the callbacks."""
