@@ -222,6 +222,24 @@ fn range_does_not_wait_for_a_busy_device_without_end() {
 }
 
 #[test]
+fn range_that_fitted_no_device_gets_helpers_when_it_is_tried_again() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    let (gate, counted) = (Gate::new(), Counted::new(2));
+    let range = counted.range(move |exec, _| {
+        if exec.attempt == 1 {
+            return Err(no_memory(exec, 500));
+        }
+        gate.pass();
+        Ok(())
+    });
+    let id = submit(&scheduler, Some(1), range);
+    gate.came(2);
+    gate.open();
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
+    assert!(counted.each(1));
+}
+
+#[test]
 fn memory_is_leased_for_each_element_of_a_piece() {
     let scheduler = Scripted::new(1).scheduler(3);
     let [now, most] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));

@@ -284,8 +284,7 @@ impl RangeRun {
         let queued = || self.helper_queued.load(Ordering::Acquire);
         let idle = || self.is_alone(runtime, exec) && (!queued() || leaves());
         while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
-            let alone = self.is_alone(runtime, exec);
-            let refused = self.state().helper_refused;
+            let (alone, refused) = (self.is_alone(runtime, exec), self.state().helper_refused);
             if (refused || !self.request_helper(runtime, exec.task)) && alone {
                 break;
             }
@@ -363,14 +362,15 @@ impl Job for RangeOwner {
         let run = &self.0;
         let Some(runtime) = run.runtime.upgrade() else { return Err(Error::Cancelled) };
         let signal = runtime.lock().planner.completion(exec.task)?;
-        {
-            let mut state = run.state();
-            if let Some(error) = &state.failure {
-                return Err(error.clone());
-            }
-            state.owner = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
-            run.stopped.store(false, Ordering::Release);
+        let mut state = run.state();
+        if let Some(error) = &state.failure {
+            return Err(error.clone());
         }
+        state.owner = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
+        // Devices may have memory again. `helper_refused` stays: see `leave_to_helpers`.
+        (state.too_small, state.declined) = Default::default();
+        run.stopped.store(false, Ordering::Release);
+        drop(state);
         let (keys, alone) = ([exec.task], || run.is_alone(&runtime, exec));
         let mut no_memory = None;
         let device_error = loop {
