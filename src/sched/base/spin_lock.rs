@@ -6,72 +6,45 @@
 //! wait.
 
 #[cfg(not(loom))]
-pub use spinning::{SpinGuard, SpinLock};
-
-#[cfg(loom)]
-pub use models::{SpinGuard, SpinLock};
-
+use spin::mutex::SpinMutex as Inner;
 #[cfg(not(loom))]
-mod spinning {
-    use std::time::Duration;
+pub use spin::mutex::SpinMutexGuard as SpinGuard;
 
-    use crossbeam_utils::Backoff;
-    use spin::mutex::{SpinMutex, SpinMutexGuard};
-
-    /// The pause of a thread that has yielded often: a holder of lower priority gets the core.
-    const PAUSE: Duration = Duration::from_micros(50);
-
-    #[derive(Default)]
-    pub struct SpinLock<T>(SpinMutex<T>);
-
-    pub type SpinGuard<'a, T> = SpinMutexGuard<'a, T>;
-
-    impl<T> SpinLock<T> {
-        pub fn new(value: T) -> Self {
-            SpinLock(SpinMutex::new(value))
-        }
-
-        #[inline]
-        pub fn lock(&self) -> SpinGuard<'_, T> {
-            self.0.try_lock().unwrap_or_else(|| self.wait())
-        }
-
-        #[cold]
-        fn wait(&self) -> SpinGuard<'_, T> {
-            let backoff = Backoff::new();
-            loop {
-                match backoff.is_completed() {
-                    true => std::thread::sleep(PAUSE),
-                    false => backoff.snooze(),
-                }
-                if let Some(guard) = self.0.try_lock() {
-                    return guard;
-                }
-            }
-        }
-    }
-}
-
-/// The models of the protocols only need a lock.
 #[cfg(loom)]
-mod models {
-    use crate::sched::base::{
-        locked,
-        sync::{Mutex, MutexGuard},
-    };
+pub use super::sync::MutexGuard as SpinGuard;
+#[cfg(loom)]
+use super::sync::{Mutex as Inner, locked};
 
-    #[derive(Default)]
-    pub struct SpinLock<T>(Mutex<T>);
+#[derive(Default)]
+pub struct SpinLock<T>(Inner<T>);
 
-    pub type SpinGuard<'a, T> = MutexGuard<'a, T>;
+impl<T> SpinLock<T> {
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn lock(&self) -> SpinGuard<'_, T> {
+        self.0.try_lock().unwrap_or_else(|| self.wait())
+    }
 
-    impl<T> SpinLock<T> {
-        pub fn new(value: T) -> Self {
-            SpinLock(Mutex::new(value))
-        }
+    /// The models of the protocols only need a lock.
+    #[cfg(loom)]
+    pub fn lock(&self) -> SpinGuard<'_, T> {
+        locked(&self.0)
+    }
 
-        pub fn lock(&self) -> SpinGuard<'_, T> {
-            locked(&self.0)
+    #[cfg(not(loom))]
+    #[cold]
+    fn wait(&self) -> SpinGuard<'_, T> {
+        /// The pause of a thread that has yielded often: a holder of lower priority gets the core.
+        const PAUSE: std::time::Duration = std::time::Duration::from_micros(50);
+        let backoff = crossbeam_utils::Backoff::new();
+        loop {
+            match backoff.is_completed() {
+                true => std::thread::sleep(PAUSE),
+                false => backoff.snooze(),
+            }
+            if let Some(guard) = self.0.try_lock() {
+                return guard;
+            }
         }
     }
 }
@@ -84,14 +57,14 @@ mod tests {
 
     #[test]
     fn waiting_thread_gets_a_lock_that_is_held_long() {
-        let lock = SpinLock::new(1);
+        let lock = SpinLock::<u8>::default();
         let guard = lock.lock();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| *lock.lock());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waiter.is_finished());
             drop(guard);
-            assert_eq!(waiter.join().unwrap(), 1);
+            assert_eq!(waiter.join().unwrap(), 0);
         });
     }
 }

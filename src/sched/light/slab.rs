@@ -39,7 +39,7 @@ impl LightSlab {
             tag: new_tag(),
             blocks: (0..POSITIONS.div_ceil(CHUNK * CHUNKS)).map(|_| OnceLock::new()).collect(),
             grown: AtomicUsize::new(0),
-            shards: std::array::from_fn(|_| CachePadded::new(SpinLock::new(Vec::new()))),
+            shards: Default::default(),
         }
     }
 
