@@ -14,6 +14,7 @@ pub use queues::{EndCounts, LightItem, LightQueues, LocalQueue, NestedTask, Work
 pub use slab::LightSlab;
 pub use task::{EndActions, LightAttempt, LightTask};
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -39,8 +40,8 @@ pub struct LightTasks {
     /// counts afterwards. So one of the two sees the other (Dekker).
     pub stop_flags: CachePadded<AtomicU8>,
     pub gate: CachePadded<LightGate>,
-    /// When the first task of either tier was submitted; 0 before. Every submit reads it.
-    first_ns: CachePadded<AtomicU64>,
+    /// When the first task of either tier was submitted. Every submit reads it.
+    first_ns: CachePadded<OnceLock<u64>>,
     /// Tasks that were counted as submitted, and then refused.
     pub refused_tasks: AtomicU64,
 }
@@ -105,19 +106,13 @@ impl LightTasks {
 
     /// Notes the time of the first submission.
     pub fn note_submission(&self, clock: impl FnOnce() -> u64) {
-        if self.first_ns.load(Ordering::Relaxed) == 0 {
-            let (order, now) = (Ordering::Relaxed, clock().max(1));
-            let _ = self.first_ns.compare_exchange(0, now, order, order);
-        }
+        self.first_ns.get_or_init(clock);
     }
 
     /// Returns the time from the first submission of either tier to `until`, in nanoseconds; 0
     /// before.
     pub fn since_first(&self, until: u64) -> u64 {
-        match self.first_ns.load(Ordering::Relaxed) {
-            0 => 0,
-            first => until.saturating_sub(first),
-        }
+        self.first_ns.get().map_or(0, |first| until.saturating_sub(*first))
     }
 
     /// Sets the number of accepted tasks of both tiers, and adds how many light ones have ended.
