@@ -86,8 +86,7 @@ impl Runtime {
         let threads = devices.iter().filter_map(|device| device.cpu_threads).max().unwrap_or(0);
         // Slots share the threads evenly; each has at least one.
         let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
-        let slots = vec![slots; devices.len()];
-        let planned = devices.iter().cloned().zip(slots.iter().copied()).collect();
+        let planned = devices.iter().map(|device| (device.clone(), slots)).collect();
         Runtime {
             process: ProcessMark::here(),
             began: Instant::now(),
@@ -97,7 +96,7 @@ impl Runtime {
                 ..PlannerGuarded::default()
             }),
             light: LightTasks::new(devices.len()),
-            pool: WorkerPool::new(&slots, stack, &policy),
+            pool: WorkerPool::new(devices.len(), slots, stack, &policy),
             wait_queues: WaitQueues::default(),
             wait_graph: WaitGraph::default(),
             jobs_dropping: AtomicUsize::new(0),

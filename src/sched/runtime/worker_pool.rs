@@ -68,19 +68,17 @@ pub struct WorkerSlot {
 }
 
 impl WorkerPool {
-    pub fn new(slots: &[u32], stack: usize, policy: &Policy) -> Self {
-        let limit = |slots: u32| if slots == AUTO_SLOTS { policy.most_slots } else { slots };
-        let most = slots.iter().map(|&slots| limit(slots)).max().unwrap_or(0);
+    /// `slots`: of each device, or [`AUTO_SLOTS`].
+    pub fn new(devices: usize, slots: u32, stack: usize, policy: &Policy) -> Self {
+        let (begin, most) = if slots == AUTO_SLOTS { (1, policy.most_slots) } else { (slots, slots) };
         let worker_slots = (0..most).flat_map(|slot| {
-            let has = slots.iter().enumerate().filter(move |&(_, &slots)| slot < limit(slots));
-            has.map(move |(device, _)| WorkerSlot { device, slot, room: AtomicI32::new(1) })
+            (0..devices).map(move |device| WorkerSlot { device, slot, room: AtomicI32::new(1) })
         });
-        let begin = |&slots: &u32| AtomicU32::new(if slots == AUTO_SLOTS { 1 } else { slots });
         WorkerPool {
             before_start: policy.before_start,
             stack,
             worker_slots: worker_slots.collect(),
-            slots: slots.iter().map(begin).collect(),
+            slots: (0..devices).map(|_| begin.into()).collect(),
             ..WorkerPool::default()
         }
     }
@@ -316,7 +314,7 @@ mod tests {
     /// The thread may start a worker, so no task fails.
     #[test]
     fn pool_is_not_deserted_while_a_thread_claims_a_place() {
-        let pool = WorkerPool::new(&[1], 0, &Policy::default());
+        let pool = WorkerPool::new(1, 1, 0, &Policy::default());
         pool.spawn_failed.store(true, Ordering::SeqCst);
         assert!(pool.is_deserted());
         let (sender, claims) = channel();
