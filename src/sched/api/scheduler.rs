@@ -207,7 +207,7 @@ impl Scheduler {
         }
         let (slot, generation) = runtime.light.slab.find(id)?;
         slot.cancel(generation, id)?;
-        if !runtime.end_queued(None, slot, generation, id, &Error::Cancelled)
+        if !runtime.end_queued(slot, generation, id, &Error::Cancelled)
             && let Some(planned) = slot.promoted_to(generation)
         {
             // It may have ended meanwhile.

@@ -46,8 +46,6 @@ pub struct WorkerShared {
 pub struct WorkerStats {
     pub ends: EndCounts,
     pub busy_ns: AtomicU64,
-    /// Attempts that failed on the device.
-    pub failed_attempts: AtomicU64,
     /// When the light task began that it runs, plus 1; 0 while it runs none.
     pub light_since: AtomicU64,
     /// When the last light task ended.

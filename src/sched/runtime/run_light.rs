@@ -61,7 +61,7 @@ fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
 /// Runs an item from the light queues.
 pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) {
     if runtime.light.is_stopping() {
-        return runtime.end_queued_item(Some(&worker.queue), item, &Error::Cancelled);
+        return runtime.end_queued_item(item, &Error::Cancelled);
     }
     let outer = worker.queue.pushed.replace(0);
     let light_since = &worker.queue.shared.stats.light_since;
@@ -172,8 +172,6 @@ fn record_end(
     };
     runtime.observability.record_light(id, worker.device, worker.slot, (begin, end), ending);
     let stats = &worker.queue.shared.stats;
-    let failed = stats.failed_attempts.load(Ordering::Relaxed) + u64::from(outcome.is_err());
-    stats.failed_attempts.store(failed, Ordering::Relaxed);
     stats.busy_ns.store(stats.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
 }
 
@@ -258,37 +256,30 @@ impl Runtime {
 
     fn end_all_queued_with(self: &Arc<Self>, why: &Error) {
         while let Some(item) = self.light.queues.drain_one() {
-            self.end_queued_item(None, item, why);
+            self.end_queued_item(item, why);
         }
     }
 
-    pub fn end_queued_item(self: &Arc<Self>, queue: Option<&LocalQueue>, item: LightItem, why: &Error) {
+    pub fn end_queued_item(self: &Arc<Self>, item: LightItem, why: &Error) {
         match item {
             LightItem::WithId(id) => {
                 if let Ok((task, generation)) = self.light.slab.find(id) {
-                    self.end_queued(queue, task, generation, id, why);
+                    self.end_queued(task, generation, id, why);
                 }
             }
             LightItem::Detached { job, epoch } => self.ending(|| {
                 self.drop_job(job);
-                self.end_light(queue, None, TaskId(0), epoch, &Err(why.clone()), 0);
+                self.end_light(None, None, TaskId(0), epoch, &Err(why.clone()), 0);
             }),
         }
     }
 
     /// Ends a light task if it has not begun. Returns whether it did.
-    pub fn end_queued(
-        self: &Arc<Self>,
-        queue: Option<&LocalQueue>,
-        task: &LightTask,
-        generation: u64,
-        id: TaskId,
-        why: &Error,
-    ) -> bool {
+    pub fn end_queued(self: &Arc<Self>, task: &LightTask, generation: u64, id: TaskId, why: &Error) -> bool {
         self.ending(|| {
             let Some((job, epoch)) = task.withdraw(generation) else { return false };
             self.drop_job(job);
-            self.end_light(queue, Some(task), id, epoch, &Err(why.clone()), self.clock());
+            self.end_light(None, Some(task), id, epoch, &Err(why.clone()), self.clock());
             true
         })
     }

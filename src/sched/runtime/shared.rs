@@ -328,7 +328,9 @@ impl Runtime {
             let (light, device) = (&worker.stats, &mut stats.devices[worker.device]);
             stats.counts.running += u64::from(light.light_since.load(Ordering::Relaxed) != 0);
             device.done += light.ends.done.load(Ordering::Relaxed);
-            device.failed += light.failed_attempts.load(Ordering::Relaxed);
+            // A cancelled attempt is a failed one.
+            device.failed += light.ends.failed.load(Ordering::Relaxed);
+            device.failed += light.ends.cancelled.load(Ordering::Relaxed);
             device.busy_ns += light.busy_ns.load(Ordering::Relaxed);
             last = last.max(light.light_until.load(Ordering::Relaxed));
         });
