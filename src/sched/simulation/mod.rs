@@ -31,6 +31,6 @@ pub fn run_traced(scenario: &Scenario) -> (SimReport, Timeline) {
     // All events: a scenario has an end.
     let trace = world.planner.keep_trace(usize::MAX);
     world.run();
-    let timeline = world.planner.timeline(trace, world.clock());
+    let timeline = world.planner.timeline(trace, world.effects.now);
     (world.report(), timeline)
 }

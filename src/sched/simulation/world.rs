@@ -24,7 +24,8 @@ pub(super) enum PendingKind {
     Cancel(usize),
     /// Position of the attempt, and the version of its plan; an older plan is void.
     Return(usize, u32),
-    Alarm,
+    /// The planner's deadline, which the time of the event may round down.
+    Alarm(Duration),
 }
 
 /// An attempt that runs on a simulated device.
@@ -134,18 +135,16 @@ impl<'a> Simulation<'a> {
         self.due.push(Reverse((time, kind, self.numbers)));
     }
 
-    pub(super) fn clock(&self) -> Duration {
-        Duration::from_secs_f64(self.now)
-    }
-
     pub fn run(&mut self) {
-        let mut alarm = f64::INFINITY;
+        let mut alarm = None;
         while let Some(Reverse((time, kind, _))) = self.due.pop() {
-            if kind == PendingKind::Alarm && f64::from_bits(time) != alarm {
+            let due = if let PendingKind::Alarm(at) = kind { Some(at) } else { None };
+            if due.is_some() && due != alarm {
                 continue;
             }
             self.now = f64::from_bits(time);
-            self.effects.now = self.clock();
+            let now = Duration::from_secs_f64(self.now).max(due.unwrap_or_default());
+            self.effects.now = self.effects.now.max(now);
             self.happen(kind);
             self.checks.step(&self.planner);
             // Tasks that are submitted at the same time arrive together.
@@ -156,13 +155,12 @@ impl<'a> Simulation<'a> {
             self.settle();
             self.dispatch();
             self.checks.step(&self.planner);
-            let next = self
-                .planner
-                .next_deadline(self.clock())
-                .map_or(f64::INFINITY, |at| at.as_secs_f64().max(self.now));
-            if next.is_finite() && self.unended > 0 && (next != alarm || kind == PendingKind::Alarm) {
+            let next = self.planner.next_deadline(self.effects.now).filter(|_| self.unended > 0);
+            if let Some(at) = next
+                && (next != alarm || due.is_some())
+            {
                 alarm = next;
-                self.plan(next, PendingKind::Alarm);
+                self.plan(at.as_secs_f64().max(self.now), PendingKind::Alarm(at));
             }
         }
     }
@@ -188,7 +186,7 @@ impl<'a> Simulation<'a> {
                     }
                 }
             }
-            PendingKind::Alarm => self.planner.advance(&mut self.effects),
+            PendingKind::Alarm(_) => self.planner.advance(&mut self.effects),
         }
     }
 
@@ -276,7 +274,7 @@ impl<'a> Simulation<'a> {
                 let error = outcome.clone().err();
                 self.planner.publish(id, outcome, &mut self.effects);
                 let task = self.known.get(&id).copied();
-                if let (Some(task), Ok(info)) = (task, self.planner.info(self.clock(), id)) {
+                if let (Some(task), Ok(info)) = (task, self.planner.info(self.effects.now, id)) {
                     let (device, slot, attempt) = (info.device.unwrap_or(0), info.slot, info.attempts);
                     let kind = SimEventKind::End(info.state);
                     self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
