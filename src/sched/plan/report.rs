@@ -109,7 +109,8 @@ impl Planner {
     /// tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
         let (work_total, ended) = self.estimator.table.work;
-        let reported = self.underway().map(|run| run.work.unwrap_or(0.0) * self.progress_of(run));
+        let reported =
+            self.open_attempts().map(|(run, share)| share * run.work.unwrap_or(0.0) * self.progress_of(run));
         let work_done = (ended + reported.sum::<f64>()).min(work_total);
         Progress {
             counts: both.counts,
@@ -143,23 +144,24 @@ impl Planner {
         let mut unknown = unended;
         let (mut seconds, mut longest) = (0.0, 0.0_f64);
         let took = |run: &Attempt| now.saturating_sub(run.started).as_secs_f64();
-        for (run, done) in self.underway().filter_map(|run| Some((run, self.report_of(run)?))) {
+        let open: Vec<_> = self.open_attempts().collect();
+        for (run, done) in open.iter().filter_map(|(run, _)| Some((run, self.report_of(run)?))) {
             longest = longest.max(took(run) * (1.0 - done) / done);
             // Ranges are not in the sums of classes.
             unknown = unknown.saturating_sub(u64::from(run.role == Role::Range));
         }
         for (number, class) in self.estimator.table.classes() {
-            let rates = self.eta_rates(now, number, class);
+            let rates = self.eta_rates(now, (number, class), &open);
             let mut left = class.remaining_work();
-            for run in self.underway().filter(|run| run.role == Role::Task && run.class == number) {
+            for (run, share) in open.iter().filter(|(run, _)| run.role == Role::Task && run.class == number) {
                 let work = run.work.unwrap_or(class.mean_work());
                 let rate = rates[run.device];
                 // A task's own report is better than the durations of others.
                 if let Some(done) = self.report_of(run) {
-                    left += took(run) * (1.0 - done) / done * rate - work;
+                    left += share * (took(run) * (1.0 - done) / done * rate - work);
                 } else if rate > 0.0 {
                     let done = (rate * took(run)).min(work);
-                    left -= done;
+                    left -= share * done;
                     longest = longest.max((work - done) / rate);
                 }
             }
@@ -203,11 +205,13 @@ impl Planner {
 
     /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Attempts of
     /// this run replace a stored rate by the share of an average task that they have done, or should
-    /// have done by that rate.
-    fn eta_rates(&self, now: Duration, number: u32, class: &ClassRecord) -> Vec<f64> {
+    /// have done by that rate; not those of which copies run, since all report to one progress.
+    fn eta_rates(&self, now: Duration, known: (u32, &ClassRecord), open: &[(&Attempt, f64)]) -> Vec<f64> {
+        let (number, class) = known;
         let mean = class.mean_work();
         let mut measured: Vec<_> = class.devices.iter().map(|device| device.samples.recent).collect();
-        for run in self.underway().filter(|run| run.role == Role::Task && run.class == number) {
+        let alone = open.iter().filter(|(_, share)| *share == 1.0);
+        for (run, _) in alone.filter(|(run, _)| run.role == Role::Task && run.class == number) {
             if let Some(done) = self.report_of(run) {
                 let (seconds, work) = &mut measured[run.device];
                 *work += done * run.work.unwrap_or(mean);
@@ -260,6 +264,15 @@ impl Planner {
     fn underway(&self) -> impl Iterator<Item = &Attempt> {
         let runs = self.devices.iter().flat_map(|device| &device.attempts);
         runs.filter(|run| run.deadline_state != DeadlineState::Lost)
+    }
+
+    /// Returns the attempts at tasks that have not ended, and the share of the task that each counts
+    /// for: 1, or less while copies run.
+    fn open_attempts(&self) -> impl Iterator<Item = (&Attempt, f64)> {
+        self.underway().filter_map(|run| {
+            let record = self.tasks.get(run.id).ok().filter(|record| record.state.is_open())?;
+            Some((run, 1.0 / f64::from(record.live_attempts)))
+        })
     }
 
     /// Returns which part of an attempt is done, from 0 to 1, as its job reports.

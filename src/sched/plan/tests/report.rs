@@ -194,3 +194,25 @@ fn eta_counts_the_time_for_which_all_devices_back_off() {
     driver.planner.retire(1, "of a test", &mut driver.effects);
     assert_eta(&driver, 16, None);
 }
+
+#[test]
+fn task_with_a_copy_counts_once() {
+    let mut driver = driver(2).seasoned();
+    let done =
+        |driver: &Driver, now| driver.planner.progress(S(now), &driver.planner.stats()).work_done - 8.0;
+    let (_, first) = driver.begin(10, 0, Task { idempotent: true, ..of_work(10.0) });
+    let copy = driver.take(30, 1).expect("a copy, for the first is late");
+    (0..10).for_each(|_| _ = driver.submit(30, of_work(10.0)));
+    first.signal.report(0.5);
+    // By the first attempt it takes another 30 s, by the copy 10 s.
+    assert_eq!(done(&driver, 40), 5.0);
+    assert_eta(&driver, 40, Some((100.0 + (30.0 + 10.0) / 2.0) / 2.0));
+    driver.ends(40, 1, &copy, Ok(()));
+    for returned in [false, true] {
+        assert_eq!(done(&driver, 40), 10.0);
+        assert_eta(&driver, 40, Some(100.0 / 2.0));
+        if !returned {
+            driver.ends(40, 0, &first, Err(Error::Cancelled));
+        }
+    }
+}
