@@ -68,7 +68,6 @@ impl Planner {
         let cancelled = record.as_ref().is_some_and(|record| record.signal.is_cancelled());
         let late = record.is_none_or(|record| {
             record.live_attempts -= 1;
-            record.ran += took;
             !record.state.is_open() || record.signal.is_lost(run.number)
         });
         if late {

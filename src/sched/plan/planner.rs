@@ -98,9 +98,8 @@ impl Planner {
         if (old.is_queued(), old.is_running()) == (new.is_queued(), new.is_running()) {
             return;
         }
-        if old.is_queued() {
-            record.queued += now.saturating_sub(record.since);
-        }
+        let sum = if old.is_queued() { &mut record.queued } else { &mut record.ran };
+        *sum += now.saturating_sub(record.since);
         record.since = now;
         if !record.role.is_helper() {
             let TaskCounts { queued, running, .. } = &mut self.counts;

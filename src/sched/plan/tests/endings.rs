@@ -13,6 +13,7 @@ fn committed_attempt_that_does_not_return_is_abandoned() {
         assert_eq!(driver.deadline(60), Some(S(120)), "it has as long again");
         driver.pass(120);
         assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
+        assert_eq!(driver.planner.info(S(130), id).unwrap().running_ns, 120_000_000_000);
         assert!(driver.is_retired(0));
         assert!(driver.deadline(120).is_none_or(|alarm| alarm > S(120)), "nothing is left to watch");
         assert_eq!((driver.effects.abandoned.len(), driver.take(121, 1).is_none()), (1, true));

@@ -200,7 +200,7 @@ fn task_with_a_copy_counts_once() {
     let mut driver = driver(2).seasoned();
     let done =
         |driver: &Driver, now| driver.planner.progress(S(now), &driver.planner.stats()).work_done - 8.0;
-    let (_, first) = driver.begin(10, 0, Task { idempotent: true, ..of_work(10.0) });
+    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..of_work(10.0) });
     let copy = driver.take(30, 1).expect("a copy, for the first is late");
     (0..10).for_each(|_| _ = driver.submit(30, of_work(10.0)));
     first.signal.report(0.5);
@@ -211,6 +211,7 @@ fn task_with_a_copy_counts_once() {
     for returned in [false, true] {
         assert_eq!(done(&driver, 40), 10.0);
         assert_eta(&driver, 40, Some(100.0 / 2.0));
+        assert_eq!(driver.planner.info(S(60), id).unwrap().running_ns, 30_000_000_000);
         if !returned {
             driver.ends(40, 0, &first, Err(Error::Cancelled));
         }
