@@ -180,8 +180,8 @@ impl Planner {
         }
         let light = (both.counts.queued + both.counts.running).saturating_sub(unended);
         match self.mean_light_seconds(both) {
-            Some(mean) => seconds += light as f64 * mean / all_slots,
-            None => unknown += light,
+            Some(mean) if light > 0 => seconds += light as f64 * mean / all_slots,
+            _ => unknown += light,
         }
         if unknown > 0 {
             seconds += unknown as f64 * self.estimator.table.mean_seconds()? / all_slots;

@@ -62,6 +62,10 @@ fn devices_share_what_is_left_but_not_the_longest() {
     assert_eta(&driver, 4, Some(left + 100.0));
     driver.planner.retire(0, "of a test", &mut driver.effects);
     assert_eta(&driver, 4, None);
+    // Also if light tasks have ended.
+    let mut both = driver.planner.stats();
+    both.devices[0].done += 1;
+    assert_eq!(driver.planner.progress(S(4), &both).eta, None);
 }
 
 #[test]
