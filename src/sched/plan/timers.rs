@@ -149,8 +149,7 @@ impl Planner {
         if record.deadline.is_some() {
             record.signal.stop(attempt);
             let until = now.saturating_add(self.grace(record.deadline));
-            self.devices[index].attempts[position].deadline_state = DeadlineState::Stopping(until);
-            self.stop_helpers(id, until);
+            self.stop_until(id, attempt, until);
             let ran = ran.as_millis() as f64 / 1e3;
             let text = format!("{name} has run for {ran} s on {place}, and is asked to stop");
             return self.note(Level::Warn, index, text, effects);
@@ -233,7 +232,7 @@ impl Planner {
         self.devices[index].attempts[position].deadline_state = next;
         match next {
             DeadlineState::Lost => {}
-            DeadlineState::Stopping(until) => return self.stop_helpers(id, until),
+            DeadlineState::Stopping(until) => return self.stop_until(id, attempt, until),
             DeadlineState::InTime(_) | DeadlineState::Late => return,
         }
         if let Role::Helper(owner) = role {
@@ -249,12 +248,13 @@ impl Planner {
         self.retire(index, &why, effects);
     }
 
-    /// The owner of a range must return before `until`; so must its helpers, which have no deadline
-    /// of their own.
-    fn stop_helpers(&mut self, owner: TaskId, until: Duration) {
+    /// An attempt was asked to stop, and must return before `until`. So must earlier ones, which the
+    /// request reaches, too, and the helpers of a range, which have no deadline of their own.
+    fn stop_until(&mut self, id: TaskId, attempt: u32, until: Duration) {
         self.update_deadlines(|_, run| {
             let is_stopped = matches!(run.deadline_state, DeadlineState::Stopping(_) | DeadlineState::Lost);
-            (!is_stopped && run.role == Role::Helper(owner)).then_some(DeadlineState::Stopping(until))
+            let is_meant = run.id == id && run.number <= attempt || run.role == Role::Helper(id);
+            (is_meant && !is_stopped).then_some(DeadlineState::Stopping(until))
         });
     }
 

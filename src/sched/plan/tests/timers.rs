@@ -309,3 +309,17 @@ fn long_queue_ages_in_rarer_steps() {
     let ends = [driver.planner.ready.first(), driver.planner.ready.last()];
     assert_eq!(ends.map(|end| end.map(|(rank, _)| rank.priority())), [Some(1000); 2], "not beyond the first");
 }
+
+/// The device of the first attempt still prepares when the copy is over its limit.
+#[test]
+fn deadline_of_a_copy_is_reported_though_it_stops_the_first_attempt() {
+    let mut driver = driver(2).seasoned();
+    let (id, first) = driver.begin(10, 0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
+    let copy = driver.take(18, 1).expect("a copy, for the first is late");
+    driver.planner.postpone_deadlines(0, S(60));
+    driver.pass(78);
+    assert!(first.signal.is_stopped(first.attempt));
+    driver.ends(79, 1, &copy, Err(Error::Cancelled));
+    driver.ends(80, 0, &first, Err(Error::Cancelled));
+    assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
+}
