@@ -240,6 +240,9 @@ impl Planner {
     fn attempt_not_started(&mut self, id: TaskId, attempt: u32, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         record.live_attempts -= 1;
+        if record.signal.is_lost(attempt) {
+            return self.await_abandoned(id, effects);
+        }
         if !record.state.is_open() || record.live_attempts > 0 {
             return;
         }

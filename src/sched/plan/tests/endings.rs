@@ -63,23 +63,26 @@ fn stopped_by_one_that_was_given_up(retries: u32) -> (Driver, TaskId, [Assignmen
     (driver, id, [first, second])
 }
 
-/// The same, when the second has returned.
-fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
+/// The same, when the second has returned, or could not begin.
+fn left_to_one_that_was_given_up(begun: bool) -> (Driver, TaskId, Assignment) {
     let (mut driver, id, [first, second]) = stopped_by_one_that_was_given_up(0);
-    driver.ends(130, 0, &second, Err(Error::Cancelled));
+    let no_queue = AttemptEnd::NoQueue("it hangs".into());
+    driver.judge(130, 0, &second, if begun { AttemptEnd::Ran(Err(Error::Cancelled)) } else { no_queue });
     assert_eq!((driver.state(id), driver.deadline(130)), (TaskStatus::Running, Some(S(190))));
     (driver, id, first)
 }
 
 #[test]
 fn abandoned_committed_attempt_has_time_to_return() {
-    let (mut driver, id, first) = left_to_one_that_was_given_up();
-    driver.cancel(id).unwrap();
-    driver.publish();
-    driver.ends(189, 1, &first, Ok(()));
-    assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Done, None));
+    for begun in [false, true] {
+        let (mut driver, id, first) = left_to_one_that_was_given_up(begun);
+        driver.cancel(id).unwrap();
+        driver.publish();
+        driver.ends(189, 1, &first, Ok(()));
+        assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Done, None));
+    }
 
-    let (mut driver, id, first) = left_to_one_that_was_given_up();
+    let (mut driver, id, first) = left_to_one_that_was_given_up(true);
     driver.ends(189, 1, &first, Err(Error::Callback { code: 1 }));
     assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Queued, None));
     let third = driver.take(189, 0).expect("it begins again");
@@ -88,7 +91,7 @@ fn abandoned_committed_attempt_has_time_to_return() {
     assert_eq!(driver.state(id), TaskStatus::Done);
 
     for shutdown in [false, true] {
-        let (mut driver, id, _) = left_to_one_that_was_given_up();
+        let (mut driver, id, _) = left_to_one_that_was_given_up(true);
         if shutdown {
             driver.step(S(131), Planner::stop);
             driver.publish();
