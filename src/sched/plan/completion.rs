@@ -120,7 +120,9 @@ impl Planner {
         }
         if record.live_attempts > 0 && !is_cause {
             record.reopen(run.number);
-            record.copy_failure = Some(Box::new(error));
+            if error != Error::Cancelled {
+                record.copy_failure = Some(Box::new(error));
+            }
             // No other copy comes here: it could fail here for as long as the first attempt runs.
             record.avoided_devices.add(run.device);
             return self.record(now, run, Ending::Failed);

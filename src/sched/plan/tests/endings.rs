@@ -365,3 +365,20 @@ fn reads_to_cancel(count: u32) -> usize {
 fn cancel_of_a_refused_task_reads_no_others() {
     assert_eq!(reads_to_cancel(60), 2 * reads_to_cancel(30));
 }
+
+#[test]
+fn two_copies_that_stop_for_one_are_not_cancelled_when_that_fails() {
+    let mut driver = driver_of(&[1.0, 4.0, 16.0]);
+    let busy = [1, 2]
+        .map(|device| driver.begin(0, device, Task { devices: DeviceMask::only(device), ..of_work(1e6) }).1);
+    let (id, first) = driver.begin(0, 0, Task { idempotent: true, ..task() });
+    let copies = [(1, 10), (2, 30)].map(|(device, now)| {
+        driver.ends(now, device, &busy[device - 1], Err(Error::Callback { code: 1 }));
+        driver.take(now, device).unwrap()
+    });
+    let fails = Error::Callback { code: 7 };
+    first.signal.commit(first.attempt).unwrap();
+    driver.ends(40, 0, &first, Err(fails.clone()));
+    (1..3).for_each(|device| driver.ends(41, device, &copies[device - 1], Err(Error::Cancelled)));
+    assert_eq!(driver.error(id), Some(fails));
+}
