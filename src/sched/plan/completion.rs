@@ -36,7 +36,7 @@ impl Planner {
         device.return_slot();
         self.renew_if_left(index, effects);
         if run.deadline_state == DeadlineState::Lost {
-            self.abandoned_attempt_returned(id, attempt, how, effects);
+            self.abandoned_attempt_returned(&run, how, effects);
             return false;
         }
         self.end_attempt(run, how, effects);
@@ -121,7 +121,7 @@ impl Planner {
         if record.live_attempts > 0 && !is_cause {
             record.reopen(run.number);
             if error != Error::Cancelled {
-                record.copy_failure = Some(Box::new(error));
+                record.copy_failure = Some(Box::new((run.device, error)));
             }
             // No other copy comes here: it could fail here for as long as the first attempt runs.
             record.avoided_devices.add(run.device);
@@ -129,7 +129,8 @@ impl Planner {
         }
         // A cancel after the commit counts now.
         let was_cancelled = record.cancel_requested || record.signal.is_cancelled();
-        let error = if was_cancelled { error } else { self.task_error(now, run, error) };
+        let (index, error) =
+            if was_cancelled { (run.device, error) } else { self.task_error(now, run, error) };
         let Ok(record) = self.tasks.get_mut(id) else { return };
         // Asked to begin again: its own error is no failure.
         let restart = run.deadline_state == DeadlineState::Late
@@ -142,59 +143,54 @@ impl Planner {
             self.record(now, run, Ending::Cancelled);
             return self.end_task(id, Err(Error::Cancelled), effects);
         }
-        let again = !self.stopping && (restart || self.is_retried(run, &error, is_cause, effects));
+        let again = !self.stopping && (restart || !is_cause && self.is_retried(run, index, &error, effects));
         let Ok(record) = self.tasks.get_mut(id) else { return };
         let (name, attempts) = (record.name(), record.attempts_begun);
-        let place = self.devices[run.device].info.label();
+        let place = self.devices[index].info.label();
         if !again {
             self.record(now, run, Ending::Failed);
             let text = format!("{name} failed on {place}: {error}");
-            self.note(self.policy.failure_level, run.device, text, effects);
+            self.note(self.policy.failure_level, index, text, effects);
             return self.end_task(id, Err(error), effects);
         }
         record.signal.reopen(run.number);
         self.record(now, run, Ending::Retried);
         let text = format!("{name} is retried after attempt {attempts} on {place}: {error}");
-        self.note(Level::Info, run.device, text, effects);
+        self.note(Level::Info, index, text, effects);
         self.counts.retried += 1;
         self.change_state(now, id, TaskState::requeue);
         self.make_ready(id, effects);
     }
 
-    /// Returns the error of a task whose last attempt returned this one.
-    fn task_error(&mut self, now: Duration, run: &Attempt, error: Error) -> Error {
-        let Ok(record) = self.tasks.get_mut(run.id) else { return error };
-        let error = match (error, record.copy_failure.take()) {
+    /// Returns the error of a task whose last attempt returned this one, and the device of the error.
+    fn task_error(&mut self, now: Duration, run: &Attempt, error: Error) -> (usize, Error) {
+        let Ok(record) = self.tasks.get_mut(run.id) else { return (run.device, error) };
+        let (index, error) = match (error, record.copy_failure.take()) {
             // This copy may have stopped for one that was first, and then failed.
             (Error::Cancelled, Some(failure)) => *failure,
-            (error, _) => error,
+            (error, _) => (run.device, error),
         };
         match (run.deadline_state, error) {
             // Asked to stop by its deadline: the job's own code for that is any number.
             (
                 DeadlineState::Stopping(_),
                 Error::Cancelled | Error::Callback { .. } | Error::Reported { .. },
-            ) => Error::Deadline {
-                what: record.name(),
-                limit_s: record.deadline.unwrap_or(now.saturating_sub(run.started)).as_secs_f64(),
-                device: self.devices[run.device].info.label(),
-            },
-            (_, error) if error.is_shortage() && record.large_enough_devices == DeviceMask::NONE => {
-                let Ok(record) = self.tasks.get(run.id) else { return error };
-                self.too_large(record.name(), record.bytes, record.devices, &record.backends)
+            ) => {
+                let limit_s = record.deadline.unwrap_or(now.saturating_sub(run.started)).as_secs_f64();
+                let device = self.devices[run.device].info.label();
+                (run.device, Error::Deadline { what: record.name(), limit_s, device })
             }
-            (_, error) => error,
+            (_, error) if error.is_shortage() && record.large_enough_devices == DeviceMask::NONE => {
+                let Ok(record) = self.tasks.get(run.id) else { return (index, error) };
+                (index, self.too_large(record.name(), record.bytes, record.devices, &record.backends))
+            }
+            (_, error) => (index, error),
         }
     }
 
     /// An abandoned attempt has returned after all. It counts if it is the first to commit.
-    fn abandoned_attempt_returned(
-        &mut self,
-        id: TaskId,
-        attempt: u32,
-        how: AttemptEnd,
-        effects: &mut Effects,
-    ) {
+    fn abandoned_attempt_returned(&mut self, run: &Attempt, how: AttemptEnd, effects: &mut Effects) {
+        let (id, attempt) = (run.id, run.number);
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if !record.state.is_open() {
             return;
@@ -208,7 +204,7 @@ impl Planner {
                 record.reopen(attempt);
                 // Copies may have stopped in its favour.
                 if let AttemptEnd::Ran(Err(error)) = how {
-                    record.copy_failure = Some(Box::new(error));
+                    record.copy_failure = Some(Box::new((run.device, error)));
                 }
                 let orphaned = matches!(record.state, TaskState::Orphaned { .. });
                 if orphaned && record.cancel_requested {
@@ -260,10 +256,9 @@ impl Planner {
         self.change_state(effects.now, id, TaskState::make_ready);
     }
 
-    /// Decides whether a task is tried again after a failed attempt. `is_cause`: the task is the
-    /// cause.
-    fn is_retried(&mut self, run: &Attempt, error: &Error, is_cause: bool, effects: &mut Effects) -> bool {
-        let (now, index, id) = (effects.now, run.device, run.id);
+    /// Decides whether a task is tried again after its last attempt. `index`: the error's device.
+    fn is_retried(&mut self, run: &Attempt, index: usize, error: &Error, effects: &mut Effects) -> bool {
+        let (now, id) = (effects.now, run.id);
         let Ok(record) = self.tasks.get(id) else { return false };
         let may = self.possible(record);
         let possible =
@@ -271,13 +266,13 @@ impl Planner {
         let limit = possible.map(|(_, device)| device.ledger.limit()).max().unwrap_or(0);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         match error {
-            Error::Device { .. } if is_cause => return false,
             Error::Device { .. } => record.shun(index),
             // A task that would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => return false,
             error
                 if error.is_shortage()
                     && run.shared_device
+                    && run.device == index
                     && !record.exclusive
                     && record.large_enough_devices.contains(index) =>
             {
@@ -288,7 +283,7 @@ impl Planner {
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
                 self.devices[index].throttle = Some((fewer, now.saturating_add(self.policy.throttle)));
             }
-            Error::Busy { .. } => return self.refused(run, 0, error, effects),
+            Error::Busy { .. } => return self.refused((id, index), 0, error, effects),
             // Nothing that ends makes room.
             Error::ProcessLimit { needed, limit, .. } if needed > limit => return false,
             error if error.is_shortage() => {
@@ -300,7 +295,7 @@ impl Planner {
                     _ => u64::MAX,
                 };
                 record.refused_bytes = record.refused_bytes.max(needed);
-                return self.refused(run, stated.max(needed), error, effects);
+                return self.refused((id, index), stated.max(needed), error, effects);
             }
             error if error.is_suspect() => {
                 record.shun(index);
@@ -320,14 +315,15 @@ impl Planner {
     /// has not; once all have, it waits until a back-off is over, as often as the back-off has
     /// steps, or up to `rounds_beside_others` times while other processes have what it needs. Returns false after that. A
     /// device that refuses it again, while others are busy, has the longest back-off.
-    fn refused(&mut self, run: &Attempt, bytes: u64, error: &Error, effects: &mut Effects) -> bool {
-        let Ok(record) = self.tasks.get_mut(run.id) else { return false };
+    fn refused(&mut self, at: (TaskId, usize), bytes: u64, error: &Error, effects: &mut Effects) -> bool {
+        let (id, index) = at;
+        let Ok(record) = self.tasks.get_mut(id) else { return false };
         let backoff = &self.policy.backoff;
         let most = backoff.len();
-        let again = record.refused_devices.contains(run.device);
+        let again = record.refused_devices.contains(index);
         let wait = backoff[if again { most - 1 } else { record.refused_rounds.min(most - 1) }];
-        self.devices[run.device].refuse(effects.now, effects.now.saturating_add(wait), bytes);
-        record.refused_devices.add(run.device);
+        self.devices[index].refuse(effects.now, effects.now.saturating_add(wait), bytes);
+        record.refused_devices.add(index);
         let by_others = match error {
             Error::Busy { .. } => true,
             Error::NoMemory { there, .. } => bytes < u64::MAX && bytes > *there,
@@ -336,7 +332,7 @@ impl Planner {
         if by_others {
             record.unexplained_rounds = 0;
         }
-        self.devices[run.device].refusal = Some(match error {
+        self.devices[index].refusal = Some(match error {
             Error::Busy { .. } => "used by another process, or closed to all",
             _ if by_others => "its memory is used by other processes",
             Error::Resources { .. } => "its driver is short of resources",
@@ -357,12 +353,12 @@ impl Planner {
             return false;
         }
         record.refused_devices = DeviceMask::NONE;
-        self.release_reservations(run.id);
+        self.release_reservations(id);
         if unexplained == 1 && rounds == most && rounds < self.policy.rounds_beside_others {
-            let name = self.tasks.get(run.id).map(TaskRecord::name).unwrap_or_default();
+            let name = self.tasks.get(id).map(TaskRecord::name).unwrap_or_default();
             let for_what = if matches!(error, Error::Busy { .. }) { "other processes" } else { "memory" };
             let text = format!("{name} waits for {for_what}, an hour at most: {error}");
-            self.note(Level::Warn, run.device, text, effects);
+            self.note(Level::Warn, index, text, effects);
         }
         true
     }

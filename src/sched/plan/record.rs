@@ -231,8 +231,8 @@ pub struct TaskRecord {
     /// Largest allocation that a device refused it. `u64::MAX`: nothing is known of its need.
     pub(super) refused_bytes: u64,
     pub(super) exclusive: bool,
-    /// Error of a copy that failed while another ran.
-    pub(super) copy_failure: Option<Box<Error>>,
+    /// Error of a copy that failed while another ran, and its device.
+    pub(super) copy_failure: Option<Box<(usize, Error)>>,
     pub(super) since: Duration,
     pub(super) queued: Duration,
     pub(super) ran: Duration,

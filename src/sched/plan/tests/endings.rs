@@ -382,3 +382,22 @@ fn two_copies_that_stop_for_one_are_not_cancelled_when_that_fails() {
     (1..3).for_each(|device| driver.ends(41, device, &copies[device - 1], Err(Error::Cancelled)));
     assert_eq!(driver.error(id), Some(fails));
 }
+
+#[test]
+fn failure_for_which_a_copy_stopped_is_that_of_its_own_device() {
+    let fails = Error::Callback { code: 1 };
+    for (error, state) in [(fails, TaskStatus::Failed), (short_of(600), TaskStatus::Queued)] {
+        let mut driver = driver(2).seasoned();
+        let (id, first) = driver.begin(10, 0, Task { idempotent: true, device_bytes: 600, ..task() });
+        let copy = driver.take(18, 1).expect("a copy, for the first is late");
+        driver.planner.set_shared(1, (id, copy.attempt));
+        first.signal.commit(first.attempt).unwrap();
+        driver.ends(19, 0, &first, Err(error));
+        driver.ends(20, 1, &copy, Err(Error::Cancelled));
+        let (_, text) = driver.effects.log.last().unwrap();
+        assert!(text.contains("on cuda:0: "), "{text}");
+        assert_eq!((driver.state(id), driver.planner.tasks.get(id).unwrap().exclusive), (state, false));
+        let back_off = [0, 1].map(|device| driver.planner.devices[device].backs_off(S(20), 600));
+        assert_eq!(back_off, [state == TaskStatus::Queued, false]);
+    }
+}
