@@ -160,8 +160,9 @@ impl Planner {
     /// Returns true if as many tasks wait inside their code as there are slots: one more helper of
     /// a range would probably wait, too. A range that needs helpers gets them nevertheless.
     fn is_crowded(&self) -> bool {
-        let waiting: u32 = self.devices.iter().map(|device| device.waiting_slots).sum();
-        let slots: u32 = self.devices.iter().map(|device| device.slots).sum();
+        let open = || self.devices.iter().filter(|device| device.retired.is_none());
+        let waiting: u32 = open().map(|device| device.waiting_slots).sum();
+        let slots: u32 = open().map(|device| device.slots).sum();
         waiting >= slots && !self.range_needs_helpers()
     }
 
