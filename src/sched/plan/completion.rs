@@ -313,8 +313,9 @@ impl Planner {
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that
     /// has not; once all have, it waits until a back-off is over, as often as the back-off has
-    /// steps, or up to `rounds_beside_others` times while other processes have what it needs. Returns false after that. A
-    /// device that refuses it again, while others are busy, has the longest back-off.
+    /// steps, or up to `rounds_beside_others` times while other processes have what it needs.
+    /// Returns false after that. A device that refuses it again, while others are busy, has the
+    /// longest back-off.
     fn refused(&mut self, at: (TaskId, usize), bytes: u64, error: &Error, effects: &mut Effects) -> bool {
         let (id, index) = at;
         let Ok(record) = self.tasks.get_mut(id) else { return false };
@@ -357,7 +358,8 @@ impl Planner {
         if unexplained == 1 && rounds == most && rounds < self.policy.rounds_beside_others {
             let name = self.tasks.get(id).map(TaskRecord::name).unwrap_or_default();
             let for_what = if matches!(error, Error::Busy { .. }) { "other processes" } else { "memory" };
-            let text = format!("{name} waits for {for_what}, an hour at most: {error}");
+            let hours = wait.as_secs_f64() * self.policy.rounds_beside_others as f64 / 3600.0;
+            let text = format!("{name} waits for {for_what}, {hours:.1} h at most: {error}");
             self.note(Level::Warn, index, text, effects);
         }
         true

@@ -171,9 +171,10 @@ impl Planner {
             (_, true) => "; a copy may start elsewhere",
             _ => "",
         };
+        let factor = self.policy.late_factor;
         // Three digits: some classes take microseconds.
         let text = format!(
-            "{name} has run for {ran:.2?} on {place}, five times as long as usual in its class{then}"
+            "{name} has run for {ran:.2?} on {place}, over {factor} times as long as usual in its class{then}"
         );
         self.note(Level::Warn, index, text, effects);
     }

@@ -66,7 +66,7 @@ fn late_attempt_is_logged_with_its_time_and_its_device() {
     driver.pass(14);
     assert!(driver.effects.log.is_empty(), "{:?}", driver.effects.log);
     driver.pass(16);
-    let text = "task 'slow' has run for 6.00s on cuda:0, five times as long as usual in its class";
+    let text = "task 'slow' has run for 6.00s on cuda:0, over 5 times as long as usual in its class";
     assert_eq!(driver.effects.log, [(Level::Warn, text.to_owned())]);
     driver.pass(60);
     assert_eq!(driver.effects.log.len(), 1, "an attempt is late once");
@@ -196,7 +196,7 @@ fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_
         assert!(times.contains(&now), "{now} s: {error}");
         let log = driver.effects.log.iter().filter(|(_, text)| text.contains(" waits for "));
         let said =
-            said.map(|what| (Level::Warn, format!("the task waits for {what}, an hour at most: {error}")));
+            said.map(|what| (Level::Warn, format!("the task waits for {what}, 1.0 h at most: {error}")));
         assert_eq!(log.cloned().collect::<Vec<_>>(), Vec::from_iter(said));
         assert_eq!(driver.error(id), Some(error));
     }
