@@ -170,6 +170,7 @@ fn busy_device_is_asked_by_one_task_at_a_time() {
 #[test]
 fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_times() {
     let short = |needed, there| Error::NoMemory { what: "x".into(), needed, place: "y".into(), there };
+    let beyond = |limit| Error::ProcessLimit { what: "x".into(), needed: 600, left: 599, limit };
     let minute = 60;
     for (error, times, said) in [
         (busy(), 60 * minute..61 * minute, Some("other processes")),
@@ -179,6 +180,9 @@ fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_
         (short(600, 600), 22..23, None),
         (short(0, 600), 22..23, None),
         (lacks_resources(), 22..23, None),
+        // Earlier tasks may still hold address space; other processes hold none of it.
+        (beyond(1000), 22..23, None),
+        (beyond(599), 1..2, None),
     ] {
         let mut driver = driver(1);
         // A program that prints failures itself gets this line, too.
@@ -199,26 +203,6 @@ fn what_others_have_is_waited_for_an_hour_and_a_shortage_of_unknown_cause_three_
             said.map(|what| (Level::Warn, format!("the task waits for {what}, 1.0 h at most: {error}")));
         assert_eq!(log.cloned().collect::<Vec<_>>(), Vec::from_iter(said));
         assert_eq!(driver.error(id), Some(error));
-    }
-}
-
-/// Earlier tasks may still hold address space; other processes hold none of it.
-#[test]
-fn task_beyond_the_limit_of_the_process_is_tried_again_unless_nothing_could_make_room() {
-    for (limit, fails_after) in [(599, 0), (1000, 21)] {
-        let beyond = Error::ProcessLimit { what: "x".into(), needed: 600, left: 599, limit };
-        let mut driver = driver(1);
-        let id = driver.submit(0, Task { device_bytes: 600, ..task() });
-        let mut now = 0;
-        while driver.state(id) != TaskStatus::Failed && now < 100 {
-            driver.pass(now);
-            if let Some(run) = driver.take(now, 0) {
-                driver.ends(now, 0, &run, Err(beyond.clone()));
-            }
-            now += 1;
-        }
-        assert!((fails_after + 1..=fails_after + 5).contains(&now), "{now} s with a limit of {limit}");
-        assert_eq!(driver.error(id), Some(beyond));
     }
 }
 
