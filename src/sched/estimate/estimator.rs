@@ -30,29 +30,22 @@ impl Estimator {
         Estimator { policy, priors: priors.into_iter().map(valid).collect(), table }
     }
 
-    /// Sets the rate of a class from an earlier run, in work per second.
-    pub fn set_prior(&mut self, class: u32, device: usize, rate: f64) {
+    /// Sets the rates of a class from an earlier run, in work per second, by device. Returns false
+    /// if they relate to each other quite differently from the devices' priors: then they are of
+    /// different units, or wrong, and none is kept.
+    pub fn set_stored_rates(&mut self, class: u32, rates: impl Iterator<Item = Option<f64>>) -> bool {
         let record = self.table.class_mut(class);
-        if rate.is_finite() && rate > 0.0 {
-            record.devices[device].samples.prior = Some(rate);
-        }
-        record.unit_scale = unit_scale(&self.priors, record);
-    }
-
-    /// Drops the stored rates of a class if they relate to each other quite differently from the
-    /// devices' priors: then they are of different units, or wrong. Returns true if it did.
-    pub fn drop_inconsistent_priors(&mut self, class: u32) -> bool {
-        let record = self.table.class_mut(class);
+        record.devices.iter_mut().zip(rates).for_each(|(record, rate)| record.samples.prior = rate);
         let scales = self.priors.iter().zip(&record.devices);
         let scales = scales.filter_map(|(prior, record)| Some(record.samples.prior? / (*prior)?));
         let (least, most) =
             scales.fold((f64::INFINITY, 0.0f64), |(least, most), scale| (least.min(scale), most.max(scale)));
-        let inconsistent = most > self.policy.inconsistent * least;
-        if inconsistent {
+        let consistent = most <= self.policy.inconsistent * least;
+        if !consistent {
             record.devices.iter_mut().for_each(|record| record.samples.prior = None);
         }
         record.unit_scale = unit_scale(&self.priors, record);
-        inconsistent
+        consistent
     }
 
     /// Records an attempt that ended well.
@@ -217,7 +210,7 @@ mod tests {
     #[test]
     fn new_device_is_compared_with_a_stored_one_by_priors() {
         let mut estimator = estimator([Some(4e11), Some(2e11), None], &[1e8]);
-        estimator.set_prior(0, 0, 1e8);
+        estimator.set_stored_rates(0, [Some(1e8)].into_iter());
         assert!(close(seconds(&estimator, 0, 1e8), 1.0));
         assert!(close(seconds(&estimator, 1, 1e8), 2.0));
         assert_eq!(estimator.seconds(0, 2, Some(1e8)), None);
@@ -227,19 +220,15 @@ mod tests {
     fn inconsistent_stored_rates_are_dropped() {
         let of = |stored: [f64; 2]| {
             let mut estimator = estimator([Some(4e11), Some(2e11), None], &[1.0]);
-            (0..2).for_each(|device| estimator.set_prior(0, device, stored[device]));
-            estimator.set_prior(0, 2, 1e9);
-            let dropped = estimator.drop_inconsistent_priors(0);
+            let fit = estimator.set_stored_rates(0, [stored[0], stored[1], 1e9].map(Some).into_iter());
             let ratio = seconds(&estimator, 1, 1.0) / seconds(&estimator, 0, 1.0);
-            (dropped, ratio, estimator.seconds(0, 2, Some(1.0)))
+            (fit, ratio, estimator.seconds(0, 2, Some(1.0)))
         };
-        assert_eq!(of([8.0, 1.0]), (false, 8.0, Some(1e-9)));
-        assert_eq!(of([8e3, 1.0]), (true, 2.0, None), "one in another unit");
-        assert_eq!(of([1e-30, 1e30]), (true, 2.0, None));
+        assert_eq!(of([8.0, 1.0]), (true, 8.0, Some(1e-9)));
+        assert_eq!(of([8e3, 1.0]), (false, 2.0, None), "one in another unit");
+        assert_eq!(of([1e-30, 1e30]), (false, 2.0, None));
         let mut alone = estimator([None, Some(2e11)], &[]);
-        alone.set_prior(0, 0, 1e-9);
-        alone.set_prior(0, 1, 1.0);
-        assert!(!alone.drop_inconsistent_priors(0), "nothing to compare with");
+        assert!(alone.set_stored_rates(0, [1e-9, 1.0].map(Some).into_iter()), "nothing to compare with");
     }
 
     #[test]

@@ -216,12 +216,7 @@ impl Planner {
     /// Sets the rates of a class from an earlier run, by device. Returns false if they don't fit
     /// each other: then none is kept.
     pub fn set_stored_rates(&mut self, class: u32, rates: impl Iterator<Item = Option<f64>>) -> bool {
-        for (index, rate) in rates.enumerate() {
-            if let Some(rate) = rate {
-                self.estimator.set_prior(class, index, rate);
-            }
-        }
-        !self.estimator.drop_inconsistent_priors(class)
+        self.estimator.set_stored_rates(class, rates)
     }
 
     /// Returns the measured rates: class, device, work per second, number of samples.

@@ -96,7 +96,7 @@ fn mean_of_light_tasks_leaves_out_the_planned_ones() {
 fn eta_is_at_least_what_the_longest_task_needs() {
     let mut driver = unknown(2);
     // As stored rates.
-    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 4.0));
+    driver.planner.set_stored_rates(0, [Some(4.0); 2].into_iter());
     driver.submit(0, of_work(100.0));
     assert_eta(&driver, 0, Some(25.0));
     let run = driver.take(0, 0).unwrap();
@@ -109,7 +109,7 @@ fn eta_is_at_least_what_the_longest_task_needs() {
 fn reports_and_ended_tasks_outweigh_a_much_slower_stored_rate_in_the_eta() {
     let mut driver = unknown(1);
     // Tasks take 20 s; the stored rate says 200 s.
-    driver.planner.estimator.set_prior(0, 0, 0.05);
+    driver.planner.set_stored_rates(0, [Some(0.05)].into_iter());
     (0..4).for_each(|_| _ = driver.submit(0, of_work(10.0)));
     let first = driver.take(0, 0).unwrap();
     first.signal.report(0.5);
@@ -132,7 +132,7 @@ fn reports_and_ended_tasks_outweigh_a_much_slower_stored_rate_in_the_eta() {
 fn eta_follows_the_measured_rate_within_a_task() {
     for stored in [1.7, 0.5, 0.15] {
         let mut driver = unknown(1);
-        driver.planner.estimator.set_prior(0, 0, stored);
+        driver.planner.set_stored_rates(0, [Some(stored)].into_iter());
         (0..4).for_each(|_| _ = driver.submit(0, of_work(10.0)));
         assert_eta(&driver, 0, Some(40.0 / stored));
         let first = driver.take(0, 0).unwrap();
@@ -152,7 +152,7 @@ fn eta_follows_the_measured_rate_within_a_task() {
 #[test]
 fn eta_forgets_a_warm_up_and_follows_a_device_that_slows_down() {
     let mut driver = unknown(1);
-    driver.planner.estimator.set_prior(0, 0, 0.4);
+    driver.planner.set_stored_rates(0, [Some(0.4)].into_iter());
     (0..100).for_each(|_| _ = driver.submit(0, of_work(10.0)));
     driver.run_next([0, 100], 0, Ok(()));
     driver.run_next([100, 120], 0, Ok(()));
@@ -167,7 +167,7 @@ fn eta_forgets_a_warm_up_and_follows_a_device_that_slows_down() {
 #[test]
 fn eta_leaves_out_a_device_that_backs_off_while_another_runs() {
     let mut driver = unknown(2);
-    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 0.5));
+    driver.planner.set_stored_rates(0, [Some(0.5); 2].into_iter());
     (0..4).for_each(|_| _ = driver.submit(0, of_work(10.0)));
     driver.run_next([0, 0], 0, Err(busy()));
     driver.take(0, 1).unwrap();
@@ -180,7 +180,7 @@ fn eta_leaves_out_a_device_that_backs_off_while_another_runs() {
 #[test]
 fn eta_counts_the_time_for_which_all_devices_back_off() {
     let mut driver = unknown(2);
-    (0..2).for_each(|device| driver.planner.estimator.set_prior(0, device, 0.5));
+    driver.planner.set_stored_rates(0, [Some(0.5); 2].into_iter());
     driver.submit(0, of_work(10.0));
     driver.run_next([0, 10], 0, Err(busy()));
     // The other device may begin it at once.
