@@ -4,7 +4,6 @@
 //! device's next task skips the tasks of other devices, and stops at once when no task could fit.
 
 use std::collections::{BTreeMap, btree_map};
-use std::iter::Take;
 
 use super::{Rank, TaskRecord};
 use crate::device::BackendKind;
@@ -79,19 +78,36 @@ impl ReadyQueue {
     }
 
     /// Returns all tasks in order.
-    pub fn iter(&self) -> InOrder<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = (Rank, TaskId)> {
         self.some(|_| usize::MAX)
     }
 
     /// Returns the tasks that may use a device and the first few of each other line, in order.
-    pub fn around(&self, device: usize, few: usize) -> InOrder<'_> {
-        self.some(|reach| if reach.contains(device) { usize::MAX } else { few })
+    pub fn around(&self, device: usize, few: usize) -> impl Iterator<Item = (Rank, TaskId)> {
+        self.some(move |reach| if reach.contains(device) { usize::MAX } else { few })
     }
 
-    fn some(&self, most: impl Fn(DeviceMask) -> usize) -> InOrder<'_> {
+    /// Merges the first tasks of each line, as many as `most` says, into one order. Lines are few.
+    /// With one line, allocates nothing.
+    fn some(&self, most: impl Fn(DeviceMask) -> usize) -> impl Iterator<Item = (Rank, TaskId)> {
         let lines = self.lines.iter().map(|(reach, line)| line.tasks.iter().take(most(*reach)));
         let mut lines = lines.filter_map(|mut line| Some((line.next()?, line)));
-        InOrder { current: lines.next(), others: lines.collect() }
+        // Of each line its next task, and the rest.
+        let (mut current, mut others) = (lines.next(), lines.collect::<Vec<_>>());
+        std::iter::from_fn(move || {
+            let line = current.as_mut()?;
+            if let Some(least) = others.iter_mut().min_by_key(|(first, _)| *first)
+                && least.0 < line.0
+            {
+                std::mem::swap(line, least);
+            }
+            let item = own(line.0);
+            match line.1.next() {
+                Some(next) => line.0 = next,
+                None => current = others.pop(),
+            }
+            Some(item)
+        })
     }
 
     /// Returns the fewest bytes of the tasks that may use a device. `None`: there are none.
@@ -129,39 +145,15 @@ impl Sizes {
     }
 }
 
-/// An iterator over a line: its next task, and the rest.
-type Reading<'a> = ((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>);
-
-/// Merges lines, which are few, into one order. With one line, allocates nothing.
-pub struct InOrder<'a> {
-    current: Option<Reading<'a>>,
-    others: Vec<Reading<'a>>,
-}
-
-impl Iterator for InOrder<'_> {
-    type Item = (Rank, TaskId);
-
-    fn next(&mut self) -> Option<(Rank, TaskId)> {
-        let current = self.current.as_mut()?;
-        if let Some(least) = self.others.iter_mut().min_by_key(|(first, _)| *first)
-            && least.0 < current.0
-        {
-            std::mem::swap(current, least);
-        }
-        let item = own(current.0);
-        match current.1.next() {
-            Some(next) => current.0 = next,
-            None => self.current = self.others.pop(),
-        }
-        Some(item)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sched::base::Task;
     use crate::sched::plan::tests::{driver, task};
+
+    fn ids(tasks: impl Iterator<Item = (Rank, TaskId)>) -> Vec<TaskId> {
+        tasks.map(|(_, id)| id).collect()
+    }
 
     #[test]
     fn lines_are_read_in_one_order_and_counted_by_size() {
@@ -177,7 +169,6 @@ mod tests {
         let tasks = [only(0, 5.0, 70), any, only(1, 3.0, 50), only(0, 2.0, 30), only(0, 1.0, 0)];
         let [a, b, c, d, e] = tasks.map(|task| driver.submit(0, task));
         let ready = &mut driver.planner.ready;
-        let ids = |tasks: InOrder<'_>| tasks.map(|(_, id)| id).collect::<Vec<_>>();
         assert_eq!(ids(ready.iter()), [a, b, c, d, e]);
         assert_eq!((ids(ready.around(0, 0)), ids(ready.around(1, 0))), (vec![a, b, d, e], vec![b, c]));
         assert_eq!(ids(ready.around(1, 1)), [a, b, c]);
