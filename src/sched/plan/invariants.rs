@@ -8,23 +8,16 @@ use crate::sched::base::TaskId;
 /// With at most so many tasks a driver checks after every step; with more, so much more seldom.
 const TASKS: u64 = 256;
 
-/// Checks a planner after its steps, in builds with debug assertions.
-#[derive(Default)]
-pub struct InvariantChecks {
-    steps: u64,
-}
-
-impl InvariantChecks {
-    /// The planner has taken a step. Panics if its parts disagree.
-    pub fn step(&mut self, planner: &Planner) {
+impl Planner {
+    /// Ends a step of a driver. Panics in builds with debug assertions if the parts of the planner
+    /// disagree.
+    pub fn check_step(&mut self) {
         self.steps += 1;
-        if cfg!(debug_assertions) && self.steps.is_multiple_of(1 + planner.arrivals / TASKS) {
-            planner.check_invariants();
+        if cfg!(debug_assertions) && self.steps.is_multiple_of(1 + self.arrivals / TASKS) {
+            self.check_invariants();
         }
     }
-}
 
-impl Planner {
     /// Panics if the parts of the planner disagree.
     fn check_invariants(&self) {
         let mut live: BTreeMap<TaskId, u32> = BTreeMap::new();

@@ -5,7 +5,7 @@ pub mod access;
 pub mod completion;
 mod device_health;
 mod effects;
-pub mod invariants;
+mod invariants;
 pub mod placement;
 pub mod planner;
 mod ready_queue;
@@ -20,7 +20,6 @@ mod timers;
 
 pub use completion::AttemptEnd;
 pub use effects::{Effects, EndedTask};
-pub use invariants::InvariantChecks;
 pub use placement::{AssignResult, Assignment};
 pub use planner::Planner;
 pub use ready_queue::ReadyQueue;

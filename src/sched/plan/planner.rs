@@ -61,6 +61,8 @@ pub struct Planner {
     pub(super) trace: Option<Arc<Trace>>,
     /// When priorities were last raised.
     pub(super) aged_at: Duration,
+    /// Steps that its driver has taken.
+    pub(super) steps: u64,
 }
 
 impl Planner {

@@ -114,8 +114,7 @@ impl Runtime {
         let now = effects.now;
         let opened = self.publish_flags(&guard, now);
         let result = then(&mut guard, now);
-        let PlannerGuarded { planner, checks, .. } = &mut *guard;
-        checks.step(planner);
+        guard.planner.check_step();
         self.wake_workers(&mut guard, now);
         self.ensure_timer(&mut guard, now);
         let log = std::mem::take(&mut guard.log);

@@ -18,7 +18,7 @@ use crate::sched::base::{DeviceMask, Policy, TaskId, lock, nanoseconds};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
 use crate::sched::observe::{Ending, ProgressNotifier, Span, Trace, TraceEvent};
-use crate::sched::plan::{AttemptEnd, InvariantChecks, Planner, Progress, Stats};
+use crate::sched::plan::{AttemptEnd, Planner, Progress, Stats};
 use crate::sched::sleep::{BLOCKED_TASKS, WaitGraph, WaitQueues};
 use crate::store::entries::StoredRate;
 use crate::store::findings::Findings;
@@ -67,7 +67,6 @@ pub struct PlannerGuarded {
     pub timer_until: Option<Duration>,
     /// Log records of the runtime itself, until the next effects are applied.
     pub log: Vec<(Level, String)>,
-    pub checks: InvariantChecks,
 }
 
 impl Runtime {

@@ -9,7 +9,7 @@ use super::{DeviceReport, Scenario, SimDevice, SimEvent, SimEventKind, SimReport
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskCounts, TaskId, TaskStatus};
-use crate::sched::plan::{AttemptEnd, Effects, EndedTask, InvariantChecks, Planner};
+use crate::sched::plan::{AttemptEnd, Effects, EndedTask, Planner};
 
 /// An event that is to come: its time, its kind, a number. Those of the same time happen in the
 /// order of their kinds. The time is the bits of an `f64` that is not negative: they have its
@@ -59,7 +59,6 @@ pub struct Simulation<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) planner: Planner,
     pub(super) effects: Effects,
-    pub(super) checks: InvariantChecks,
     pub(super) now: f64,
     pub(super) due: BinaryHeap<Reverse<PendingEvent>>,
     pub(super) numbers: u64,
@@ -97,7 +96,6 @@ impl<'a> Simulation<'a> {
             scenario,
             planner: Planner::new(scenario.devices.iter().enumerate().map(info).collect(), Arc::default()),
             effects: Effects::default(),
-            checks: InvariantChecks::default(),
             now: 0.0,
             due: BinaryHeap::new(),
             numbers: 0,
@@ -146,7 +144,7 @@ impl<'a> Simulation<'a> {
             let now = Duration::from_secs_f64(self.now).max(due.unwrap_or_default());
             self.effects.now = self.effects.now.max(now);
             self.happen(kind);
-            self.checks.step(&self.planner);
+            self.planner.check_step();
             // Tasks that are submitted at the same time arrive together.
             let next = self.due.peek().filter(|Reverse(next)| next.0 == time);
             if next.is_some_and(|Reverse(next)| next.1 < PendingKind::Cancel(0)) {
@@ -154,7 +152,7 @@ impl<'a> Simulation<'a> {
             }
             self.settle();
             self.dispatch();
-            self.checks.step(&self.planner);
+            self.planner.check_step();
             let next = self.planner.next_deadline(self.effects.now).filter(|_| self.unended > 0);
             if let Some(at) = next
                 && (next != alarm || due.is_some())

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AssignResult, Assignment, AttemptEnd, Effects, FitCheck, InvariantChecks, Planner};
+use super::{AssignResult, Assignment, AttemptEnd, Effects, FitCheck, Planner};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{DeviceMask, Exec, Policy, Role, Task, TaskCounts, TaskId, TaskStatus};
@@ -23,7 +23,6 @@ const S: fn(u64) -> Duration = Duration::from_secs;
 pub struct Driver {
     pub planner: Planner,
     pub effects: Effects,
-    checks: InvariantChecks,
 }
 
 /// So many devices, alike.
@@ -81,18 +80,14 @@ fn wrong() -> Result<()> {
 
 impl Driver {
     fn new(devices: impl Iterator<Item = (DeviceInfo, u32)>) -> Self {
-        Driver {
-            planner: Planner::new(devices.collect(), Arc::default()),
-            effects: Effects::default(),
-            checks: InvariantChecks::default(),
-        }
+        Driver { planner: Planner::new(devices.collect(), Arc::default()), effects: Effects::default() }
     }
 
     /// Takes a step of the planner, and checks it.
     fn step<T>(&mut self, now: Duration, change: impl FnOnce(&mut Planner, &mut Effects) -> T) -> T {
         self.effects.now = now;
         let result = change(&mut self.planner, &mut self.effects);
-        self.checks.step(&self.planner);
+        self.planner.check_step();
         result
     }
 
