@@ -39,39 +39,3 @@ fn best(device: &SimDevice) -> f64 {
     });
     speeds.fold(device.speed, f64::max)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sched::simulation::{Fault, SimDevice, SimTask};
-
-    fn world(speeds: &[f64], works: &[f64]) -> Scenario {
-        Scenario {
-            devices: speeds.iter().map(|&speed| SimDevice::new("", speed)).collect(),
-            tasks: works.iter().map(|&work| SimTask::new(work)).collect(),
-        }
-    }
-
-    #[test]
-    fn all_work_over_all_speed_or_the_longest_on_the_fastest() {
-        assert_eq!(lower_bound(&world(&[2.0, 1.0], &[3.0, 3.0, 3.0])), 3.0);
-        assert_eq!(lower_bound(&world(&[2.0, 1.0], &[9.0, 1.0])), 4.5);
-    }
-
-    #[test]
-    fn a_device_counts_with_its_best_speed() {
-        let mut world = world(&[1.0], &[6.0, 6.0]);
-        let slow = |at, factor| Fault { at, kind: FaultKind::Slow { factor } };
-        world.devices[0].faults = vec![slow(2.0, 8.0), slow(1.0, 0.5)];
-        assert_eq!(lower_bound(&world), 3.0);
-    }
-
-    #[test]
-    fn a_device_counts_until_it_is_lost() {
-        let mut world = world(&[2.0, 1.0], &[6.0, 6.0]);
-        world.devices[0].fail_at = Some(2.0);
-        assert_eq!(lower_bound(&world), 8.0);
-        world.devices[1].fail_at = Some(7.0);
-        assert_eq!(lower_bound(&world), f64::INFINITY);
-    }
-}

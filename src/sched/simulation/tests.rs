@@ -2,7 +2,9 @@
 //! device.
 
 use super::world::Simulation;
-use super::{Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, run};
+use super::{
+    Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, lower_bound, run,
+};
 use crate::sched::DeviceMask;
 use crate::sched::TaskStatus;
 
@@ -149,4 +151,27 @@ fn attempts_that_have_ended_leave_the_list_of_running_ones() {
     assert!(simulation.live.is_empty() && simulation.attempts.len() >= 200);
     // A vector has at most twice the room that it needed.
     assert!(simulation.live.capacity() <= 4.max(2 * slots as usize), "{}", simulation.live.capacity());
+}
+
+#[test]
+fn bound_is_all_work_over_all_speed_or_the_longest_on_the_fastest() {
+    assert_eq!(lower_bound(&world(&[2.0, 1.0], equal(3, 3.0))), 3.0);
+    assert_eq!(lower_bound(&world(&[2.0, 1.0], [9.0, 1.0].map(SimTask::new).into())), 4.5);
+}
+
+#[test]
+fn a_device_counts_with_its_best_speed() {
+    let mut world = world(&[1.0], equal(2, 6.0));
+    fault(&mut world, 0, 2.0, FaultKind::Slow { factor: 8.0 });
+    fault(&mut world, 0, 1.0, FaultKind::Slow { factor: 0.5 });
+    assert_eq!(lower_bound(&world), 3.0);
+}
+
+#[test]
+fn a_device_counts_until_it_is_lost() {
+    let mut world = world(&[2.0, 1.0], equal(2, 6.0));
+    world.devices[0].fail_at = Some(2.0);
+    assert_eq!(lower_bound(&world), 8.0);
+    world.devices[1].fail_at = Some(7.0);
+    assert_eq!(lower_bound(&world), f64::INFINITY);
 }
