@@ -11,10 +11,9 @@ use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskCounts, TaskId, TaskStatus};
 use crate::sched::plan::{AttemptEnd, Effects, EndedTask, Planner};
 
-/// An event that is to come: its time, its kind, a number. Those of the same time happen in the
-/// order of their kinds. The time is the bits of an `f64` that is not negative: they have its
-/// order.
-type PendingEvent = (u64, PendingKind, u64);
+/// An event that is to come: its time and its kind. Those of the same time happen in the order of
+/// their kinds. The time is the bits of an `f64` that is not negative: they have its order.
+type PendingEvent = (u64, PendingKind);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PendingKind {
@@ -52,7 +51,6 @@ pub(super) struct SimDeviceState {
     pub(super) memory_short_until: f64,
     pub(super) resources_short_until: f64,
     pub(super) wrong_until: f64,
-    pub(super) tasks: u64,
 }
 
 pub struct Simulation<'a> {
@@ -61,7 +59,6 @@ pub struct Simulation<'a> {
     pub(super) effects: Effects,
     pub(super) now: f64,
     pub(super) due: BinaryHeap<Reverse<PendingEvent>>,
-    pub(super) numbers: u64,
     pub(super) ids: Vec<Option<TaskId>>,
     pub(super) known: BTreeMap<TaskId, usize>,
     pub(super) ends: Vec<Option<(TaskStatus, Option<Error>)>>,
@@ -98,7 +95,6 @@ impl<'a> Simulation<'a> {
             effects: Effects::default(),
             now: 0.0,
             due: BinaryHeap::new(),
-            numbers: 0,
             ids: vec![None; count],
             known: BTreeMap::new(),
             ends: vec![None; count],
@@ -127,15 +123,14 @@ impl<'a> Simulation<'a> {
     }
 
     fn plan(&mut self, time: f64, kind: PendingKind) {
-        self.numbers += 1;
         // No negative zero.
         let time = time.max(0.0).to_bits();
-        self.due.push(Reverse((time, kind, self.numbers)));
+        self.due.push(Reverse((time, kind)));
     }
 
     pub fn run(&mut self) {
         let mut alarm = None;
-        while let Some(Reverse((time, kind, _))) = self.due.pop() {
+        while let Some(Reverse((time, kind))) = self.due.pop() {
             let due = if let PendingKind::Alarm(at) = kind { Some(at) } else { None };
             if due.is_some() && due != alarm {
                 continue;
@@ -257,9 +252,6 @@ impl<'a> Simulation<'a> {
         let place = &mut self.places[device];
         place.free.push(slot);
         place.free.sort_unstable_by(|a, b| b.cmp(a));
-        if fate.is_ok() {
-            place.tasks += 1;
-        }
         self.record(number, SimEventKind::Return);
         self.planner.on_attempt_end(device, id, attempt, AttemptEnd::Ran(fate), &mut self.effects);
         self.settle();
@@ -340,11 +332,11 @@ impl<'a> Simulation<'a> {
             end.get_or_insert((TaskStatus::Queued, None));
         });
         let stats = self.planner.stats();
-        let devices = self.scenario.devices.iter().zip(&self.places).zip(stats.devices);
-        let devices = devices.map(|((device, place), stats)| DeviceReport {
+        let devices = self.scenario.devices.iter().zip(stats.devices);
+        let devices = devices.map(|(device, stats)| DeviceReport {
             name: device.name.clone(),
             busy: Duration::from_nanos(stats.busy_ns).as_secs_f64(),
-            tasks: place.tasks,
+            tasks: stats.done,
             peak_bytes: stats.peak_bytes,
             retired: stats.retired,
         });
