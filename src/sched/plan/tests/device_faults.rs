@@ -90,14 +90,7 @@ fn task_that_may_poison_contexts_gets_no_copy() {
 
 #[test]
 fn cause_of_two_poisoned_contexts_is_stopped_in_the_third() {
-    let mut driver = driver_of(&[1.0, 4.0, 16.0]);
-    let busy = [1, 2]
-        .map(|device| driver.begin(0, device, Task { devices: DeviceMask::only(device), ..of_work(1e6) }).1);
-    let (id, first) = driver.begin(0, 0, Task { idempotent: true, ..task() });
-    let [second, third] = [(1, 10), (2, 30)].map(|(device, now)| {
-        driver.ends(now, device, &busy[device - 1], Err(Error::Callback { code: 1 }));
-        driver.take(now, device).unwrap()
-    });
+    let (mut driver, id, [first, second, third]) = with_two_copies();
     driver.ends(40, 0, &first, broken(DeviceFault::Poisoned));
     assert!(driver.error(id).is_none() && !third.signal.is_cancelled());
     driver.ends(41, 1, &second, broken(DeviceFault::Poisoned));

@@ -367,37 +367,19 @@ fn cancel_of_a_refused_task_reads_no_others() {
 }
 
 #[test]
-fn two_copies_that_stop_for_one_are_not_cancelled_when_that_fails() {
-    let mut driver = driver_of(&[1.0, 4.0, 16.0]);
-    let busy = [1, 2]
-        .map(|device| driver.begin(0, device, Task { devices: DeviceMask::only(device), ..of_work(1e6) }).1);
-    let (id, first) = driver.begin(0, 0, Task { idempotent: true, ..task() });
-    let copies = [(1, 10), (2, 30)].map(|(device, now)| {
-        driver.ends(now, device, &busy[device - 1], Err(Error::Callback { code: 1 }));
-        driver.take(now, device).unwrap()
-    });
-    let fails = Error::Callback { code: 7 };
-    first.signal.commit(first.attempt).unwrap();
-    driver.ends(40, 0, &first, Err(fails.clone()));
-    (1..3).for_each(|device| driver.ends(41, device, &copies[device - 1], Err(Error::Cancelled)));
-    assert_eq!(driver.error(id), Some(fails));
-}
-
-#[test]
-fn failure_for_which_a_copy_stopped_is_that_of_its_own_device() {
+fn failure_for_which_copies_stopped_is_that_of_its_own_device() {
     let fails = Error::Callback { code: 1 };
     for (error, state) in [(fails, TaskStatus::Failed), (short_of(600), TaskStatus::Queued)] {
-        let mut driver = driver(2).seasoned();
-        let (id, first) = driver.begin(10, 0, Task { idempotent: true, device_bytes: 600, ..task() });
-        let copy = driver.take(18, 1).expect("a copy, for the first is late");
-        driver.planner.set_shared(1, (id, copy.attempt));
+        let (mut driver, id, [first, second, third]) = with_two_copies();
+        driver.planner.set_shared(2, (id, third.attempt));
         first.signal.commit(first.attempt).unwrap();
-        driver.ends(19, 0, &first, Err(error));
-        driver.ends(20, 1, &copy, Err(Error::Cancelled));
+        driver.ends(40, 0, &first, Err(error));
+        driver.ends(41, 1, &second, Err(Error::Cancelled));
+        driver.ends(42, 2, &third, Err(Error::Cancelled));
+        assert_eq!((driver.state(id), driver.planner.tasks.get(id).unwrap().exclusive), (state, false));
         let (_, text) = driver.effects.log.last().unwrap();
         assert!(text.contains("on cuda:0: "), "{text}");
-        assert_eq!((driver.state(id), driver.planner.tasks.get(id).unwrap().exclusive), (state, false));
-        let back_off = [0, 1].map(|device| driver.planner.devices[device].backs_off(S(20), 600));
-        assert_eq!(back_off, [state == TaskStatus::Queued, false]);
+        let backs_off = [0, 1, 2].map(|device| driver.planner.devices[device].backs_off(S(42), 600));
+        assert_eq!(backs_off, [state == TaskStatus::Queued, false, false]);
     }
 }

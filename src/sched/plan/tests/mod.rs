@@ -50,6 +50,19 @@ fn info(ordinal: usize, speed: f64) -> DeviceInfo {
     }
 }
 
+/// A task that runs on three devices from the 30th second on.
+fn with_two_copies() -> (Driver, TaskId, [Assignment; 3]) {
+    let mut driver = driver_of(&[1.0, 4.0, 16.0]);
+    let busy = [1, 2]
+        .map(|device| driver.begin(0, device, Task { devices: DeviceMask::only(device), ..of_work(1e6) }).1);
+    let (id, first) = driver.begin(0, 0, Task { idempotent: true, ..task() });
+    let [second, third] = [(1, 10), (2, 30)].map(|(device, now)| {
+        driver.ends(now, device, &busy[device - 1], Err(Error::Callback { code: 1 }));
+        driver.take(now, device).unwrap()
+    });
+    (driver, id, [first, second, third])
+}
+
 pub fn task() -> Task {
     Task { work: Some(1.0), ..Task::new(|_: &Exec<'_>| Ok(())) }
 }
