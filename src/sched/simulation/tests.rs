@@ -5,8 +5,7 @@ use super::world::Simulation;
 use super::{
     Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, lower_bound, run,
 };
-use crate::sched::DeviceMask;
-use crate::sched::TaskStatus;
+use crate::sched::{DeviceMask, TaskStatus};
 
 fn world(speeds: &[f64], tasks: Vec<SimTask>) -> Scenario {
     let devices = speeds.iter().enumerate();

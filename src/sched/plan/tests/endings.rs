@@ -40,9 +40,7 @@ fn error_that_a_retry_would_repeat_is_not_retried() {
 
 #[test]
 fn committed_task_that_hangs_does_not_wait_for_a_stopped_copy() {
-    let mut driver = driver(2).seasoned();
-    let (id, first) = driver.begin(10, 0, Task { deadline: Some(S(20)), idempotent: true, ..task() });
-    let second = driver.take(18, 1).expect("a copy, for the first is late");
+    let (mut driver, id, [first, second]) = with_a_copy(Task { deadline: Some(S(20)), ..task() });
     first.signal.commit(first.attempt).unwrap();
     driver.pass(30);
     driver.pass(50);
@@ -305,9 +303,7 @@ fn refusal_counts_until_the_back_off_is_over() {
 
 #[test]
 fn cancel_stops_the_copy_of_an_attempt_that_fails_after_its_commit() {
-    let mut driver = driver(2).seasoned();
-    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..task() });
-    let second = driver.take(18, 1).expect("a copy, for the first is late");
+    let (mut driver, id, [first, second]) = with_a_copy(task());
     first.signal.commit(first.attempt).unwrap();
     driver.cancel(id).unwrap();
     assert!(!first.signal.is_cancelled());
@@ -319,9 +315,7 @@ fn cancel_stops_the_copy_of_an_attempt_that_fails_after_its_commit() {
 
 #[test]
 fn no_copy_begins_where_one_has_failed() {
-    let mut driver = driver(2).seasoned();
-    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..task() });
-    let second = driver.take(18, 1).expect("a copy, for the first is late");
+    let (mut driver, id, [first, second]) = with_a_copy(task());
     driver.ends(19, 1, &second, Err(Error::Callback { code: 1 }));
     assert!(driver.take(19, 1).is_none());
     // The first attempt fails, too, so that no device is left to prefer.

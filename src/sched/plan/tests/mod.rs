@@ -50,6 +50,14 @@ fn info(ordinal: usize, speed: f64) -> DeviceInfo {
     }
 }
 
+/// An idempotent task that begins at 10 s, and gets a copy at 18 s.
+fn with_a_copy(task: Task) -> (Driver, TaskId, [Assignment; 2]) {
+    let mut driver = driver(2).seasoned();
+    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..task });
+    let copy = driver.take(18, 1).expect("a copy, for the first is late");
+    (driver, id, [first, copy])
+}
+
 /// A task that runs on three devices from the 30th second on.
 fn with_two_copies() -> (Driver, TaskId, [Assignment; 3]) {
     let mut driver = driver_of(&[1.0, 4.0, 16.0]);

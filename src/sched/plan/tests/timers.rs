@@ -289,9 +289,7 @@ fn long_queue_ages_in_rarer_steps() {
 /// The device of the first attempt still prepares when the copy is over its limit.
 #[test]
 fn deadline_of_a_copy_is_reported_though_it_stops_the_first_attempt() {
-    let mut driver = driver(2).seasoned();
-    let (id, first) = driver.begin(10, 0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
-    let copy = driver.take(18, 1).expect("a copy, for the first is late");
+    let (mut driver, id, [first, copy]) = with_a_copy(Task { deadline: Some(S(60)), ..task() });
     driver.planner.postpone_deadlines(0, S(60));
     driver.pass(78);
     assert!(first.signal.is_stopped(first.attempt));

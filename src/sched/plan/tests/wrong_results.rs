@@ -68,9 +68,7 @@ fn late_task_that_ends_well_is_done_though_no_device_is_left() {
 #[test]
 fn copy_proves_a_fault_like_a_retry_before_and_after_it_shows() {
     for right_first in [false, true] {
-        let mut driver = driver(2).seasoned();
-        let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..named("a") });
-        let second = driver.take(18, 1).expect("a copy, for the first is late");
+        let (mut driver, id, [first, second]) = with_a_copy(named("a"));
         let mut ends = [(0, &first, wrong()), (1, &second, Ok(()))];
         ends.rotate_left(usize::from(right_first));
         for (device, run, outcome) in ends {
