@@ -67,9 +67,8 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn only_files_of_ended_processes_are_removed() {
-        let folder = std::env::temp_dir().join(format!("gpusched-leftovers-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let at = |name: &str| folder.join(name);
+        let folder = testkit::Folder::new();
+        let at = |name: &str| folder.at(name);
         // No process has such an id.
         let (orphan, locked) = (at(".gpusched-4294967293-0.part"), at(".gpusched-4294967294-1.part"));
         let beside = at(".gpusched-4294967294-5.part");
@@ -88,15 +87,15 @@ mod tests {
         fs::create_dir(&inner).unwrap();
         let output = Output::create(&at("shot_0002.bin")).unwrap();
 
-        assert_eq!(remove(&folder).unwrap(), 1);
+        assert_eq!(remove(folder.path()).unwrap(), 1);
         assert!(!orphan.exists() && same_number.exists());
         assert!(locked.exists() && beside.exists() && living.exists() && inner.exists() && link.is_symlink());
         assert!(foreign.iter().all(|path| path.exists()));
         output.commit().unwrap();
 
-        drop(held);
-        assert_eq!(remove(&folder).unwrap(), 3);
-        fs::remove_dir_all(folder).unwrap();
+        // A child that another test forks may keep the file open.
+        held.unlock().unwrap();
+        assert_eq!(remove(folder.path()).unwrap(), 3);
     }
 
     #[test]

@@ -178,9 +178,8 @@ mod tests {
 
     #[test]
     fn saved_state_is_restored_exactly_or_refused() {
-        let folder = std::env::temp_dir().join(format!("gpusched-paused-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("shot_0001.paused");
+        let folder = testkit::Folder::new();
+        let path = folder.at("shot_0001.paused");
         assert!(Checkpoint::open(&path).unwrap().is_none());
         let mut values: Vec<f32> = (0..40_000).map(|i| (i as f32).sin()).collect();
         values[3] = f32::NAN;
@@ -215,6 +214,5 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             assert!(Checkpoint::open(&path).is_err(), "byte {at} is another");
         }
-        fs::remove_dir_all(folder).unwrap();
     }
 }
