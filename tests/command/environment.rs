@@ -74,7 +74,11 @@ fn check_of_the_address_space_agrees_with_the_run() {
     let survey = SURVEY.replace("[24, 8, 16]", "[100, 60, 80]").replace("nt = 60", "nt = 6");
     let folder = Workspace::with_survey(&survey.replace("every = 30", "every = 3"));
     let mut seen = [false; 2];
-    for most in (60..=300).step_by(12) {
+    for most in (60..4000).step_by(12) {
+        // A machine of many cores needs more for stacks.
+        if most > 300 && seen[1] {
+            break;
+        }
         let checked = run_limited(&folder, most, "--dry-run");
         let ran = run_limited(&folder, most, "--no-rates-cache");
         assert_eq!(ran.status, checked.status, "{most} MiB: {checked:?}, {ran:?}");
@@ -117,7 +121,8 @@ fn two_runs_do_not_write_into_one_folder() {
         assert!(refused.err.contains("out: another run writes to it"), "{refused:?}");
     }
     assert_eq!(fs::read_dir(folder.at("out")).unwrap().count(), 0);
-    drop(other);
+    // A child that another test forks holds the lock, too, until it runs its program.
+    other.unlock().unwrap();
     assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
 }
 
