@@ -1,5 +1,6 @@
 //! Members that are killed, stopped or forked.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use gpusched::node::{NodePolicy, SharedDevice};
@@ -105,12 +106,14 @@ pub fn member_without_inotify_says_so_and_still_sees_changes() {
     talk(&mut members, "a drop: ok, b: yes");
     // A member that waits for no slot also sees changes.
     while members[1].ask("wait 0") == "Changed" {}
-    talk(&mut members, "b wait 20000, a want: ok, b: Changed");
+    talk(&mut members, "b wait 20000");
+    assert!(!members[1].answers(Duration::from_millis(100)), "nothing has changed");
+    talk(&mut members, "a want: ok, b: Changed");
     assert_eq!(logged().matches("no inotify").count(), 1, "{}", logged());
 }
 
 pub fn member_that_is_stopped_with_the_table_locked_is_named() {
-    let lock_timeout = Duration::from_millis(400);
+    let lock_timeout = Duration::from_secs(2);
     let policy = NodePolicy { lock_timeout, ..NodePolicy::default() };
     let (folder, mut members) = members_within(2, policy);
     let device = Some(SharedDevice { uuid: UUIDS[0], slots: 1 });
@@ -120,9 +123,11 @@ pub fn member_that_is_stopped_with_the_table_locked_is_named() {
     assert!(soon(|| std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") T "))));
     let begin = Instant::now();
     members[1].tell("inside");
-    let named = format!("process {} has kept it locked for 0.4 s", members[0].id());
+    let named = format!("process {} has kept it locked for 2 s", members[0].id());
     // Threads that wait together fail together, and not one time-out after the other.
+    let together = Barrier::new(3);
     let failed = || {
+        together.wait();
         let refused = node.lock().err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.contains(&named), "{refused}");
         begin.elapsed()

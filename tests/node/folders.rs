@@ -107,6 +107,7 @@ pub fn unsuitable_folder_is_refused_with_its_reason() {
 pub fn unsuitable_file_is_refused_with_its_reason() {
     let folder = Folder::new();
     let leases = folder.make("leases");
+    set_mode(&leases, 0o700);
     let (path, elsewhere) = (leases.join("leases-1"), folder.at("elsewhere"));
     fs::write(&elsewhere, "mine").unwrap();
     let kinds: [(&dyn Fn(), &str); 5] = [
@@ -214,6 +215,7 @@ pub fn fill_disk(folder: &Path) -> ExitCode {
 pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {
     let folder = Folder::new();
     fs::create_dir(leases(&folder)).unwrap();
+    set_mode(&leases(&folder), 0o700);
     let path = leases(&folder).join("leases-1");
     for bytes in [vec![], vec![0; 100], vec![255; 100_000], b"gpuslea1".repeat(5000)] {
         fs::write(&path, bytes).unwrap();

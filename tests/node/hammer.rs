@@ -45,7 +45,7 @@ impl Witnesses {
 }
 
 /// Returns true if the process that wrote its number into the file is dead or about to be, or has
-/// not written it yet.
+/// not written it yet: the number is 0 or missing.
 fn is_exiting(witness: &File) -> bool {
     const PF_EXITING: u32 = 4;
     let mut number = [0; 4];
@@ -65,9 +65,10 @@ struct Taken<'a> {
 }
 
 /// Unlocks the witness first: it says that this process holds the slot, so it must not outlive the
-/// lease.
+/// lease. The number goes before the lock: the next process may be killed before it writes its own.
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
+        self.witness.write_all_at(&[0; 4], 0).expect("room for a number");
         self.witness.unlock().expect("our own lock");
     }
 }
