@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpusched::sched::{AUTO_SLOTS, Scheduler, Task, WaitResult};
 
@@ -17,13 +17,19 @@ fn removed_slot_does_not_retire_the_device() {
     builder.slots = Some(AUTO_SLOTS);
     let scheduler = builder.build().unwrap();
     let inside = Arc::new(AtomicU32::new(0));
+    // The end of the last task, and the longest time from one end to that of a task without others.
+    let times = Arc::new(Mutex::new((Instant::now(), Duration::ZERO)));
     let task = || {
-        let inside = Arc::clone(&inside);
-        // Two concurrent tasks take six times as long, so that other load on the machine adds
-        // little.
+        let (inside, times) = (Arc::clone(&inside), Arc::clone(&times));
+        // A task beside another takes eight times as long as the slowest without one, however late
+        // the machine runs those.
         let task = effect(move || {
             let others = inside.fetch_add(1, Ordering::SeqCst);
-            thread::sleep(Duration::from_millis(if others > 0 { 120 } else { 20 }));
+            let slowest = times.lock().unwrap().1;
+            thread::sleep(if others > 0 { 8 * slowest } else { Duration::from_millis(20) });
+            let mut times = times.lock().unwrap();
+            let took = times.0.elapsed();
+            *times = (Instant::now(), if others > 0 { times.1 } else { times.1.max(took) });
             inside.fetch_sub(1, Ordering::SeqCst);
         });
         Task { work: Some(1.0), ..task }
