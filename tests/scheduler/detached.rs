@@ -29,6 +29,18 @@ impl OneSlot {
 
     /// Submits a task; without an id if the flags say so.
     fn submit<T>(&self, run: sched_run_fn, user: &T, priority: i32, flags: u32) -> sched_task_t {
+        let (status, id) = self.try_submit(run, user, priority, flags);
+        assert_eq!(status, SCHED_OK);
+        id
+    }
+
+    fn try_submit<T>(
+        &self,
+        run: sched_run_fn,
+        user: &T,
+        priority: i32,
+        flags: u32,
+    ) -> (sched_status_t, sched_task_t) {
         // SAFETY: as above.
         let mut desc: sched_task_desc_t = unsafe { zeroed() };
         (desc.size, desc.run, desc.priority, desc.flags) = (size_of_val(&desc), run, priority, flags);
@@ -36,8 +48,7 @@ impl OneSlot {
         let mut id = 0;
         let place = if flags == SCHED_TASK_DETACHED { ptr::null_mut() } else { &raw mut id };
         // SAFETY: the tests outlive their tasks.
-        assert_eq!(unsafe { sched_submit(self.0, &desc, place) }, SCHED_OK);
-        id
+        (unsafe { sched_submit(self.0, &desc, place) }, id)
     }
 
     fn wait(&self, id: sched_task_t) -> sched_status_t {
@@ -81,6 +92,9 @@ unsafe extern "C-unwind" fn below(exec: *const sched_exec_t, user: *mut c_void) 
     // The task without an id is the latest, so it is nested first.
     assert_eq!(below.scheduler.wait(known), SCHED_OK);
     below.there.store(true, Ordering::Release);
+    // The task that can't be cancelled waits until the scheduler is being destroyed.
+    let submits = || below.scheduler.try_submit(Some(well), &(), 0, SCHED_TASK_DETACHED).0 == SCHED_OK;
+    until(|| !below.commits || !submits());
     let begin = Instant::now();
     let patience = Duration::from_millis(if below.commits { 100 } else { 15_000 });
     while begin.elapsed() < patience && !below.told.load(Ordering::Relaxed) {
