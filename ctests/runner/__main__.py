@@ -81,7 +81,7 @@ def print_summary(results: list[Result], wall: float, strict: bool) -> int:
 
 def test_environment(level: str) -> dict[str, str]:
     """Returns the environment of all steps: the caller's, without settings of library and tests."""
-    own, strict = ("GPUSCHED_", "FAKECUDA", "CUDA_", "FUZZ_", "CARGO_BUILD_"), "GPUSCHED_TEST_STRICT"
+    own, strict = ("GPUSCHED_", "FAKECUDA", "CUDA_", "FUZZ_", "CARGO_BUILD_", "UPDATE"), "GPUSCHED_TEST_STRICT"
     return {
         name: value
         for name, value in os.environ.items()
