@@ -231,6 +231,36 @@ class Orders(WithScheduler):
         self.assertEqual(found, [task])
         self.assertEqual(concurrent.futures.wait([task], 20).done, {task})
 
+    def test_refusal_on_another_thread_does_not_disturb_wait_next(self) -> None:
+        refused, reads = threading.Event(), threading.Event()
+        cancel = self.scheduler._completer.cancel
+
+        def refuse(tasks: Any) -> None:
+            cancel(tasks)
+            refused.set()
+            self.assertTrue(reads.wait(20))
+
+        def submit() -> None:
+            with contextlib.suppress(gpusched.GpuschedError):
+                self.scheduler.submit(nothing, ordered=True, device_bytes=2**60)
+
+        def id_of(task: Any) -> int:
+            found: int = task._job.id
+            if not found and threading.current_thread() is not other:
+                reads.set()
+                other.join(0.2)  # Until the other thread has removed the task, or waits for this one.
+            return found
+
+        other = threading.Thread(target=submit)
+        with mock.patch.object(self.scheduler._completer, "cancel", refuse):
+            other.start()
+            self.assertTrue(refused.wait(20))
+            task = self.scheduler.submit(nothing, ordered=True)
+            with mock.patch.object(gpusched.Task, "id", property(id_of)):
+                self.assertIs(self.scheduler.wait_next(), task)
+        other.join(20)
+        self.assertEqual(self.scheduler._ordered, {})
+
 
 class Futures(WithScheduler):
     def test_tasks_are_futures(self) -> None:

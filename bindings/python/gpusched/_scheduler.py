@@ -247,9 +247,11 @@ class Scheduler(Handle):
             for job in jobs:
                 if job.id == 0:
                     job.withdraw()
-            for task in tasks:
-                if task.id == 0:
-                    self._ordered.pop(task, None)
+            # `wait_next` may iterate over them.
+            with self._submission():
+                for task in tasks:
+                    if task.id == 0:
+                        self._ordered.pop(task, None)
             raise
 
     def _submission(self) -> contextlib.AbstractContextManager[Any]:
