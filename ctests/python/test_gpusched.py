@@ -505,6 +505,58 @@ class Callables(WithScheduler):
         self.assertRaisesRegex(TypeError, "callable is None", self.scheduler.submit, None)
         self.assertRaisesRegex(TypeError, "callable is 5", self.scheduler.submit_range, 0, 3, 5)
 
+    def test_attempt_that_lacked_memory_keeps_no_local_variables(self) -> None:
+        found: list[Any] = []
+
+        def fill(size: int) -> None:
+            array = threading.Event()
+            found.append(weakref.ref(array))
+            raise RuntimeError(f"{size} bytes are too many")
+
+        def fail(_: object) -> None:
+            array = threading.Event()
+            found.append(weakref.ref(array))
+            try:
+                fill(100)
+            except RuntimeError as error:
+                raise MemoryError("too little memory") from error
+
+        task = self.scheduler.submit(fail)
+        # The second attempt begins a second later.
+        while not task._job.failures:
+            time.sleep(0.001)
+        self.assertEqual([array() for array in found[:2]], [None] * 2)
+        _, kept = task._job.failures[abi.SCHED_E_MEMORY]
+        self.assertIn("fail", [frame.name for frame in traceback.extract_tb(kept)])
+        task.cancel()
+
+    def test_failed_task_that_is_forgotten_keeps_no_local_variables(self) -> None:
+        found: list[Any] = []
+
+        def fail(*_: object) -> None:
+            thing = threading.Event()
+            found.append(weakref.ref(thing))
+            raise ValueError("bad")
+
+        def call(wait: Any) -> None:
+            with contextlib.suppress(ValueError):
+                wait()
+
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        call(lambda: self.scheduler.submit(fail).result())
+        call(lambda: self.scheduler.submit_range(0, 1, fail).result())
+        call(lambda: self.scheduler.map(fail, [1]))
+        call(lambda: list(self.scheduler.imap(fail, [1])))
+        call(lambda: gpusched.parallel(fail)([1]))
+        self.assertEqual(len(found), 5)
+        for _ in range(100):
+            if not any(thing() for thing in found):
+                break
+            time.sleep(0.05)  # The completer's thread forgets the tasks.
+        self.assertEqual([thing() for thing in found], [None] * 5)
+
     def test_tasks_run_after_others(self) -> None:
         first = self.scheduler.submit(lambda exec: 1, task_class=3, deadline_s=60.0)
         second = self.scheduler.submit(lambda exec: first.state, after=[first])

@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 import unittest
+import weakref
 from collections import deque
 from pathlib import Path
 from unittest import mock
@@ -33,6 +34,28 @@ def fits_two(error: type[Exception], numbers: list[int]) -> list[int]:
     return [-number for number in numbers]
 
 
+class Pool:
+    """Memory of a GPU with 20 bytes."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.error = error
+        self.used = 0
+        self.failed: list[int] = []
+
+    def array(self, size: int) -> threading.Event:
+        """Returns an object that holds memory as long as it exists."""
+        if self.used + size > 20:
+            self.failed.append(size)
+            raise self.error("too large")
+        self.used += size
+        array = threading.Event()
+        weakref.finalize(array, self.free, size)
+        return array
+
+    def free(self, size: int) -> None:
+        self.used -= size
+
+
 class Parallel(unittest.TestCase):
     def setUp(self) -> None:
         calls.clear()
@@ -57,6 +80,21 @@ class Parallel(unittest.TestCase):
         for error in (MemoryError, OutOfMemoryError):
             split = gpusched.parallel(batch=16)(lambda items, error=error: fits_two(error, items))
             self.assertEqual(split(range(50)), [-number for number in range(50)])
+
+    def test_failed_batch_keeps_no_memory(self) -> None:
+        for error in (MemoryError, OutOfMemoryError):
+            pool = Pool(error)
+
+            @gpusched.parallel(batch=8)
+            def split(items: list[int], more: int, pool: Pool = pool) -> list[int]:
+                inputs = pool.array(len(items))
+                outputs = pool.array(more * len(items))
+                return [inputs is not outputs] * len(items)
+
+            self.assertEqual(split(range(64), 2), [True] * 64)
+            self.assertEqual((pool.used, pool.failed), (0, [16]))
+            self.assertEqual(split([1], 14), [True])
+            self.assertEqual((pool.used, pool.failed), (0, [16]))
 
     def test_switches(self) -> None:
         def whole(**options: bool) -> bool:

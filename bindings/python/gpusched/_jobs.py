@@ -265,41 +265,70 @@ def may_write(number: int) -> bool:
     return not known or info.state in (_abi.SCHED_STATE_QUEUED, _abi.SCHED_STATE_RUNNING)
 
 
-def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bool] = lambda: True) -> int:
-    """Calls `code`, keeps its result or exception, and returns the library's status.
+def run(raw: Any, number: int, chunk: range | None = None) -> int:
+    """Calls the callable of a job, keeps its result or exception, and returns the library's status.
 
-    `counts` says whether this attempt's result counts."""
+    `chunk` is the part of a range, None for another task."""
     # A callable that waits may run another one on its thread.
     outer = getattr(_thread, "exec", None)
-    place = _thread.exec = Exec(raw, job)
+    place: Exec | None = None
+    job: Job | None = None
     try:
-        value = code(place)
-        if counts():
-            job.value = value
-        return _abi.SCHED_OK
-    except BaseException as error:  # noqa: BLE001: Task.result raises it again
-        if isinstance(error, Cancelled):
-            return _abi.SCHED_CANCELLED
-        if isinstance(error, MemoryError):
-            # The last exception counts: the library has retried after the others.
-            job.failures[_abi.SCHED_E_MEMORY] = error, error.__traceback__
-            return _abi.SCHED_E_MEMORY
-        # The first exception ends a range; chunks on other threads may fail later.
-        job.failures.setdefault(_abi.SCHED_E_CALLBACK, (error, error.__traceback__))
-        message = "".join(traceback.format_exception_only(type(error), error)).strip()
-        return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
+        job = find(number)
+        if chunk is None:
+            job.failures.clear()
+        place = _thread.exec = Exec(raw, job)
+        try:
+            if chunk is not None:
+                job.code(place, chunk)
+                return _abi.SCHED_OK
+            value = job.code(place)
+            # One of several copies commits, and its value is the result.
+            if not job.idempotent or lib.sched_exec_commit(raw) == _abi.SCHED_OK:
+                job.value = value
+            return _abi.SCHED_OK
+        except BaseException as error:  # noqa: BLE001: Task.result raises it again
+            return _failed(raw, job, error)
     finally:
-        place._raw = None
+        if place is not None:
+            place._raw = None
         _thread.exec = outer
+        # The frames of a kept traceback refer to this one, and the job to the traceback.
+        job = None
+
+
+def _failed(raw: Any, job: Job, error: BaseException) -> int:
+    """Keeps the exception of a callable, and returns the library's status."""
+    if isinstance(error, Cancelled):
+        return _abi.SCHED_CANCELLED
+    kept = error, error.__traceback__
+    if isinstance(error, MemoryError):
+        _clear_frames(error)
+        # The last exception counts: the library has retried after the others.
+        job.failures[_abi.SCHED_E_MEMORY] = kept
+        return _abi.SCHED_E_MEMORY
+    # The first exception ends a range; chunks on other threads may fail later.
+    job.failures.setdefault(_abi.SCHED_E_CALLBACK, kept)
+    message = "".join(traceback.format_exception_only(type(error), error)).strip()
+    return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Releases the local variables of the frames in the traceback of an exception and of its
+    causes. They may hold the memory that the next attempt needs."""
+    errors: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while errors:
+        found = errors.pop()
+        if found is not None and id(found) not in seen:
+            seen.add(id(found))
+            traceback.clear_frames(found.__traceback__)
+            errors += found.__cause__, found.__context__
 
 
 @_abi.sched_run_fn  # type: ignore[untyped-decorator, unused-ignore]
 def run_job(raw: Any, user: int) -> int:
-    job = find(user)
-    job.failures.clear()
-    # One of several copies commits, and its value is the result.
-    commits = lambda: not job.idempotent or bool(lib.sched_exec_commit(raw) == _abi.SCHED_OK)  # noqa: E731
-    return run(raw, job, job.code, commits)
+    return run(raw, user)
 
 
 @_abi.sched_drop_fn  # type: ignore[untyped-decorator, unused-ignore]

@@ -201,6 +201,9 @@ def _here(call: Callable[[Any], list[Result]], items: Sequence[Any], options: di
         # Ctrl-C also cancels the rest.
         task.cancel()
         raise
+    finally:
+        # The traceback refers to this frame. The task refers to the traceback.
+        del task
     return results
 
 

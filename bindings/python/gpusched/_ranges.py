@@ -13,7 +13,7 @@ from typing import Any, Callable, Generic, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
 from ._fields import checked, put
-from ._jobs import OPTIONS, Exec, Job, describe, drop_job, find, run
+from ._jobs import OPTIONS, Exec, Job, describe, drop_job, run
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,12 +27,7 @@ RANGE_OPTIONS = tuple(name for name in OPTIONS if name not in ("work", "retries"
 
 @_abi.sched_range_fn  # type: ignore[untyped-decorator, unused-ignore]
 def _chunk(raw: Any, begin: int, end: int, user: int) -> int:
-    job = find(user)
-
-    def code(exec: Exec) -> None:
-        job.code(exec, range(begin, end))
-
-    return run(raw, job, code)
+    return run(raw, user, range(begin, end))
 
 
 def range_desc(

@@ -147,7 +147,8 @@ class Scheduler(Handle):
 
         - `Cancelled` ends the task as cancelled.
         - `MemoryError` means that the device was short of memory. The task is retried alone on the
-          device, then on others, before `Task.result` raises it.
+          device, then on others, before `Task.result` raises it. The local variables of its
+          traceback are released first, as by `traceback.clear_frames`.
         - Any other exception fails the task, or retries it if `retries` are left. `Task.result`
           raises it.
 
@@ -341,6 +342,9 @@ class Scheduler(Handle):
             # Ctrl-C also cancels the rest.
             task.cancel()
             raise
+        finally:
+            # The traceback refers to this frame. The task refers to the traceback.
+            del task
         return places.results
 
     def imap(
@@ -369,6 +373,8 @@ class Scheduler(Handle):
             task.result()
         finally:
             task.cancel()
+            # As in `map`.
+            del task
 
     def submit_shot(
         self,

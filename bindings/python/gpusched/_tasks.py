@@ -170,8 +170,12 @@ class Task(Handle, Future[Result]):
         """
         value, error, traceback = self._ended(timeout)
         if error is not None:
-            # Each raise adds its own frames.
-            raise error.with_traceback(traceback)
+            try:
+                # Each raise adds its own frames.
+                raise error.with_traceback(traceback)
+            finally:
+                # The traceback refers to this frame. The task refers to the traceback.
+                del self, error, traceback
         found: Result = value
         return found
 
