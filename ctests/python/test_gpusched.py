@@ -505,6 +505,24 @@ class Callables(WithScheduler):
         self.assertRaisesRegex(TypeError, "callable is None", self.scheduler.submit, None)
         self.assertRaisesRegex(TypeError, "callable is 5", self.scheduler.submit_range, 0, 3, 5)
 
+    def test_exception_without_a_text_is_raised_itself(self) -> None:
+        class Answer(Exception):
+            def __getattr__(self, name: str) -> object:
+                return {"code": 7}[name]
+
+        def fail(*_: object) -> None:
+            raise Answer()
+
+        with mock.patch.object(sys, "unraisablehook") as hook:
+            for task in (self.scheduler.submit(fail), self.scheduler.submit_range(0, 1, fail)):
+                self.assertRaises(Answer, task.result)
+                self.assertLess(_library.lib.sched_wait(task._owner, task.id, 0), 0)
+                self.assertIn("Answer", _library.last_error())
+            hook.assert_not_called()
+            with mock.patch.object(_jobs, "Exec", side_effect=Answer):
+                self.assertRaisesRegex(gpusched.GpuschedError, "callback", self.scheduler.submit(nothing).result)
+            hook.assert_not_called()
+
     def test_attempt_that_lacked_memory_keeps_no_local_variables(self) -> None:
         found: list[Any] = []
 

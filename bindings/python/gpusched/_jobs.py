@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import threading
@@ -289,6 +290,8 @@ def run(raw: Any, number: int, chunk: range | None = None) -> int:
             return _abi.SCHED_OK
         except BaseException as error:  # noqa: BLE001: Task.result raises it again
             return _failed(raw, job, error)
+    except BaseException:  # noqa: BLE001: ctypes would return an undefined status
+        return _abi.SCHED_E_CALLBACK
     finally:
         if place is not None:
             place._raw = None
@@ -309,7 +312,9 @@ def _failed(raw: Any, job: Job, error: BaseException) -> int:
         return _abi.SCHED_E_MEMORY
     # The first exception ends a range; chunks on other threads may fail later.
     job.failures.setdefault(_abi.SCHED_E_CALLBACK, kept)
-    message = "".join(traceback.format_exception_only(type(error), error)).strip()
+    message = type(error).__name__
+    with contextlib.suppress(Exception):
+        message = "".join(traceback.format_exception_only(type(error), error)).strip()
     return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
 
 
