@@ -76,6 +76,26 @@ scheduler.on_progress(lambda progress: None, 0.001)
 """
         self.assertEqual(output(SHOTS + code, "0:launch:7:hang"), "done\ncancelled\n")
 
+    def test_exception_of_a_failed_gpu_does_not_replace_that_of_the_range(self) -> None:
+        code = """
+import gpusched, threading
+failed, both = [], threading.Barrier(2, timeout=30)
+
+def compute(exec, chunk):
+    if chunk[0] in failed:
+        raise ValueError("the model is bad")
+    if exec.attempt == 1 and not failed and chunk[0] < 2:
+        both.wait()
+    if exec.ordinal == 0:
+        failed.append(chunk[0])
+        exec.memory(1000)
+
+with gpusched.Scheduler("cuda") as scheduler:
+    task = scheduler.submit_range(0, 64, compute, grain=1)
+    print(repr(task.exception(40)), len(failed))
+"""
+        self.assertEqual(output(code, "0:alloc:1+:719"), "ValueError('the model is bad') 1\n")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,6 +7,7 @@ import copy
 import ctypes
 import dataclasses
 import gc
+import itertools
 import logging
 import os
 import pickle
@@ -199,6 +200,25 @@ class Loops(WithScheduler):
 
             self.assertRaisesRegex(ValueError, "the first", self.scheduler.submit_range(0, 2, fail, grain=1).result)
 
+    def test_chunk_that_begins_after_the_failure_of_another_keeps_it(self) -> None:
+        both, order = threading.Barrier(2, timeout=20), itertools.count()
+
+        def late(number: int) -> Any:
+            job = _jobs.jobs[number]
+            both.wait()
+            if next(order):
+                while not job.failures:
+                    time.sleep(0.001)
+            return job
+
+        errors = iter([ValueError("the first"), KeyError("the second")])
+
+        def fail(*_: object) -> None:
+            raise next(errors)
+
+        with mock.patch.object(_jobs, "find", late):
+            self.assertRaisesRegex(ValueError, "the first", self.scheduler.submit_range(0, 2, fail, grain=1).result)
+
     def test_bad_ranges_are_refused(self) -> None:
         for begin, end, grain, words in ((3, 2, None, "begin is 3"), (-1, 2, None, "-1"), (0, 2, 0, "grain is 0")):
             with self.assertRaisesRegex((gpusched.GpuschedError, ValueError), words):
@@ -230,6 +250,7 @@ class Orders(WithScheduler):
         taker.join(20)
         self.assertEqual(found, [task])
         self.assertEqual(concurrent.futures.wait([task], 20).done, {task})
+
 
     def test_refusal_on_another_thread_does_not_disturb_wait_next(self) -> None:
         refused, reads = threading.Event(), threading.Event()
@@ -544,7 +565,7 @@ class Callables(WithScheduler):
         while not task._job.failures:
             time.sleep(0.001)
         self.assertEqual([array() for array in found[:2]], [None] * 2)
-        _, kept = task._job.failures[abi.SCHED_E_MEMORY]
+        _, kept = task._job.failure(abi.SCHED_E_MEMORY)
         self.assertIn("fail", [frame.name for frame in traceback.extract_tb(kept)])
         task.cancel()
 

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable
 from ctypes import Array, byref, c_uint64, c_void_p, sizeof
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 from . import _abi, _loans
 from ._fields import checked, put, real, text
@@ -19,6 +19,9 @@ from ._library import Cancelled, GpuschedError, Handle, check, last_error, lib
 
 if TYPE_CHECKING:
     from ._gather import Floats
+
+# The exception of a callable, and its traceback.
+Failure = Tuple[BaseException, Optional[TracebackType]]
 
 OPTIONS = (
     "label",
@@ -201,9 +204,9 @@ class Job:
         self.number = next(_numbers)
         self._id = c_uint64()
         self.value: Any = None
-        # By status: the exception that the task raises if it fails with that status, and its
-        # traceback.
-        self.failures: dict[int, tuple[BaseException, TracebackType | None]] = {}
+        # By status, and by chunk of a range: the exception that the task raises if it fails there
+        # with that status, and its traceback. In the order of time.
+        self.failures: dict[tuple[int, range | None], Failure] = {}
         self.idempotent = False
         # Whether the end of the task is known here.
         self.has_ended = False
@@ -221,6 +224,20 @@ class Job:
     def id(self) -> int:
         """Id of the task; 0 before the library has accepted it."""
         return self._id.value
+
+    def failure(self, status: int) -> Failure | tuple[None, None]:
+        """Returns the exception that the task raises if it fails with a status, and its
+        traceback."""
+        # The first exception ends a range; chunks on other threads may fail later.
+        found = (failure for (of, _), failure in list(self.failures.items()) if of == status)
+        return next(found, (None, None))
+
+    def forget_failures(self, chunk: range | None) -> None:
+        """Drops the failures of elements that the library computes again: they ended nothing."""
+        for failure in list(self.failures):
+            _, failed = failure
+            if chunk is None or failed is None or (failed.start < chunk.stop and chunk.start < failed.stop):
+                self.failures.pop(failure, None)
 
     def lend(self, id: c_uint64) -> None:
         """Registers the job for the library's calls, and lends its buffers. The library writes the
@@ -276,8 +293,7 @@ def run(raw: Any, number: int, chunk: range | None = None) -> int:
     job: Job | None = None
     try:
         job = find(number)
-        if chunk is None:
-            job.failures.clear()
+        job.forget_failures(chunk)
         place = _thread.exec = Exec(raw, job)
         try:
             if chunk is not None:
@@ -289,7 +305,7 @@ def run(raw: Any, number: int, chunk: range | None = None) -> int:
                 job.value = value
             return _abi.SCHED_OK
         except BaseException as error:  # noqa: BLE001: Task.result raises it again
-            return _failed(raw, job, error)
+            return _failed(raw, job, chunk, error)
     except BaseException:  # noqa: BLE001: ctypes would return an undefined status
         return _abi.SCHED_E_CALLBACK
     finally:
@@ -300,18 +316,16 @@ def run(raw: Any, number: int, chunk: range | None = None) -> int:
         job = None
 
 
-def _failed(raw: Any, job: Job, error: BaseException) -> int:
+def _failed(raw: Any, job: Job, chunk: range | None, error: BaseException) -> int:
     """Keeps the exception of a callable, and returns the library's status."""
     if isinstance(error, Cancelled):
         return _abi.SCHED_CANCELLED
     kept = error, error.__traceback__
     if isinstance(error, MemoryError):
         _clear_frames(error)
-        # The last exception counts: the library has retried after the others.
-        job.failures[_abi.SCHED_E_MEMORY] = kept
+        job.failures.setdefault((_abi.SCHED_E_MEMORY, chunk), kept)
         return _abi.SCHED_E_MEMORY
-    # The first exception ends a range; chunks on other threads may fail later.
-    job.failures.setdefault(_abi.SCHED_E_CALLBACK, kept)
+    job.failures.setdefault((_abi.SCHED_E_CALLBACK, chunk), kept)
     message = type(error).__name__
     with contextlib.suppress(Exception):
         message = "".join(traceback.format_exception_only(type(error), error)).strip()

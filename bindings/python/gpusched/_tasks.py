@@ -272,7 +272,7 @@ class Task(Handle, Future[Result]):
         """Waits for the end of the task and stores the first outcome, so all raise one
         exception."""
         status = wait_for(lambda ns: lib.sched_wait(self._owner, self.id, ns), timeout)
-        error, traceback = self._job.failures.get(status, (None, None))
+        error, traceback = self._job.failure(status)
         if status == _abi.SCHED_CANCELLED:
             error = Cancelled()
         elif status < 0 and error is None:
