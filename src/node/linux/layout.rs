@@ -35,8 +35,9 @@ const TABLE_MAGIC: [u8; 8] = *b"gpuslea1";
 const RECORD_MAGIC: u32 = 0x6d65_6d62;
 /// Bound of the counters. 2^62 changes would take over 100,000 years at one per microsecond.
 const MAX_COUNT: u64 = 1 << 62;
-/// Accepted costs, and seconds per unit of cost.
-const COST_RANGE: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+/// Accepted costs, and seconds per unit of cost. A record has costs as `f32`, which rounds the
+/// bounds up.
+const COST_RANGE: std::ops::RangeInclusive<f64> = 1e-30..=1e30_f32 as f64;
 
 /// Returns the offset of a member's record.
 pub(super) fn record_offset(member: usize) -> u64 {

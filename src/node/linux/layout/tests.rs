@@ -153,6 +153,12 @@ fn random_bytes_give_valid_records() {
 fn clamped_costs_are_valid() {
     assert_eq!(clamp_cost(3.0), 3.0);
     for cost in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -3.0, 0.0] {
-        assert!(valid_cost(clamp_cost(cost)).is_some(), "{cost}");
+        let cost = clamp_cost(cost);
+        assert!(valid_cost(cost).is_some(), "{cost}");
+        // The record of a waiter has a number of fewer digits.
+        let entry = DeviceEntry { device: 0, slots: 1, cost: Some(cost), bytes: 0 };
+        let waiter = MemberRecord { devices: vec![entry], ..MemberRecord::default() };
+        let read = parse_record(0, &record_bytes(&waiter, 1), &header());
+        assert!(read.devices[0].cost.is_some(), "{cost}");
     }
 }
