@@ -10,8 +10,8 @@
 //! date (seconds since 1970) and the device's name, which may contain blanks. A finding has
 //! backend, date, subject, text and the device's name. The first line has the format's version and
 //! the library's version, because new kernels have other rates. The last line has the number of
-//! entries, which reveals a truncated text. Entries older than 90 days are ignored. Rates serve
-//! only as a first estimate; a finding may be any text.
+//! entries, which reveals a truncated text. Entries older than 90 days are ignored; a date in the
+//! future counts as today. Rates serve only as a first estimate; a finding may be any text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,12 +21,9 @@ use super::entries::{
 };
 
 const FORMAT: &str = concat!("gpusched rates 2 ", env!("CARGO_PKG_VERSION"));
-const DAY: u64 = 86_400;
 /// Maximum age of an entry in seconds. Older ones are ignored, because drivers and clocks may have
 /// changed.
-const MAX_AGE: u64 = 90 * DAY;
-/// Seconds by which the clock of another machine with the same home may be ahead.
-const CLOCK_SKEW: u64 = DAY;
+const MAX_AGE: u64 = 90 * 86_400;
 /// Maximum number of entries of a text. The newest entries are written.
 const MAX_ENTRIES: usize = 1000;
 /// Maximum bytes of a text. `MAX_ENTRIES` of the longest entries have fewer.
@@ -123,8 +120,10 @@ fn finding(line: &str, now: u64) -> Option<((DeviceKey, String), Finding)> {
     Some(((DeviceKey { backend, name }, subject), Finding { text, when }))
 }
 
+/// Parses a date. One in the future counts as now: the clock of this machine may be behind, or that
+/// of another with the same home ahead.
 fn date(column: &str, now: u64) -> Option<u64> {
-    column.parse().ok().filter(|&when: &u64| when <= now.saturating_add(CLOCK_SKEW))
+    column.parse().ok().map(|when: u64| when.min(now))
 }
 
 #[cfg(test)]
@@ -183,9 +182,18 @@ mod tests {
         let lens =
             |now| Entries::parse(text.as_bytes(), now).map(|all| (all.rates.len(), all.findings.len()));
         assert_eq!((lens(NOW), lens(NOW + 1), lens(NOW + 2 * MAX_AGE)), (Ok((3, 2)), Ok((2, 1)), Ok((0, 0))));
-        // A clock that is a little behind is accepted.
-        assert!(Entries::parse(text.as_bytes(), NOW - CLOCK_SKEW).is_ok());
-        assert!(Entries::parse(text.as_bytes(), NOW - CLOCK_SKEW - 1).is_err());
+    }
+
+    /// Another machine with the same home has a wrong clock, or this one.
+    #[test]
+    fn date_in_the_future_counts_as_now() {
+        let (entries, devices) = sample();
+        let past = NOW - 2 * MAX_AGE;
+        let read = Entries::parse(entries.print().as_bytes(), past).unwrap();
+        assert_eq!((read.rates.len(), read.findings.len()), (3, 2));
+        assert_eq!(read.rate(&devices[0], 7), Some(1.25e10));
+        assert!(read.rates.values().all(|stored| stored.when == past));
+        assert!(read.findings.values().all(|found| found.when == past));
     }
 
     /// Returns a text of one rate, with one column replaced.
@@ -210,7 +218,7 @@ mod tests {
             (1, ["", "-1", "4294967296", "x"]),
             (2, ["NaN", "-1e10", "1e300", "inf"]),
             (3, ["0", "-3", "1.5", "18446744073709551616"]),
-            (4, ["", "-1", "99999999999", "soon"]),
+            (4, ["", "-1", "18446744073709551616", "soon"]),
         ];
         for (column, values) in columns {
             for value in values {
@@ -221,7 +229,7 @@ mod tests {
         assert!(Entries::parse(with_found(0, "found").as_bytes(), NOW).is_ok());
         for (column, values) in [
             (0, ["", "foun", "FOUND", "found "]),
-            (2, ["", "-1", "99999999999", "soon"]),
+            (2, ["", "-1", "18446744073709551616", "soon"]),
             (3, ["", "\u{7f}", "\r", "blöcke"]),
             (4, ["", "\u{1b}[2J", "ü", "4x2\u{0}"]),
         ] {
@@ -285,8 +293,8 @@ mod tests {
                         .values()
                         .all(|stored| VALID_RATES.contains(&stored.rate) && stored.samples > 0)
                 );
-                assert!(read.rates.values().all(|stored| stored.when <= NOW + CLOCK_SKEW));
-                assert!(read.findings.values().all(|found| found.when <= NOW + CLOCK_SKEW));
+                assert!(read.rates.values().all(|stored| stored.when <= NOW));
+                assert!(read.findings.values().all(|found| found.when <= NOW));
                 assert!(read.findings.iter().all(|((_, subject), Finding { text, .. })| {
                     is_plain(subject, MAX_SUBJECT) && is_plain(text, MAX_FINDING)
                 }));
