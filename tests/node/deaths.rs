@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gpusched::node::{NodePolicy, SharedDevice};
 
-use super::member::{Folder, LONG, Member, UUIDS, join, join_as, leases, soon};
+use super::member::{Folder, LONG, Member, UUIDS, begin, join, join_as, leases, soon};
 
 fn members(count: usize) -> (Folder, Vec<Member>) {
     // Others pass a waiter only if the machine does not run it for longer than that.
@@ -142,6 +142,28 @@ pub fn member_that_is_stopped_with_the_table_locked_is_named() {
     let said = members[1].hear();
     assert!(said.contains(&named), "{said}");
     talk(&mut members, "a goes on, a: ok, b inside: ok");
+}
+
+/// The worker that has waited to return a lease does not wait as long again for the next one.
+pub fn stopped_holder_of_the_table_is_waited_for_once() {
+    let lock_timeout = Duration::from_secs(2);
+    let policy = NodePolicy { lock_timeout, ..NodePolicy::default() };
+    let (folder, mut members) = members_within(1, policy);
+    let device = Some(SharedDevice { uuid: UUIDS[0], slots: 1 });
+    let node = join_as(&leases(&folder), &[device], policy).expect("to join");
+    let hold = begin(&node, 0, 0, 1, 1.0, 0).expect("inside").expect("a free slot");
+    talk(&mut members, "a stop-inside");
+    let path = format!("/proc/{}/stat", members[0].id());
+    assert!(soon(|| std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") T "))));
+    let begin = Instant::now();
+    drop(hold);
+    assert!(begin.elapsed() >= lock_timeout);
+    let begin = Instant::now();
+    let refused = node.lock().err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("has kept it locked for 2 s"), "{refused}");
+    assert!(begin.elapsed() < lock_timeout / 2, "{:?}", begin.elapsed());
+    talk(&mut members, "a goes on, a: ok");
+    assert!(node.lock().is_ok(), "the table is free again");
 }
 
 pub fn child_that_lives_on_keeps_nothing_of_its_parent() {

@@ -44,6 +44,7 @@ fn main() -> std::process::ExitCode {
         case!(deaths::stopped_waiter_is_passed_and_gets_its_place_back),
         case!(deaths::member_without_inotify_says_so_and_still_sees_changes),
         case!(deaths::member_that_is_stopped_with_the_table_locked_is_named),
+        case!(deaths::stopped_holder_of_the_table_is_waited_for_once),
         case!(deaths::child_that_lives_on_keeps_nothing_of_its_parent),
         case!(deaths::bytes_in_use_are_not_pending),
         case!(folders::folder_is_created_for_the_user_alone),

@@ -25,6 +25,9 @@ use crate::node::request::{NodePolicy, SharedDevice};
 /// Ticket of a waiter whose table has been deleted. It draws another one from the new table.
 const TICKET_TO_DRAW: u64 = u64::MAX;
 
+/// Nanoseconds after a timeout in which no thread waits for the table again.
+const RECENT_FAILURE: u64 = 1_000_000_000;
+
 /// Contents of the table, as the thread that has it locked last read them.
 #[derive(Debug)]
 pub(super) struct TableState {
@@ -61,6 +64,19 @@ pub(super) struct LocalMember {
     pub peer_changes: AtomicU64,
     /// Time at which another waiter will count as stopped. 0: none.
     pub stall_deadline: AtomicU64,
+}
+
+/// Locks the table. After a timeout, the threads that queued behind and the next calls fail with
+/// the same error, unless the table is unlocked now: each would wait as long again.
+fn lock_patiently(session: &Session, shared: &mut TableState, timeout: Duration) -> Result<()> {
+    let age = |when: u64| sys::now().saturating_sub(when);
+    let recent = shared.lock_failure.clone().filter(|(when, _)| age(*when) < RECENT_FAILURE);
+    let timeout = if recent.is_some() { Duration::ZERO } else { timeout };
+    session.lock(timeout).map_err(|error| match recent {
+        Some((_, error)) => error,
+        None if timeout.is_zero() => error,
+        None => shared.lock_failure.insert((sys::now(), error)).1.clone(),
+    })
 }
 
 impl LocalMember {
@@ -114,20 +130,10 @@ impl LocalMember {
     }
 
     /// Locks the table and reads it.
-    ///
-    /// If a thread times out, the threads that queued behind it fail with the same error: each
-    /// would wait as long again.
     pub fn lock(&self) -> Result<MutexGuard<'_, TableState>> {
         self.process.check()?;
-        let arrived = sys::now();
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, error)) = shared.lock_failure.as_ref().filter(|(when, _)| *when >= arrived) {
-            return Err(error.clone());
-        }
-        if let Err(error) = self.lock_file(&mut shared, self.policy.lock_timeout) {
-            shared.lock_failure = Some((sys::now(), error.clone()));
-            return Err(error);
-        }
+        self.lock_file(&mut shared, self.policy.lock_timeout)?;
         let session = self.session();
         match session.read_others(&shared.header) {
             Ok(others) => shared.others = others,
@@ -143,7 +149,7 @@ impl LocalMember {
     fn lock_file(&self, shared: &mut TableState, timeout: Duration) -> Result<()> {
         for _ in 0..8 {
             let session = self.session();
-            session.lock(timeout)?;
+            lock_patiently(&session, shared, timeout)?;
             let lost = session.has_lost_name().map_err(|error| session.error(error));
             let header = lost.and_then(|lost| match lost {
                 true => Ok(None),

@@ -230,7 +230,7 @@ fn watch(runtime: &Arc<Runtime>) {
         if over() {
             return;
         }
-        let Some(table) = peers.lock_table(runtime.now(), &runtime.policy) else {
+        let Some(table) = peers.lock_table(|| runtime.now(), &runtime.policy) else {
             let mut guard = runtime.lock();
             runtime.clear_peer_load(&mut guard);
             lock(&peers.watcher).waiting = false;

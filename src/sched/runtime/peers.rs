@@ -66,12 +66,12 @@ impl Peers {
     /// a while after that: it is better to run beside the peers than not at all.
     ///
     /// Not to be called with the planner lock held: the log may be the caller's code.
-    pub fn lock_table(&self, now: Duration, policy: &Policy) -> Option<LockedTable<'_>> {
-        if nanoseconds(now) < self.suspended_until.load(Ordering::Relaxed) {
+    pub fn lock_table(&self, now: impl Fn() -> Duration, policy: &Policy) -> Option<LockedTable<'_>> {
+        if nanoseconds(now()) < self.suspended_until.load(Ordering::Relaxed) {
             return None;
         }
         let warn = |error: &Error| {
-            let (level, text) = self.suspend(now, policy, error);
+            let (level, text) = self.suspend(now(), policy, error);
             log::log!(level, "{text}");
         };
         self.membership.lock().inspect_err(warn).ok()

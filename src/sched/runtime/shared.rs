@@ -188,7 +188,7 @@ impl Runtime {
     /// held.
     pub fn lock_table(&self, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
         let peers = self.peers.as_ref().filter(|_| self.shares(device))?;
-        Some((peers, peers.lock_table(self.now(), &self.policy)?))
+        Some((peers, peers.lock_table(|| self.now(), &self.policy)?))
     }
 
     /// Returns the devices, as bits, where no light task begins now.
