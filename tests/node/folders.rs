@@ -157,6 +157,17 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     assert!(told(&usual).contains("it is a link or a file"));
 }
 
+/// A member elsewhere would not see the leases of those that use the folder.
+pub fn default_folder_that_members_use_is_not_left_for_the_next() {
+    let folder = Folder::new();
+    let [session, temporary] = ["session", "temporary"].map(|name| folder.make(name));
+    let members: Vec<Membership> =
+        (0..256).map(|_| join(&session.join("gpusched"), 1, 1).expect("to join")).collect();
+    let said = told(&[("XDG_RUNTIME_DIR", &*session), ("TMPDIR", &*temporary)]);
+    assert!(said.contains("256 schedulers use it"), "{said}");
+    drop(members);
+}
+
 /// Root, to whom modes do not apply, joins as another user.
 pub fn folder_that_may_not_be_written_to_is_an_error() {
     let folder = Folder::new();

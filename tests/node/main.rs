@@ -51,6 +51,7 @@ fn main() -> std::process::ExitCode {
         case!(folders::unsuitable_folder_is_refused_with_its_reason),
         case!(folders::unsuitable_file_is_refused_with_its_reason),
         case!(folders::folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one),
+        case!(folders::default_folder_that_members_use_is_not_left_for_the_next),
         case!(folders::folder_that_may_not_be_written_to_is_an_error),
         case!(folders::full_disk_is_an_error_and_a_file_with_room_works_on),
         case!(folders::invalid_table_is_replaced_if_unused_and_else_an_error),

@@ -53,23 +53,39 @@ fn default_folders() -> Vec<PathBuf> {
     session.map(|path| path.join("gpusched")).into_iter().chain([temporary]).collect()
 }
 
-/// Returns the first folder that passes the checks and whose open table file `join` accepts, and
-/// the result of `join`.
+/// Returns the first folder that passes the checks and has room for the table, and the result of
+/// `join`. Any other error of `join` is returned: members that use the folder would not see the
+/// leases of one that is elsewhere.
 pub(super) fn first_usable<T>(
     candidates: &[PathBuf],
     mut join: impl FnMut(&Path, Descriptor) -> Result<T>,
 ) -> Result<(PathBuf, T)> {
     let mut last = Error::Internal("the list of lease folders is empty".into());
     for candidate in candidates {
-        match open_table(candidate).and_then(|file| join(candidate, file)) {
-            Ok(joined) => return Ok((candidate.clone(), joined)),
+        let file = match open_table(candidate) {
+            Ok(file) => file,
             Err(error) => {
                 log::info!("leases: {error}");
+                last = error;
+                continue;
+            }
+        };
+        match join(candidate, file) {
+            Ok(joined) => return Ok((candidate.clone(), joined)),
+            Err(error) if !is_disk_full(&error) => return Err(error),
+            Err(error) => {
+                log::warn!("leases: {error}");
                 last = error;
             }
         }
     }
     Err(last)
+}
+
+/// Returns true if the error is that of a full disk.
+fn is_disk_full(error: &Error) -> bool {
+    let full = io::Error::from_raw_os_error(libc::ENOSPC).to_string();
+    matches!(error, Error::Io { why, .. } if *why == full)
 }
 
 /// Creates the folder and the table file if they are missing, checks both and opens the file.
