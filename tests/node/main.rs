@@ -62,6 +62,8 @@ fn main() -> std::process::ExitCode {
         case!(forks::a_child_may_have_one_though_its_parent_failed_to_make_one),
         case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
         case!(one_process::lease_is_returned_while_its_thread_has_the_table_locked),
+        case!(one_process::waiter_of_a_new_table_is_not_taken_for_one_of_the_old),
+        case!(one_process::ticket_that_the_header_does_not_know_is_drawn_again),
         case!(one_process::lease_outlives_its_membership),
         case!(one_process::devices_that_are_not_shared_are_leased_to_all),
         case!(one_process::the_257th_member_is_refused),

@@ -1,12 +1,14 @@
 //! Several members in one process, forks, and leases that outlive their owner.
 
+use std::fs;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::node::{Membership, NodePolicy, SharedDevice, SlotLease, SlotRequest, WaitEnd};
 use testkit::process::in_child;
 
-use super::member::{Folder, begin, join, join_as, leases};
+use super::member::{Folder, begin, join, join_as, leases, soon};
 
 fn two_members(devices: usize) -> (Folder, Membership, Membership) {
     let folder = Folder::new();
@@ -30,6 +32,42 @@ pub fn lease_is_returned_while_its_thread_has_the_table_locked() {
     drop(hold);
     drop(table);
     assert_eq!(leased(&b), 0);
+}
+
+fn request(node: &Membership) {
+    node.lock().unwrap().request(Some(SlotRequest { costs: vec![Some(1.0)], ..SlotRequest::default() }));
+}
+
+fn members_within<const N: usize>(folder: &Folder, stall_limit: Duration) -> [Membership; N] {
+    let policy = NodePolicy { stall_limit, ..NodePolicy::default() };
+    let device = Some(SharedDevice { uuid: "GPU-0", slots: 1 });
+    [(); N].map(|()| join_as(&leases(folder), &[device], policy).expect("to join"))
+}
+
+/// Ids and tickets of a new table begin again at the lowest.
+pub fn waiter_of_a_new_table_is_not_taken_for_one_of_the_old() {
+    let (folder, limit) = (Folder::new(), Duration::from_millis(50));
+    let [stopped, observer] = members_within(&folder, limit);
+    request(&stopped);
+    assert!(soon(|| leased(&observer) == 0));
+    fs::remove_file(leases(&folder).join("leases-1")).unwrap();
+    let [waiter] = members_within(&folder, limit);
+    request(&waiter);
+    assert_eq!(leased(&observer), 1);
+}
+
+/// The header was not written, because the disk failed or was full.
+pub fn ticket_that_the_header_does_not_know_is_drawn_again() {
+    let (folder, a, b) = two_members(1);
+    let file = fs::File::options().read(true).write(true).open(leases(&folder).join("leases-1")).unwrap();
+    let mut header = [0; 128];
+    file.read_exact_at(&mut header, 0).unwrap();
+    request(&a);
+    file.write_all_at(&header, 0).unwrap();
+    let waiters = || b.lock().unwrap().availability()[0].waiters;
+    assert_eq!(waiters(), 0, "others do not accept the ticket");
+    drop(a.lock().unwrap());
+    assert_eq!(waiters(), 1);
 }
 
 pub fn lease_outlives_its_membership() {

@@ -164,6 +164,8 @@ impl LocalMember {
                     // Members that join from now on use another file.
                     let _ = session.unlock();
                     self.rejoin()?;
+                    // Ids and tickets of the new file say nothing about the members of the old one.
+                    shared.stalled = StalledWaiters::new(self.policy);
                 }
                 Err(error) => {
                     let _ = session.unlock();
@@ -181,7 +183,8 @@ impl LocalMember {
         }
         shared.header = header;
         let mut own = self.own_record();
-        if own.record.ticket == TICKET_TO_DRAW {
+        // The header with the drawn ticket may not have been written, either.
+        if own.record.ticket >= shared.header.next_ticket {
             own.record.ticket = shared.header.next_ticket;
             shared.header.next_ticket += 1;
             own.dirty = true;
