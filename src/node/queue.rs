@@ -31,7 +31,8 @@ pub(super) struct MemberRecord {
     /// Order of arrival among the waiters. 0: the member does not wait.
     pub ticket: u64,
     pub priority: i32,
-    /// Number of times that the member resumed after its process had been stopped.
+    /// Number of times that the member resumed after its process had been stopped, or that others
+    /// began in its place. After each, others wait for it again.
     pub resumptions: u32,
     pub devices: Vec<DeviceEntry>,
     pub held_slots: Vec<HeldSlot>,
@@ -161,6 +162,8 @@ pub(super) struct QueueView {
     pub devices: Vec<DeviceAvailability>,
     /// Waiters ahead of the member that could begin now.
     pub ready: Vec<WaitKey>,
+    /// The member waits and could begin now.
+    pub is_ready: bool,
 }
 
 /// Computes the queue as `me` sees it. Waiters for which `skipped` returns true are left out.
@@ -204,6 +207,8 @@ pub(super) fn queue_view(
             timelines[entry.device].occupy(entry.slots, until);
         }
     }
+    let first = me.waits().then(|| earliest_finish(me, &timelines, seconds)).flatten();
+    let is_ready = first.is_some_and(|(entry, _)| timelines[entry.device].wait_of(entry.slots).is_none());
     for (device, timeline) in timelines.iter().enumerate() {
         let busy = &mut available[device].busy_slots;
         busy.extend(timeline.busy.iter().filter(|slot| !slot.own).map(|slot| slot.until));
@@ -213,7 +218,7 @@ pub(super) fn queue_view(
             busy.sort_by(f64::total_cmp);
         }
     }
-    QueueView { devices: available, ready }
+    QueueView { devices: available, ready, is_ready }
 }
 
 /// Returns the device where the waiter's task should end first, and the time of its end. If two

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpusched::Error;
 use gpusched::node::{Membership, NodePolicy, SharedDevice, SlotLease, SlotRequest, WaitEnd};
@@ -42,6 +42,36 @@ fn members_within<const N: usize>(folder: &Folder, stall_limit: Duration) -> [Me
     let policy = NodePolicy { stall_limit, ..NodePolicy::default() };
     let device = Some(SharedDevice { uuid: "GPU-0", slots: 1 });
     [(); N].map(|()| join_as(&leases(folder), &[device], policy).expect("to join"))
+}
+
+/// It lives, so the others wait for it each time that a slot becomes free.
+pub fn living_waiter_is_waited_for_again_after_it_was_passed() {
+    let (folder, limit) = (Folder::new(), Duration::from_millis(300));
+    let [waiter, backlog] = members_within(&folder, limit);
+    request(&waiter);
+    // The waiter is ready and does not begin, until it is skipped.
+    assert_eq!((leased(&waiter), leased(&backlog)), (0, 1));
+    assert!(soon(|| leased(&waiter) == 0 && leased(&backlog) == 0));
+    let hold = lease(&backlog, 0).expect("a free slot");
+    assert_eq!(leased(&waiter), 1);
+    drop(hold);
+    assert_eq!(leased(&backlog), 1, "the waiter is skipped though it lives");
+}
+
+/// The time in which another member holds the slot does not count as the waiter's delay.
+pub fn waiter_that_was_blocked_meanwhile_is_not_skipped() {
+    let (folder, limit) = (Folder::new(), Duration::from_millis(300));
+    let [waiter, observer, other] = members_within(&folder, limit);
+    request(&waiter);
+    assert_eq!((leased(&waiter), leased(&observer)), (0, 1));
+    let hold = other.lock().unwrap().lease(0, Some(1.0), 0).unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < 2 * limit {
+        assert_eq!(leased(&waiter), 1);
+        std::thread::sleep(limit / 10);
+    }
+    drop(hold);
+    assert_eq!(leased(&observer), 1, "the waiter is skipped though it was not ready");
 }
 
 /// Ids and tickets of a new table begin again at the lowest.

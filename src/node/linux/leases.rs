@@ -125,13 +125,16 @@ impl LockedTable<'_> {
         let Some(state) = &mut self.state else { return Vec::new() };
         let mut own = self.member.own_record();
         // By this limit others have skipped it as stopped.
-        if own.record.waits() && now.saturating_sub(state.last_look) > self.member.policy.stall_ns() {
+        let was_stopped = now.saturating_sub(state.last_look) > self.member.policy.stall_ns();
+        state.last_look = now;
+        let TableState { others, stalled, header, was_ready, .. } = &mut **state;
+        let view = stalled.view(others, &own.record, header.devices, seconds, now);
+        // Another has begun in its place. It lives, so others wait for it the next time.
+        let was_passed = std::mem::replace(was_ready, view.is_ready) && !view.is_ready;
+        if own.record.waits() && (was_stopped || was_passed) {
             own.record.resumptions = own.record.resumptions.wrapping_add(1);
             own.dirty = true;
         }
-        state.last_look = now;
-        let TableState { others, stalled, header, .. } = &mut **state;
-        let view = stalled.view(others, &own.record, header.devices, seconds, now);
         self.member.stall_deadline.store(stalled.next_deadline(now).unwrap_or(0), Ordering::Relaxed);
         let availability = |entry: &Option<usize>| {
             let device = own.record.devices.get((*entry)?)?.device;
@@ -207,7 +210,7 @@ impl LockedTable<'_> {
             record.ticket = state.header.next_ticket;
             state.header.next_ticket += 1;
             // The wait begins now, so the member has not missed a read of the queue.
-            state.last_look = sys::now();
+            (state.last_look, state.was_ready) = (sys::now(), false);
         }
         own.dirty |= own.record != record;
         own.record = record;

@@ -37,6 +37,8 @@ pub(super) struct TableState {
     pub others: Vec<MemberRecord>,
     /// Time of the last read of the queue.
     pub last_look: u64,
+    /// At that time this member waited and could begin.
+    pub was_ready: bool,
     /// Time and error of the last attempt to lock the table that timed out.
     lock_failure: Option<(u64, Error)>,
 }
@@ -96,6 +98,7 @@ impl LocalMember {
             stalled: StalledWaiters::new(policy),
             others: Vec::new(),
             last_look: sys::now(),
+            was_ready: false,
             lock_failure: None,
         };
         Ok(LocalMember {

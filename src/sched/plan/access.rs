@@ -130,7 +130,13 @@ impl Planner {
             (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))
         });
         let (record, may) = kept?;
-        let cost = |index: usize| may.contains(index).then(|| self.cost(record, index).unwrap_or(1.0));
+        // Peers would wait for a task that does not begin on a device that backs off.
+        let backs_off = |index: usize| {
+            let device = &self.devices[index];
+            device.backs_off(now, record.known_bytes(device.info.backend))
+        };
+        let can_begin = |index: usize| may.contains(index) && !backs_off(index);
+        let cost = |index: usize| can_begin(index).then(|| self.cost(record, index).unwrap_or(1.0));
         let bytes = |index: usize| record.bytes.on(self.devices[index].info.backend);
         Some(SlotRequest {
             priority: record.rank.priority(),

@@ -317,6 +317,19 @@ fn slot_request_is_of_the_first_task_that_peers_keep_waiting() {
     assert_eq!(driver.planner.slot_request(S(0)), None);
 }
 
+/// Peers would wait for a task that does not begin.
+#[test]
+fn slot_request_leaves_out_a_device_that_backs_off() {
+    let mut driver = driver_of(&[10.0, 1.0]);
+    driver.submit(0, Task { device_bytes: 600, ..of_work(20.0) });
+    driver.planner.set_peer_load(S(0), 0, &[0.5], 0, false);
+    driver.planner.devices[0].refuse(S(0), S(4), 600);
+    assert_eq!(driver.planner.slot_request(S(1)).unwrap().costs, [None, Some(20.0)]);
+    assert_eq!(driver.planner.slot_request(S(4)).unwrap().costs, [Some(2.0), Some(20.0)]);
+    driver.planner.devices[0].refuse(S(4), S(8), 601);
+    assert_eq!(driver.planner.slot_request(S(5)).unwrap().costs[0], Some(2.0), "it needs less");
+}
+
 /// The late task may get no copy there while there are other processes.
 #[test]
 fn late_task_requests_no_slot_that_it_cannot_use() {
