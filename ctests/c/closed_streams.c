@@ -1,13 +1,15 @@
 /* A program without standard streams, as daemons are: descriptors 0 to 2 are closed before the
- * first call of the library.
+ * first call of the library. Or its standard error is a pipe whose reader has ended.
  *
  *   closed_streams files CASE_FOLDER OUT_FOLDER   no file of the library takes one of them
  *   closed_streams log CASE_FOLDER OUT_FOLDER     a log on standard error does not go to a file of the program
+ *   closed_streams pipe CASE_FOLDER OUT_FOLDER    a log on the pipe raises no SIGPIPE
  *
  * Exit status: 0 as promised; 1 not, with a sentence on what was standard error. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,8 +62,37 @@ static void call(const char *folder, const char *out) {
   check(!*sched_last_error(), "the call succeeds", 0);
 }
 
+static int is_pending(int signal) {
+  sigset_t pending;
+  return sigpending(&pending) == 0 && sigismember(&pending, signal);
+}
+
+/* A SIGPIPE that the program has blocked and raised stays pending; another one does not. */
+static void log_without_reader(const char *folder, const char *out) {
+  int ends[2], received = 0;
+  sigset_t broken;
+  check(dup2(2, REPORT) == REPORT && pipe(ends) == 0 && dup2(ends[1], 2) == 2, "a pipe", 0);
+  close(ends[0]), close(ends[1]);
+  signal(SIGPIPE, SIG_DFL);
+  call(folder, out);
+  check(write(2, "", 0) == 0, "descriptor 2 is open", 2);
+  sigemptyset(&broken), sigaddset(&broken, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken, NULL);
+  check(!is_pending(SIGPIPE), "no SIGPIPE is pending after a call", SIGPIPE);
+  call(folder, out);
+  check(!is_pending(SIGPIPE), "no SIGPIPE is pending after a call that blocks it", SIGPIPE);
+  raise(SIGPIPE);
+  call(folder, out);
+  check(is_pending(SIGPIPE), "the program's own SIGPIPE is pending", SIGPIPE);
+  check(sigwait(&broken, &received) == 0 && received == SIGPIPE, "sigwait", received);
+}
+
 int main(int argc, char **argv) {
   if (argc != 4) return 2;
+  if (strcmp(argv[1], "pipe") == 0) {
+    log_without_reader(argv[2], argv[3]);
+    return failures != 0;
+  }
   close_streams();
   if (strcmp(argv[1], "files") == 0) {
     counting = 1;

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuar
 use log::{LevelFilter, Log, Metadata, Record};
 
 use super::status::c_text;
+use super::broken_pipe::without_sigpipe;
 use super::{input, trampoline};
 use crate::backend::callback_mode::CallbackMode;
 use crate::backend::thread::CancelGuard;
@@ -107,7 +108,7 @@ impl Log for LogSink {
                 // The lock of std::io::stderr may stay locked for ever in a child of fork.
                 // SAFETY: the file is not dropped, so descriptor 2 stays open.
                 let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
-                let mut write = || drop(file.write_all(text().as_bytes()));
+                let mut write = || without_sigpipe(|| drop(file.write_all(text().as_bytes())));
                 match AROUND_WRITES.get() {
                     Some(around) => around(&mut write),
                     None => write(),
@@ -115,7 +116,7 @@ impl Log for LogSink {
             }
             LogTarget::File(file) => {
                 let mut file: &File = file;
-                let _ = file.write_all(text().as_bytes());
+                without_sigpipe(|| drop(file.write_all(text().as_bytes())));
             }
             LogTarget::Callback { function, user, mode } => {
                 let text = c_text(line);

@@ -1,4 +1,5 @@
-//! A C program whose standard streams are closed, as a daemon's are.
+//! A C program whose standard streams are closed, as a daemon's are, or lead to a pipe without a
+//! reader.
 
 use std::process::Command;
 
@@ -30,4 +31,9 @@ fn leases_leave_the_standard_descriptors_free() {
 fn log_without_standard_error_goes_to_no_file_of_the_program() {
     run("log", "debug", "cpu");
     run("log", "no level", "cpu");
+}
+
+#[test]
+fn log_to_a_pipe_without_a_reader_does_not_end_the_program() {
+    run("pipe", "debug", "cpu");
 }
