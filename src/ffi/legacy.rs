@@ -30,7 +30,7 @@ fn run(function: &'static Function, args: impl FnOnce() -> Result<Args>) -> Resu
 /// # Safety
 /// As for [`path`].
 unsafe fn prefix(snap: *const c_char, show_snapshot: c_bool) -> Result<PathBuf> {
-    if snap.is_null() && show_snapshot == 0 {
+    if show_snapshot == 0 {
         return Ok(PathBuf::new());
     }
     // SAFETY: as promised by the caller.
@@ -191,4 +191,19 @@ pub unsafe extern "C" fn cuda_3dfd_tti(
     // The status of a failure is negative; the old function returned 1.
     .signum()
     .abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_snapshots_is_not_read_without_them() {
+        // SAFETY: the text is not read.
+        let unread = unsafe { prefix(std::ptr::without_provenance(16), 0) };
+        assert_eq!(unread.unwrap(), PathBuf::new());
+        // SAFETY: the text ends with NUL.
+        let read = unsafe { prefix(c"out/".as_ptr(), 1) };
+        assert_eq!(read.unwrap(), PathBuf::from("out/"));
+    }
 }
