@@ -144,7 +144,7 @@ pub enum Error {
 
 /// Returns a text from outside the library in a form that is safe for terminals and logs: control
 /// characters are escaped, and a long text is truncated.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     const MAX_LENGTH: usize = 800;
     // Marks of the writing direction can make a text look like another.
     let unsafe_character = |c: char| {

@@ -118,10 +118,35 @@ static void says_why_it_fails(void) {
   OK(sched_destroy(s));
 }
 
+static int32_t says_why_first(const sched_exec_t *exec, void *user) {
+  EXPECT(SCHED_E_CALLBACK, sched_exec_fail(exec, "NaN in trace 17"));
+  return *(int32_t *)user;
+}
+
+/* The statuses that select a retry keep the message, too. Short of memory or resources, a task
+ * pauses for 21 seconds. */
+static void says_why_and_returns_a_status(void) {
+  int32_t all[] = {SCHED_E_RESULT, SCHED_E_DEVICE, SCHED_E_RESOURCES, SCHED_E_MEMORY};
+  sched_t *s[4];
+  sched_task_t ids[4];
+  for (int i = 0; i < 4; i++) {
+    s[i] = scheduler(1);
+    ids[i] = submitted(s[i], says_why_first, &all[i]);
+  }
+  for (int i = 0; i < 4; i++) {
+    char text[999] = "";
+    EXPECT(all[i], wait_for(s[i], ids[i]));
+    sched_task_error(s[i], ids[i], text, sizeof text, NULL);
+    if (!CHECK(strstr(text, "NaN in trace 17") != NULL)) fprintf(stderr, "%s\n", text);
+    OK(sched_destroy(s[i]));
+  }
+}
+
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
       CASE(used_by_another_thread), CASE(used_while_it_returns),
-      CASE(returns_a_number_of_its_own), CASE(says_why_it_fails), {NULL, NULL}};
+      CASE(returns_a_number_of_its_own), CASE(says_why_it_fails),
+      CASE(says_why_and_returns_a_status), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);
 }

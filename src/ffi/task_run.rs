@@ -19,7 +19,7 @@ use super::trampoline;
 use crate::backend::Lane;
 use crate::backend::callback_mode::CallbackMode;
 use crate::backend::thread::CancelGuard;
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{DeviceFault, Error, Result, plain};
 use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 
 /// The callback of a task. It returns 0 on success; any other number selects what follows:
@@ -208,39 +208,34 @@ pub(super) fn run_piece(
     outcome(code, running)
 }
 
-/// Converts the status that a callback returned.
+/// Converts the status that a callback returned, with the message of sched_exec_fail if it failed.
 fn outcome(code: i32, running: RunningExec<'_>) -> Result<()> {
-    let exec = running.exec;
-    match code {
-        SCHED_OK => Ok(()),
-        SCHED_CANCELLED => Err(Error::Cancelled),
-        SCHED_E_MEMORY => Err(Error::NoMemory {
-            what: "the callback returned SCHED_E_MEMORY".into(),
-            needed: 0,
-            place: exec.device.label(),
-            there: exec.lane.free_bytes(),
-        }),
-        SCHED_E_RESOURCES => Err(Error::Resources {
-            device: exec.device.label(),
-            what: "the callback returned SCHED_E_RESOURCES".into(),
-        }),
-        SCHED_E_DEVICE => Err(Error::Device {
-            device: exec.device.label(),
-            what: "the callback returned SCHED_E_DEVICE".into(),
-            fault: DeviceFault::Poisoned,
-        }),
-        SCHED_E_RESULT => Err(Error::WrongResult {
-            device: exec.device.label(),
-            what: "the callback returned SCHED_E_RESULT".into(),
-        }),
-        code => match running.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(message) => Err(Error::Reported { message }),
-            None => Err(match name_of(code) {
-                Some(name) => Error::Reported { message: format!("it returned {}", name.to_string_lossy()) },
-                None => Error::Callback { code },
-            }),
-        },
+    if code == SCHED_OK {
+        return Ok(());
     }
+    let exec = running.exec;
+    let message = running.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let device = exec.device.label();
+    let what = || match (&message, name_of(code)) {
+        (Some(message), _) => plain(message),
+        (None, name) => format!("the callback returned {}", name.unwrap_or_default().to_string_lossy()),
+    };
+    Err(match code {
+        SCHED_CANCELLED => Error::Cancelled,
+        SCHED_E_MEMORY => {
+            Error::NoMemory { what: what(), needed: 0, place: device, there: exec.lane.free_bytes() }
+        }
+        SCHED_E_RESOURCES => Error::Resources { device, what: what() },
+        SCHED_E_DEVICE => Error::Device { device, what: what(), fault: DeviceFault::Poisoned },
+        SCHED_E_RESULT => Error::WrongResult { device, what: what() },
+        code => match (message, name_of(code)) {
+            (Some(message), _) => Error::Reported { message },
+            (None, Some(name)) => {
+                Error::Reported { message: format!("it returned {}", name.to_string_lossy()) }
+            }
+            (None, None) => Error::Callback { code },
+        },
+    })
 }
 
 /// Returns the `sched_exec_t` that a callback receives.

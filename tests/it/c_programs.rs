@@ -58,6 +58,7 @@ fn exec_is_stale_after_its_callback_and_failures_keep_number_and_message() {
         "used_while_it_returns",
         "returns_a_number_of_its_own",
         "says_why_it_fails",
+        "says_why_and_returns_a_status",
     ] {
         c::run_plain(&c::program("exec"), &[case]);
     }
