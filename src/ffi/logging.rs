@@ -1,11 +1,12 @@
 //! The log of the library: off unless `GPUSCHED_LOG` or a callback turns it on.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_void};
+use std::ffi::{OsStr, c_char, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuar
 
 use log::{LevelFilter, Log, Metadata, Record};
 
-use super::status::c_text;
 use super::broken_pipe::without_sigpipe;
+use super::status::c_text;
 use super::{input, trampoline};
 use crate::backend::callback_mode::CallbackMode;
 use crate::backend::thread::CancelGuard;
@@ -185,7 +186,7 @@ fn start_locked(default: &str) {
     SINK.born.get_or_init(ProcessMark::here);
     let setting = std::env::var_os("GPUSCHED_LOG").unwrap_or_else(|| default.into());
     let _whole = CancelGuard::here();
-    match parse_setting(&setting.to_string_lossy()) {
+    match parse_setting(&setting) {
         Ok((LogTarget::Off, _)) => {}
         Ok((target, level)) => {
             install(target, level);
@@ -199,11 +200,13 @@ fn start_locked(default: &str) {
     STARTED.store(true, Ordering::Release);
 }
 
-fn parse_setting(setting: &str) -> Result<(LogTarget, LevelFilter)> {
-    let (level, file) = setting.split_once(':').map_or((setting, None), |(level, file)| (level, Some(file)));
-    let Ok(level) = LevelFilter::from_str(if level.is_empty() { "off" } else { level }) else {
+fn parse_setting(setting: &OsStr) -> Result<(LogTarget, LevelFilter)> {
+    let mut parts = setting.as_bytes().splitn(2, |&byte| byte == b':').map(OsStr::from_bytes);
+    let level = parts.next().unwrap_or_default().to_string_lossy();
+    let file = parts.next();
+    let Ok(level) = LevelFilter::from_str(if level.is_empty() { "off" } else { &level }) else {
         let accepted = "off, error, warn, info, debug or trace; LEVEL:FILE appends to a file";
-        return Err(Error::argument("GPUSCHED_LOG", setting, accepted));
+        return Err(Error::argument("GPUSCHED_LOG", setting.to_string_lossy(), accepted));
     };
     let target = match file {
         _ if level == LevelFilter::Off => LogTarget::Off,
