@@ -78,6 +78,10 @@ pub enum Error {
     #[error("elements {begin} to {end} (not included): {why}")]
     Elements { begin: u64, end: u64, why: Box<Error> },
 
+    /// A descriptor of a list was refused.
+    #[error("descs[{index}]: {why}")]
+    Listed { index: usize, why: Box<Error> },
+
     /// The task was cancelled before it committed.
     #[error("the task was cancelled")]
     Cancelled,

@@ -469,7 +469,7 @@ static int32_t submit_many(size_t count, int32_t drops) {
 static sched_task_desc_t *at(int i) { return (sched_task_desc_t *)many + i; }
 
 static void lists(void) {
-  sched_task_t ids[3], next = 0;
+  sched_task_t ids[3], next = 0, never = UINT64_MAX;
   section("sched_submit_many");
   each(sizeof(sched_task_desc_t));
   ROW("three", OK, "", submit_many(3, 3));
@@ -482,7 +482,10 @@ static void lists(void) {
   BAD("count too large", "~count of", sched_submit_many(s, at(0), SIZE_MAX, ids));
   BAD("different sizes", "~size of sched_task_desc_t 1", at(1)->size += 8, submit_many(3, 0));
   BAD("the last is not accepted", "descs[2]: work is NaN", at(2)->work = NAN, submit_many(3, 3));
-  ROW("the first needs more memory than any device has", E_MEMORY, "~needs", at(0)->device_bytes = UINT64_MAX, submit_many(3, 3));
+  BAD("the last has too little work", "descs[2]: the task's work", at(2)->work = 1e-200, submit_many(3, 3));
+  ROW("the second comes after a task that does not exist", E_STALE, "~descs[1]: ",
+      at(1)->after = &never, at(1)->after_count = 1, submit_many(3, 3));
+  ROW("the first needs more memory than any device has", E_MEMORY, "~descs[0]: the task needs", at(0)->device_bytes = UINT64_MAX, submit_many(3, 3));
   dropped = 0;
   BAD("ids NULL", "ids is NULL", sched_submit_many(s, at(0), 3, NULL));
   CHECK(dropped == 3);

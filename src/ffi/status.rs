@@ -105,7 +105,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::NoDevice { .. } => SCHED_E_NO_DEVICE,
         Error::Io { .. } => SCHED_E_IO,
         Error::Callback { .. } | Error::Reported { .. } => SCHED_E_CALLBACK,
-        Error::Elements { why, .. } => status_of(why),
+        Error::Elements { why, .. } | Error::Listed { why, .. } => status_of(why),
         Error::Panic { .. } => SCHED_E_PANIC,
         Error::Unwound { .. } => SCHED_E_UNWOUND,
         Error::Cancelled => SCHED_CANCELLED,

@@ -278,9 +278,9 @@ pub unsafe extern "C" fn sched_submit_many(
             for (index, (desc, user)) in descs.iter().zip(users).enumerate() {
                 // SAFETY: as above.
                 let task = unsafe { task_of(desc, user) };
-                tasks.push(task.map_err(|error| with_index(error, index))?);
+                tasks.push(task.map_err(|error| with_index(index, error))?);
             }
-            for (to, id) in ids.iter_mut().zip(scheduler.submit_many(tasks)?) {
+            for (to, id) in ids.iter_mut().zip(scheduler.submit_list(tasks, with_index)?) {
                 *to = id.0;
             }
             Ok(())
@@ -288,12 +288,10 @@ pub unsafe extern "C" fn sched_submit_many(
     })
 }
 
-/// Adds the index of the descriptor to an error.
-fn with_index(error: Error, index: usize) -> Error {
+/// Adds the index of the refused descriptor to its error.
+fn with_index(index: usize, error: Error) -> Error {
     match error {
-        Error::Argument { what, value, accepted } => {
-            Error::Argument { what: format!("descs[{index}]: {what}"), value, accepted }
-        }
-        other => other,
+        Error::Shutdown { .. } => error,
+        error => Error::Listed { index, why: Box::new(error) },
     }
 }

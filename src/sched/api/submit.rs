@@ -19,26 +19,36 @@ impl Scheduler {
             return self.submit_light(LightJob::Shared(task.job), task.detached);
         }
         let mut id = TaskId(0);
-        self.submit_all([task], |submitted| id = submitted)?;
+        self.submit_all([task], |_, error| error, |submitted| id = submitted)?;
         Ok(id)
     }
 
     /// Submits all of the tasks or none: then the error is that of the first one that is refused.
     pub fn submit_many(&self, tasks: Vec<Task>) -> Result<Vec<TaskId>> {
+        self.submit_list(tasks, |_, error| error)
+    }
+
+    /// As [`Scheduler::submit_many`]. `refuse` gets the index of a task that is refused.
+    pub(crate) fn submit_list(
+        &self,
+        tasks: Vec<Task>,
+        refuse: impl Fn(usize, Error) -> Error,
+    ) -> Result<Vec<TaskId>> {
         let mut ids = Vec::with_capacity(tasks.len());
-        self.submit_all(tasks, |id| ids.push(id))?;
+        self.submit_all(tasks, refuse, |id| ids.push(id))?;
         Ok(ids)
     }
 
     fn submit_all(
         &self,
         mut tasks: impl AsMut<[Task]> + IntoIterator<Item = Task>,
+        refuse: impl Fn(usize, Error) -> Error,
         mut report: impl FnMut(TaskId),
     ) -> Result<()> {
         let runtime = self.runtime()?;
         let mut guard = runtime.lock();
-        for task in tasks.as_mut() {
-            self.check(&guard, task)?;
+        for (index, task) in tasks.as_mut().iter().enumerate() {
+            self.check(&guard, task).map_err(|error| refuse(index, error))?;
         }
         let worker = runtime.current_worker();
         let queue = worker.as_ref().map(|worker| &worker.queue);
