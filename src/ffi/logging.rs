@@ -8,9 +8,10 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::ptr;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use log::{LevelFilter, Log, Metadata, Record};
 
@@ -34,12 +35,20 @@ pub(super) enum LogTarget {
     },
 }
 
+/// The log of one process and, until that process replaces it, of its forked children.
 struct LogSink {
-    target: RwLock<LogTarget>,
-    born: OnceLock<ProcessMark>,
+    born: ProcessMark,
+    /// None if the process logs as its parent did.
+    target: RwLock<Option<LogTarget>>,
+    /// The sink of the parent. Its lock may stay locked for ever: a thread that held it may not
+    /// exist in this process.
+    inherited: Option<&'static LogSink>,
 }
 
-static SINK: LogSink = LogSink { target: RwLock::new(LogTarget::Off), born: OnceLock::new() };
+/// Logs to the sink of the calling process. A sink is never freed.
+struct ProcessLog(AtomicPtr<LogSink>);
+
+static LOG: ProcessLog = ProcessLog::new();
 static START: Mutex<()> = Mutex::new(());
 static STARTED: AtomicBool = AtomicBool::new(false);
 
@@ -56,24 +65,48 @@ pub fn pass_writes_to(around: AroundWrite) {
 }
 
 impl LogSink {
-    /// Returns true in a child of fork, where a thread of the parent may hold the lock for ever.
-    fn is_inherited(&self) -> bool {
-        self.born.get().is_some_and(|born| !born.is_here())
+    /// Calls `code` with the target. It is not replaced before `code` has returned.
+    fn with_target(&self, code: impl FnOnce(&LogTarget)) {
+        let target = match self.born.is_here() {
+            true => Some(self.target.read().unwrap_or_else(PoisonError::into_inner)),
+            false => self.target.try_read().ok(),
+        };
+        match (target.as_deref(), self.inherited) {
+            (Some(Some(target)), _) => code(target),
+            (Some(None), Some(inherited)) => inherited.with_target(code),
+            _ => {}
+        }
+    }
+}
+
+impl ProcessLog {
+    const fn new() -> Self {
+        ProcessLog(AtomicPtr::new(ptr::null_mut()))
     }
 
-    fn target(&self) -> Option<RwLockReadGuard<'_, LogTarget>> {
-        match self.is_inherited() {
-            true => self.target.try_read().ok(),
-            false => Some(self.target.read().unwrap_or_else(PoisonError::into_inner)),
+    /// Returns the sink of this process.
+    fn sink(&self) -> &'static LogSink {
+        let last = self.0.load(Ordering::Acquire);
+        // SAFETY: a sink is never freed.
+        let inherited = match unsafe { last.as_ref() } {
+            Some(sink) if sink.born.is_here() => return sink,
+            inherited => inherited,
+        };
+        let sink = LogSink { born: ProcessMark::here(), target: RwLock::new(None), inherited };
+        let sink = Box::into_raw(Box::new(sink));
+        match self.0.compare_exchange(last, sink, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: as above.
+            Ok(_) => unsafe { &*sink },
+            // SAFETY: no other thread has the new one; the other thread's is never freed.
+            Err(other) => unsafe {
+                drop(Box::from_raw(sink));
+                &*other
+            },
         }
     }
 
-    fn set_target(&self, target: LogTarget) -> bool {
-        let locked = match self.is_inherited() {
-            true => self.target.try_write().ok(),
-            false => Some(self.target.write().unwrap_or_else(PoisonError::into_inner)),
-        };
-        locked.map(|mut locked| *locked = target).is_some()
+    fn set_target(&self, target: LogTarget) {
+        *self.sink().target.write().unwrap_or_else(PoisonError::into_inner) = Some(target);
     }
 }
 
@@ -87,7 +120,7 @@ pub(super) fn is_inside_callback() -> bool {
     INSIDE_CALLBACK.try_with(Cell::get).unwrap_or(false)
 }
 
-impl Log for LogSink {
+impl Log for ProcessLog {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -101,8 +134,7 @@ impl Log for LogSink {
         // One write for each line, so that lines of threads and processes that share the file stay
         // whole.
         let text = || format!("[{:5} {line}]\n", record.level());
-        let target = self.target();
-        match target.as_deref().unwrap_or(&LogTarget::Off) {
+        self.sink().with_target(|target| match target {
             LogTarget::Off => {}
             // A write error has nowhere to be reported.
             LogTarget::Stderr => {
@@ -120,7 +152,7 @@ impl Log for LogSink {
                 without_sigpipe(|| drop(file.write_all(text().as_bytes())));
             }
             LogTarget::Callback { function, user, mode } => {
-                let text = c_text(line);
+                let text = c_text(line.clone());
                 let level = std::ptr::without_provenance_mut(record.level() as usize);
                 // SAFETY: the caller passed a function that may be called from any thread. An
                 // exception that leaves it has nowhere to be reported.
@@ -130,8 +162,7 @@ impl Log for LogSink {
                     trampoline::call(mode.enter(), function, words)
                 };
             }
-        }
-        drop(target);
+        });
         let _ = INSIDE_CALLBACK.try_with(|inside| inside.set(false));
     }
 
@@ -141,12 +172,12 @@ impl Log for LogSink {
 /// Installs the sink. If the host has set a logger in the same copy of `log`, that stays, and the
 /// result is false.
 pub(super) fn install(target: LogTarget, level: LevelFilter) -> bool {
-    let ours = log::set_logger(&SINK).is_ok() || std::ptr::addr_eq(log::logger(), &SINK);
-    let set = ours && SINK.set_target(target);
-    if set {
+    let ours = log::set_logger(&LOG).is_ok() || std::ptr::addr_eq(log::logger(), &LOG);
+    if ours {
+        LOG.set_target(target);
         log::set_max_level(level);
     }
-    set
+    ours
 }
 
 /// Returns the target standard error, or none if standard error is closed: the program may later
@@ -183,7 +214,6 @@ fn start_locked(default: &str) {
     if STARTED.load(Ordering::Acquire) {
         return;
     }
-    SINK.born.get_or_init(ProcessMark::here);
     let setting = std::env::var_os("GPUSCHED_LOG").unwrap_or_else(|| default.into());
     let _whole = CancelGuard::here();
     match parse_setting(&setting) {
@@ -226,6 +256,8 @@ fn parse_setting(setting: &OsStr) -> Result<(LogTarget, LevelFilter)> {
 mod tests {
     use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::net::UnixDatagram;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
 
     use super::*;
     use crate::fork::tests::fork_during;
@@ -233,9 +265,9 @@ mod tests {
     #[test]
     fn line_is_one_write() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
-        let target = LogTarget::File(OwnedFd::from(theirs).into());
-        let sink = LogSink { target: RwLock::new(target), born: OnceLock::new() };
-        sink.log(
+        let log = ProcessLog::new();
+        log.set_target(LogTarget::File(OwnedFd::from(theirs).into()));
+        log.log(
             &Record::builder().level(log::Level::Warn).target("here").args(format_args!("a {}", 1)).build(),
         );
         let mut written = [0; 100];
@@ -245,7 +277,8 @@ mod tests {
     #[test]
     fn forked_child_logs_while_a_thread_of_its_parent_writes_to_standard_error() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
-        let sink = LogSink { target: RwLock::new(LogTarget::Stderr), born: OnceLock::new() };
+        let log = ProcessLog::new();
+        log.set_target(LogTarget::Stderr);
         let status = fork_during(
             |pause| {
                 let _writing = std::io::stderr().lock();
@@ -257,12 +290,56 @@ mod tests {
                     libc::alarm(5);
                     libc::dup2(theirs.as_raw_fd(), 2);
                 }
-                sink.log(&Record::builder().target("here").args(format_args!("child")).build());
+                log.log(&Record::builder().target("here").args(format_args!("child")).build());
             },
         );
         assert_eq!(status, 0);
         let mut written = [0; 100];
         let length = ours.recv(&mut written).unwrap();
         assert_eq!(written[..length], *b"[INFO  here: child]\n");
+    }
+
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+
+    /// Counts the call, and returns half a second later in the process that passed its own id.
+    unsafe extern "C-unwind" fn count(_: i32, _: *const c_char, process: *mut c_void) {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+        if process.addr() == std::process::id() as usize {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    #[test]
+    fn forked_child_replaces_a_log_function_that_a_thread_of_its_parent_is_inside_of() {
+        let process = ptr::without_provenance_mut(std::process::id() as usize);
+        let mode = CallbackMode::of_this_thread();
+        let counting =
+            || LogTarget::Callback { function: count, user: input::SendPointer::new(process), mode };
+        let log = ProcessLog::new();
+        log.set_target(counting());
+        let line = |log: &ProcessLog| log.log(&Record::builder().args(format_args!("a line")).build());
+        let status = fork_during(
+            |pause| {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| line(&log));
+                    while CALLS.load(Ordering::SeqCst) == 0 {
+                        std::thread::yield_now();
+                    }
+                    pause();
+                });
+            },
+            || {
+                let calls = || CALLS.load(Ordering::SeqCst);
+                line(&log);
+                assert_eq!(calls(), 2, "a child logs as its parent");
+                log.set_target(LogTarget::Off);
+                line(&log);
+                assert_eq!(calls(), 2, "a function that was replaced is not called");
+                log.set_target(counting());
+                line(&log);
+                assert_eq!(calls(), 3);
+            },
+        );
+        assert_eq!(status, 0);
     }
 }
