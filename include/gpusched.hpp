@@ -633,7 +633,7 @@ class task {
   /// Waits until the task has ended. Returns false after a timeout. Throws the exception of the
   /// callable, `cancelled`, or the error of the task.
   bool wait(std::chrono::nanoseconds timeout = forever()) const {
-    sched_status_t status = sched_wait(scheduler_, id_, detail::nanoseconds(timeout));
+    sched_status_t status = sched_wait(scheduler_, live_id(), detail::nanoseconds(timeout));
     if (status == SCHED_PENDING) return false;
     if (result_) {
       if (std::exception_ptr thrown = result_->exception(status)) std::rethrow_exception(thrown);
@@ -648,22 +648,29 @@ class task {
     return result_->take();
   }
 
-  /// Returns true if the task has ended, successfully or not.
+  /// Returns true if the task has ended, successfully or not, or is not valid().
   bool has_ended() const {
     auto i = init<sched_task_info_t>();
-    return sched_task_info(scheduler_, id_, &i) != SCHED_OK || i.state >= SCHED_STATE_DONE;
+    return id_ == 0 || sched_task_info(scheduler_, id_, &i) != SCHED_OK ||
+           i.state >= SCHED_STATE_DONE;
   }
   /// Cancels the task; see sched_cancel.
-  void cancel() const { checked(sched_cancel(scheduler_, id_)); }
+  void cancel() const { checked(sched_cancel(scheduler_, live_id())); }
 
   /// Returns the state of the task.
   sched_task_info_t info() const {
     auto i = init<sched_task_info_t>();
-    checked(sched_task_info(scheduler_, id_, &i));
+    checked(sched_task_info(scheduler_, live_id(), &i));
     return i;
   }
 
  private:
+  /* Returns the id of a valid task, whose scheduler is not NULL. */
+  sched_task_t live_id() const {
+    if (id_ == 0) throw error(SCHED_E_STALE, "the task was moved from or never submitted");
+    return id_;
+  }
+
   sched_t *scheduler_ = nullptr;
   sched_task_t id_ = 0;
   std::shared_ptr<detail::outcome<R>> result_;

@@ -38,6 +38,18 @@ int32_t status_of(F call) {
   return SCHED_OK;
 }
 
+// An empty task is refused without a search for devices, which this selection would fail.
+void empty() {
+  setenv("GPUSCHED_DEVICES", "bogus", 1);
+  gpusched::task<int> none;
+  EXPECT(SCHED_E_STALE, status_of([&] { none.wait(); }));
+  EXPECT(SCHED_E_STALE, status_of([&] { none.get(); }));
+  EXPECT(SCHED_E_STALE, status_of([&] { none.cancel(); }));
+  EXPECT(SCHED_E_STALE, status_of([&] { none.info(); }));
+  CHECK(none.has_ended() && !none.valid());
+  unsetenv("GPUSCHED_DEVICES");
+}
+
 void results() {
   gpusched::scheduler s = small();
   std::unique_ptr<int> moved(new int(7));
@@ -454,6 +466,7 @@ void equations() {
 }  // namespace
 
 int main() {
+  empty();
   results();
   lifetimes();
   failing();
