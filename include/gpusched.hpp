@@ -34,6 +34,7 @@
 #include <exception>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -250,23 +251,35 @@ using result_of = typename std::decay<decltype(invoke(
 /* Stores the exceptions of a task. */
 class outcome_base {
  public:
-  void fail(std::exception_ptr thrown) noexcept {
+  /* `first`: the first element of a range's chunk; 0 for other tasks. An exception that finds no
+   * memory is not stored; then wait() throws the message. */
+  void fail(std::uint64_t first, std::exception_ptr thrown) noexcept {
     std::lock_guard<std::mutex> held(lock_);
-    failure_ = std::move(thrown);
+    try {
+      failures_[first] = std::move(thrown);
+    } catch (const std::bad_alloc &) {
+    }
   }
   void lack_memory(std::exception_ptr thrown) noexcept {
     std::lock_guard<std::mutex> held(lock_);
     shortage_ = std::move(thrown);
   }
-  /* Returns the exception that ended the task with `status`, or null. */
-  std::exception_ptr exception(sched_status_t status) {
+  /* Returns the exception that ended the task with `status` and `message`, or null. The message of
+   * a range names the chunk: others may have thrown, too. */
+  std::exception_ptr exception(sched_status_t status, const std::string &message) {
     std::lock_guard<std::mutex> held(lock_);
-    return status == SCHED_E_CALLBACK ? failure_ : status == SCHED_E_MEMORY ? shortage_ : nullptr;
+    if (status == SCHED_E_MEMORY) return shortage_;
+    if (status != SCHED_E_CALLBACK || failures_.empty()) return nullptr;
+    for (const auto &failure : failures_) {
+      if (message.find("elements " + std::to_string(failure.first) + " to ") == 0)
+        return failure.second;
+    }
+    return failures_.begin()->second;
   }
 
  private:
   std::mutex lock_;
-  std::exception_ptr failure_;
+  std::map<std::uint64_t, std::exception_ptr> failures_;
   std::exception_ptr shortage_;
 };
 
@@ -303,10 +316,12 @@ class outcome<void> : public outcome_base {
   void take() {}
 };
 
-/* Calls `code`, stores its exception, and returns the status for the library. glibc ends a thread
- * (pthread_exit) by an exception that must not be stored; it passes on, and the library ends it. */
+/* Calls `code`, stores its exception (see outcome_base::fail), and returns the status for the
+ * library. glibc ends a thread (pthread_exit) by an exception that must not be stored; it passes
+ * on, and the library ends it. */
 template <class Code>
-std::int32_t status_of(const sched_exec_t *native, outcome_base &result, Code code) {
+std::int32_t status_of(const sched_exec_t *native, outcome_base &result, std::uint64_t first,
+                       Code code) {
   try {
     code();
     return SCHED_OK;
@@ -322,10 +337,10 @@ std::int32_t status_of(const sched_exec_t *native, outcome_base &result, Code co
     result.lack_memory(std::current_exception());
     return SCHED_E_MEMORY;
   } catch (const std::exception &e) {
-    result.fail(std::current_exception());
+    result.fail(first, std::current_exception());
     return sched_exec_fail(native, e.what());
   } catch (...) {
-    result.fail(std::current_exception());
+    result.fail(first, std::current_exception());
     return sched_exec_fail(native, "an exception that is no std::exception");
   }
 }
@@ -353,12 +368,13 @@ struct box {
 
   static std::int32_t run(const sched_exec_t *native, void *user) {
     box *self = static_cast<box *>(user);
-    return status_of(native, *self->result, [=] { self->result->run(self->f, exec(native)); });
+    return status_of(native, *self->result, 0,
+                     [=] { self->result->run(self->f, exec(native)); });
   }
   static std::int32_t run_chunk(const sched_exec_t *native, std::uint64_t begin, std::uint64_t end,
                                 void *user) {
     box *self = static_cast<box *>(user);
-    return status_of(native, *self->result,
+    return status_of(native, *self->result, begin,
                      [=] { invoke_chunk(self->f, exec(native), begin, end, 0); });
   }
   static void drop(void *user) noexcept { delete static_cast<box *>(user); }
@@ -636,7 +652,8 @@ class task {
     sched_status_t status = sched_wait(scheduler_, live_id(), detail::nanoseconds(timeout));
     if (status == SCHED_PENDING) return false;
     if (result_) {
-      if (std::exception_ptr thrown = result_->exception(status)) std::rethrow_exception(thrown);
+      if (std::exception_ptr thrown = result_->exception(status, sched_last_error()))
+        std::rethrow_exception(thrown);
     }
     checked(status);
     return true;

@@ -249,6 +249,28 @@ void ranges() {
   thrown<gpusched::cancelled>([&] { s.run_range(0, count, cancels); });
 }
 
+// Two chunks throw, of which the first one ends the range.
+void failing_range() {
+  gpusched::scheduler s = small();
+  gpusched::range_options single;
+  single.grain = 1;
+  for (std::uint64_t early = 0; early < 2; early++) {
+    std::atomic<int> begun(0);
+    auto both = [&begun, early](std::uint64_t begin, std::uint64_t) {
+      begun++;
+      while (begun < 2) std::this_thread::yield();
+      if (begin != early) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      throw std::out_of_range("thrown by " + std::to_string(begin));
+    };
+    auto range = s.submit_range(single, 0, 2, both);
+    const std::string message = thrown<std::out_of_range>([&] { range.wait(); });
+    char text[200] = "";
+    sched_task_error(s.native(), range.id(), text, sizeof text, nullptr);
+    CHECK(message.size() > 9 && std::string(text).find(message) != std::string::npos);
+    CHECK(message == "thrown by " + std::to_string(early));
+  }
+}
+
 // Only 64 tasks wait at a time: the last one is refused, and so is its range. No call of that comes
 // later.
 void refused_wait() {
@@ -474,6 +496,7 @@ int main() {
   many();
   any();
   ranges();
+  failing_range();
   refused_wait();
   progress();
   devices_and_log();
