@@ -59,6 +59,10 @@ pub trait Backend: Send + Sync {
     /// Retires the context of a poisoned device: queues that are opened from now on use a new one.
     /// Must not block.
     fn renew(&self, _ordinal: u32) {}
+
+    /// Ends the context of a device, unless a task uses it, for other processes that wait for
+    /// memory. Idle queues can't be entered afterwards; queues that are opened use a new context.
+    fn end_context_if_idle(&self, _ordinal: u32) {}
 }
 
 /// The queue of one slot of one device. Created, used and dropped on its worker's thread.

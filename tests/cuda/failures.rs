@@ -112,12 +112,25 @@ pub fn memory_that_others_took_beside_a_new_context_is_waited_for() {
 
 /// Processes that wait for each other's memory would wait for each other's contexts, too.
 pub fn a_process_that_waits_for_memory_has_no_context() {
-    let scheduler = scheduler("cuda", 1).unwrap();
+    waits_without_a_context(&scheduler("cuda", 1).unwrap());
+}
+
+/// The queue of the slot that is idle would keep the context.
+pub fn a_process_with_an_idle_slot_that_waits_for_memory_has_no_context() {
+    let scheduler = scheduler("cuda", 2).unwrap();
+    run_together(&scheduler, 2, |stream| filled(stream, 1.0));
+    assert_eq!(driver_count(0, "streams"), 2);
+    waits_without_a_context(&scheduler);
+    run_together(&scheduler, 2, |stream| filled(stream, 2.0));
+    assert_eq!((health(&scheduler), driver_count(0, "retained")), (vec![Health::Good], 1));
+}
+
+fn waits_without_a_context(scheduler: &Scheduler) {
     let id = scheduler.submit(blocks(58)).unwrap();
     while driver_count(0, "contexts_made") == 0 || driver_count(0, "contexts") == 1 {
         assert_eq!(scheduler.wait(id, Some(Duration::from_millis(5))), Ok(WaitResult::Pending));
     }
-    wait(&scheduler, id).unwrap_err();
+    wait(scheduler, id).unwrap_err();
 }
 
 /// Another process takes the rest of the memory between lease and allocation; or launch resources are short.

@@ -291,8 +291,8 @@ impl Context {
         Err(Error::Busy { device: self.device.label(), what })
     }
 
-    /// Destroys a stale context if all tasks have left it; returns false if not. The caller holds
-    /// the lock of the device's `retained`.
+    /// Destroys the context if all tasks have left it; returns false if not. The caller holds the
+    /// lock of the device's `retained`, and retires the context.
     pub(super) fn destroy_if_idle(&self, retained: &mut bool) -> Result<bool> {
         let running = self.running_tasks();
         if *running > 0 {
@@ -311,7 +311,7 @@ impl Context {
             let (device, fault) = (self.device.label(), DeviceFault::Lost);
             return Err(Error::Device { device, what, fault });
         }
-        log::info!("{}: its context is renewed", self.device.label());
+        log::info!("{}: its context has ended", self.device.label());
         Ok(true)
     }
 

@@ -127,6 +127,12 @@ impl Backend for CudaBackend {
             primary.renew();
         }
     }
+
+    fn end_context_if_idle(&self, ordinal: u32) {
+        if let Ok(primary) = self.primary(ordinal) {
+            primary.end_if_idle();
+        }
+    }
 }
 
 impl Queue for Stream {

@@ -98,6 +98,17 @@ impl PrimaryContext {
         }
     }
 
+    /// Ends the context if no task uses it. A stale one is left to the next queue, which reports if
+    /// it can't be destroyed.
+    pub fn end_if_idle(&self) {
+        // Declared before the lock and so dropped after it: it may be the last reference.
+        let Some(context) = self.lock().upgrade() else { return };
+        let mut retained = self.device.retained.lock().unwrap_or_else(PoisonError::into_inner);
+        if !context.is_stale() && context.destroy_if_idle(&mut retained).is_ok_and(|ended| ended) {
+            context.retire();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Weak<Context>> {
         self.context.lock().unwrap_or_else(PoisonError::into_inner)
     }

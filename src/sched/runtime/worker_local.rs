@@ -225,14 +225,13 @@ impl WorkerLocal {
         Ok(opened)
     }
 
-    /// Returns the queue of an attempt, with the device current. The context of an idle queue may
-    /// have ended under another scheduler; the attempt then gets another queue.
+    /// Returns the queue of an attempt, with the device current. The context of a queue that no
+    /// task has entered may have ended; the attempt then gets another queue.
     fn enter_queue(&self, context: u32) -> std::result::Result<Rc<OpenQueue>, AttemptEnd> {
         let open = || self.open_queue(context).map_err(|error| queue_failed("opened", error));
-        let was_idle = self.outer_queue().is_none() && self.idle_queue.borrow().is_some();
         let mut opened = open()?;
         let mut entered = catch_panic(|| opened.queue.enter());
-        if was_idle && entered.is_err() {
+        if entered.is_err() && self.outer_queue().is_none() {
             self.idle_queue.take();
             let ended = std::mem::replace(&mut opened, open()?);
             self.drop_queue(Some(ended));
@@ -317,6 +316,8 @@ impl WorkerLocal {
                 // does.
                 self.drop_queue(self.idle_queue.take());
             }
+                let ordinal = runtime.devices[self.device].ordinal;
+                ignore_panic(|| runtime.backends[self.device].end_context_if_idle(ordinal));
         }
         self.drop_queue(Some(opened));
         AttemptEnd::Ran(outcome)
