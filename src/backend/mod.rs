@@ -75,6 +75,12 @@ pub trait Queue {
     /// [`enter`](Queue::enter); after the last of them no task uses the device.
     fn finish(&self) -> Result<()>;
 
+    /// Returns true if the next task must have another queue, because the device's context is
+    /// retired.
+    fn is_stale(&self) -> bool {
+        false
+    }
+
     /// Makes the device current again for a task that continues after a nested one.
     fn resume(&self) {}
 

@@ -1,5 +1,6 @@
 //! Provoked failures: memory, poisoned contexts, lost and hung GPUs.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -254,6 +255,39 @@ pub fn two_schedulers_on_a_gpu() {
     requires_restart(&other, 0);
     drop(one);
     assert_eq!(health(&other), [Health::Retired]);
+}
+
+/// The tasks of the other scheduler overlap: each waits for a later one to begin, for a while.
+pub fn context_that_a_callback_reported_is_left_by_other_schedulers() {
+    let (one, other) = (scheduler("cuda:0", 1).unwrap(), scheduler("cuda:0", 3).unwrap());
+    let (begun, stop) = (Arc::new(AtomicU32::new(0)), AtomicBool::new(false));
+    let counter = begun.clone();
+    let overlapping = task(move |_| {
+        let (number, since) = (counter.fetch_add(1, Ordering::SeqCst), Instant::now());
+        while counter.load(Ordering::SeqCst) < number + 2 && since.elapsed() < Duration::from_millis(500) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut ids = VecDeque::new();
+            while !stop.load(Ordering::SeqCst) {
+                ids.push_back(other.submit(overlapping.clone()).unwrap());
+                if ids.len() == 3 {
+                    wait(&other, ids.pop_front().unwrap()).unwrap();
+                }
+            }
+            ids.into_iter().for_each(|id| _ = wait(&other, id).unwrap());
+        });
+        while begun.load(Ordering::SeqCst) < 10 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let id = one.submit(wrong_at_first()).unwrap();
+        let waited = one.wait(id, Some(Duration::from_secs(9)));
+        stop.store(true, Ordering::SeqCst);
+        assert_eq!((waited, driver_count(0, "contexts_made")), (Ok(WaitResult::Done), 2));
+    });
 }
 
 /// A task waits for another that is nested in it and poisons the context.

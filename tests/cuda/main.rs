@@ -141,6 +141,7 @@ fn cases() -> Vec<Case> {
         faulty!(failures::tasks_beside_the_cause_end_well, ONE, "0:launch:1:201"),
         faulty!(failures::two_schedulers_on_a_gpu, ONE, "0:launch:3:201"),
         faulty!(failures::context_is_not_renewed_under_a_task_that_waits, ONE, "0:launch:1:201"),
+        case!(failures::context_that_a_callback_reported_is_left_by_other_schedulers, ONE, "GPUSCHED_LEASE_DIR" = "none"),
         case!(failures::nothing_of_ours_stays_in_the_context_of_another_library, ONE),
         faulty!(failures::a_context_that_can_not_be_ended, TWO, "0:launch:1:700;0:release:*:700;0:reset:*:700"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:launch:1:lost"),

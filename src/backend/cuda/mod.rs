@@ -149,6 +149,10 @@ impl Queue for Stream {
         done
     }
 
+    fn is_stale(&self) -> bool {
+        self.context.is_stale()
+    }
+
     fn resume(&self) {
         self.context.resume();
     }

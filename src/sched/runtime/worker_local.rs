@@ -204,7 +204,8 @@ impl WorkerLocal {
         if let Some(below) = self.outer_queue() {
             return Ok(below);
         }
-        let usable = self.idle_queue.borrow().clone().filter(|opened| opened.context == context);
+        let is_usable = |opened: &Rc<OpenQueue>| opened.context == context && !opened.queue.is_stale();
+        let usable = self.idle_queue.borrow().clone().filter(is_usable);
         if let Some(opened) = usable {
             return Ok(opened);
         }
