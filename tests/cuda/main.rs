@@ -165,6 +165,7 @@ fn cases() -> Vec<Case> {
         case!(shots::a_shot_goes_on_after_a_pause, ONE),
         case!(shots::share_of_computed_cells_is_that_of_the_steps, ONE),
         case!(shots::idle_plan_caches_no_memory, ONE),
+        case!(shots::context_is_current_after_a_shot, ONE),
         case!(shots::plans_make_room_for_others, "dev=mem:32M,ctx:2M", "GPUSCHED_LEASE_DIR" = "none"),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
         case!(shots::a_shot_that_blows_up_is_found, ONE),

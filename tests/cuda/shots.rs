@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpusched::Error;
 use gpusched::device::BackendKind;
 use gpusched::error::human;
 use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER, by_name, with_absorber};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
-use gpusched::fd::survey::{Receivers, Shot, SourceKind};
+use gpusched::fd::shot::ShotOutput;
+use gpusched::fd::survey::{Effort, Gather, Receivers, Shot, SourceKind};
 use gpusched::fd::{control::Silent, shot};
-use gpusched::sched::{AUTO_SLOTS, Scheduler, TaskId};
+use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, TaskId};
+use gpusched::{Error, Result};
 
 use crate::fixtures::*;
 use testkit::Random;
@@ -72,6 +73,40 @@ pub fn a_shot_that_blows_up_is_found() {
         let on_cpu = try_fire(&world.model, world.dt, &world.shot, world.options, 2).err().expect("the same");
         assert_eq!(error.to_string().replace("blown up, after step 20 ", "blown up, "), on_cpu.to_string());
     }
+}
+
+fn has_context() -> bool {
+    let mut context = 0_usize;
+    cu!(cuCtxGetCurrent(&mut context => &mut usize)) == 0 && context != 0
+}
+
+struct FindsContext;
+
+impl ShotOutput for FindsContext {
+    fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
+        assert!(has_context(), "at a snapshot");
+        Ok(())
+    }
+
+    fn finish(&self, _: &Exec<'_>, _: Gather, _: Effort) -> Result<()> {
+        assert!(has_context(), "at the end");
+        Ok(())
+    }
+}
+
+/// The shot closes its second stream at its end.
+pub fn context_is_current_after_a_shot() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (plan, shot) = cube(5);
+    let shot = Shot { snapshot_every: Some(1), ..shot };
+    let task = shot::task(plan.clone(), shot.clone(), 1, FindsContext).unwrap();
+    let id = scheduler.submit(task).unwrap();
+    wait(&scheduler, id).unwrap();
+    let after = on_device(&scheduler, move |exec| {
+        shot::run(&plan, &shot, exec.lane, &Silent)?;
+        Ok(has_context())
+    });
+    assert_eq!(after, Ok(true));
 }
 
 fn cube(n: usize) -> (Arc<Plan>, Shot) {

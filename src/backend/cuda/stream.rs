@@ -33,6 +33,8 @@ pub struct Stream {
     pub(super) handle: CUstream,
     /// Number of the stream within its context.
     number: u64,
+    /// The queue of a slot: no context is current once it is closed.
+    of_slot: bool,
 }
 
 // SAFETY: any thread may use a stream's handle; operations are ordered.
@@ -48,7 +50,7 @@ impl Stream {
         let mut spent = Vec::new();
         for _ in 0..TRIES {
             let context = primary.context()?;
-            match context.in_use_while(|| context.enter().and_then(|()| Stream::of(&context))) {
+            match context.in_use_while(|| context.enter().and_then(|()| Stream::of(&context, true))) {
                 // Another queue or another library has poisoned the context meanwhile. It is kept
                 // alive, so that the next attempt destroys it and does not merely release it.
                 Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => spent.push(context),
@@ -62,20 +64,20 @@ impl Stream {
     }
 
     /// Creates a stream. The context is current.
-    fn of(context: &Arc<Context>) -> Result<Stream> {
+    fn of(context: &Arc<Context>, of_slot: bool) -> Result<Stream> {
         let mut handle = null_mut();
         // SAFETY: a valid place; the stream is destroyed in `drop`.
         let made = unsafe { context.driver().stream_create(&mut handle, NON_BLOCKING) };
         context.check(made, || "creating a stream".into())?;
         context.add_stream(handle);
         let number = context.next_stream.fetch_add(1, Ordering::SeqCst);
-        Ok(Stream { context: context.clone(), handle, number })
+        Ok(Stream { context: context.clone(), handle, number, of_slot })
     }
 
     /// Opens another queue in the context of this one, for a task that runs in it.
     pub fn beside(&self) -> Result<Stream> {
         self.context.enter()?;
-        Stream::of(&self.context)
+        Stream::of(&self.context, false)
     }
 
     /// Makes later operations of this queue wait for the current operations of `other`.
@@ -317,6 +319,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.context.close_stream(self.handle);
-        self.context.clear_current();
+        if self.of_slot {
+            self.context.clear_current();
+        }
     }
 }
