@@ -102,6 +102,7 @@ fn cases() -> Vec<Case> {
         case!(discovery::selection_without_gpus_loads_no_driver, ONE),
         case!(work::the_used_gpu_alone_has_a_context, TWO),
         case!(work::flags_of_contexts_are_restored, ONE),
+        faulty!(work::flags_of_contexts_are_restored, ONE, "0:ctx:1:46"),
         case!(work::memory_is_used_again, ONE),
         case!(work::kernels_are_loaded_once_a_gpu, TWO),
         case!(work::a_deadline_begins_when_the_kernels_are_compiled, "jitms=2000;dev=mem:1G"),

@@ -80,7 +80,10 @@ impl Context {
         // SAFETY: a valid place; the context is released in `drop`, or when it is destroyed.
         let mut retain = || device.prepare(|| unsafe { driver.retain(&mut handle, device.device) });
         let retained = if flags_before.is_some() { device.measure_context(retain) } else { retain() };
-        retained.map_err(|failure| device.retain_error(failure))?;
+        if let Err(failure) = retained {
+            restore_flags(device, flags_before);
+            return Err(device.retain_error(failure));
+        }
         log::debug!("{}: created a context", device.label());
         Ok(Arc::new(Context {
             device: device.clone(),
@@ -347,13 +350,7 @@ impl Context {
             log_failure(unsafe { driver.reset(device) });
             destroyed = self.is_destroyed();
         }
-        // Other code may create the next context. Flags that it has set meanwhile stay.
-        if let Some(before) = self.flags_before
-            && inactive_flags(&self.device) == Some(sleeping(before))
-        {
-            // SAFETY: the flags are those that the driver reported.
-            let _ = unsafe { driver.set_flags(device, before) };
-        }
+        restore_flags(&self.device, self.flags_before);
         let state = if destroyed { ContextState::Destroyed } else { ContextState::Released };
         self.pool().end(state);
         state
@@ -435,6 +432,17 @@ fn inactive_flags(device: &CudaDevice) -> Option<c_uint> {
     // SAFETY: valid places for two numbers.
     unsafe { device.driver.state(device.device, &mut flags, &mut active) }.ok()?;
     (active == 0).then_some(flags)
+}
+
+/// Sets the flags that the next primary context had before the library set its own: other code may
+/// create it. Flags that other code has set meanwhile stay.
+fn restore_flags(device: &CudaDevice, before: Option<c_uint>) {
+    if let Some(before) = before
+        && inactive_flags(device) == Some(sleeping(before))
+    {
+        // SAFETY: the flags are those that the driver reported.
+        let _ = unsafe { device.driver.set_flags(device.device, before) };
+    }
 }
 
 /// Returns the flags for threads that sleep while they wait for the GPU.
