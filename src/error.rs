@@ -212,11 +212,13 @@ pub enum DeviceFault {
 }
 
 impl Error {
-    /// Returns the error of a panic with this payload.
-    pub fn panic(payload: &(dyn Any + Send)) -> Error {
+    /// Returns the error of a panic with this payload, which is not dropped: its drop may panic.
+    pub fn panic(payload: Box<dyn Any + Send>) -> Error {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        Error::Panic { message: text.unwrap_or("no message").into() }
+        let message = text.unwrap_or("no message").into();
+        std::mem::forget(payload);
+        Error::Panic { message }
     }
 
     /// Returns true if the error is about the device, not only about the task.

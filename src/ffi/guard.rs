@@ -45,7 +45,7 @@ pub(super) fn guard_in_callers_mode<R: ReturnValue>(body: impl FnOnce() -> Resul
     match outcome {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => failed(&error),
-        Err(payload) => failed(&Error::panic(&*payload)),
+        Err(payload) => failed(&Error::panic(payload)),
     }
 }
 

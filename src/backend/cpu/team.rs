@@ -107,7 +107,7 @@ impl Team {
         let member = |index, own: Option<&T>| {
             let _mode = FloatMode::standard();
             let done = catch_unwind(AssertUnwindSafe(|| work(&TeamMember { index, count, barrier }, own)))
-                .unwrap_or_else(|payload| Err(Error::panic(&*payload)));
+                .unwrap_or_else(|payload| Err(Error::panic(payload)));
             if let Err(error) = done {
                 lock(&self.shared.state).failure.get_or_insert(error);
             }
@@ -252,6 +252,27 @@ mod tests {
             assert_eq!(failed, Err(Error::Cancelled));
         }
         assert_eq!(team.run(&(), |member, _| member.barrier()), Ok(()));
+    }
+
+    #[test]
+    fn panic_payload_that_panics_in_its_drop_ends_the_work_and_not_the_team() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new("in the drop"));
+            }
+        }
+        let team = Team::new(2).unwrap();
+        for culprit in 0..2 {
+            let panicked = team.run(&(), |member, _| {
+                if member.index == culprit {
+                    std::panic::resume_unwind(Box::new(Bomb));
+                }
+                member.barrier()
+            });
+            assert!(matches!(panicked, Err(Error::Panic { .. })), "{panicked:?}");
+            assert_eq!(team.run(&(), |member, _| member.barrier()), Ok(()));
+        }
     }
 
     #[test]

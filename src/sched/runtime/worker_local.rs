@@ -316,9 +316,9 @@ impl WorkerLocal {
                 // Its context would be in the way of processes that wait for memory as this one
                 // does.
                 self.drop_queue(self.idle_queue.take());
-            }
                 let ordinal = runtime.devices[self.device].ordinal;
                 ignore_panic(|| runtime.backends[self.device].end_context_if_idle(ordinal));
+            }
         }
         self.drop_queue(Some(opened));
         AttemptEnd::Ran(outcome)
@@ -380,14 +380,10 @@ fn ignore_panic<T>(code: impl FnOnce() -> T) {
 
 /// Runs `code` and returns a panic as an error.
 pub fn catch_panic<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
-    let payload = match catch_unwind(AssertUnwindSafe(code)) {
+    match catch_unwind(AssertUnwindSafe(code)) {
         // Not the result as a whole: it has the size of an error.
-        Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => return Err(error),
-        Err(payload) => payload,
-    };
-    let error = Error::panic(&*payload);
-    // The payload may panic in its drop.
-    std::mem::forget(payload);
-    Err(error)
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(error),
+        Err(payload) => Err(Error::panic(payload)),
+    }
 }
