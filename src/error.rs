@@ -119,7 +119,7 @@ pub enum Error {
     WrongResult { device: String, what: String },
 
     /// A device failed.
-    #[error("device {device}: {what}")]
+    #[error("device {device}: {}", plain(what))]
     Device { device: String, what: String, fault: DeviceFault },
 
     /// A device has too few resources for a launch beside its other work.
@@ -127,7 +127,7 @@ pub enum Error {
     Resources { device: String, what: String },
 
     /// A driver call failed for a reason that does not concern the device.
-    #[error("device {device}: {what}")]
+    #[error("device {device}: {}", plain(what))]
     Driver { device: String, what: String },
 
     /// Another process uses the device exclusively.

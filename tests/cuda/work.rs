@@ -256,9 +256,11 @@ pub fn mistakes_are_reported() {
         assert!(stream.launch(&kernel, [1; 3], [1; 3], Params::new().with([0_u8; 513])).is_err());
         let bad = Ptx { name: "bad", text: ".version 6.0\n.target sm_35\nnonsense" };
         let error = stream.function(bad, "any").err().unwrap();
-        assert!(
-            matches!(error, gpusched::Error::Device { .. }) && words(error).contains("the kernels bad (")
-        );
+        assert!(matches!(error, gpusched::Error::Device { .. }), "{error}");
+        let error = words(error);
+        // The driver's log has two lines.
+        assert!(error.contains("the kernels bad (") && error.contains(" ptxas fatal : "), "{error}");
+        assert!(!error.contains('\n'), "{error}");
         assert!(kernel.blocks_at_once(64)? >= 20);
         filled(stream, 1.0)
     });

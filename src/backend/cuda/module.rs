@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 
 /// Maximum bytes of the driver's log about refused kernels.
 const LOG: usize = 4096;
+/// Maximum number of characters of it in an error.
+const SHOWN: usize = 400;
 
 /// The PTX text of some kernels, part of the program.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +112,9 @@ fn load(driver: &Driver, ptx: Ptx, to_error: ToError<'_>) -> Result<CUmodule> {
     };
     let Err(failure) = loaded else { return Ok(module) };
     let length = log.iter().position(|&byte| byte == 0).unwrap_or(LOG);
-    let says = String::from_utf8_lossy(&log[..length]).trim().to_owned();
+    let says = String::from_utf8_lossy(&log[..length]);
+    // One line, which leaves room for the status in the error's message.
+    let says: String = says.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHOWN).collect();
     let says = if says.is_empty() { says } else { format!(" ({says})") };
     let version = driver.version();
     let what = format!("loading the kernels {}{says} with a driver for CUDA {version}", ptx.name);

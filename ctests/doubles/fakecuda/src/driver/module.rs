@@ -76,7 +76,8 @@ impl Driver {
                 .and_then(|(a, b)| Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?)))
                 .is_some_and(|version| version > newest_ptx(self.config.driver));
             let code = if newer { code::UNSUPPORTED_PTX } else { code::INVALID_PTX };
-            (code, format!("ptxas application ptx input, line {}; fatal : {}", e.line, e.why))
+            let ends = "ptxas fatal : Ptx assembly aborted due to errors";
+            (code, format!("ptxas application ptx input, line {}; fatal : {}\n{ends}\n", e.line, e.why))
         })?;
         let newest = newest_ptx(self.config.driver);
         if program.version > newest {
