@@ -77,7 +77,7 @@ impl Team {
                 Ok(thread) => team.threads.push(thread),
                 Err(why) => {
                     log::warn!(
-                        "cpu:0 uses {index} of {count} threads, because the system provides no more: {why}"
+                        "work on the CPU uses {index} of {count} threads; the system provides no more: {why}"
                     );
                     break;
                 }
