@@ -43,7 +43,7 @@ impl RemovedBlocks {
 impl MemoryPool {
     pub fn take(&mut self, bytes: u64, stream: u64) -> Option<PooledBlock> {
         let fits = |piece: &&PooledBlock| {
-            (bytes..=bytes + bytes / WASTE).contains(&piece.bytes)
+            (bytes..=bytes.saturating_add(bytes / WASTE)).contains(&piece.bytes)
                 && piece.stream.is_none_or(|other| other == stream)
         };
         let smallest = self.pieces.iter().filter(fits).min_by_key(|piece| piece.bytes)?.address;
@@ -76,5 +76,17 @@ impl MemoryPool {
     pub fn end(&mut self, life: ContextState) {
         self.pieces.clear();
         self.host.end(life);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_of_all_addresses_finds_no_block() {
+        let mut pool = MemoryPool::default();
+        pool.put(PooledBlock { address: 1, bytes: 1 << 20, stream: None });
+        assert!(pool.take(u64::MAX, 0).is_none());
     }
 }
