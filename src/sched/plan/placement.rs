@@ -408,12 +408,9 @@ impl Planner {
         let job = self.tasks.get(id).ok()?.job.clone()?;
         self.change_state(now, id, TaskState::begin);
         let record = self.tasks.get_mut(id).ok()?;
-        record.attempts_begun += 1;
-        record.device = Some(index);
-        record.slot = slot;
-        self.counts.copies += u64::from(record.live_attempts > 0);
-        let copy = (record.live_attempts > 0).then(|| format!("{} gets a copy, on ", record.name()));
-        record.live_attempts += 1;
+        let is_copy = record.begin_attempt(index, slot);
+        self.counts.copies += u64::from(is_copy);
+        let copy = is_copy.then(|| format!("{} gets a copy, on ", record.name()));
         let device = &mut self.devices[index];
         device.last_start = now;
         for run in &mut device.attempts {

@@ -293,6 +293,19 @@ impl TaskRecord {
         }
     }
 
+    /// Counts an attempt that begins. Returns true if it is a copy of one that runs.
+    pub fn begin_attempt(&mut self, device: usize, slot: u32) -> bool {
+        let is_copy = self.live_attempts > 0;
+        if !is_copy {
+            // The failure of a copy that ran beside an earlier attempt is not this one's.
+            self.copy_failure = None;
+        }
+        self.attempts_begun += 1;
+        self.live_attempts += 1;
+        (self.device, self.slot) = (Some(device), slot);
+        is_copy
+    }
+
     /// Revokes the commit of an attempt that has failed. A cancel that came after it counts now.
     pub fn reopen(&self, attempt: u32) {
         self.signal.reopen(attempt);

@@ -377,3 +377,22 @@ fn failure_for_which_copies_stopped_is_that_of_its_own_device() {
         assert_eq!(backs_off, [state == TaskStatus::Queued, false, false]);
     }
 }
+
+#[test]
+fn failure_of_a_copy_is_not_that_of_a_later_attempt() {
+    for abandoned in [false, true] {
+        let deadline = abandoned.then(|| S(20));
+        let (mut driver, id, [first, second]) = with_a_copy(Task { deadline, ..task() });
+        driver.ends(19, 1, &second, Err(Error::Callback { code: 1 }));
+        if abandoned {
+            driver.pass(30);
+            driver.pass(1000);
+        } else {
+            driver.judge(20, 0, &first, AttemptEnd::NoQueue("x".into()));
+        }
+        assert_eq!((driver.state(id), driver.is_retired(0)), (TaskStatus::Queued, true), "{abandoned}");
+        let third = driver.take(1001, 1).unwrap();
+        driver.ends(1002, 1, &third, Err(Error::Cancelled));
+        assert_eq!((driver.state(id), driver.error(id)), (TaskStatus::Cancelled, None), "{abandoned}");
+    }
+}
