@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpusched::Error;
@@ -98,6 +99,32 @@ pub fn ticket_that_the_header_does_not_know_is_drawn_again() {
     assert_eq!(waiters(), 0, "others do not accept the ticket");
     drop(a.lock().unwrap());
     assert_eq!(waiters(), 1);
+}
+
+/// A thread that has nothing urgent to write, and gives up at once, holds the mutex in the way.
+pub fn lease_is_returned_beside_a_thread_that_does_not_wait_for_the_table() {
+    let folder = Folder::new();
+    let [a, b] = [(); 2].map(|()| join(&leases(&folder), 1, 9).expect("to join"));
+    let lease = || a.lock().unwrap().lease(0, Some(1.0), 10).unwrap();
+    let stays = lease();
+    for round in 0..20 {
+        let (ends, stop) = (lease(), AtomicBool::new(false));
+        let table = b.lock().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for bytes in (1..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    stays.set_used_bytes(bytes % 10);
+                }
+            });
+            std::thread::sleep(Duration::from_millis(2));
+            scope.spawn(|| drop(ends));
+            std::thread::sleep(Duration::from_millis(10));
+            stop.store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(10));
+            drop(table);
+        });
+        assert_eq!(leased(&b), 1, "round {round}");
+    }
 }
 
 pub fn lease_outlives_its_membership() {

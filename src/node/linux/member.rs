@@ -264,17 +264,29 @@ impl LocalMember {
         // theirs.
         self.known_changes.store(shared.header.changes, Ordering::Relaxed);
         session.write_header(&shared.header)?;
-        own.dirty = false;
+        (own.dirty, own.awaited) = (false, false);
         Ok(())
     }
 
     /// Writes a dirty record, waiting at most `timeout` for other members. If another thread of the
-    /// process has the table locked, that thread writes it: it calls this after it has unlocked the
-    /// table.
-    pub fn flush(&self, timeout: Duration) {
+    /// process holds `shared`, that thread writes it: it calls this after it has unlocked the table.
+    /// If it is in this function and would not wait, it waits for the one that does.
+    pub fn flush(&self, mut timeout: Duration) {
         while self.is_here() && self.own_record().dirty {
-            let Ok(mut shared) = self.shared.try_lock() else { return };
+            let Ok(mut shared) = self.shared.try_lock() else {
+                // The holder may have looked for the mark before it was set, so this tries again.
+                if timeout.is_zero() || std::mem::replace(&mut self.own_record().awaited, true) {
+                    return;
+                }
+                continue;
+            };
             if let Err(error) = self.lock_file(&mut shared, timeout) {
+                drop(shared);
+                let awaited = std::mem::take(&mut self.own_record().awaited);
+                if timeout.is_zero() && awaited {
+                    timeout = self.policy.lock_timeout;
+                    continue;
+                }
                 if !timeout.is_zero() {
                     log::warn!("leases: {error}; retrying");
                 }
