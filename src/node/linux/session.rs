@@ -121,8 +121,9 @@ impl Session {
 }
 
 const GARBAGE: &str = "its content is invalid, and schedulers use it; end them and delete it";
-const FOREIGN: &str = "another machine writes it, too: the folder is on a network file system; set \
-                       GPUSCHED_LEASE_DIR to a folder of this machine";
+const FOREIGN: &str = "another machine writes it, too: the folder is on a network file system; or a \
+                       container of LXC, LXD, Incus or systemd-nspawn does, which has a boot id of its \
+                       own; set GPUSCHED_LEASE_DIR to a folder of this machine or container";
 
 fn file_error(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::io("use the leases in", path, why)
@@ -235,8 +236,8 @@ fn device_entries(
     Ok((member, entries))
 }
 
-/// Returns the id of the running kernel: the same in all containers of a machine, different on each
-/// machine and after each boot.
+/// Returns the id of the running kernel, different on each machine and after each boot. It is the
+/// same in all containers of a machine, except those of LXC and systemd-nspawn, which replace it.
 pub(super) fn boot_id() -> BootId {
     let text = descriptor::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
     let digits: Vec<u8> =
