@@ -17,8 +17,9 @@ pub struct SharedDevice<'a> {
 pub struct SlotRequest {
     /// A higher priority is served first.
     pub priority: i32,
-    /// Cost of the task by the scheduler's device index, in a unit common to all processes: work
-    /// over the device's bandwidth. `None`, or beyond the end: the task can't run there.
+    /// Cost of the task by the scheduler's device index, in a unit common to all processes: seconds
+    /// over the table's seconds per cost; before these are measured, work over the device's
+    /// bandwidth. `None`, or beyond the end: the task can't run there.
     pub costs: Vec<Option<f64>>,
     /// Bytes that the task would reserve, by device index.
     pub bytes: Vec<u64>,

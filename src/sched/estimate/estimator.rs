@@ -103,10 +103,10 @@ impl Estimator {
         self.table.class(class).map_or(1.0, ClassRecord::mean_work)
     }
 
-    /// Returns [`Estimator::seconds`] in the unit of the devices' priors, which does not depend on
-    /// what a process has measured.
-    pub fn cost(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
-        let scale = self.table.class(class).map_or(1.0, |class| class.unit_scale);
+    /// Returns [`Estimator::seconds`] in a unit that all processes have. `unit`: its seconds. If
+    /// these are unknown, or nothing is measured, the unit is that of the devices' priors.
+    pub fn cost(&self, class: u32, device: usize, work: Option<f64>, unit: Option<f64>) -> Option<f64> {
+        let scale = self.unit_scale_of(class).map_or(1.0, |own| unit.unwrap_or(own));
         Some(self.seconds(class, device, work)? / scale)
     }
 

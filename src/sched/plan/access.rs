@@ -91,6 +91,11 @@ impl Planner {
         self.has_peers = has_peers;
     }
 
+    /// Sets the seconds of a unit of the costs that processes state. `None`: none has measured it.
+    pub fn set_seconds_per_cost(&mut self, seconds: Option<f64>) {
+        self.seconds_per_cost = seconds;
+    }
+
     /// Sets the share of a device that other processes hold. `seconds`: after which each of their
     /// slots should be free. `is_wanted`: they wait for the device.
     pub fn set_peer_load(
@@ -109,13 +114,13 @@ impl Planner {
         self.devices[index].peer_load = PeerLoad { ends, pending_bytes, is_wanted };
     }
 
-    /// Returns how long a task takes on a device, in the unit of the devices' priors, which all
-    /// processes of a node share. `None`: unknown.
+    /// Returns how long a task takes on a device, in the unit that all processes of a node share.
+    /// `None`: unknown.
     pub fn cost(&self, record: &TaskRecord, index: usize) -> Option<f64> {
         if record.role != Role::Task {
             return None;
         }
-        self.estimator.cost(record.class, index, record.work)
+        self.estimator.cost(record.class, index, record.work, self.seconds_per_cost)
     }
 
     /// Returns the request of the first ready task that other processes keep from a device.
@@ -151,12 +156,15 @@ impl Planner {
         self.has_peers && self.ready.iter().take(self.policy.horizon).any(|(_, id)| is_late(id))
     }
 
-    /// Returns the bytes, the cost and the measured seconds per unit of cost (`None`: unknown) with
-    /// which a task leases a slot of a device.
+    /// Returns the bytes and the cost (`None`: unknown) with which a task leases a slot of a device,
+    /// and the measured seconds per unit of cost, if no process has reported them.
     pub fn lease_terms(&self, id: TaskId, index: usize) -> Option<(u64, Option<f64>, Option<f64>)> {
         let record = self.tasks.get(id).ok()?;
         let bytes = record.bytes.on(self.devices[index].info.backend);
-        Some((bytes, self.cost(record, index), self.estimator.unit_scale_of(record.class)))
+        // Costs in the table have the unit of the first report, so it stays.
+        let report = || self.estimator.unit_scale_of(record.class);
+        let report = if self.seconds_per_cost.is_none() { report() } else { None };
+        Some((bytes, self.cost(record, index), report))
     }
 }
 

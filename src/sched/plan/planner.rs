@@ -58,6 +58,8 @@ pub struct Planner {
     pub(super) exclusive_tasks: usize,
     /// Other processes of the node share its GPUs.
     pub(super) has_peers: bool,
+    /// Seconds of a unit of the costs that processes state. `None`: none has measured it.
+    pub(super) seconds_per_cost: Option<f64>,
     pub(super) trace: Option<Arc<Trace>>,
     /// When priorities were last raised.
     pub(super) aged_at: Duration,

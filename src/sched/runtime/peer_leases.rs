@@ -36,6 +36,7 @@ impl Runtime {
             }
         }
         guard.planner.set_has_peers(table.other_members() > 0);
+        guard.planner.set_seconds_per_cost(table.measured_seconds_per_cost());
         let mut taken = 0;
         for (index, available) in table.availability().into_iter().enumerate() {
             if !self.shares(index) {

@@ -362,6 +362,26 @@ fn cost_does_not_depend_on_measured_rates() {
     );
 }
 
+/// One class states its work in a large unit, the other none. Peers multiply the costs of both by
+/// the same number of seconds.
+#[test]
+fn costs_of_classes_have_one_unit_once_it_is_measured() {
+    let mut driver = driver_of(&[10.0, 1.0]);
+    let tasks = [(1, Some(1e9), 5), (2, None, 60)];
+    for (class, work, seconds) in tasks {
+        let (_, run) = driver.begin(0, 0, Task { class, work, ..task() });
+        driver.ends(seconds, 0, &run, Ok(()));
+    }
+    driver.planner.set_seconds_per_cost(Some(7.0));
+    for (class, work, seconds) in tasks {
+        let id = driver.submit(0, Task { class, work, ..task() });
+        let (_, cost, report) = driver.planner.lease_terms(id, 0).unwrap();
+        let ratio = 7.0 * cost.unwrap() / seconds as f64;
+        assert!((0.9..1.1).contains(&ratio), "class {class}: {ratio}");
+        assert_eq!(report, None, "costs in the table have the unit that is known");
+    }
+}
+
 #[test]
 fn memory_reserved_by_peers_is_not_free() {
     let mut driver = driver(1);
