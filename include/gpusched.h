@@ -1150,7 +1150,8 @@ sched_status_t sched_submit(struct sched_t *s,
  * If a struct could not be read (NULL, an impossible `size`, SCHED_E_TOO_NEW), no `drop` is
  * called. After any other error the `drop` of each task has been called once.
  *
- * Errors: as sched_submit, for the first refused task.
+ * Errors: as sched_submit, for the first refused task. The message begins with its place in
+ * `descs`.
  */
 sched_status_t sched_submit_many(struct sched_t *s,
                                  const struct sched_task_desc_t *descs,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
 use super::guard::{guard_in_callers_mode, guard_status};
 use super::input::{
-    OutParam, VersionedStruct, check_bits, read, read_all, slice_of, slice_of_mut, text, with_capacity,
+    OutParam, VersionedStruct, check_bits, read, read_all, read_each, slice_of, slice_of_mut, text,
+    with_capacity,
 };
 use super::run_control::sched_task_t;
 use super::scheduler_handle::{sched_t, with_scheduler};
@@ -253,7 +254,8 @@ pub unsafe extern "C" fn sched_submit(
 /// If a struct could not be read (NULL, an impossible `size`, SCHED_E_TOO_NEW), no `drop` is
 /// called. After any other error the `drop` of each task has been called once.
 ///
-/// Errors: as sched_submit, for the first refused task.
+/// Errors: as sched_submit, for the first refused task. The message begins with its place in
+/// `descs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_submit_many(
     s: *mut sched_t,
@@ -264,9 +266,7 @@ pub unsafe extern "C" fn sched_submit_many(
     let mode = CallbackMode::of_this_thread();
     guard_status(|| {
         // SAFETY: pointers as the header requires them; `input` checks each.
-        let descs = unsafe { read_all(descs, count)? };
-        let mut users: Vec<_> = with_capacity("the tasks", count)?;
-        users.extend(descs.iter().map(|desc| UserData::new(desc.user, desc.drop, mode)));
+        let (descs, users) = unsafe { copies_of(descs, count, mode)? };
         with_scheduler(s, |scheduler| {
             if count == 0 {
                 return Ok(());
@@ -286,6 +286,32 @@ pub unsafe extern "C" fn sched_submit_many(
             Ok(())
         })
     })
+}
+
+/// Copies descriptors. If the host has no memory for the copies, each `drop` has been called.
+///
+/// # Safety
+/// As for [`read_all`].
+unsafe fn copies_of(
+    at: *const sched_task_desc_t,
+    count: usize,
+    mode: CallbackMode,
+) -> Result<(Vec<sched_task_desc_t>, Vec<UserData>)> {
+    let user = |desc: &sched_task_desc_t| UserData::new(desc.user, desc.drop, mode);
+    // SAFETY: as promised by the caller.
+    let copies = unsafe { read_all(at, count) }.and_then(|descs| {
+        let mut users = with_capacity("the tasks", count)?;
+        users.extend(descs.iter().map(user));
+        Ok((descs, users))
+    });
+    if let Err(Error::NoHostMemory { .. }) = copies {
+        // SAFETY: as promised by the caller. The first pass finds structs that can't be read.
+        unsafe {
+            read_each(at, count, |_| ())?;
+            read_each(at, count, |desc| drop(user(&desc)))?;
+        }
+    }
+    copies
 }
 
 /// Adds the index of the refused descriptor to its error.

@@ -64,6 +64,12 @@ fn exec_is_stale_after_its_callback_and_failures_keep_number_and_message() {
     }
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn list_without_memory_for_its_copy_is_dropped() {
+    c::run_plain(&c::program("little_memory"), &["submits_a_list"]);
+}
+
 /// `acoustic2`, `vti` and `tti`, with each of their absorbing layers.
 #[test]
 fn shots_of_every_equation_have_the_same_bits_on_any_number_of_threads() {
