@@ -106,7 +106,7 @@ fn cases() -> Vec<Case> {
         case!(work::memory_is_used_again, ONE),
         case!(work::kernels_are_loaded_once_a_gpu, TWO),
         case!(work::a_deadline_begins_when_the_kernels_are_compiled, "jitms=2000;dev=mem:1G"),
-        case!(work::loading_a_module_keeps_no_other_waiting, "jitms=2000;dev=mem:1G"),
+        case!(work::loading_a_module_keeps_no_other_waiting, ONE),
         case!(work::pinned_memory_does_not_grow_with_the_tasks, ONE),
         faulty!(work::memory_that_is_short_to_pin, ONE, "0:host:2:2"),
         faulty!(work::memory_that_cant_be_pinned, ONE, "0:host:*:304"),

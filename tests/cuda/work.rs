@@ -9,8 +9,8 @@ use gpusched::backend::cuda::Ptx;
 use gpusched::sched::{Exec, Task};
 
 use crate::fixtures::*;
-use testkit::Random;
 use testkit::process::in_child;
+use testkit::{Folder, Random};
 
 pub fn the_used_gpu_alone_has_a_context() {
     let scheduler = scheduler("cuda:1", 2).unwrap();
@@ -110,10 +110,15 @@ pub fn kernels_are_loaded_once_a_gpu() {
     }
 }
 
-/// One slot launches a kernel that is loaded, while another slot's kernel is compiled for seconds.
+/// One slot launches a kernel that is loaded, while another slot's kernel is compiled.
 pub fn loading_a_module_keeps_no_other_waiting() {
+    let folder = Folder::new();
+    let gate = folder.at("gate");
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("FAKECUDA_JIT_GATE", &gate) };
     let scheduler = scheduler("cuda", 2).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    std::fs::write(&gate, "").unwrap();
     let [loading, loaded] = [0; 2].map(|_| Arc::new(AtomicBool::new(false)));
     let text: &'static str = Box::leak(SMALL.text.to_owned().into_boxed_str());
     let (begun, done) = (loading.clone(), loaded.clone());
@@ -130,6 +135,7 @@ pub fn loading_a_module_keeps_no_other_waiting() {
         std::thread::sleep(Duration::from_millis(200));
         filled(stream, 2.0)?;
         assert!(!loaded.load(Ordering::SeqCst), "the launch waited for the other module");
+        std::fs::remove_file(&gate).unwrap();
         Ok(())
     });
     run_all(&scheduler, [loads, launches]);
