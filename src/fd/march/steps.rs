@@ -4,7 +4,6 @@ use super::activity;
 use super::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use super::medium::Medium;
 use super::source::{CLEAN, CubeParams, CudaSource, SampleParams};
-use super::tile_plan::TilePlan;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
 use crate::fd::grid::layout::Layout;
@@ -15,8 +14,7 @@ use crate::fd::time_loop::launch::Launch;
 
 /// Poles of a source.
 struct CudaPoles {
-    kernel: Kernel,
-    launch: Launch,
+    kernel: (Kernel, Launch),
     places: DeviceBuffer<u32>,
     factors: DeviceBuffer<f32>,
 }
@@ -29,21 +27,23 @@ impl CudaPoles {
             poles.0.iter().map(|(cell, factor)| (layout.at(*cell) as u32, *factor)).unzip();
         let (launch, what) = (inject(places.len()), "the source of a shot");
         let (places, factors) = (stream.uploaded(&places, what)?, stream.uploaded(&factors, what)?);
-        Ok(Some(CudaPoles { kernel: stream.function(KERNELS, launch.kernel)?, launch, places, factors }))
+        let kernel = (stream.function(KERNELS, launch.kernel)?, launch);
+        Ok(Some(CudaPoles { kernel, places, factors }))
     }
 }
 
 pub struct MarchSteps<'a, E: CudaEquation> {
     equation: &'a E,
-    tile_plan: &'a TilePlan,
     params: [E::Params; 2],
-    step: Kernel,
-    /// Kernel that runs before `step`.
-    before: Option<Kernel>,
+    /// Arguments: the parameters of the step, its source, its samples.
+    step: (Kernel, Launch),
+    /// Runs before `step`. Argument: the parameters of the step.
+    before: Option<(Kernel, Launch)>,
     injector: CudaSource,
     samples: SampleParams,
     _receivers: (DeviceBuffer<i32>, DeviceBuffer<u32>, DeviceBuffer<i32>),
-    source: Kernel,
+    /// Injects a source. Arguments: the parameters of the step before, and the source.
+    source: (Kernel, Launch),
     poles: Option<CudaPoles>,
     traces: u64,
     fields: Vec<DeviceBuffer<f32>>,
@@ -85,16 +85,18 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
             (stream.uploaded(&first, what)?, stream.uploaded(&places, what)?, stream.uploaded(&of, what)?);
         let (first, at, trace) = (receivers.0.address(), receivers.1.address(), receivers.2.address());
         let kernels = tables.kernels;
+        let load = |launch: Launch| Ok((kernels.load(stream, launch.kernel)?, launch));
+        let step = load(tile_plan.launch(kernels.step(tables.storage)))?;
+        let before = kernels.before.map(|kernel| load(tile_plan.launch(kernel))).transpose()?;
         Ok(MarchSteps {
             equation,
-            tile_plan,
             params: equation.params(tables, &plan, &addresses),
-            step: kernels.load(stream, kernels.step(tables.storage))?,
-            before: kernels.before.map(|kernel| kernels.load(stream, kernel)).transpose()?,
+            step,
+            before,
             injector: CudaSource::new(&tables.layout, shot, clean),
             samples: SampleParams { first, at, trace, to: 0 },
             _receivers: receivers,
-            source: kernels.load(stream, kernels.source)?,
+            source: load(tile_plan.source())?,
             poles: CudaPoles::new(&tables.layout, shot, stream)?,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
@@ -106,7 +108,7 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
 
 impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
     fn launches(&self, steps: &[StepKind], at: Buffers, to: &mut Launches) {
-        let mut put = |function: &Kernel, launch: Launch, all: Arguments| {
+        let mut put = |(function, launch): &(Kernel, Launch), all: Arguments| {
             to.push(function, launch.grid, launch.block, all);
         };
         let amplitude = |number: usize| {
@@ -121,26 +123,22 @@ impl<E: CudaEquation> CudaSteps for MarchSteps<'_, E> {
                 let to = self.fields[E::increments(now)].address();
                 let (places, factors) = (poles.places.address(), poles.factors.address());
                 let all = Arguments::new().with(to).with(places).with(factors).with(value);
-                put(&poles.kernel, poles.launch, all);
+                put(&poles.kernel, all);
             }
             let amplitude = |number: usize| amplitude(number).filter(|_| poles.is_none());
             // The batch before does not have this one's amplitudes, so the first step gets a launch
             // for its source.
             if let Some(value) = amplitude(number).filter(|_| number == 0) {
                 let points = self.injector.points(1 - now, false, Some(value));
-                put(
-                    &self.source,
-                    self.tile_plan.source(),
-                    Arguments::new().with(self.params[1 - now]).with(points),
-                );
+                put(&self.source, Arguments::new().with(self.params[1 - now]).with(points));
             }
-            if let (Some(kernel), Some(launch)) = (&self.before, self.tile_plan.before()) {
-                put(kernel, launch, Arguments::new().with(self.params[now]));
+            if let Some(before) = &self.before {
+                put(before, Arguments::new().with(self.params[now]));
             }
             let points = self.injector.points(now, step.has_source && poles.is_none(), amplitude(number + 1));
             let samples = SampleParams { to: if step.records { row } else { 0 }, ..self.samples };
             let all = Arguments::new().with(self.params[now]).with(points).with(samples);
-            put(&self.step, self.tile_plan.step(), all);
+            put(&self.step, all);
             row += if step.records { 4 * self.traces } else { 0 };
         }
     }

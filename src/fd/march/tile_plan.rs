@@ -49,25 +49,13 @@ impl TilePlan {
         Ok((first, places, collected(all.iter().map(|(.., trace)| *trace), what)?))
     }
 
-    fn launch(&self, kernel: &'static str) -> Launch {
+    /// Returns the launch of a kernel with a block for each tile.
+    pub fn launch(&self, kernel: &'static str) -> Launch {
         let block = [32, WARPS as u32, 1];
         Launch { kernel, grid: [self.table.tiles.len() as u32, 1, 1], block }
     }
 
-    /// Returns the launch before that of a step; `None` if a step is one launch. Argument: the
-    /// parameters of the step.
-    pub fn before(&self) -> Option<Launch> {
-        self.tables.kernels.before.map(|kernel| self.launch(kernel))
-    }
-
-    /// Returns the launch of a step. Arguments: the parameters of the step, its source, its
-    /// samples.
-    pub fn step(&self) -> Launch {
-        self.launch(self.tables.kernels.step(self.tables.storage))
-    }
-
-    /// Returns the launch that injects a source. Arguments: the parameters of the step before, and
-    /// the source.
+    /// Returns the launch that injects a source.
     pub fn source(&self) -> Launch {
         Launch { kernel: self.tables.kernels.source, grid: [1, 1, 1], block: [2, 1, 1] }
     }

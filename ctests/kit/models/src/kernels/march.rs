@@ -114,12 +114,12 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
         let points = injector.points(step, amplitude(step).is_some(), next);
         let row = record.row(step);
         let receivers = SampleParams { first, at: places, trace, to: row.unwrap_or(0) };
-        if let Some(before) = tile_plan.before() {
-            engine.launch(&memory, before, &[bytes(&params[step % 2])]);
+        if let Some(before) = tables.kernels.before {
+            engine.launch(&memory, tile_plan.launch(before), &[bytes(&params[step % 2])]);
         }
         at_rest += cells_at_rest(tables, &tile_plan.table.tiles, &memory.get(flags[step % 2]));
         let arguments = [bytes(&params[step % 2]), bytes(&points), bytes(&receivers)];
-        engine.launch(&memory, tile_plan.step(), &arguments);
+        engine.launch(&memory, tile_plan.launch(tables.kernels.step(tables.storage)), &arguments);
         assert_eq!(memory.get::<u64>(skipped), [at_rest], "cells skipped until step {step}");
         if row.is_some() {
             record.read(&memory, step);
