@@ -38,8 +38,8 @@ pub const SCHED_FD_WAVELET_CUT_RICKER_TRIPLE_INTEGRAL: i32 = 6;
 
 /// Flag of a model: rho and rho vp² are stored in 16 bits, between the smallest and the largest
 /// value of each in the model, instead of 32. Shots take up to a sixth less memory; speeds have a
-/// relative error of at most 5e-4, nearly always much less. A model whose values are too far apart
-/// for this is refused.
+/// relative error of at most 1e-3, with densities of rocks 5e-4, nearly always much less. A model
+/// whose values are too far apart for this is refused.
 pub const SCHED_FD_MODEL_STORAGE_16_BIT: u32 = 1;
 
 /// Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere,
@@ -255,9 +255,9 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
 
 /// Stores the largest stable time step of a model, in seconds, in `*dt_s`. A float holds the number
 /// exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_SHOT_OPTIMISED_STENCIL the
-/// limit is 0.9634 of it. If density jumps from cell to cell, a shot may become unstable with a
-/// smaller step, and then fails with SCHED_E_UNSTABLE: sched_fd_shot_warnings states the largest
-/// step that is certainly stable.
+/// limit is 0.9634 of it; of `acoustic2`, and of `tti` with its default layer, 0.9616. If density
+/// jumps from cell to cell, a shot may become unstable with a smaller step, and then fails with
+/// SCHED_E_UNSTABLE: sched_fd_shot_warnings states the largest step that is certainly stable.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

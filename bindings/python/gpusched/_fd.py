@@ -163,8 +163,8 @@ class Model(Handle):
         Density in kg/m³, positive. Copied. None: 1000 everywhere. A number applies to all cells.
     storage : {"float32", "16-bit"}
         Format of rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds
-        have a relative error of at most 5e-4; a model whose values are too far apart for this is
-        refused.
+        have a relative error of at most 1e-3, with densities of rocks 5e-4; a model whose values
+        are too far apart for this is refused.
     any_values : bool
         Accept velocities below 100 m/s everywhere, and densities below 30 kg/m³ everywhere. Without
         it they are refused: they look like km/s and g/cm³.
@@ -269,8 +269,8 @@ class Model(Handle):
     def dt_max(self) -> float:
         """Largest stable time step in seconds.
 
-        With `stencil` "optimised" the limit is 0.9634 of it. If density jumps from cell to cell, a
-        shot may need a smaller step.
+        With `stencil` "optimised" the limit is 0.9634 of it; of "acoustic2", and of "tti" with its
+        default layer, 0.9616. If density jumps from cell to cell, a shot may need a smaller step.
         """
         answer = c_double()
         check(lib.sched_fd_dt_max(self._raw, byref(answer)))
@@ -392,7 +392,7 @@ class Shot:
         refused: they would keep the error.
     stencil : {"taylor", "optimised"}
         Spatial derivatives: of eighth order, or optimised for waves of 3.5 cells and more. With
-        "optimised", `dt_s` is at most 0.9634 of `Model.dt_max`.
+        "optimised", `dt_s` is at most 0.9616 of `Model.dt_max`, or a little more (see there).
     anisotropic_source : bool
         Keeps epsilon and delta around the source. Otherwise they are 0 up to 4 cells from it and
         rise to the model's at 15 cells; a shot in a grid whose cells are all nearer is refused.
