@@ -33,7 +33,7 @@ const MORE_SAMPLES: usize = 8;
 /// Samples after the end of a series over which it fades out.
 const FADE: usize = 64;
 
-/// Most threads that correct the record of a GPU's shot. The memory estimate of every shot counts
+/// Most threads that correct a record. The memory estimate of every shot counts
 /// as many.
 const THREADS: usize = 8;
 
@@ -121,7 +121,10 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
     // at time 0.
     let warp = Warp::new(samples + FADE, Times { first: 1, every }, source)?;
     let pairs = Mutex::new(gather.data.chunks_mut(2 * samples));
-    let work = |_: &TeamMember<'_>, _: Option<&()>| {
+    let work = |member: &TeamMember<'_>, _: Option<&()>| {
+        if member.index >= THREADS {
+            return Ok(());
+        }
         let mut scratch = warp.scratch()?;
         let mut series = filled(samples + FADE, Complex::new(0.0, 0.0), WHAT)?;
         loop {

@@ -137,6 +137,8 @@ pub struct Outline {
     pub tilt: f32,
     /// Largest magnitude of theta in radians.
     pub largest_theta: f32,
+    /// Whether theta or phi differs between cells.
+    pub angles_vary: bool,
     /// Whether epsilon or delta differs from 0 in any cell.
     pub is_anisotropic: bool,
     pub density_at: DensityAt,
@@ -181,13 +183,15 @@ impl Model {
         let Some(vp) = all[Property::Vp as usize].take() else {
             return Err(missing(Property::Vp, &[], "every equation"));
         };
-        let [_, rho, epsilon, delta, theta, _] = &all;
+        let [_, rho, epsilon, delta, theta, phi] = &all;
         check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
         let vp_range = vp.range();
         let (fastest, direct_velocity, density_at) = (vp_range[1], vp.at(0), DensityAt::default());
         let thetas = || theta.iter().flat_map(|theta| theta.distinct());
         let tilt = thetas().map(|theta| theta.sin().abs()).fold(0.0, f32::max).asin();
         let largest_theta = thetas().map(|theta| theta.abs()).fold(0.0, f32::max);
+        let varies = |angle: &Values| angle.distinct().iter().any(|value| *value != angle.at(0));
+        let angles_vary = [theta, phi].into_iter().flatten().any(varies);
         let parameters = [epsilon, delta].into_iter().flatten();
         let is_anisotropic = parameters.flat_map(|values| values.distinct()).any(|value| *value != 0.0);
         let mut outline = Outline {
@@ -197,6 +201,7 @@ impl Model {
             direct_velocity,
             tilt,
             largest_theta,
+            angles_vary,
             is_anisotropic,
             density_at,
         };
@@ -239,27 +244,16 @@ impl Model {
 pub fn missing(property: Property, others: &[Property], equation: &str) -> Error {
     let each = if others.is_empty() { "" } else { " of each" };
     let accepted = format!("a constant or a value for each cell{each}, which {equation} needs");
-    Error::argument(property.name(), format!("missing{}", also(", and so", others)), accepted)
+    let also: String = others.iter().map(|one| format!(", and so is {}", one.name())).collect();
+    Error::argument(property.name(), format!("missing{also}"), accepted)
 }
 
 /// Returns the error for a model with a property that `equation` lacks. `others`: further such
 /// properties.
 pub fn foreign(property: Property, others: &[Property], equation: &str, own: &[Property]) -> Error {
     let own: Vec<_> = own.iter().copied().map(Property::name).collect();
-    let value = format!("no property of {equation}{}", also(", nor", others));
-    Error::argument(property.name(), value, own.join(", "))
-}
-
-/// Returns the words by which a sentence about a property is one about others, too.
-fn also(joined_by: &str, others: &[Property]) -> String {
-    match others {
-        [] => String::new(),
-        [one] => format!("{joined_by} is {}", one.name()),
-        [some @ .., last] => {
-            let some: Vec<_> = some.iter().copied().map(Property::name).collect();
-            format!("{joined_by} are {} and {}", some.join(", "), last.name())
-        }
-    }
+    let also: String = others.iter().map(|one| format!(", nor is {}", one.name())).collect();
+    Error::argument(property.name(), format!("no property of {equation}{also}"), own.join(", "))
 }
 
 /// Refuses a model in which epsilon is smaller than delta anywhere: pseudo-acoustic anisotropic

@@ -1,12 +1,11 @@
 //! Plan of the shots in a model: coefficients, time step, memory, and the devices that can run
 //! them.
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::control::Control;
-use super::equation::{EQUATIONS, Equation, LAYER_CELLS, Material, Propagator, Scheme};
+use super::equation::{Absorber, EQUATIONS, Equation, LAYER_CELLS, Material, Propagator, Scheme};
 use super::exact_time;
 use super::grid::AXES;
 use super::grid::layout::Layout;
@@ -101,6 +100,12 @@ impl Options {
         self.equation.dt_sure(model, self.stencil) * self.storage.stable(self.equation.speed_factors())
     }
 
+    /// Returns true if no step is certainly stable: the operators of the old equation with an axis
+    /// of symmetry do not bear angles that vary.
+    pub(super) fn bears_no_angles(&self, model: &Outline) -> bool {
+        model.angles_vary && self.equation.absorber() == Absorber::Pml
+    }
+
     /// Returns the options that lower the largest stable time step, and the limit without them, in
     /// words; empty if none does.
     fn lowered(&self, model: &Outline) -> String {
@@ -129,6 +134,8 @@ impl Default for Options {
     }
 }
 
+pub(super) const ANGLES_VARY: &str = "theta_rad or phi_rad varies, and with the absorbing layer \"pml\" no step is certainly \
+    stable then; use the default layer, a sponge";
 /// Most steps of a shot.
 const MOST_STEPS: usize = 10_000_000;
 /// Most values of a record: 4 TB.
@@ -172,7 +179,7 @@ impl Plan {
     /// shot on the CPU, each of which has its own scratch; 0 if it runs on no CPU.
     pub fn shot_bytes(&self, shot: &Shot, threads: u32) -> Bytes {
         let own = self.cpu_bytes(shot, threads);
-        let gpu = self.propagator.gpu_bytes(&self.computed(shot));
+        let gpu = self.propagator.gpu_bytes(shot, self.steps(shot));
         Bytes { device: self.propagator.bytes().saturating_add(own.device).max(gpu), ..own }
     }
 
@@ -180,20 +187,12 @@ impl Plan {
     /// coefficients, which exist before it begins.
     pub fn cpu_bytes(&self, shot: &Shot, threads: u32) -> Bytes {
         let moving = if self.options.exact_time { exact_time::bytes(shot) } else { 0 };
-        let shot = self.computed(shot);
-        let record = Record::gather_bytes(self.layout(), &shot);
+        let (layout, nt) = (self.layout(), self.steps(shot));
+        let record = Record::gather_bytes(layout, shot, nt);
         let own = self.propagator.thread_bytes(threads as usize);
-        let parts = [own, Record::bytes(self.layout(), &shot) - record];
+        let parts = [own, Record::bytes(layout, shot, nt) - record];
         let device = parts.into_iter().fold(self.field_bytes(), u64::saturating_add);
         Bytes { device, host: record.saturating_add(moving) }
-    }
-
-    /// Returns the shot whose steps are computed.
-    fn computed<'a>(&self, shot: &'a Shot) -> Cow<'a, Shot> {
-        match self.options.exact_time {
-            true => Cow::Owned(Shot { nt: self.steps(shot), ..shot.clone() }),
-            false => Cow::Borrowed(shot),
-        }
     }
 
     /// Returns the error of a shot that no device accepts, with the reason and the accepted sizes.
@@ -268,7 +267,7 @@ impl Plan {
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
             Lane::Cpu(_) => self.propagator.bytes() + self.field_bytes(),
-            Lane::Cuda(_) => self.propagator.gpu_bytes(shot),
+            Lane::Cuda(_) => self.propagator.gpu_bytes(shot, shot.nt),
         }
     }
 
@@ -336,16 +335,18 @@ impl Plan {
         let (dt, limit) = (self.dt, self.options.dt_max(&self.model));
         let most = rounded_down(limit);
         let beyond = f64::from(dt) > limit;
-        let why = if beyond {
+        let varies = self.options.bears_no_angles(&self.model);
+        let why = if varies {
+            format!("{why}: {ANGLES_VARY}")
+        } else if beyond {
             format!("{why}: dt is {dt} s; with this grid and these velocities it may be at most {most} s")
         } else {
             format!(
-                "{why}: dt is {dt} s, of {most} s that are stable in a medium whose density does not jump from cell to \
-                 cell; reduce dt or the amplitude, or check the model; if all are right, the device may be the cause: \
-                 test it with gpusched run --check-devices"
+                "{why}: dt is {dt} s, of {most} s that are stable in a homogeneous medium; reduce dt or the amplitude, or \
+                 check the model; if all are right, the device may be the cause: test it with gpusched run --check-devices"
             )
         };
-        Error::Unstable { what, value, why, suspect: !beyond }
+        Error::Unstable { what, value, why, suspect: !beyond && !varies }
     }
 
     fn layout(&self) -> &Layout {

@@ -59,18 +59,18 @@ impl Record {
         }
     }
 
-    /// Returns the bytes that [`Record::new`] allocates.
-    pub fn bytes(layout: &Layout, shot: &Shot) -> u64 {
+    /// Returns the bytes that [`Record::new`] allocates for a shot of `nt` steps.
+    pub fn bytes(layout: &Layout, shot: &Shot, nt: usize) -> u64 {
         let traces = shot.receivers.count(layout.inner) as u64;
         let batch = traces.saturating_mul(4 * BATCH as u64 + size_of::<usize>() as u64);
         let picture = 4 * snapshot_cells(layout, shot) as u64;
-        Record::gather_bytes(layout, shot).saturating_add(batch).saturating_add(picture)
+        Record::gather_bytes(layout, shot, nt).saturating_add(batch).saturating_add(picture)
     }
 
     /// Returns the bytes of the gather, a part of [`Record::bytes`].
-    pub fn gather_bytes(layout: &Layout, shot: &Shot) -> u64 {
+    pub fn gather_bytes(layout: &Layout, shot: &Shot, nt: usize) -> u64 {
         let traces = shot.receivers.count(layout.inner) as u64;
-        traces.saturating_mul(4).saturating_mul(shot.samples() as u64)
+        traces.saturating_mul(4).saturating_mul(nt.div_ceil(shot.record_every.max(1)) as u64)
     }
 
     pub fn shared(&mut self) -> SharedRecord<'_> {

@@ -4,7 +4,7 @@
 use super::anisotropy::{is_mostly_reduced, is_reduced_everywhere};
 use super::equation::Absorber;
 use super::model::{Model, Property};
-use super::plan::{Plan, rounded_down};
+use super::plan::{ANGLES_VARY, Plan, rounded_down};
 use super::survey::{Shot, SourceKind};
 use super::verify::cells_per_wavelength;
 use super::wavelet::Shape;
@@ -142,8 +142,8 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
     }
     if dt > dt_sure {
         warnings.push(format!(
-            "density jumps from cell to cell, so only steps up to {} s are certainly stable, and dt_s is {} s; \
-             a shot that becomes unstable fails",
+            "properties of the medium jump from cell to cell, so only steps up to {} s are certainly stable, and dt_s is \
+             {} s; a shot that becomes unstable fails",
             rounded_down(dt_sure),
             plan.dt
         ));
@@ -154,6 +154,9 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
              to their values at 15; use more cells, or the model's values at the source (anisotropic_source)"
                 .into(),
         );
+    }
+    if plan.options.bears_no_angles(&plan.model) {
+        warnings.push(ANGLES_VARY.into());
     }
     let tilt = plan.model.tilt;
     if tilt > TILTED && plan.options.equation.absorber() == Absorber::Pml {
@@ -289,7 +292,7 @@ mod tests {
                 |shot, _, _, options| (shot.record_every, options.exact_time) = (11, true),
                 "45.4545 Hz",
             ),
-            ([2, 2, 2], |_, _, dt_sure, _| *dt_sure = 9e-4, "density jumps"),
+            ([2, 2, 2], |_, _, dt_sure, _| *dt_sure = 9e-4, "jump from cell to cell"),
             ([2, 1, 2], plain, "ny is 1"),
             (
                 [2, 2, 2],

@@ -123,7 +123,7 @@ const FILES: &[Case] = &[
     ("[grid]", "equation = \"vti\"\n[grid]", &["model.epsilon is missing, and so is delta; accepted: a constant or a value for each cell of each, which vti needs\n"]),
     ("rho = \"gardner\"", "epsilon = 0.2\n[accuracy]", &["line 7: model.epsilon is no property of acoustic1; accepted: vp, rho\n"]),
     (MEDIUM, "equation = \"vti\"\ngrid = { n = [24, 8, 16], spacing_m = 10.0 }\n[model]\nvp = 1500.0\ndelta = 0.1", &["model.epsilon is missing; accepted: a constant or a value for each cell, which vti needs\n"]),
-    (MEDIUM, "equation = \"acoustic2\"\ngrid = { n = [24, 8, 16], spacing_m = 10.0 }\n[model]\nvp = 1500.0\nepsilon = 0.2\ndelta = 0.1\ntheta_rad = 0.3", &["line 6: model.epsilon is no property of acoustic2, nor are delta and theta_rad; accepted: vp\n"]),
+    (MEDIUM, "equation = \"acoustic2\"\ngrid = { n = [24, 8, 16], spacing_m = 10.0 }\n[model]\nvp = 1500.0\nepsilon = 0.2\ndelta = 0.1\ntheta_rad = 0.3", &["line 6: model.epsilon is no property of acoustic2, nor is delta, nor is theta_rad; accepted: vp\n"]),
     ("[grid]\nn = [24, 8, 16]\nspacing_m = 10.0\n[model]", "equation = \"vti\"\n[grid]\nn = [24, 8, 16]\nspacing_m = 10.0\n[model]\nepsilon = 0.1\ndelta = 0.2", &["line 7: model.epsilon is 0.1; accepted: delta, which is 0.2"]),
     ("[grid]", "equation = \"acoustic2\"\n[grid]", &["line 8: model.rho is no property of acoustic2; accepted: vp\n"]),
     ("[grid]", "equation = \"tti\"\n[grid]", &["line 8: model.rho is no property of tti; accepted: vp, epsilon, delta, theta_rad, phi_rad\n"]),

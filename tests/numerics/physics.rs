@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use gpusched::Error;
 use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER, by_name, with_absorber};
 use gpusched::fd::model::{Model, Property, Values};
-use gpusched::fd::plan::Options;
+use gpusched::fd::plan::{Options, Plan};
 use gpusched::fd::survey::{Shot, SourceKind};
+use gpusched::fd::warnings::warnings;
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
 use testkit::Random;
 use testmodels::norms::{peak, relative_l2};
-use testmodels::shots::{fire_with, homogeneous, model_for, plain_shot, rough, rough_for, time_step};
+use testmodels::shots::{
+    fire_with, homogeneous, model_for, plain_shot, rough, rough_for, time_step, try_fire,
+};
 
 fn ricker(f: f32, dt: f32) -> Vec<f32> {
     Wavelet::new(Shape::CutRicker, f, dt, 10_000).unwrap().samples
@@ -171,6 +175,27 @@ fn only_layers_of_the_old_operators_depend_on_the_tilt() {
 /// without limit there.
 #[test]
 fn tilted_steps_are_stable_for_any_angles() {
+    let model = of_random_angles();
+    let options = Options { equation: by_name("tti").unwrap(), pml: 8, ..Options::default() };
+    let dt = 0.99 * options.dt_sure(&model) as f32;
+    let shot = plain_shot([12; 3], ricker(0.05 / dt, dt), 3000, vec![[3, 5, 7], [20, 18, 14]]);
+    let record = fire_with(&model, dt, &shot, options, 2).record;
+    let (first, last) = (peak(&record[..500]), peak(&record[2500..3000]).max(peak(&record[5500..])));
+    println!("tti, random angles: {last:.1e} at last, {first:.1e} at first");
+    assert!(last < first, "{last:e} at last, {first:e} at first");
+
+    let equation = with_absorber(options.equation, Absorber::Pml).unwrap();
+    let options = Options { equation, ..options };
+    let plan = Plan::new(Arc::clone(&model), dt, options).unwrap();
+    let warnings = warnings(&plan, &shot, None, options.dt_sure(&model));
+    let named = warnings.iter().filter(|warning| warning.contains("theta_rad or phi_rad varies")).count();
+    assert_eq!(named, 1, "{warnings:?}");
+    let error = try_fire(&model, dt, &shot, options, 2).err().expect("a shot that blows up");
+    assert!(matches!(error, Error::Unstable { suspect: false, .. }), "{error}");
+    assert!(error.to_string().contains("theta_rad or phi_rad varies"), "{error}");
+}
+
+fn of_random_angles() -> Arc<Model> {
     let (n, random) = ([24; 3], &mut Random::new(5));
     let grid = homogeneous(n, [10.0; 3], 2000.0, 1000.0).grid;
     let mut values =
@@ -182,14 +207,7 @@ fn tilted_steps_are_stable_for_any_angles() {
         (Property::Theta, values(-1.5, 1.5)),
         (Property::Phi, values(-3.0, 3.0)),
     ];
-    let model = Arc::new(Model::of(grid, properties).unwrap());
-    let options = Options { equation: by_name("tti").unwrap(), pml: 8, ..Options::default() };
-    let dt = 0.99 * options.dt_sure(&model) as f32;
-    let shot = plain_shot([12; 3], ricker(0.05 / dt, dt), 3000, vec![[3, 5, 7], [20, 18, 14]]);
-    let record = fire_with(&model, dt, &shot, options, 2).record;
-    let (first, last) = (peak(&record[..500]), peak(&record[2500..3000]).max(peak(&record[5500..])));
-    println!("tti, random angles: {last:.1e} at last, {first:.1e} at first");
-    assert!(last < first, "{last:e} at last, {first:e} at first");
+    Arc::new(Model::of(grid, properties).unwrap())
 }
 
 /// Rock below weathered soil, in which the cell of the old rule lies. Compared with a larger grid.

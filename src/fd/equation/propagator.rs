@@ -25,8 +25,8 @@ impl<E: CudaEquation> Propagator for E {
         TiledEquation::thread_bytes(self, threads)
     }
 
-    fn gpu_bytes(&self, shot: &Shot) -> u64 {
-        march::bytes(self, shot)
+    fn gpu_bytes(&self, shot: &Shot, nt: usize) -> u64 {
+        march::bytes(self, shot, nt)
     }
 
     fn gpu_bytes_of_cells(&self, n: [usize; 3]) -> u64 {

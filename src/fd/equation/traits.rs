@@ -122,8 +122,8 @@ pub trait Propagator: SourceMedium + Send + Sync {
     /// Returns the scratch bytes of `threads` CPU threads.
     fn thread_bytes(&self, threads: usize) -> u64;
 
-    /// Returns the bytes of a GPU that a shot takes, with what it shares with the others of its plan.
-    fn gpu_bytes(&self, _shot: &Shot) -> u64 {
+    /// Returns the bytes of a GPU that a shot of `nt` steps takes, with what it shares with others of its plan.
+    fn gpu_bytes(&self, _shot: &Shot, _nt: usize) -> u64 {
         0
     }
 

@@ -10,14 +10,14 @@ use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
 use crate::fd::time_loop::cuda::{SMALL, granted_bytes, loop_bytes};
 
-/// Returns the bytes of a GPU that a shot takes at its peak, with those that it shares with other
-/// shots of its plan.
-pub fn bytes<E: CudaEquation>(equation: &E, shot: &Shot) -> u64 {
+/// Returns the bytes of a GPU that a shot of `nt` steps takes at its peak, with those that it shares
+/// with other shots of its plan.
+pub fn bytes<E: CudaEquation>(equation: &E, shot: &Shot, nt: usize) -> u64 {
     let layout = equation.layout().on_gpu();
     let fields = equation.fields().into_iter();
     let shared = fields.map(|field| coefficients(field.len_in(&layout), equation.storage()));
     let traces = shot.receivers.count(layout.inner);
-    own_bytes::<E>(&layout, shared, traces).saturating_add(loop_bytes(&layout, shot))
+    own_bytes::<E>(&layout, shared, traces).saturating_add(loop_bytes(&layout, shot, nt))
 }
 
 /// Returns the number of float32 values that take as many bytes as `len` coefficients.

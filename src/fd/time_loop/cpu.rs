@@ -18,7 +18,7 @@ use crate::fd::vector::isa::Isa;
 /// Refuses a shot whose memory the host cannot provide: `own` bytes for its steps, its record and
 /// its snapshot.
 pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
-    let needed = own.saturating_add(Record::bytes(layout, shot));
+    let needed = own.saturating_add(Record::bytes(layout, shot, shot.nt));
     if can_allocate(needed) { Ok(()) } else { Err(shortage("a shot", needed)) }
 }
 

@@ -30,17 +30,18 @@ const _: () = assert!(PROBE.is_multiple_of(BATCH_STEPS));
 /// numbers each.
 pub const SMALL: u64 = 8192;
 
-/// Returns the most samples of a trace in a batch.
-fn batch_samples(shot: &Shot) -> usize {
-    BATCH_STEPS.div_ceil(shot.record_every).min(shot.samples())
+/// Returns the most samples of a trace in a batch of a shot of `nt` steps.
+fn batch_samples(shot: &Shot, nt: usize) -> usize {
+    BATCH_STEPS.min(nt).div_ceil(shot.record_every)
 }
 
-/// Returns the bytes of a GPU that the time loop of a shot allocates, without those of its steps.
-pub fn loop_bytes(layout: &Layout, shot: &Shot) -> u64 {
+/// Returns the bytes of a GPU that the time loop of a shot of `nt` steps allocates, without those of
+/// its steps.
+pub fn loop_bytes(layout: &Layout, shot: &Shot, nt: usize) -> u64 {
     let picture = snapshot_cells(layout, shot) as u64;
     let traces = shot.receivers.count(layout.inner) as u64;
-    let wavelet = shot.wavelet.samples.len().min(shot.nt) as u64;
-    let samples = traces.saturating_mul(batch_samples(shot) as u64);
+    let wavelet = shot.wavelet.samples.len().min(nt) as u64;
+    let samples = traces.saturating_mul(batch_samples(shot, nt) as u64);
     let pieces = [picture, samples, samples, wavelet];
     pieces.map(granted_bytes).into_iter().fold(SMALL, u64::saturating_add)
 }
@@ -184,7 +185,7 @@ impl<'a> CudaShot<'a> {
         let picture = || stream.alloc(layout.inner.iter().product(), "a snapshot of a shot");
         let traces = shot.receivers.count(layout.inner);
         let function = |name| stream.function(KERNELS, name);
-        let samples = || stream.alloc(batch_samples(shot) * traces, "the record of a shot");
+        let samples = || stream.alloc(batch_samples(shot, shot.nt) * traces, "the record of a shot");
         Ok(CudaShot {
             stream,
             copies: stream.beside()?,
