@@ -945,7 +945,10 @@ typedef struct sched_fd_shot_size_t {
    * at once.
    */
   uint64_t device_bytes;
-  /** Additional host memory in bytes, on any device: the record. */
+  /**
+   * Additional host memory in bytes, on any device: the record, and with exact time the memory
+   * of its correction.
+   */
   uint64_t host_bytes;
 } sched_fd_shot_size_t;
 
