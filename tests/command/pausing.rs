@@ -329,16 +329,16 @@ fn state_that_cannot_be_saved_is_reported() {
     assert!(end["done"] == 6 && end["schedule"]["retried"] == 0, "{end}");
 }
 
-/// The first signal alone never ends the run: the states of its shots cannot be forced to disk.
+/// The first signals alone never end the run: the states of its shots cannot be forced to disk.
 #[test]
-fn second_signal_ends_the_run_at_once() {
+fn later_signal_ends_the_run_at_once() {
     for asks in [&[][..], &["--stop-after", "3s"]] {
-        second_signal_ends(asks);
+        later_signal_ends(asks);
     }
 }
 
 /// `asks`: options by which the run stops by itself, before the first signal.
-fn second_signal_ends(asks: &[&str]) {
+fn later_signal_ends(asks: &[&str]) {
     let folder = Workspace::with_survey(&endless_survey().replace("[snapshots]\nevery = 25\n", ""));
     let stuck = folder.at("stuck");
     let mut command = folder.command(&[&["run", "survey.toml", "--json", "--no-rates-cache"], asks].concat());
@@ -347,16 +347,19 @@ fn second_signal_ends(asks: &[&str]) {
     let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     if asks.is_empty() {
         until(|| has_handlers(&run) || run.try_wait().unwrap().is_some());
+        // As `timeout` does: to the process, and then to its group.
+        signal(&run, libc::SIGTERM);
+        // A signal would be lost while another is pending.
+        until(|| signals(&run, "ShdPnd") == 0);
         signal(&run, libc::SIGTERM);
     }
     until(|| stuck.exists() || run.try_wait().unwrap().is_some());
     if !asks.is_empty() {
         signal(&run, libc::SIGTERM);
-        // A second signal would be lost while this one is pending.
-        until(|| signals(&run, "ShdPnd") == 0);
-        sleep(Duration::from_millis(300));
     }
-    assert!(run.try_wait().unwrap().is_none(), "the first signal leaves it time");
+    until(|| signals(&run, "ShdPnd") == 0);
+    sleep(Duration::from_secs(2));
+    assert!(run.try_wait().unwrap().is_none(), "the first signals leave it time");
     signal(&run, libc::SIGTERM);
     let begun = Instant::now();
     while run.try_wait().unwrap().is_none() && begun.elapsed() < LONG {

@@ -308,7 +308,10 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
     def _start(self) -> dict[str, Any]:
         """Starts the process. Returns its description of the survey."""
         pipe = subprocess.PIPE
-        process = subprocess.Popen(self.command, cwd=self.folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        # A session of its own: a Ctrl-C for the worker's group would stop the process before `_stop` does.
+        process = subprocess.Popen(
+            self.command, cwd=self.folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
         assert process.stdout and process.stderr
         last: deque[str] = deque(maxlen=20)
         listener = threading.Thread(target=last.extend, args=(process.stderr,), daemon=True)

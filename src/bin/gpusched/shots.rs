@@ -274,7 +274,7 @@ impl SurveyRun<'_> {
     fn stop(&self, running: &VecDeque<SubmittedShot>, progress: &Progress) {
         self.stop.ask();
         progress.say(
-            "stopping: running shots save their state, no other shot begins; a second signal ends the run at once",
+            "stopping: running shots save their state, no other shot begins; another signal, a second later, ends the run at once",
             &json!({ "event": "stopping" }),
         );
         self.cancel_queued(running);

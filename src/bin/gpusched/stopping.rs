@@ -2,11 +2,17 @@
 //! state, and no other shot begins.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use gpusched::{Error, Result};
+use gpusched::{Error, Result, descriptor};
+
+/// Time after the first signal in which others do nothing: `timeout` and batch systems signal a
+/// process, and then its group.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Stop flag of a run, shared with the shots.
 #[derive(Clone, Default)]
@@ -18,18 +24,35 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Handles SIGTERM and SIGINT from now on. A second signal ends the process at once.
+    /// Handles SIGTERM and SIGINT from now on. A signal that comes [`GRACE`] or more after the first
+    /// ends the process at once.
     pub fn on_signals() -> Result<Stop> {
         let stop = Stop::default();
         #[cfg(unix)]
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            use signal_hook::flag;
-            let registered = flag::register_conditional_default(signal, stop.signalled.clone())
-                .and_then(|_| flag::register(signal, stop.signalled.clone()));
-            registered
-                .map_err(|error| Error::Internal(format!("no handler for signal {signal}: {error}")))?;
-        }
+        stop.handle_signals().map_err(|why| Error::Internal(format!("no handlers for signals: {why}")))?;
         Ok(stop)
+    }
+
+    #[cfg(unix)]
+    fn handle_signals(&self) -> io::Result<()> {
+        use signal_hook::{consts, flag, low_level};
+        let (from, to) = io::pipe()?;
+        let mut from = descriptor::above_standard(from)?;
+        let to = descriptor::above_standard(to)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        for signal in [consts::SIGTERM, consts::SIGINT] {
+            flag::register_conditional_default(signal, is_over.clone())?;
+            flag::register(signal, self.signalled.clone())?;
+            low_level::pipe::register(signal, to.try_clone()?)?;
+        }
+        // The main thread and the shots may block in their writes.
+        let wait = move || {
+            if from.read_exact(&mut [0]).is_ok() {
+                thread::sleep(GRACE);
+                is_over.store(true, Ordering::Relaxed);
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 
     pub fn ask(&self) {
