@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use testkit::command::{SURVEY, Workspace, brief, one_shot};
 use testmodels::bits::fused_or_skip;
@@ -55,6 +56,26 @@ const HARMS: [Harm; 12] = [
 fn put_behind_a_link(path: &Path) {
     fs::rename(path, path.with_file_name("../elsewhere.bin")).unwrap();
     std::os::unix::fs::symlink("../elsewhere.bin", path).unwrap();
+}
+
+/// A pipe would block the command. The link leads to the state of another survey.
+#[test]
+fn states_that_are_no_plain_files_are_neither_opened_nor_followed() {
+    let folder = finished(&brief());
+    (1..=2).for_each(|number| remove(&folder.at(&format!("out/shot_000{number}.json"))));
+    assert!(Command::new("mkfifo").arg(folder.at("out/shot_0001.paused")).status().unwrap().success());
+    let other = json!({ "key": "k", "kind": "", "done": 1, "values": 0, "snapshots": { "3": 1 } });
+    fs::write(folder.at("other"), format!("{other}\n")).unwrap();
+    std::os::unix::fs::symlink("../other", folder.at("out/shot_0002.paused")).unwrap();
+    for what in ["status", "collect"] {
+        let ended = folder.gpusched(&[what, "out"]);
+        let lines = "2 of 4 shots done, 2 missing\nnot done: 1-2\n";
+        assert_eq!((ended.status, ended.out.as_str()), (1, lines), "{what}: {ended:?}");
+    }
+    let ended = run_well(&folder, &["--json", "--resume", "--shots", "1-2"]);
+    let warned =
+        |event: &&Value| event["warning"].as_str().is_some_and(|why| why.contains("not a plain file"));
+    assert_eq!(ended.events().iter().filter(warned).count(), 2, "{ended:?}");
 }
 
 #[test]

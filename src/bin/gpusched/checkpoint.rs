@@ -81,8 +81,10 @@ pub fn key(path: &Path) -> Option<String> {
     header(path).map(|header| header.key)
 }
 
-/// Returns the header of a file. The rest of the file may be damaged.
+/// Returns the header of a plain file. The rest of the file may be damaged.
 pub fn header(path: &Path) -> Option<Header> {
+    // Checked before opening, because opening a pipe may block forever.
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
     let mut line = Vec::new();
     BufReader::new(descriptor::open_read(path).ok()?).take(LINE).read_until(b'\n', &mut line).ok()?;
     serde_json::from_slice(&line).ok()
