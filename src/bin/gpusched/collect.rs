@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use gpusched::io::atomic;
@@ -24,15 +25,30 @@ struct Report {
 }
 
 impl Report {
-    fn read(path: PathBuf) -> Result<Report> {
+    /// Reads a report. Returns `None` if the file has been removed, or is a copy under a name that
+    /// only has the form of a part's report.
+    fn read(path: PathBuf) -> Result<Option<Report>> {
         let unfit = || Error::io("read", &path, "it is damaged, or another program or version wrote it");
-        let bytes = side::read(&path).map_err(|why| Error::io("read", &path, why))?;
+        let bytes = match side::read(&path) {
+            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|why| Error::io("read", &path, why))?,
+        };
         let content: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| unfit())?;
         let is_number = |shots: &Value| shots.as_u64().is_some_and(|shots| shots <= MOST_SHOTS as u64);
         let is_whole = content.get("key").is_some_and(Value::is_string)
             && content.get("number_of_shots").is_some_and(is_number)
             && content.get("shots").and_then(Value::as_array).is_some_and(|shots| shots.iter().all(is_shot));
-        if is_whole { Ok(Report { path, content }) } else { Err(unfit()) }
+        if !is_whole {
+            return Err(unfit());
+        }
+        let report = Report { path, content };
+        Ok(Some(report).filter(Report::has_its_name))
+    }
+
+    fn has_its_name(&self) -> bool {
+        let name = self.name();
+        let of_part = || self.content.get("part").is_some_and(Value::is_string);
+        name == names::MANIFEST || of_part() && name.starts_with(&format!("survey.{}-", self.text("node")))
     }
 
     fn text(&self, key: &str) -> &str {
@@ -116,7 +132,7 @@ pub fn remove_parts(folder: &Path) {
     for path in manifests(folder).unwrap_or_default() {
         // The user may have a file of such a name.
         if path.file_name().is_some_and(|name| name != names::MANIFEST)
-            && (is_empty(&path) || Report::read(path.clone()).is_ok())
+            && (is_empty(&path) || matches!(Report::read(path.clone()), Ok(Some(_))))
             && let Err(why) = fs::remove_file(&path)
         {
             log::warn!("could not remove {}: {why}", path.display());
@@ -151,7 +167,7 @@ fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Resu
     let node = names::node();
     let mut reports = Vec::new();
     for path in manifests(folder)?.into_iter().filter(|path| !is_empty(path)) {
-        let mut report = Report::read(path)?;
+        let Some(mut report) = Report::read(path)? else { continue };
         let process = report.content.get("process").filter(|_| report.text("node") == node);
         let ended = || all_ended || process.is_some_and(process::has_ended);
         if report.text("state") == "running" && ended() {
@@ -361,5 +377,17 @@ impl Merged {
             say!("not done: {open}");
         }
         done == shots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of all shots removes the reports of parts.
+    #[test]
+    fn report_that_is_removed_after_its_folder_is_listed_does_not_count() {
+        let folder = testkit::Folder::new();
+        assert!(matches!(Report::read(folder.at("survey.node-1.json")), Ok(None)));
     }
 }
