@@ -14,6 +14,8 @@ use testkit::command::{Ended, Workspace, brief, executable};
 use testkit::process::isolated;
 use testkit::{c, skip};
 
+use crate::running_elsewhere;
+
 const SHOTS: u64 = 2;
 const RUN: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache"];
 const RESUME: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache", "--resume"];
@@ -322,6 +324,7 @@ fn complete_survey_in_a_read_only_folder_needs_no_write() {
         let ended = call(args);
         assert!(ended.status == 2 && ended.err.contains("survey.json: Read-only file system"), "{ended:?}");
     }
+    running_elsewhere(&folder);
     let held = fs::File::open(folder.at("out")).unwrap();
     held.lock().unwrap();
     let ended = call(RESUME);

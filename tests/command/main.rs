@@ -32,6 +32,14 @@ fn run_well(folder: &Workspace, more: &[&str]) -> Ended {
     ended
 }
 
+/// Makes the report of the run in the folder that of a run on another node, which has not ended.
+fn running_elsewhere(folder: &Workspace) {
+    let mut report = folder.json("out/survey.json");
+    report["state"] = "running".into();
+    report["node"] = "elsewhere".into();
+    fs::write(folder.at("out/survey.json"), report.to_string()).unwrap();
+}
+
 /// Flips a bit in the middle of a file.
 fn flip_a_bit(path: &Path) {
     let mut bytes = fs::read(path).unwrap();

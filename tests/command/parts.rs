@@ -13,7 +13,7 @@ use serde_json::Value;
 use testkit::command::{Ended, Workspace, brief, executable};
 use testkit::process::{isolated, output};
 
-use crate::{finished, flip_a_bit};
+use crate::{finished, flip_a_bit, running_elsewhere};
 
 /// Longer than any run takes to come to a state on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -70,6 +70,27 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
     notes.iter().for_each(|note| fs::write(note, "mine").unwrap());
     assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume", "--json"]).shots("kept"), [1, 2, 3, 4]);
     assert!(notes.iter().all(|note| note.exists()));
+}
+
+/// Their names are of the form of a report, with a node "2026-11" and a process 29.
+#[test]
+fn copies_of_a_report_are_neither_merged_nor_removed() {
+    let folder = finished(&brief());
+    let backup = folder.at("out/survey.2026-11-29.json");
+    fs::copy(folder.at("out/survey.json"), &backup).unwrap();
+    assert_eq!(part(&folder, "1").status, 0);
+    let report = folder.names().into_iter().find(|name| {
+        name.starts_with("out/survey.") && !name.ends_with("-29.json") && name != "out/survey.json"
+    });
+    let other = folder.at("out/survey.of-the-part-1.json");
+    fs::copy(folder.at(&report.unwrap()), &other).unwrap();
+    fs::write(folder.at("survey.toml"), brief().replace("nt = 4", "nt = 5")).unwrap();
+    assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume"]).status, 0);
+    for what in ["status", "collect"] {
+        let ended = folder.gpusched(&[what, "out"]);
+        assert_eq!((ended.status, ended.out.as_str()), (0, "4 of 4 shots done\n"), "{what}: {ended:?}");
+    }
+    assert!(backup.exists() && other.exists() && reports(&folder) == 2, "{:?}", folder.names());
 }
 
 /// As in containers that share a host name: the command is process 1 in each.
@@ -178,9 +199,23 @@ fn killed_part_leaves_its_finished_shots_to_collect() {
     assert!(runs.as_array().unwrap().iter().any(|run| run["state"] == "killed"), "{runs}");
 }
 
+/// `collect` and a dry run hold the lock for a moment.
+#[test]
+fn part_waits_for_a_lock_that_no_run_holds() {
+    let folder = finished(&brief());
+    let held = File::open(folder.at("out")).unwrap();
+    held.lock().unwrap();
+    let mut run = begin(&folder, &["--shots", "1"]);
+    sleep(Duration::from_secs(2));
+    assert!(run.try_wait().unwrap().is_none(), "the part does not wait");
+    held.unlock().unwrap();
+    assert!(run.wait().unwrap().success());
+}
+
 #[test]
 fn part_is_refused_while_a_run_of_all_shots_writes() {
     let folder = finished(&brief());
+    running_elsewhere(&folder);
     let held = File::open(folder.at("out")).unwrap();
     held.lock().unwrap();
     let ended = part(&folder, "1");

@@ -77,6 +77,12 @@ impl Report {
         self.content.get("runs").and_then(Value::as_array).cloned().unwrap_or_default()
     }
 
+    /// Returns true if the process of the run has ended. False: it runs, or is not on this node.
+    fn is_known_to_have_ended(&self, node: &str) -> bool {
+        let process = self.content.get("process").filter(|_| self.text("node") == node);
+        process.is_some_and(process::has_ended)
+    }
+
     fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -127,6 +133,21 @@ pub fn collect(folder: &Path) -> Result<Merged> {
     Ok(merged)
 }
 
+/// Returns true if a folder has reports, and each run that excludes this one has ended: a run of all
+/// shots, or for such a run any.
+pub fn has_only_ended(folder: &Path, is_part: bool) -> bool {
+    let read = |path| Report::read(path).ok().flatten();
+    let reports: Vec<_> = manifests(folder).unwrap_or_default().into_iter().filter_map(read).collect();
+    let node = names::node();
+    let excludes = |report: &Report| {
+        report.text("state") == "running"
+            && !(is_part && report.name() != names::MANIFEST)
+            && !report.content.contains_key("runs")
+            && !report.is_known_to_have_ended(&node)
+    };
+    !reports.is_empty() && !reports.iter().any(excludes)
+}
+
 /// Removes the reports of parts. A failure is logged.
 pub fn remove_parts(folder: &Path) {
     for path in manifests(folder).unwrap_or_default() {
@@ -168,8 +189,7 @@ fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Resu
     let mut reports = Vec::new();
     for path in manifests(folder)?.into_iter().filter(|path| !is_empty(path)) {
         let Some(mut report) = Report::read(path)? else { continue };
-        let process = report.content.get("process").filter(|_| report.text("node") == node);
-        let ended = || all_ended || process.is_some_and(process::has_ended);
+        let ended = || all_ended || report.is_known_to_have_ended(&node);
         if report.text("state") == "running" && ended() {
             report.content.insert("state".into(), "killed".into());
         }

@@ -5,15 +5,22 @@ use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use gpusched::io::{atomic, space};
 use gpusched::{Error, Result, descriptor};
 
 use crate::job::Job;
-use crate::names;
+use crate::{collect, names};
 
 /// Bytes that a run writes to check that it can write.
 const BLOCK: usize = 4096;
+
+/// Maximum time to wait for `collect`, which reads the descriptions of all shots under the lock, or
+/// for a dry run.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(100);
 
 pub struct OutputFolder {
     path: PathBuf,
@@ -45,7 +52,7 @@ impl OutputFolder {
             };
             fail(format!("the folder cannot be created: {why}; name another by output.folder"))
         })?;
-        let claim = lock(path, is_part)?;
+        let claim = lock(path, is_part, PATIENCE)?;
         // The file is removed, because it is dropped without a commit. A full disk refuses bytes,
         // not names, so a block is written.
         let manifest = path.join(names::MANIFEST);
@@ -92,16 +99,25 @@ impl OutputFolder {
     }
 }
 
-/// Locks the folder until the file is closed. Returns an error if another run holds the lock. `None`:
-/// the file system has no locks, or the folder can't be opened.
-pub fn lock(path: &Path, is_part: bool) -> Result<Option<File>> {
+/// Locks the folder until the file is closed. If the reports there are of ended runs, waits at most
+/// `patience` for the lock, which other commands hold for a moment. Returns an error if another run
+/// holds it. `None`: the file system has no locks, or the folder can't be opened.
+pub fn lock(path: &Path, is_part: bool, patience: Duration) -> Result<Option<File>> {
     let Ok(claim) = descriptor::open_read(path) else { return Ok(None) };
-    match if is_part { claim.try_lock_shared() } else { claim.try_lock() } {
-        Ok(()) => Ok(Some(claim)),
-        Err(TryLockError::Error(_)) => Ok(None),
-        Err(TryLockError::WouldBlock) => {
-            let why = "another run writes to it; wait for that, or change output.folder";
-            Err(Error::io("write to the output folder", path, why))
+    let begun = Instant::now();
+    loop {
+        match if is_part { claim.try_lock_shared() } else { claim.try_lock() } {
+            Ok(()) => return Ok(Some(claim)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock)
+                if begun.elapsed() < patience && collect::has_only_ended(path, is_part) =>
+            {
+                sleep(PAUSE);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let why = "another run writes to it; wait for that, or change output.folder";
+                return Err(Error::io("write to the output folder", path, why));
+            }
         }
     }
 }

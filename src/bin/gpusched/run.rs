@@ -187,7 +187,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
 /// Returns true if every shot is complete, in a folder that the run cannot write to. Returns an error
 /// if another run holds its lock.
 fn is_complete(job: &Job) -> Result<bool> {
-    let _claim = folder::lock(&job.folder, job.is_part)?;
+    let _claim = folder::lock(&job.folder, job.is_part, Duration::ZERO)?;
     Ok(resume::examine(job, false).values().all(|found| *found == Found::Whole))
 }
 
