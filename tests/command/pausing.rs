@@ -232,6 +232,23 @@ fn stop_is_reported_first_and_queued_shots_count_as_no_failed_attempt() {
     );
 }
 
+/// As with a stopped pager: the run blocks in a report of its progress before its time is over.
+#[test]
+fn time_limit_stops_a_run_whose_output_blocks() {
+    let folder = Workspace::with_survey(&endless_survey());
+    let (from, to) = pipe().unwrap();
+    let mut command = folder.command(&["run", "survey.toml", "--json", "--stop-after", "15s"]);
+    let mut run = command.stdout(to.try_clone().unwrap()).stderr(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let mut lines = BufReader::new(from).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().contains(r#""event":"survey""#));
+    fill(&to);
+    drop(to);
+    until(|| folder.names().iter().filter(|name| name.ends_with(".paused")).count() == 2);
+    lines.for_each(drop);
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+}
+
 /// The time limit is over before the first shot is submitted.
 #[test]
 fn run_that_is_to_stop_neither_begins_shots_nor_draws_kept_ones() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpusched::Result;
 use gpusched::device::{BackendKind, DeviceInfo};
@@ -27,7 +27,7 @@ use crate::resume::{self, Found};
 use crate::say::{self, say};
 use crate::shots::SurveyRun;
 use crate::side::About;
-use crate::stopping::{Limit, Stop};
+use crate::stopping::Stop;
 use crate::summary::count;
 
 /// Maximum number of events of a trace: about 150 MB.
@@ -59,7 +59,7 @@ pub struct Wanted<'a> {
 
 /// Runs a survey. An error means that no shot has run.
 pub fn run(wanted: Wanted<'_>) -> Result<End> {
-    let limit = Limit::after(wanted.stop_after);
+    let end = wanted.stop_after.and_then(|time| Instant::now().checked_add(time));
     let is_stream = wanted.shots_from == Some(Path::new("-"));
     // A new process reads the list again, so the list must be a file.
     let can_restart = !is_stream && wanted.shots_from.is_none_or(Path::is_file);
@@ -158,7 +158,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     if output.is_exclusive() {
         collect::remove_parts(&job.folder);
     }
-    let stop = Stop::on_signals()?;
+    let stop = Stop::new(end)?;
     let incoming = if is_stream { Some(Incoming::open(job.shots.len())?) } else { None };
     let survey = SurveyRun {
         job: &job,
@@ -177,7 +177,6 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         restarts: can_restart.then_some(wanted.restarts),
         resume: wanted.resume,
         stop,
-        limit,
         stopping: false,
         unwritten: String::new(),
     };

@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::restart::{self, End, Restart};
 use crate::resume::{self, Found};
 use crate::side::About;
-use crate::stopping::{Limit, Stop};
+use crate::stopping::Stop;
 use crate::summary::{self, count};
 
 /// Maximum number of shots that one wait watches. Shots start in the order of their numbers. The
@@ -67,7 +67,6 @@ pub struct SurveyRun<'a> {
     pub restarts: Option<usize>,
     pub resume: bool,
     pub stop: Stop,
-    pub limit: Limit,
     /// The run is stopping: no more shots begin.
     pub stopping: bool,
     /// The last reason why the manifest could not be written; "" if it was.
@@ -168,8 +167,8 @@ impl SurveyRun<'_> {
         }
         let complete = self.kept.len() + self.computed.len();
         let missing = complete + self.failed.len() + self.open + deviceless.len();
-        let left = self.limit.left();
-        let wanted = !self.stop.is_asked() && left != Some(Duration::ZERO) && restart::helps(&self.devices());
+        let left = self.stop.time_left();
+        let wanted = !self.stop.is_asked() && restart::helps(&self.devices());
         let restart = self.restarts.filter(|_| wanted);
         let restart = restart.and_then(|before| Restart::after(before, self.numbers.len() > missing, left));
         let restart = restart.filter(|_| self.remove_earlier(&deviceless));
@@ -262,7 +261,7 @@ impl SurveyRun<'_> {
 
     /// Returns true after a stop signal or the time limit. The first time, also stops the shots.
     fn is_stopping(&mut self, running: &VecDeque<SubmittedShot>, progress: &Progress) -> bool {
-        if !self.stopping && (self.stop.is_asked() || self.limit.is_over()) {
+        if !self.stopping && self.stop.is_asked() {
             self.stopping = true;
             self.incoming = None;
             self.stop(running, progress);
@@ -272,7 +271,6 @@ impl SurveyRun<'_> {
 
     /// Cancels the queued shots, and requests the running ones to save their state.
     fn stop(&self, running: &VecDeque<SubmittedShot>, progress: &Progress) {
-        self.stop.ask();
         progress.say(
             "stopping: running shots save their state, no other shot begins; another signal, a second later, ends the run at once",
             &json!({ "event": "stopping" }),

@@ -17,17 +17,18 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Stop flag of a run, shared with the shots.
 #[derive(Clone, Default)]
 pub struct Stop {
-    asked: Arc<AtomicBool>,
     signalled: Arc<AtomicBool>,
+    /// Time limit of the run.
+    end: Option<Instant>,
     /// Number of attempts that ended before they began, by device.
     unbegun: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Stop {
     /// Handles SIGTERM and SIGINT from now on. A signal that comes [`GRACE`] or more after the first
-    /// ends the process at once.
-    pub fn on_signals() -> Result<Stop> {
-        let stop = Stop::default();
+    /// ends the process at once. `end`: time at which the run stops without a signal.
+    pub fn new(end: Option<Instant>) -> Result<Stop> {
+        let stop = Stop { end, ..Stop::default() };
         #[cfg(unix)]
         stop.handle_signals().map_err(|why| Error::Internal(format!("no handlers for signals: {why}")))?;
         Ok(stop)
@@ -55,12 +56,13 @@ impl Stop {
         thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 
-    pub fn ask(&self) {
-        self.asked.store(true, Ordering::Relaxed);
+    pub fn is_asked(&self) -> bool {
+        self.signalled.load(Ordering::Relaxed) || self.time_left() == Some(Duration::ZERO)
     }
 
-    pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) || self.signalled.load(Ordering::Relaxed)
+    /// Returns the time before the limit, if the run has one.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.end.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
     /// Counts an attempt that ends before it begins. A worker may take queued shots between a signal
@@ -87,24 +89,6 @@ pub fn take_limits_for_errors() {
     drop(signal_hook::flag::register(libc::SIGXFSZ, Arc::default()));
 }
 
-/// Time at which the run stops. `None`: no limit.
-pub struct Limit(Option<Instant>);
-
-impl Limit {
-    pub fn after(time: Option<Duration>) -> Limit {
-        Limit(time.and_then(|time| Instant::now().checked_add(time)))
-    }
-
-    pub fn is_over(&self) -> bool {
-        self.left() == Some(Duration::ZERO)
-    }
-
-    /// Returns the remaining time, if a limit exists.
-    pub fn left(&self) -> Option<Duration> {
-        self.0.map(|end| end.saturating_duration_since(Instant::now()))
-    }
-}
-
 /// Parses a duration such as `2h30m`.
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "accepted: a time such as 2h30m, 90m or 45s".to_owned())
@@ -115,9 +99,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limit_is_over_once_its_time_has_passed() {
-        let over =
-            [None, Some(Duration::ZERO), Some(Duration::from_secs(3600))].map(|t| Limit::after(t).is_over());
-        assert_eq!(over, [false, true, false]);
+    fn stop_is_asked_for_once_the_time_has_passed() {
+        let after = |time: u64| Some(Instant::now() + Duration::from_secs(time));
+        let asked = [None, after(0), after(3600)].map(|end| Stop { end, ..Stop::default() }.is_asked());
+        assert_eq!(asked, [false, true, false]);
     }
 }
