@@ -83,7 +83,7 @@ fn copies_of_a_report_are_neither_merged_nor_removed() {
         name.starts_with("out/survey.") && !name.ends_with("-29.json") && name != "out/survey.json"
     });
     let other = folder.at("out/survey.of-the-part-1.json");
-    fs::copy(folder.at(&report.unwrap()), &other).unwrap();
+    fs::copy(folder.at(report.unwrap()), &other).unwrap();
     fs::write(folder.at("survey.toml"), brief().replace("nt = 4", "nt = 5")).unwrap();
     assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume"]).status, 0);
     for what in ["status", "collect"] {

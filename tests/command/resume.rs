@@ -62,7 +62,7 @@ fn put_behind_a_link(path: &Path) {
 #[test]
 fn states_that_are_no_plain_files_are_neither_opened_nor_followed() {
     let folder = finished(&brief());
-    (1..=2).for_each(|number| remove(&folder.at(&format!("out/shot_000{number}.json"))));
+    (1..=2).for_each(|number| remove(&folder.at(format!("out/shot_000{number}.json"))));
     assert!(Command::new("mkfifo").arg(folder.at("out/shot_0001.paused")).status().unwrap().success());
     let other = json!({ "key": "k", "kind": "", "done": 1, "values": 0, "snapshots": { "3": 1 } });
     fs::write(folder.at("other"), format!("{other}\n")).unwrap();

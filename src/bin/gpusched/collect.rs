@@ -140,10 +140,9 @@ pub fn has_only_ended(folder: &Path, is_part: bool) -> bool {
     let reports: Vec<_> = manifests(folder).unwrap_or_default().into_iter().filter_map(read).collect();
     let node = names::node();
     let excludes = |report: &Report| {
-        report.text("state") == "running"
-            && !(is_part && report.name() != names::MANIFEST)
-            && !report.content.contains_key("runs")
-            && !report.is_known_to_have_ended(&node)
+        let is_merged = report.content.contains_key("runs");
+        let counts = !is_merged && (!is_part || report.name() == names::MANIFEST);
+        counts && report.text("state") == "running" && !report.is_known_to_have_ended(&node)
     };
     !reports.is_empty() && !reports.iter().any(excludes)
 }
