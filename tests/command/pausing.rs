@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
-use std::thread::sleep;
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -247,6 +247,32 @@ fn time_limit_stops_a_run_whose_output_blocks() {
     until(|| folder.names().iter().filter(|name| name.ends_with(".paused")).count() == 2);
     lines.for_each(drop);
     assert_eq!(run.wait().unwrap().code(), Some(1));
+}
+
+/// The numbers of complete shots arrive as fast as the run checks them.
+#[test]
+fn time_limit_stops_a_run_whose_lists_keep_arriving() {
+    let folder = finished(&survey());
+    let args = ["run", "survey.toml", "--json", "--resume", "--shots-from", "-", "--stop-after", "1s"];
+    let mut command = folder.command(&args);
+    let out = File::create(folder.at("events")).unwrap();
+    let mut run = command.stdin(Stdio::piped()).stdout(out).spawn().unwrap();
+    let mut to = run.stdin.take().unwrap();
+    let sender = spawn(move || {
+        while to.write_all(&b"1\n".repeat(1000)).is_ok() {
+            sleep(Duration::from_millis(10))
+        }
+    });
+    let begun = Instant::now();
+    while run.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(30) {
+        sleep(Duration::from_millis(5));
+    }
+    let ended = run.try_wait().unwrap();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    sender.join().unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    assert_eq!(told(&folder).last().unwrap()["event"], "end");
 }
 
 /// The time limit is over before the first shot is submitted.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpusched::io::atomic;
 use gpusched::sched::{DeviceStats, Scheduler, Stats, TaskId, TaskStatus, WaitResult};
@@ -303,20 +303,43 @@ impl SurveyRun<'_> {
         written.is_ok()
     }
 
-    /// Begins the shots that have arrived. If no shot runs, waits for some.
+    /// Begins the shots that have arrived, for at most [`INCOMING_INTERVAL`], because other shots may
+    /// end. If no shot runs, waits for some.
     fn take_incoming(&mut self, room: &Room, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
-        while let Some(incoming) = &self.incoming {
+        let begun = Instant::now();
+        while begun.elapsed() < INCOMING_INTERVAL
+            && !self.is_stopping(running, progress)
+            && let Some(incoming) = &mut self.incoming
+        {
             let wait = if running.is_empty() { REPORT_INTERVAL } else { Duration::ZERO };
             match incoming.next(wait) {
                 Arrival::Nothing => return,
                 Arrival::End => self.incoming = None,
-                Arrival::Refused(error) => {
-                    self.refused = true;
-                    let why = error.to_string();
-                    progress.alert(&format!("error: {why}"), &json!({ "event": "error", "error": why }));
-                }
-                Arrival::Shots(numbers) => {
-                    numbers.into_iter().for_each(|number| self.arrived(number, room, running, progress));
+                Arrival::Refused(error) => self.refuse(&error, progress),
+                Arrival::Shot(number) => self.arrived(number, room, running, progress),
+            }
+        }
+    }
+
+    fn refuse(&mut self, error: &Error, progress: &Progress) {
+        self.refused = true;
+        let why = error.to_string();
+        progress.alert(&format!("error: {why}"), &json!({ "event": "error", "error": why }));
+    }
+
+    /// Fails the shots that have arrived, and accepts no more.
+    fn fail_incoming(&mut self, why: &str, progress: &mut Progress) {
+        let Some(mut incoming) = self.incoming.take() else { return };
+        loop {
+            match incoming.next(Duration::ZERO) {
+                Arrival::Nothing | Arrival::End => return,
+                Arrival::Refused(error) => self.refuse(&error, progress),
+                Arrival::Shot(number) => {
+                    if self.numbers.insert(number) {
+                        self.manifest.add(self.job, number);
+                        progress.add_shot();
+                        self.fail(number, why, progress);
+                    }
                 }
             }
         }
@@ -367,13 +390,14 @@ impl SurveyRun<'_> {
     }
 
     /// Handles a shot for which no device is left. A new process may compute it if the command can
-    /// be restarted; otherwise the shot fails and the run accepts no more incoming shots.
+    /// be restarted; otherwise the shot fails, and all that have arrived.
     fn without_device(&mut self, number: usize, why: &Error, progress: &mut Progress) {
         if self.restarts.is_some() {
             return self.deviceless.push((number, why.to_string()));
         }
-        self.incoming = None;
-        self.fail(number, &why.to_string(), progress);
+        let why = why.to_string();
+        self.fail(number, &why, progress);
+        self.fail_incoming(&why, progress);
     }
 
     fn end(&mut self, shot: SubmittedShot, progress: &mut Progress) {
