@@ -155,10 +155,10 @@ impl Checkpoint {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    struct Values(Vec<f32>);
+    pub struct Values(pub Vec<f32>);
 
     impl State for Values {
         fn kind(&self) -> String {

@@ -150,7 +150,7 @@ impl Files {
             let outcome = job.run(exec);
             files.inner.room.learn(&outcome);
             // Removes the snapshots of an attempt that did not commit.
-            drop(files.take_snapshots(exec));
+            drop(files.take_snapshots(exec.attempt));
             outcome
         });
         Ok(task)
@@ -188,12 +188,13 @@ impl Files {
         }
     }
 
-    /// Returns the number of steps after which the shot was stopped, or why its state is not saved.
-    /// `None`: it was not started.
+    /// Returns the number of steps of the saved state, or why none is saved. `None`: the shot was not
+    /// started.
     pub fn paused(&self) -> Option<std::result::Result<usize, String>> {
         let attempts = self.attempts();
-        let mut paused = attempts.values().filter_map(|state| state.paused.as_ref());
-        paused.clone().find(|paused| paused.is_ok()).or_else(|| paused.next_back()).cloned()
+        let paused = || attempts.values().filter_map(|state| state.paused.as_ref());
+        let furthest = paused().filter_map(|paused| paused.as_ref().ok()).max();
+        furthest.map(|&done| Ok(done)).or_else(|| paused().next_back().cloned())
     }
 
     /// Takes the data of the pictures.
@@ -211,14 +212,14 @@ impl Files {
         self.inner.naming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_snapshots(&self, exec: &Exec<'_>) -> Vec<Sealed> {
+    fn take_snapshots(&self, attempt: u32) -> Vec<Sealed> {
         let mut attempts = self.attempts();
-        attempts.get_mut(&exec.attempt).map(|state| std::mem::take(&mut state.snapshots)).unwrap_or_default()
+        attempts.get_mut(&attempt).map(|state| std::mem::take(&mut state.snapshots)).unwrap_or_default()
     }
 
-    fn name_snapshots(&self, exec: &Exec<'_>) -> Result<()> {
+    fn name_snapshots(&self, attempt: u32) -> Result<()> {
         // The first snapshot holds the lock, so it is renamed last.
-        self.take_snapshots(exec).into_iter().rev().try_for_each(Sealed::commit)
+        self.take_snapshots(attempt).into_iter().rev().try_for_each(Sealed::commit)
     }
 
     fn about(&self) -> &About {
@@ -263,11 +264,45 @@ impl Files {
         }
     }
 
+    /// Stops an attempt after `done` steps. Saves its state, unless a state of as many steps is saved.
+    fn save(&self, attempt: u32, done: usize, fields: &mut dyn Fields) -> Result<()> {
+        let _naming = self.naming();
+        let is_enough = |state: &State| {
+            state.seconds.is_some() || matches!(state.paused, Some(Ok(saved)) if saved >= done)
+        };
+        if self.attempts().values().any(is_enough) {
+            return Ok(());
+        }
+        let saved = match self.steps_of_an_earlier_state(done) {
+            Some(earlier) => Ok(earlier),
+            None => self.inner.output.check().and_then(|()| self.keep(attempt, done, fields)).map(|()| done),
+        };
+        if let Some(state) = self.attempts().get_mut(&attempt) {
+            state.paused = Some(saved.as_ref().copied().map_err(Error::to_string));
+        }
+        match saved {
+            // The shot stops in any case; the report says that its state is lost.
+            Err(Error::Io { .. }) => Err(Error::Cancelled),
+            saved => saved.map(drop),
+        }
+    }
+
+    /// Returns the number of steps of a usable state of an earlier run, if that is at least `done`.
+    /// The attempt did not begin with it, because another kind of device had saved it.
+    fn steps_of_an_earlier_state(&self, done: usize) -> Option<usize> {
+        let is_ahead = |header: Header| header.key == self.about().key && header.done >= done;
+        if !self.inner.resume || !checkpoint::header(&self.paused_path()).is_some_and(is_ahead) {
+            return None;
+        }
+        let state = resume::saved_state(&self.inner.folder, self.about());
+        state.ok().flatten().map(|state| state.header.done)
+    }
+
     /// Saves the state after `done` steps, and the snapshots up to that step.
-    fn keep(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
-        self.name_snapshots(exec)?;
+    fn keep(&self, attempt: u32, done: usize, fields: &mut dyn Fields) -> Result<()> {
+        self.name_snapshots(attempt)?;
         let snapshots =
-            self.attempts().get(&exec.attempt).map(|state| state.sums.snapshots.clone()).unwrap_or_default();
+            self.attempts().get(&attempt).map(|state| state.sums.snapshots.clone()).unwrap_or_default();
         let key = self.about().key.clone();
         let header = Header { key, kind: fields.kind(), done, values: fields.values(), snapshots };
         checkpoint::write(&self.paused_path(), &header, fields)
@@ -410,7 +445,7 @@ impl shot::ShotOutput for Files {
             return Ok(());
         }
         self.inner.output.check()?;
-        let written = self.name_snapshots(exec).and_then(|()| raw::write(&record, &gather.data));
+        let written = self.name_snapshots(exec.attempt).and_then(|()| raw::write(&record, &gather.data));
         written.inspect_err(|_| self.unname())?;
         let mut attempts = self.attempts();
         let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
@@ -451,21 +486,7 @@ impl shot::ShotOutput for Files {
     }
 
     fn pause(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
-        let _naming = self.naming();
-        // Another attempt has finished, or has saved its state with its snapshots.
-        let is_enough = |state: &State| state.seconds.is_some() || matches!(state.paused, Some(Ok(_)));
-        if self.attempts().values().any(is_enough) {
-            return Ok(());
-        }
-        let saved = self.inner.output.check().and_then(|()| self.keep(exec, done, fields));
-        if let Some(state) = self.attempts().get_mut(&exec.attempt) {
-            state.paused = Some(saved.as_ref().map(|()| done).map_err(Error::to_string));
-        }
-        match saved {
-            // The shot stops in any case; the report says that its state is lost.
-            Err(Error::Io { .. }) => Err(Error::Cancelled),
-            saved => saved,
-        }
+        self.save(exec.attempt, done, fields)
     }
 }
 
@@ -483,4 +504,47 @@ fn checksum(data: &[f32]) -> u32 {
         hasher.update(&bytes);
     }
     hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::command::brief;
+
+    use super::*;
+    use crate::checkpoint::tests::Values;
+
+    /// The fields of a device.
+    fn fields() -> Values {
+        Values(vec![0.0; 10])
+    }
+
+    #[test]
+    fn state_of_the_attempt_with_most_steps_is_kept() {
+        let folder = testkit::Folder::new();
+        fs::write(folder.at("survey.toml"), brief().replace("nt = 4", "nt = 5000")).unwrap();
+        let job = Job::load(&folder.at("survey.toml")).unwrap();
+        let output = Arc::new(OutputFolder::claim(&job.folder, false).unwrap());
+        let begin = |resume| {
+            let files = Files::new(&job, 1, resume, &Stop::default(), &Room::default(), &output);
+            (1..=3).for_each(|attempt| drop(files.attempts().insert(attempt, State::new("cpu:0".into()))));
+            files
+        };
+        let done = |files: &Files| checkpoint::header(&files.paused_path()).map(|header| header.done);
+        let files = begin(false);
+        for (attempt, steps, saved) in [(1, 2, 2), (2, 3, 3), (3, 1, 3)] {
+            files.save(attempt, steps, &mut fields()).unwrap();
+            assert_eq!((done(&files), files.paused()), (Some(saved), Some(Ok(saved))));
+        }
+        // That of an earlier run, too, if its snapshot is there.
+        begin(true).save(1, 1, &mut fields()).unwrap();
+        assert_eq!(done(&files), Some(1));
+        let field = vec![0.0; files.about().plan.model.grid.cells()];
+        raw::write(&folder.at("out").join(names::snapshot(1, 0)), &field).unwrap();
+        let earlier = begin(true);
+        earlier.attempts().get_mut(&1).unwrap().sums.snapshots.insert(0, checksum(&field));
+        earlier.save(1, 3, &mut fields()).unwrap();
+        let files = begin(true);
+        files.save(2, 2, &mut fields()).unwrap();
+        assert_eq!((done(&files), files.paused()), (Some(3), Some(Ok(3))));
+    }
 }

@@ -132,7 +132,8 @@ pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<C
     for step in about.steps().take_while(|&step| step < header.done) {
         let name = names::snapshot(about.number, step);
         let sum = checksum(&folder.join(&name), 4 * about.plan.model.grid.cells() as u64);
-        if header.snapshots.get(&step) != sum.ok().flatten().as_ref() {
+        let saved = header.snapshots.get(&step);
+        if saved.is_none() || saved != sum.ok().flatten().as_ref() {
             return Err(format!("{name} is missing or damaged"));
         }
     }
