@@ -367,6 +367,25 @@ fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
     assert!((10..20).contains(&whole.len()), "{calls}");
 }
 
+/// As on NFS, which reports a full disk once a file is forced to it.
+#[test]
+fn shots_are_not_computed_for_a_disk_that_is_full_once_it_is_forced() {
+    let folder = folder();
+    // Calls before: the probe of the folder, survey.json and its folder.
+    let fault = Fault { at: 4, how: libc::ENOSPC.to_string(), lasts: true };
+    let mut command = folder.command(RUN);
+    command.env("FAULT_CALL", "fsync").env("GPUSCHED_SLOTS", "1");
+    let ended = Ended::from(fault.set(&folder, &mut command).output().unwrap());
+    assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2]), "{ended:?}");
+    let why = |shot: u64| {
+        let of_shot =
+            ended.events().into_iter().find(|event| event["event"] == "shot" && event["shot"] == shot);
+        of_shot.unwrap()["error"].as_str().unwrap().to_owned()
+    };
+    assert!(why(1).contains("shot_0001_step_000000.bin: No space"), "{ended:?}");
+    assert!(why(2).contains("shot_0002.bin: No space"), "it was computed: {ended:?}");
+}
+
 /// Uses a file system in memory, where the system allows any user to mount one.
 #[test]
 fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {

@@ -13,6 +13,8 @@
  * is appended to the file FAULT_MARK, which must lie elsewhere. FAULT_FOLDER must be absolute and
  * without links.
  *
+ * With FAULT_CALL set, only calls of that name count.
+ *
  * With FAULT_LOCK set to an errno other than 0, each flock of FAULT_FOLDER itself fails with it. */
 
 #define _GNU_SOURCE
@@ -66,6 +68,8 @@ static void mark(const char *call, const char *path) {
 
 /* Returns true if this call is to fail; errno then has the error. */
 static int hit(const char *call, const char *path) {
+    const char *only = getenv("FAULT_CALL");
+    if (only && strcmp(only, call)) return 0;
     int number = atomic_fetch_add(&calls, 1) + 1, at = atoi(getenv("FAULT_AT"));
     const char *how = getenv("FAULT_HOW");
     if (number < at || (number > at && !getenv("FAULT_LASTS"))) return 0;

@@ -2,7 +2,7 @@
 //! that all files are written there.
 
 use std::fs::{self, File, Metadata, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 use std::thread::sleep;
@@ -58,7 +58,7 @@ impl OutputFolder {
         let manifest = path.join(names::MANIFEST);
         let mut tried = atomic::Output::create(&manifest)
             .map_err(|error| fail(format!("{error}; name another by output.folder")))?;
-        tried.write_all(&[0; BLOCK]).map_err(|why| Error::io("write", &manifest, why))?;
+        fill(&mut tried, BLOCK).map_err(|why| Error::io("write", &manifest, why))?;
         tried.seal()?;
         let found = match &claim {
             Some(claim) => claim.metadata(),
@@ -181,6 +181,23 @@ pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
 fn resolved(path: &Path) -> Option<PathBuf> {
     let path = path::absolute(path).ok()?;
     path.ancestors().find_map(|part| Some(fs::canonicalize(part).ok()?.join(path.strip_prefix(part).ok()?)))
+}
+
+/// Writes bytes that do not compress: zeros take no room on some file systems.
+pub fn fill(output: &mut dyn Write, bytes: usize) -> io::Result<()> {
+    let mut block = [0; BLOCK];
+    // A xorshift generator.
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    for begin in (0..bytes).step_by(BLOCK) {
+        for word in block.as_chunks_mut().0 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *word = state.to_le_bytes();
+        }
+        output.write_all(&block[..BLOCK.min(bytes - begin)])?;
+    }
+    Ok(())
 }
 
 /// Removes a file, if it exists.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,7 @@ use gpusched::sched::{Exec, Task};
 use gpusched::{Error, Result};
 
 use crate::checkpoint::{self, Checkpoint, Header};
-use crate::folder::{OutputFolder, remove};
+use crate::folder::{OutputFolder, fill, remove};
 use crate::job::Job;
 use crate::names;
 use crate::picture::{Line, Picture, Section, section_step};
@@ -395,13 +394,13 @@ impl Room {
     }
 
     /// Checks that the file can be created and, after a failed write, that the disk has room for
-    /// all of it.
+    /// all of it. Some systems report that only once the file is on disk.
     fn find(&self, path: &Path, bytes: usize) -> Result<()> {
         // The file is removed, because it is dropped without a commit.
         let mut output = atomic::Output::create(path)?;
         if self.short.load(Ordering::Relaxed) {
-            let written = io::copy(&mut io::repeat(0).take(bytes as u64), &mut output);
-            written.map_err(|error| Error::io("write", path, error))?;
+            fill(&mut output, bytes).map_err(|error| Error::io("write", path, error))?;
+            output.seal()?;
         }
         Ok(())
     }
