@@ -2,17 +2,19 @@
 //! state, and no other shot begins.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpusched::{Error, Result, descriptor};
+use gpusched::{Error, Result};
 
 /// Time after the first signal in which others do nothing: `timeout` and batch systems signal a
 /// process, and then its group.
 const GRACE: Duration = Duration::from_secs(1);
+/// Interval at which a thread reads the flag of the signals.
+const POLL: Duration = Duration::from_millis(100);
 
 /// Stop flag of a run, shared with the shots.
 #[derive(Clone, Default)]
@@ -36,22 +38,20 @@ impl Stop {
 
     #[cfg(unix)]
     fn handle_signals(&self) -> io::Result<()> {
-        use signal_hook::{consts, flag, low_level};
-        let (from, to) = io::pipe()?;
-        let mut from = descriptor::above_standard(from)?;
-        let to = descriptor::above_standard(to)?;
+        use signal_hook::{consts, flag};
         let is_over = Arc::new(AtomicBool::new(false));
         for signal in [consts::SIGTERM, consts::SIGINT] {
             flag::register_conditional_default(signal, is_over.clone())?;
             flag::register(signal, self.signalled.clone())?;
-            low_level::pipe::register(signal, to.try_clone()?)?;
         }
-        // The main thread and the shots may block in their writes.
+        let signalled = self.signalled.clone();
+        // The main thread and the shots may block in their writes. A handler cannot wake a thread.
         let wait = move || {
-            if from.read_exact(&mut [0]).is_ok() {
-                thread::sleep(GRACE);
-                is_over.store(true, Ordering::Relaxed);
+            while !signalled.load(Ordering::Relaxed) {
+                thread::sleep(POLL);
             }
+            thread::sleep(GRACE);
+            is_over.store(true, Ordering::Relaxed);
         };
         thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
