@@ -155,10 +155,10 @@ impl Checkpoint {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
-    pub struct Values(pub Vec<f32>);
+    struct Values(Vec<f32>);
 
     impl State for Values {
         fn kind(&self) -> String {

@@ -12,7 +12,7 @@ use gpusched::io::{atomic, space};
 use gpusched::{Error, Result, descriptor};
 
 use crate::job::Job;
-use crate::{collect, names};
+use crate::{names, reports};
 
 /// Bytes that a run writes to check that it can write.
 const BLOCK: usize = 4096;
@@ -110,7 +110,7 @@ pub fn lock(path: &Path, is_part: bool, patience: Duration) -> Result<Option<Fil
             Ok(()) => return Ok(Some(claim)),
             Err(TryLockError::Error(_)) => return Ok(None),
             Err(TryLockError::WouldBlock)
-                if begun.elapsed() < patience && collect::has_only_ended(path, is_part) =>
+                if begun.elapsed() < patience && reports::has_only_ended(path, is_part) =>
             {
                 sleep(PAUSE);
             }

@@ -13,7 +13,7 @@
 //! | `args`, `restart`, `device_check`, `devices`, `init`, `bench`, `scenario` | command line and small commands |
 //! | `part`, `positions`, `doubts`, `incoming`, `generated`, `model`, `simulate` | parts of a survey |
 //! | `job` | a survey, read and checked |
-//! | `checks`, `folder`, `side` | before the run; the output folder; the description of a shot |
+//! | `checks`, `folder`, `reports`, `side` | before the run; the output folder; reports in it; the description of a shot |
 //! | `picture`, `resume` | pictures; results of earlier runs |
 //! | `output`, `collect` | files of a shot; state of a folder |
 //! | `manifest` | `survey.json` |
@@ -48,6 +48,7 @@ mod plot;
 mod positions;
 mod process;
 mod progress;
+mod reports;
 mod restart;
 mod resume;
 mod run;

@@ -510,11 +510,25 @@ mod tests {
     use testkit::command::brief;
 
     use super::*;
-    use crate::checkpoint::tests::Values;
 
-    /// The fields of a device.
-    fn fields() -> Values {
-        Values(vec![0.0; 10])
+    struct NoFields;
+
+    impl Fields for NoFields {
+        fn kind(&self) -> String {
+            "of a test".into()
+        }
+
+        fn values(&self) -> u64 {
+            0
+        }
+
+        fn leave(&mut self, _to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+            Ok(())
+        }
+
+        fn take(&mut self, _from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
@@ -531,19 +545,19 @@ mod tests {
         let done = |files: &Files| checkpoint::header(&files.paused_path()).map(|header| header.done);
         let files = begin(false);
         for (attempt, steps, saved) in [(1, 2, 2), (2, 3, 3), (3, 1, 3)] {
-            files.save(attempt, steps, &mut fields()).unwrap();
+            files.save(attempt, steps, &mut NoFields).unwrap();
             assert_eq!((done(&files), files.paused()), (Some(saved), Some(Ok(saved))));
         }
         // That of an earlier run, too, if its snapshot is there.
-        begin(true).save(1, 1, &mut fields()).unwrap();
+        begin(true).save(1, 1, &mut NoFields).unwrap();
         assert_eq!(done(&files), Some(1));
         let field = vec![0.0; files.about().plan.model.grid.cells()];
         raw::write(&folder.at("out").join(names::snapshot(1, 0)), &field).unwrap();
         let earlier = begin(true);
         earlier.attempts().get_mut(&1).unwrap().sums.snapshots.insert(0, checksum(&field));
-        earlier.save(1, 3, &mut fields()).unwrap();
+        earlier.save(1, 3, &mut NoFields).unwrap();
         let files = begin(true);
-        files.save(2, 2, &mut fields()).unwrap();
+        files.save(2, 2, &mut NoFields).unwrap();
         assert_eq!((done(&files), files.paused()), (Some(3), Some(Ok(3))));
     }
 }
