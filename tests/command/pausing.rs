@@ -190,6 +190,8 @@ fn stopped_run_resumes_with_the_same_bits() {
         let saved = || left.iter().map(|shot| shot["steps_done"].as_f64().unwrap() / 60.0);
         let is_left = |saved: f64| works.iter().any(|work| (work / all - (1.0 - saved)).abs() < 1e-9);
         assert!(works.len() == open as usize && (harmed || saved().all(is_left)), "{works:?}, {left:?}");
+        let of_all_steps = works.iter().filter(|work| (*work / all - 1.0).abs() < 1e-9).count();
+        assert_eq!(of_all_steps, open as usize - left.len() + usize::from(harmed), "{works:?}, {left:?}");
         assert_eq!(warned(&events, "checksum"), usize::from(harmed), "{events:?}");
         let files = folder.results();
         assert!(files.keys().eq(expected.keys()), "{:?}, {:?}", files.keys(), expected.keys());

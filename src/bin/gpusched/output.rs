@@ -130,12 +130,13 @@ impl Files {
         Files { inner: Arc::new(inner) }
     }
 
-    /// Returns the shot as a task that writes these files. `threads`: see [`shot::task`].
-    pub fn task(&self, threads: u32) -> Result<Task> {
+    /// Returns the shot as a task that writes these files. `threads`: see [`shot::task`]. `saved`:
+    /// number of steps of its usable saved state.
+    pub fn task(&self, threads: u32, saved: usize) -> Result<Task> {
         let About { plan, shot, .. } = self.about();
         let mut task = shot::task(plan.clone(), shot.clone(), threads, self.clone())?;
         task.label = format!("shot {}", self.about().number);
-        task.work = task.work.map(|work| work * self.steps_left());
+        task.work = task.work.map(|work| work * (1.0 - saved as f64 / plan.steps(shot) as f64));
         // No attempt changes the files of another.
         task.idempotent = true;
         task.deadline = self.inner.deadline;
@@ -153,15 +154,6 @@ impl Files {
             outcome
         });
         Ok(task)
-    }
-
-    /// Returns the fraction of the steps that the shot still needs, if its saved state is usable.
-    fn steps_left(&self) -> f64 {
-        let about = self.about();
-        let header = if self.inner.resume { checkpoint::header(&self.paused_path()) } else { None };
-        let steps = about.plan.steps(&about.shot);
-        let saved = header.filter(|header| header.key == about.key && header.done < steps);
-        saved.map_or(1.0, |header| 1.0 - header.done as f64 / steps as f64)
     }
 
     /// Ends the shot: removes the snapshots of attempts that still run.

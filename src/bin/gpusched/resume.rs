@@ -14,7 +14,7 @@ use gpusched::io::atomic;
 use gpusched::{Result, descriptor};
 use serde_json::json;
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Checkpoint, Header};
 use crate::folder::remove;
 use crate::job::Job;
 use crate::names;
@@ -140,6 +140,15 @@ pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<C
     Ok(Some(checkpoint))
 }
 
+/// Returns the headers of the usable saved states of shots that are not complete.
+pub fn saved_states(job: &Job, found: &BTreeMap<usize, Found>) -> BTreeMap<usize, Header> {
+    let unfinished = found.iter().filter(|(_, found)| **found != Found::Whole);
+    let unfinished: Vec<usize> = unfinished.map(|(&number, _)| number).collect();
+    let state = |number| saved_state(&job.folder, &About::new(job, number)).ok().flatten();
+    let states = read_all(&unfinished, |number| state(number).map(|state| state.header));
+    states.into_iter().filter_map(|(number, header)| Some((number, header?))).collect()
+}
+
 /// Updates the fields of a description that the key does not cover, such as the version.
 fn update(folder: &Path, about: &About, sums: &Sums, text: &[u8]) -> Result<()> {
     let fresh = about.text(sums)?;
@@ -193,7 +202,8 @@ pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
 const NAMED: usize = 8;
 
 /// Prints the number of kept shots, and why others are not kept.
-pub fn report(job: &Job, found: &BTreeMap<usize, Found>, as_json: bool) {
+/// `paused`: number of usable saved states.
+pub fn report(found: &BTreeMap<usize, Found>, paused: usize, as_json: bool) {
     let mut reasons: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut kept = 0;
     for (&number, found) in found {
@@ -214,10 +224,6 @@ pub fn report(job: &Job, found: &BTreeMap<usize, Found>, as_json: bool) {
     }
     let redone = reasons.values().map(Vec::len).sum::<usize>();
     let missing = found.len() - kept - redone;
-    let unfinished = found.iter().filter(|(_, found)| **found != Found::Whole);
-    let unfinished: Vec<usize> = unfinished.map(|(&number, _)| number).collect();
-    let is_saved = |number| matches!(saved_state(&job.folder, &About::new(job, number)), Ok(Some(_)));
-    let paused = read_all(&unfinished, is_saved).into_values().filter(|is_saved| *is_saved).count();
     if as_json {
         say!(
             "{}",

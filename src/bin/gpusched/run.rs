@@ -118,9 +118,10 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         remove_leftovers(&job.folder, wanted.as_json);
     }
     let found = if wanted.resume { resume::examine(&job, !wanted.dry_run) } else { BTreeMap::new() };
+    let saved = if wanted.resume { resume::saved_states(&job, &found) } else { BTreeMap::new() };
     // The first process has reported the kept shots.
     if wanted.resume && !is_stream && wanted.restarts == 0 {
-        resume::report(&job, &found, wanted.as_json);
+        resume::report(&found, saved.len(), wanted.as_json);
     }
     let Some(output) = output else {
         if !wanted.as_json {
@@ -169,6 +170,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         refused: false,
         numbers: job.numbers.clone(),
         kept,
+        saved,
         computed,
         earlier,
         failed: BTreeSet::new(),

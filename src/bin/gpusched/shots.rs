@@ -1,16 +1,18 @@
 //! Runs the shots of a survey and reports how each ended.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpusched::device::BackendKind;
 use gpusched::io::atomic;
 use gpusched::sched::{DeviceStats, Scheduler, Stats, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
 use serde_json::json;
 
+use crate::checkpoint::Header;
 use crate::folder::{OutputFolder, remove};
 use crate::incoming::{Arrival, Incoming};
 use crate::job::Job;
@@ -55,6 +57,8 @@ pub struct SurveyRun<'a> {
     pub numbers: BTreeSet<usize>,
     /// Numbers of the shots that an earlier run has finished.
     pub kept: BTreeSet<usize>,
+    /// Usable saved states, by shot.
+    pub saved: BTreeMap<usize, Header>,
     /// Numbers of the shots that earlier processes of the run have computed.
     pub computed: BTreeSet<usize>,
     pub earlier: Earlier,
@@ -371,6 +375,11 @@ impl SurveyRun<'_> {
             progress.say(&format!("shot {number} kept"), &event);
             return self.note(progress);
         }
+        if self.resume
+            && let Ok(Some(state)) = resume::saved_state(&self.job.folder, &about)
+        {
+            self.saved.insert(number, state.header);
+        }
         self.submit(number, room, running, progress);
     }
 
@@ -382,11 +391,19 @@ impl SurveyRun<'_> {
         progress: &mut Progress,
     ) {
         let files = Files::new(self.job, number, self.resume, &self.stop, room, &self.output);
-        match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
+        let saved = self.saved.get(&number).filter(|header| self.has_device_of(&header.kind));
+        let saved = saved.map_or(0, |header| header.done);
+        match files.task(self.scheduler.cpu_threads(), saved).and_then(|task| self.scheduler.submit(task)) {
             Ok(id) => running.push_back(SubmittedShot { number, id, files }),
             Err(error @ Error::NoDevice { .. }) => self.without_device(number, &error, progress),
             Err(error) => self.fail(number, &error.to_string(), progress),
         }
+    }
+
+    /// Returns true if a device can continue from states of this kind.
+    fn has_device_of(&self, kind: &str) -> bool {
+        let mut devices = self.scheduler.devices().iter();
+        devices.any(|device| (device.backend == BackendKind::Cuda) == (kind == "cuda"))
     }
 
     /// Handles a shot for which no device is left. A new process may compute it if the command can
