@@ -91,10 +91,11 @@ impl OutputFolder {
 
     /// Returns an error if the path no longer leads to the folder that the run has locked.
     pub fn check(&self) -> Result<()> {
-        if fs::metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity) {
-            return Ok(());
-        }
-        let why = "the folder was moved, removed or replaced during the run; finished shots are in the original folder";
+        let why = match fs::metadata(&self.path) {
+            Ok(found) if identity(&found) == self.identity => return Ok(()),
+            Err(why) if !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => why.to_string(),
+            _ => "the folder was moved, removed or replaced during the run; finished shots are in the original folder".into(),
+        };
         Err(Error::io("write to the output folder", &self.path, why))
     }
 }
@@ -205,5 +206,23 @@ pub fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("replace", path, error)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As where a file server does not answer.
+    #[test]
+    fn folder_that_cannot_be_examined_fails_with_the_cause() {
+        let folder = testkit::Folder::new();
+        let path = folder.at("out");
+        let output = OutputFolder::claim(&path, false).unwrap();
+        fs::remove_dir(&path).unwrap();
+        let why = || output.check().unwrap_err().to_string();
+        assert!(why().contains("moved, removed or replaced"), "{}", why());
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        assert!(why().contains("Too many levels of symbolic links"), "{}", why());
     }
 }
