@@ -79,9 +79,10 @@ impl Output {
         Ok(self.name)
     }
 
-    /// Forces the content to disk and renames the file to its target.
+    /// Forces the content to disk and renames the file to its target. Keeps the lock meanwhile, as
+    /// [`seal_locked`](Output::seal_locked) does.
     pub fn commit(self) -> Result<()> {
-        self.seal()?.commit()
+        self.seal_locked()?.commit()
     }
 }
 

@@ -134,8 +134,8 @@ fn undisturbed() -> Workspace {
 /// shot a probe and three files of five calls.
 const AT_LEAST: u32 = 3 + 5 + SHOTS as u32 * 16;
 
-/// A file is created under another name, written, forced to disk, renamed, and the folder forced to
-/// disk.
+/// A file is created under another name, written, forced to disk, renamed while it is locked, and the
+/// folder forced to disk.
 #[test]
 fn every_file_is_on_disk_before_it_has_its_name() {
     let folder = folder();
@@ -144,7 +144,7 @@ fn every_file_is_on_disk_before_it_has_its_name() {
     assert_eq!(ended.status, 0, "{ended:?}");
     let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in calls.lines() {
-        let (call, path) = line.split_once(' ').unwrap();
+        let (call, path) = line.rsplit_once(' ').unwrap();
         files.entry(path).or_default().push(call);
     }
     let forced = files.remove(fs::canonicalize(folder.at("out")).unwrap().to_str().unwrap()).unwrap();
@@ -154,7 +154,7 @@ fn every_file_is_on_disk_before_it_has_its_name() {
         assert!(path.contains("/.gpusched-") && path.ends_with(".part"), "{path}");
         calls.dedup();
         // The first file of a run, and of each shot, only probes the folder.
-        if calls.contains(&"rename") {
+        if calls.iter().any(|call| call.starts_with("rename")) {
             assert_eq!(calls, ["create", "write", "fsync", "rename"], "{path}");
             named += 1;
         }

@@ -10,8 +10,8 @@
  *   watch      nothing; the call succeeds
  *
  * With FAULT_LASTS set, every later call does so, too. A line with call and path of each such call
- * is appended to the file FAULT_MARK, which must lie elsewhere. FAULT_FOLDER must be absolute and
- * without links.
+ * (for a file without a lock "rename unlocked") is appended to the file FAULT_MARK, which must lie
+ * elsewhere. FAULT_FOLDER must be absolute and without links.
  *
  * With FAULT_CALL set, only calls of that name count.
  *
@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -135,6 +136,15 @@ int flock(int fd, int operation) {
     return REAL(flock_function, "flock")(fd, operation);
 }
 
+/* Returns true if a process has the file locked. */
+static int is_locked(const char *path) {
+    int fd = REAL(open_function, "open")(path, O_RDONLY | O_CLOEXEC);
+    int locked = fd >= 0 && REAL(flock_function, "flock")(fd, LOCK_EX | LOCK_NB);
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
 int rename(const char *from, const char *to) {
-    return inside(to) && hit("rename", from) ? -1 : REAL(rename_function, "rename")(from, to);
+    const char *call = is_locked(from) ? "rename" : "rename unlocked";
+    return inside(to) && hit(call, from) ? -1 : REAL(rename_function, "rename")(from, to);
 }
