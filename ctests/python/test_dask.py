@@ -122,6 +122,20 @@ class OnDask(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.1)
 
+    def test_signal_for_the_group_of_a_worker_is_none_for_its_process(self) -> None:
+        def leads_a_session(dask_worker: Worker) -> bool:
+            found = (plugin for plugin in dask_worker.plugins.values() if isinstance(plugin, gpusched.dask._Node))
+            process = next(found).process
+            assert process
+            return os.getsid(process.pid) == process.pid
+
+        # They take seconds, so the processes still run.
+        run = threading.Thread(target=self.run_all, args=(self.survey(2000),))
+        run.start()
+        self.wait_for_a_shot()
+        self.assertEqual(set(self.client.run(leads_a_session).values()), {True})
+        run.join()
+
     def test_failed_shots_are_reported_with_their_node(self) -> None:
         survey = self.survey(20)
         (self.folder / "out/shot_0003.bin").mkdir(parents=True)
