@@ -1,6 +1,7 @@
 //! A survey whose only GPU became unusable in its process continues in a new process, which starts
 //! with the same fault.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
@@ -171,6 +172,22 @@ fn shots_that_arrived_fail_and_the_run_ends_without_a_device() {
         drop(open);
         assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2, 3]), "{list}: {ended:?}");
     }
+}
+
+/// The GPU fails before the run has submitted all of them.
+#[test]
+fn shots_of_a_long_list_fail_without_a_device() {
+    let folder = Workspace::with_survey(
+        &brief()
+            .replace("[24, 8, 16]", "[110, 210, 16]")
+            .replace("[40.0, 10.0]", "[10.0, 10.0]")
+            .replace("[4, 1]", "[100, 200]"),
+    );
+    fs::write(folder.at("list"), "1-20000").unwrap();
+    let mut command = folder.command(&["run", "--json", "--shots-from", "-", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:1:700");
+    let ended = Ended::from(command.stdin(File::open(folder.at("list")).unwrap()).output().unwrap());
+    assert_eq!((ended.status, ended.shots("failed").len()), (1, 20_000), "{}", ended.err);
 }
 
 /// A signal that arrives while the command waits before it starts again.
