@@ -8,6 +8,7 @@
 //! | [`error`] | errors and their messages |
 //! | [`fork`] | fork detection |
 //! | [`descriptor`] | opens files on descriptors above the standard streams |
+//! | `write_signals` | writes that raise no signal |
 //! | [`device`] | identity, properties and selection of devices |
 //! | [`memory`] | leases of device memory between tasks |
 //! | [`node`] | leases of slots and memory between processes |
@@ -24,6 +25,8 @@ pub mod error;
 pub mod fork;
 
 pub mod descriptor;
+
+mod write_signals;
 
 pub mod device;
 pub mod memory;

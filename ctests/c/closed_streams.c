@@ -4,6 +4,7 @@
  *   closed_streams files CASE_FOLDER OUT_FOLDER   no file of the library takes one of them
  *   closed_streams log CASE_FOLDER OUT_FOLDER     a log on standard error does not go to a file of the program
  *   closed_streams pipe CASE_FOLDER OUT_FOLDER    a log on the pipe raises no SIGPIPE
+ *   closed_streams limit CASE_FOLDER OUT_FOLDER   a file that may not grow raises no SIGXFSZ
  *
  * Exit status: 0 as promised; 1 not, with a sentence on what was standard error. */
 #define _GNU_SOURCE
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -58,6 +60,10 @@ static void call(const char *folder, const char *out) {
   snprintf(shot, sizeof shot, "%s/shot.bin", out);
   cuda_3dfd_1order(vel, rho, snap, shot, 0, 1, 24, 20, 18, 12, 10, 10, 4, 7, 6, 7, 3, 2, 24, 20, 0.002f, 6, 0.001f, 1,
                    30, true, false, 3, 7);
+}
+
+static void succeed(const char *folder, const char *out) {
+  call(folder, out);
   if (*sched_last_error()) dprintf(REPORT, "%s\n", sched_last_error());
   check(!*sched_last_error(), "the call succeeds", 0);
 }
@@ -74,17 +80,32 @@ static void log_without_reader(const char *folder, const char *out) {
   check(dup2(2, REPORT) == REPORT && pipe(ends) == 0 && dup2(ends[1], 2) == 2, "a pipe", 0);
   close(ends[0]), close(ends[1]);
   signal(SIGPIPE, SIG_DFL);
-  call(folder, out);
+  succeed(folder, out);
   check(write(2, "", 0) == 0, "descriptor 2 is open", 2);
   sigemptyset(&broken), sigaddset(&broken, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &broken, NULL);
   check(!is_pending(SIGPIPE), "no SIGPIPE is pending after a call", SIGPIPE);
-  call(folder, out);
+  succeed(folder, out);
   check(!is_pending(SIGPIPE), "no SIGPIPE is pending after a call that blocks it", SIGPIPE);
   raise(SIGPIPE);
-  call(folder, out);
+  succeed(folder, out);
   check(is_pending(SIGPIPE), "the program's own SIGPIPE is pending", SIGPIPE);
   check(sigwait(&broken, &received) == 0 && received == SIGPIPE, "sigwait", received);
+}
+
+static void write_beyond_limit(const char *folder, const char *out) {
+  struct rlimit limit = {16, 16};
+  check(dup2(2, REPORT) == REPORT && setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit", 0);
+  signal(SIGXFSZ, SIG_DFL);
+  call(folder, out);
+  check(*sched_last_error() != 0, "a record beyond the limit is refused", 0);
+  char trace[4096];
+  sched_config_t config = {.size = sizeof config, .trace_events = 1};
+  sched_t *s = NULL;
+  snprintf(trace, sizeof trace, "%s/trace.json", out);
+  check(sched_create(&config, &s) == SCHED_OK, "a scheduler", 0);
+  check(sched_trace_write(s, trace) == SCHED_E_IO, "a trace beyond the limit is refused", 0);
+  check(sched_destroy(s) == SCHED_OK, "destroyed", 0);
 }
 
 int main(int argc, char **argv) {
@@ -93,21 +114,25 @@ int main(int argc, char **argv) {
     log_without_reader(argv[2], argv[3]);
     return failures != 0;
   }
+  if (strcmp(argv[1], "limit") == 0) {
+    write_beyond_limit(argv[2], argv[3]);
+    return failures != 0;
+  }
   close_streams();
   if (strcmp(argv[1], "files") == 0) {
     counting = 1;
-    call(argv[2], argv[3]);
+    succeed(argv[2], argv[3]);
     /* The record, two snapshots, and the folder after each. */
     check(files_forced >= 6, "files are forced to disk", files_forced);
   } else {
     sched_version();
-    call(argv[2], argv[3]);
+    succeed(argv[2], argv[3]);
     char path[4096];
     for (int low = 0; low < 3; low++) {
       snprintf(path, sizeof path, "%s/host%d", argv[3], low);
       check(open(path, O_RDWR | O_CREAT | O_TRUNC, 0600) == low, "the program has the lowest descriptors", low);
     }
-    call(argv[2], argv[3]);
+    succeed(argv[2], argv[3]);
     for (int low = 0; low < 3; low++) {
       struct stat found;
       check(fstat(low, &found) == 0 && found.st_size == 0, "the library wrote to a file of the program", low);

@@ -15,7 +15,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use log::{LevelFilter, Log, Metadata, Record};
 
-use super::broken_pipe::without_sigpipe;
 use super::status::c_text;
 use super::{input, trampoline};
 use crate::backend::callback_mode::CallbackMode;
@@ -23,6 +22,7 @@ use crate::backend::thread::CancelGuard;
 use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::fork::ProcessMark;
+use crate::write_signals::without_signals;
 
 pub(super) enum LogTarget {
     Off,
@@ -141,7 +141,7 @@ impl Log for ProcessLog {
                 // The lock of std::io::stderr may stay locked for ever in a child of fork.
                 // SAFETY: the file is not dropped, so descriptor 2 stays open.
                 let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
-                let mut write = || without_sigpipe(|| drop(file.write_all(text().as_bytes())));
+                let mut write = || without_signals(|| drop(file.write_all(text().as_bytes())));
                 match AROUND_WRITES.get() {
                     Some(around) => around(&mut write),
                     None => write(),
@@ -149,7 +149,7 @@ impl Log for ProcessLog {
             }
             LogTarget::File(file) => {
                 let mut file: &File = file;
-                without_sigpipe(|| drop(file.write_all(text().as_bytes())));
+                without_signals(|| drop(file.write_all(text().as_bytes())));
             }
             LogTarget::Callback { function, user, mode } => {
                 let text = c_text(line.clone());

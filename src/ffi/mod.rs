@@ -11,7 +11,6 @@
 #![allow(clippy::missing_safety_doc, reason = "the top of the header has the rules for callers")]
 #![allow(clippy::too_many_arguments, reason = "the old entry point's list is as long as it is")]
 
-mod broken_pipe;
 mod device;
 mod device_memory;
 mod fd_model;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::descriptor;
 use crate::error::{Error, Result};
+use crate::write_signals::without_signals;
 
 /// An output file under its temporary name. It supports `Write` and `Seek`; a gap left by a seek
 /// reads as zeros and takes no room on disk.
@@ -88,7 +89,7 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        without_signals(|| self.file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -47,6 +47,12 @@ fn log_to_a_pipe_without_a_reader_does_not_end_the_program() {
 }
 
 #[test]
+fn write_beyond_the_limit_of_file_sizes_does_not_end_the_program() {
+    run("limit", "off", "cpu");
+    run("limit", "debug:OUT/log", "cpu");
+}
+
+#[test]
 fn log_goes_to_a_file_whose_name_is_not_utf_8() {
     let out = Folder::new();
     let path = out.path().join(OsStr::from_bytes(b"l\xe9.log"));

@@ -7,7 +7,7 @@ use testkit::{names_below, root};
 
 use crate::imports::{Files, circle, imports};
 
-const UNSAFE: &str = "fork.rs node/linux/sys.rs backend/cpu backend/cuda backend/callback_mode.rs \
+const UNSAFE: &str = "fork.rs write_signals.rs node/linux/sys.rs backend/cpu backend/cuda backend/callback_mode.rs \
     backend/float_mode.rs backend/thread.rs fd/centred fd/equation fd/one_pass fd/record.rs fd/tiled \
     fd/time_loop/cpu.rs fd/vector io/space.rs ffi";
 
