@@ -66,11 +66,11 @@ fn survey(folder: &Path, name: &str, text: &str) -> Command {
     command
 }
 
-/// Makes the process fail to start `count` threads, after its first two: the command's own and the
-/// worker.
+/// Makes the process fail to start `count` threads, after its first three: the command's own two and
+/// the worker.
 fn without_threads(command: &mut Command, folder: &Path, count: u32) {
     let preload = c::preload("no_thread", folder);
-    command.env("LD_PRELOAD", preload).envs([("FAULT_AT", "3".into()), ("FAULT_COUNT", count.to_string())]);
+    command.env("LD_PRELOAD", preload).envs([("FAULT_AT", "4".into()), ("FAULT_COUNT", count.to_string())]);
 }
 
 /// Its shots are tried again after a pause, when memory was short.

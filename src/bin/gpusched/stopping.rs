@@ -44,7 +44,7 @@ impl Stop {
             flag::register_conditional_default(signal, is_over.clone())?;
             flag::register(signal, self.signalled.clone())?;
         }
-        let signalled = self.signalled.clone();
+        let (signalled, without_thread) = (self.signalled.clone(), is_over.clone());
         // The main thread and the shots may block in their writes. A handler cannot wake a thread.
         let wait = move || {
             while !signalled.load(Ordering::Relaxed) {
@@ -53,7 +53,10 @@ impl Stop {
             thread::sleep(GRACE);
             is_over.store(true, Ordering::Relaxed);
         };
-        thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+        // Without the thread any second signal ends the process.
+        let started = thread::Builder::new().name("signals".into()).spawn(wait);
+        without_thread.store(started.is_err(), Ordering::Relaxed);
+        Ok(())
     }
 
     pub fn is_asked(&self) -> bool {
