@@ -79,6 +79,15 @@ pub fn first_come_first_served_and_priority_first() {
     talk(&mut members, "a look: 1 0 0, c drop: ok, a begin: yes");
 }
 
+/// The waiter has not looked at the members since before that one joined.
+pub fn holder_that_joined_during_the_wait_is_noticed_when_it_dies() {
+    let policy = NodePolicy { stall_limit: LONG * 10, ..NodePolicy::default() };
+    let (folder, mut members) = members_within(2, policy);
+    talk(&mut members, "a begin: yes, b want: ok, b turn");
+    members.push(Member::within(&leases(&folder), policy));
+    talk(&mut members, "c want 5: ok, a drop: ok, c begin: yes, c dies, b: yes");
+}
+
 pub fn stopped_waiter_is_passed_and_gets_its_place_back() {
     let stall_limit = Duration::from_millis(200);
     let (_folder, mut members) = members_within(3, NodePolicy { stall_limit, ..NodePolicy::default() });

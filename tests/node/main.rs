@@ -41,6 +41,7 @@ fn main() -> std::process::ExitCode {
         case!(deaths::waiter_is_woken_by_inotify_without_a_timer),
         case!(deaths::killed_waiter_is_not_waited_for),
         case!(deaths::first_come_first_served_and_priority_first),
+        case!(deaths::holder_that_joined_during_the_wait_is_noticed_when_it_dies),
         case!(deaths::stopped_waiter_is_passed_and_gets_its_place_back),
         case!(deaths::member_without_inotify_says_so_and_still_sees_changes),
         case!(deaths::member_that_is_stopped_with_the_table_locked_is_named),

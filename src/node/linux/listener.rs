@@ -90,7 +90,7 @@ impl ChangeListener {
                 return WaitEnd::Woken;
             }
             if notified && state.read_inotify(member) {
-                return WaitEnd::Changed;
+                return state.changed(member);
             }
         }
     }
@@ -150,14 +150,14 @@ impl ChangeListenerState {
             self.peer_changes = peer_changes;
             if peer_changes != self.reported {
                 self.reported = peer_changes;
-                return Some(WaitEnd::Changed);
+                return Some(self.changed(member));
             }
         }
         let stall = member.stall_deadline.load(Ordering::Relaxed);
         if stall != 0 && stall <= now {
             // Fails if another thread has stored a new deadline, which then stays.
             let _ = member.stall_deadline.compare_exchange(stall, 0, Ordering::Relaxed, Ordering::Relaxed);
-            return Some(WaitEnd::Changed);
+            return Some(self.changed(member));
         }
         let mut check_members = false;
         while self.close_checks.pop_if(|time| *time <= now).is_some() {
@@ -169,19 +169,26 @@ impl ChangeListenerState {
             member.flush(Duration::ZERO);
             // Then the thread that locks the table next joins the new file.
             if self.has_new_changes(member) || member.session().has_lost_name().unwrap_or(false) {
-                return Some(WaitEnd::Changed);
+                return Some(self.changed(member));
             }
         }
         if check_members && self.have_members_changed(member) {
-            return Some(WaitEnd::Changed);
+            return Some(self.changed(member));
         }
         // A waiter that misses these checks knows that its process was stopped.
         let waits = || member.own_record().record.waits();
         if now.saturating_sub(self.last_waiter_check) >= waiter_interval(member) && waits() {
             self.last_waiter_check = now;
-            return Some(WaitEnd::Changed);
+            return Some(self.changed(member));
         }
         end.is_some_and(|end| end <= now).then_some(WaitEnd::Timeout)
+    }
+
+    /// Reports a change. The caller reads the table, so the members that end from now on are news;
+    /// some may have joined with this change.
+    fn changed(&mut self, member: &LocalMember) -> WaitEnd {
+        self.live = member.session().live_members().unwrap_or(self.live);
+        WaitEnd::Changed
     }
 
     /// Reads the events of inotify. Returns true if others have changed the table or have ended.
