@@ -21,7 +21,7 @@ pub fn without_signals<T>(write: impl FnOnce() -> T) -> T {
                 return write();
             }
             for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
-                // One that is pending is blocked here, and stays the program's.
+                // A pending signal is blocked here, and stays the program's.
                 if libc::sigismember(set.as_ptr(), signal) == 0 {
                     libc::sigaddset(raised.as_mut_ptr(), signal);
                 }
