@@ -1,8 +1,8 @@
 //! Parallel loops.
 
 use std::ops;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -294,18 +294,21 @@ fn a_task_that_needs_memory_gets_it_between_pieces() {
 #[test]
 fn task_does_not_wait_for_many_helpers() {
     let scheduler = tuned(3, |policy| policy.helper_stay = Duration::from_micros(50));
-    let last = |task| Task { devices: DeviceMask::only(2), ..task };
-    let (_, busy) = occupy_as(&scheduler, last);
-    scheduler.submit(last(quick())).unwrap();
-    let (owner, [helped, seen]) = (OnceLock::new(), [(); 2].map(|()| Arc::new(AtomicU32::new(0))));
-    let (calls, [count, saw]) = (helped.clone(), [helped.clone(), seen.clone()]);
+    let on = |device| move |task| Task { devices: DeviceMask::only(device), ..task };
+    let [first, last] = [0, 2].map(|device| occupy_as(&scheduler, on(device)).1);
+    scheduler.submit(on(2)(quick())).unwrap();
+    let [owned, helped, seen] = [(); 3].map(|()| Arc::new(AtomicU32::new(0)));
+    let (calls, helps, [count, saw]) = (owned.clone(), helped.clone(), [helped.clone(), seen.clone()]);
     let range = Range::new(0..u64::MAX, move |exec, _| {
-        let (here, end) = (exec.device_index, Instant::now() + Duration::from_micros(10));
-        calls.fetch_add(u32::from(*owner.get_or_init(|| here) != here), Ordering::SeqCst);
+        let end = Instant::now() + Duration::from_micros(10);
+        if exec.device_index == 0 { &helps } else { &calls }.fetch_add(1, Ordering::SeqCst);
         while Instant::now() < end {}
         Ok(())
     });
     let range = submit(&scheduler, Some(1), range);
+    // The first device joins as a helper.
+    until(|| owned.load(Ordering::SeqCst) > 0);
+    first.open();
     until(|| helped.load(Ordering::SeqCst) > 20_000);
     let task = effect(move || saw.store(count.load(Ordering::SeqCst), Ordering::SeqCst));
     let id = scheduler.submit(Task { devices: DeviceMask(0b11), ..task }).unwrap();
@@ -314,7 +317,7 @@ fn task_does_not_wait_for_many_helpers() {
     let between = seen.load(Ordering::SeqCst).saturating_sub(before);
     assert!(between < 100, "helpers made {between} calls before it");
     scheduler.cancel(range).unwrap();
-    busy.open();
+    last.open();
 }
 
 /// A piece that ends because of the deadline does not cancel the range, which is retried when its
