@@ -165,7 +165,7 @@ struct range_options {
   std::uint64_t device_mask = 0;
   std::uint32_t backend_mask = 0;
   std::int32_t priority = 0;
-  /// Time limit of an attempt at the whole range.
+  /// Time limit of an attempt at the whole range; 0 in scheduler::run_range.
   std::chrono::nanoseconds deadline{0};
   /// Ids of tasks that must succeed before the first call.
   std::vector<sched_task_t> after;
@@ -819,10 +819,17 @@ class scheduler {
     return submit_range(range_options(), begin, end, std::forward<F>(f));
   }
   /// Submits a range and waits for it. No chunk runs after this call, also if it throws: if the
-  /// wait is refused (SCHED_E_DEADLOCK), it cancels the range and polls until that has ended.
+  /// wait is refused (SCHED_E_DEADLOCK), it cancels the range and polls until that has ended. So
+  /// o.deadline must be 0: after a deadline a range may end before its chunks.
   template <class F>
   void run_range(const range_options &o, std::uint64_t begin, std::uint64_t end,
                  F &&f) const {
+    if (o.deadline.count() != 0) {
+      throw error(SCHED_E_ARGUMENT,
+                  "deadline is " + std::to_string(o.deadline.count()) +
+                      " ns; accepted: 0, because a chunk may run on after a deadline; use "
+                      "submit_range with a callable that owns its data");
+    }
     const task<void> range = submit_range(o, begin, end, std::forward<F>(f));
     try {
       range.wait();

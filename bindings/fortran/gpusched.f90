@@ -431,7 +431,8 @@ contains
   end subroutine
 
   !> Submits a range and waits for it. No chunk runs after this call, also if it fails: if the wait is
-  !> refused (SCHED_E_DEADLOCK), it cancels the range and polls until that has ended.
+  !> refused (SCHED_E_DEADLOCK), it cancels the range and polls until that has ended. So
+  !> options%deadline_ns must be 0: after a deadline a range may end before its chunks.
   subroutine scheduler_run_range(self, run, begin, end, grain, user, options, stat, errmsg)
     class(sched_scheduler), intent(in) :: self
     procedure(sched_range_fn) :: run
@@ -445,6 +446,12 @@ contains
     type(sched_task_info_t) :: info
     integer :: status, ignored
     character(len=1000) :: message
+    if (present(options)) then
+      if (options%deadline_ns /= 0) then
+        if (refused("deadline_ns is "//number_text(options%deadline_ns)//"; accepted: 0, because a "// &
+          "chunk may run on after a deadline; use submit_range with drop", stat, errmsg)) return
+      end if
+    end if
     message = ""
     call self%submit_range(run, begin, end, id, grain, user, options, stat=status, errmsg=message)
     if (status == SCHED_OK) then
@@ -460,7 +467,8 @@ contains
     call report(status, trim(message), stat, errmsg)
   end subroutine
 
-  !> Computes y(i) = f(x(i)) for all i, in parallel. `f` is a module procedure.
+  !> Computes y(i) = f(x(i)) for all i, in parallel. `f` is a module procedure. As in `run_range`,
+  !> options%deadline_ns must be 0.
   subroutine scheduler_map(self, f, x, y, grain, options, stat, errmsg)
     class(sched_scheduler), intent(in) :: self
     procedure(sched_map_fn) :: f
@@ -500,8 +508,10 @@ contains
 
   !> Submits a shot. `record` (samples, traces) and `snapshots` (nz, nx, ny, snapshots) are lent to
   !> the library until the task has ended, and valid if `wait` returns 0. Declare both `target` and
-  !> `asynchronous`, and do not use them until then, nor for another shot. Both must be contiguous and
-  !> have the shape that `shot_size` reports; otherwise SCHED_E_ARGUMENT. Cells of the shot count from 1.
+  !> `asynchronous`, and do not use them until then, nor for another shot. If `wait` returns
+  !> SCHED_E_DEADLINE (options%deadline_ns), the shot may hang and write to them later: keep them to
+  !> the end of the program. Both must be contiguous and have the shape that `shot_size` reports;
+  !> otherwise SCHED_E_ARGUMENT. Cells of the shot count from 1.
   subroutine scheduler_submit_shot(self, model, shot, record, id, snapshots, options, stat, errmsg)
     class(sched_scheduler), intent(in) :: self
     type(sched_fd_model), intent(in) :: model

@@ -294,6 +294,23 @@ void refused_wait() {
   CHECK(s.wait_all() && over && late == 0);
 }
 
+// A chunk that does not return in time would run on after the call.
+void refused_deadline() {
+  gpusched::scheduler s = small();
+  std::atomic<bool> over(false), inside(false);
+  gpusched::range_options limited;
+  limited.deadline = std::chrono::milliseconds(50);
+  auto holds = [&over, &inside](std::uint64_t, std::uint64_t) {
+    inside = true;
+    while (!over) std::this_thread::yield();
+    inside = false;
+  };
+  const std::string message = thrown<gpusched::error>([&] { s.run_range(limited, 0, 1, holds); });
+  CHECK(!inside && message.find("deadline is 50000000 ns; accepted: 0") == 0);
+  EXPECT(SCHED_E_ARGUMENT, status_of([&] { s.run_range(limited, 0, 0, holds); }));
+  over = true;
+}
+
 bool comes(const std::atomic<int> &calls, int count) {
   for (int tries = 0; tries < 20000 && calls < count; tries++) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -498,6 +515,7 @@ int main() {
   ranges();
   failing_range();
   refused_wait();
+  refused_deadline();
   progress();
   devices_and_log();
   shots();

@@ -4,7 +4,7 @@ module order_tasks
   use gpusched
   implicit none
   type(sched_scheduler) :: sched
-  logical, volatile :: over = .false., late = .false.
+  logical, volatile :: over = .false., late = .false., is_inside = .false.
 contains
 
   ! Increments its number; fails if that is negative.
@@ -54,6 +54,25 @@ contains
     if (any(stats /= SCHED_E_DEADLOCK)) status = SCHED_OK
   end function
 
+  ! Runs on after a deadline.
+  function holds(exec, begin, end, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    integer(c_int64_t), value :: begin, end
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    is_inside = .true.
+    do while (.not. over .and. begin < end)
+    end do
+    is_inside = .false.
+    status = merge(0, 1, exec%attempt == 1 .and. .not. c_associated(user))
+  end function
+
+  function half(x) result(y)
+    real(c_double), intent(in) :: x
+    real(c_double) :: y
+    y = x / 2
+  end function
+
   function chunk(exec, begin, end, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     integer(c_int64_t), value :: begin, end
@@ -74,6 +93,7 @@ program order
   integer(c_int64_t) :: ids(4), next
   integer(c_int64_t), target :: gate
   type(sched_stats_t) :: stats
+  real(c_double), target :: x(3) = [2, 4, 6], y(3) = 7
   integer :: i, stat
   character(len=300) :: message
 
@@ -122,6 +142,20 @@ program order
   call sched%wait(ids(1), stat=stat)
   call expect(stat == SCHED_E_STALE, "a released task is unknown")
   call expect(sched%task_error(ids(1), stat) == "" .and. stat == SCHED_E_STALE, "so is its error")
+  call sched%destroy()
+
+  ! A chunk that does not return in time would run on after the call.
+  call sched%create(devices="cpu", slots=1)
+  options = sched_task_options(deadline_ns=50000000_c_int64_t)
+  call sched%run_range(holds, 0_c_int64_t, 1_c_int64_t, options=options, stat=stat, errmsg=message)
+  call expect(.not. is_inside, "no chunk runs after run_range with a deadline")
+  call expect(stat == SCHED_E_ARGUMENT .and. index(message, "deadline_ns is 50000000; accepted: 0") == 1, &
+    "a deadline of run_range: "//trim(message))
+  call sched%map(half, x, y, options=options, stat=stat)
+  call expect(stat == SCHED_E_ARGUMENT .and. all(abs(y - 7) <= 0), "a deadline of map")
+  options%deadline_ns = 0
+  call sched%map(half, x, y, options=options)
+  call expect(all(abs(y - [1, 2, 3]) <= 0), "a map without a deadline")
   call sched%destroy()
 
   ! Only 64 tasks wait at a time: the last one is refused.
