@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -60,6 +61,26 @@ class Links(unittest.TestCase):
                     targets = [(folder / places / name).resolve() for name in OLD]
                     self.assertEqual(targets, [self.library.resolve()] * 4)
                     self.assertEqual([(folder / places / f"{name}.old").read_text() for name in OLD], OLD)
+
+
+@unittest.skipUnless(shutil.which("cmake"), "cmake is not installed")
+class Options(unittest.TestCase):
+    """Whether the command and the tests are built, by CMake 3.20, which has no PROJECT_IS_TOP_LEVEL."""
+
+    def options(self, source: Path) -> list[str]:
+        with tempfile.TemporaryDirectory() as build:
+            older = Path(build, "older.cmake")
+            older.write_text("unset(PROJECT_IS_TOP_LEVEL)\n")
+            define = f"-DCMAKE_PROJECT_INCLUDE={older}"
+            subprocess.run(["cmake", "-S", source, "-B", build, define], check=True, stdout=subprocess.PIPE)
+            cache = Path(build, "CMakeCache.txt").read_text()
+        return re.findall(r"^GPUSCHED_(?:COMMAND|TESTS):BOOL=(\w+)", cache, re.M)
+
+    def test_the_project_itself_builds_the_command(self) -> None:
+        self.assertEqual(self.options(ROOT), ["ON", "ON"])
+
+    def test_a_part_of_another_project_is_the_library_alone(self) -> None:
+        self.assertEqual(self.options(ROOT / "ctests/packaging/add_subdirectory"), ["OFF", "OFF"])
 
 
 if __name__ == "__main__":
