@@ -1203,6 +1203,30 @@ import gpusched
             gpusched.log_to(None)
         self.assertTrue(any("task 'bad' failed" in line and "ValueError: invalid" in line for line in logged.output), logged.output)
 
+    def test_logger_stays_after_ctrl_c(self) -> None:
+        code = """
+import gc, logging
+import gpusched
+from gpusched import _log
+def interrupted(status):
+    check(status)
+    raise KeyboardInterrupt
+class Lines(logging.Handler):
+    def emit(self, record):
+        print("task 'bad' failed" in record.getMessage())
+logger = logging.getLogger("gpusched.test")
+logger.addHandler(Lines())
+check, _log.check = _log.check, interrupted
+try:
+    gpusched.log_to(logger, logging.WARNING)
+except KeyboardInterrupt:
+    _log.check = check
+gc.collect()
+with gpusched.Scheduler(devices="cpu") as scheduler:
+    print(type(scheduler.submit(lambda exec: int("x"), label="bad").exception()).__name__)
+"""
+        self.assertEqual(sorted(program(code).split()), ["True", "ValueError"])
+
     def test_devices_are_described(self) -> None:
         (cpu,) = gpusched.devices("cpu")
         self.assertEqual((cpu.index, cpu.backend, cpu.ordinal, cpu.health, cpu.done), (0, "cpu", 0, "good", 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import operator
-from typing import Any
 
 from . import _abi
 from ._fields import checked
@@ -14,8 +13,14 @@ from ._library import check, lib
 # The library's levels, from 1.
 LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG, 5: logging.DEBUG - 5}
 
-# The library calls this function, so it must not be freed.
-_kept: Any = None
+# All loggers so far, by the number that the library passes as `user`. None is removed: after Ctrl-C,
+# or beside another thread, `log_to` does not know which one is set.
+_loggers: dict[int, logging.Logger] = {}
+
+
+@_abi.sched_log_fn  # type: ignore[untyped-decorator, unused-ignore]
+def _call(number: int, message: bytes, user: int) -> None:
+    _loggers[user].log(LEVELS.get(number, logging.INFO), "%s", message.decode(errors="replace"))
 
 
 def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
@@ -38,25 +43,18 @@ def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
     GpuschedError
         SCHED_E_DEADLOCK from inside a handler.
     """
-    global _kept
     if logger is None:
         check(lib.sched_log_callback(_abi.sched_log_fn(), None, 0))
-        _kept = None
         return
     if not callable(getattr(logger, "log", None)):
         raise TypeError(f"logger is {logger!r}; accepted: a logging.Logger, or None")
-    target, lowest = logger, checked("level", level, operator.index, "a level of logging, an integer")
-
-    def emit(number: int, message: bytes, _user: Any) -> None:
-        target.log(LEVELS.get(number, logging.INFO), "%s", message.decode(errors="replace"))
-
-    callback = _abi.sched_log_fn(emit)
+    lowest = checked("level", level, operator.index, "a level of logging, an integer")
     most = max((number for number, python in LEVELS.items() if python >= lowest), default=1)
-    check(lib.sched_log_callback(callback, None, most))
-    _kept = callback
+    _loggers[id(logger)] = logger
+    check(lib.sched_log_callback(_call, id(logger), most))
 
 
 @atexit.register
 def _silence() -> None:
-    if _kept is not None:
+    if _loggers:
         log_to(None)
