@@ -6,9 +6,10 @@ import threading
 import unittest
 import weakref
 from typing import Any
+from unittest import mock
 
 import gpusched
-from gpusched import _progress
+from gpusched import _library, _progress
 
 LONG = 20.0
 
@@ -93,6 +94,18 @@ class Progress(unittest.TestCase):
         for interval in (0, -1, 0.0005, float("nan"), float("inf")):
             self.assertRaisesRegex(ValueError, "interval_s is .*accepted: 0.001", self.scheduler.on_progress, print, interval)
         self.assertEqual(_progress.listeners, {})
+
+    def test_ctrl_c_while_a_callback_is_set_leaves_none(self) -> None:
+        raised, told = self.unraisable(), Told()
+
+        def interrupted(status: int) -> int:
+            _library.check(status)
+            raise KeyboardInterrupt
+
+        with mock.patch.object(_progress, "check", interrupted):
+            self.assertRaises(KeyboardInterrupt, self.scheduler.on_progress, told, 0.001)
+        threading.Event().wait(0.05)
+        self.assertEqual((told.seen, _progress.listeners, raised), ([], {}, []))
 
     def test_callback_of_a_share_ends_with_it(self) -> None:
         one, other, told = gpusched.Scheduler.shared(), gpusched.Scheduler.shared(), Told()

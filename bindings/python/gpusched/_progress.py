@@ -19,7 +19,10 @@ _numbers = itertools.count(1)
 
 @_abi.sched_progress_fn  # type: ignore[untyped-decorator, unused-ignore]
 def _call(raw: Any, user: int) -> None:
-    listeners[user](progress_from(raw.contents))
+    call = listeners.get(user)
+    # None: Ctrl-C ended `listen` once the library had accepted the callback.
+    if call is not None:
+        call(progress_from(raw.contents))
 
 
 def listen(scheduler: int, call: Listener | None, interval_s: float) -> int | None:
