@@ -5,11 +5,12 @@ import sys
 import threading
 import unittest
 import weakref
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import gpusched
-from gpusched import _library, _progress
+from gpusched import _library, _progress, _tasks
 
 LONG = 20.0
 
@@ -94,6 +95,46 @@ class Progress(unittest.TestCase):
         for interval in (0, -1, 0.0005, float("nan"), float("inf")):
             self.assertRaisesRegex(ValueError, "interval_s is .*accepted: 0.001", self.scheduler.on_progress, print, interval)
         self.assertEqual(_progress.listeners, {})
+
+    def closes_beside_a_callback(self, scheduler: gpusched.Scheduler, use: Callable[[], Any]) -> None:
+        """Closes a scheduler whose progress callback calls `use` once its outcomes are collected."""
+        inside, collected = threading.Event(), threading.Event()
+
+        def listen(progress: gpusched.Progress) -> None:
+            inside.set()
+            # A close that waits for the callback collects the outcomes later.
+            collected.wait(1)
+            use()
+
+        def collect(completer: _tasks.Completer) -> None:
+            found(completer)
+            collected.set()
+
+        found = _tasks.Completer.collect
+        with mock.patch.object(_tasks.Completer, "collect", collect):
+            scheduler.on_progress(listen, 0.001)
+            self.assertTrue(inside.wait(LONG))
+            closer = threading.Thread(target=scheduler.close, daemon=True)
+            closer.start()
+            closer.join(LONG)
+        self.assertFalse(closer.is_alive())
+
+    def test_share_closes_while_its_callback_cancels_a_task(self) -> None:
+        go, begun = threading.Event(), threading.Event()
+        share, other = gpusched.Scheduler.shared(), gpusched.Scheduler.shared()
+        self.addCleanup(other.close)
+        self.addCleanup(go.set)
+        for _ in range(share.devices[0].slots):
+            share.submit(lambda exec: (begun.set(), go.wait(LONG)))
+        queued = share.submit(lambda exec: 1, priority=-1)
+        self.assertTrue(begun.wait(LONG))
+        self.closes_beside_a_callback(share, queued.cancel)
+        self.assertTrue(queued.cancelled())
+
+    def test_scheduler_closes_while_its_callback_submits_a_task(self) -> None:
+        raised = self.unraisable()
+        self.closes_beside_a_callback(self.scheduler, lambda: self.scheduler.submit(lambda exec: 1))
+        self.assertLessEqual({type(error) for error in raised}, {gpusched.GpuschedError, ValueError})
 
     def test_ctrl_c_while_a_callback_is_set_leaves_none(self) -> None:
         raised, told = self.unraisable(), Told()

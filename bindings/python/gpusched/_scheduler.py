@@ -127,6 +127,8 @@ class Scheduler(Handle):
     def _own(self, handle: int | None) -> None:
         self._handle = handle
         self._listener: int | None = None
+        # Held during a progress callback. No callback is called while another thread holds it.
+        self._calling = threading.RLock()
         # Until `wait_next` returns them.
         self._ordered: OrderedDict[Task[Any], None] = OrderedDict()
         self._completer = Completer()
@@ -529,7 +531,7 @@ class Scheduler(Handle):
             Seconds between calls, 0.001 to 1e9.
         """
         _check_end()
-        before, self._listener = self._listener, listen(self._raw, call, interval_s)
+        before, self._listener = self._listener, listen(self._raw, call, interval_s, self._calling)
         forget(before)
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
@@ -575,7 +577,8 @@ class Scheduler(Handle):
             If a callable has not returned in time. The scheduler then starts and accepts no tasks,
             but still exists: `stats` and its tasks show which one hangs. Or if only a callback of
             `Task.add_done_callback` has not returned: the scheduler is closed then. In both cases
-            call this again to wait longer.
+            call this again to wait longer. Or if a progress callback has not returned: the
+            scheduler then continues as before.
         GpuschedError
             As `close`.
         """
@@ -602,7 +605,8 @@ class Scheduler(Handle):
         _open.discard(self)
 
     def _end(self, handle: int, left: Callable[[], float | None]) -> None:
-        with self._completer.ending:
+        # The library waits for the progress callback, which may wait for `ending`.
+        with self._without_progress(left()), self._completer.ending:
             self._completer.collect()
             status = check(lib.sched_shutdown(handle, 0))
         if status == _abi.SCHED_PENDING:
@@ -610,6 +614,20 @@ class Scheduler(Handle):
             check(wait_for(lambda ns: lib.sched_wait_all(handle, ns), left()))
             self._completer.collect()
             check(wait_for(lambda ns: lib.sched_shutdown(handle, ns), left()))
+
+    @contextlib.contextmanager
+    def _without_progress(self, timeout: float | None) -> Iterator[None]:
+        """Waits for the progress callback, and leaves out its calls meanwhile."""
+        # The library refuses to end a scheduler inside a task. The callback may wait for the task.
+        if is_in_task():
+            yield
+            return
+        if not self._calling.acquire(timeout=-1 if timeout is None else timeout):
+            raise TimeoutError(f"timed out after {timeout:.3g} s, in a callback of on_progress")
+        try:
+            yield
+        finally:
+            self._calling.release()
 
     def _ends(self) -> bool:
         """Closes the scheduler for the end of the program, or gives up on its shots. Returns False
@@ -622,7 +640,7 @@ class Scheduler(Handle):
         has_callables = any(job.scheduler == self._handle and not job.lent for job in list(jobs.values()))
         if self._handle is None or has_callbacks or has_callables:
             return False
-        listen(self._handle, None, 0)
+        listen(self._handle, None, 0, self._calling)
         self._handle = None
         # A shot may return until the process has ended: its arrays and its `drop` stay.
         pythonapi.Py_IncRef(py_object((jobs, drop_job)))
