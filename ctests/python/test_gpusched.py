@@ -313,6 +313,24 @@ class Futures(WithScheduler):
             self.assertEqual(concurrent.futures.wait([queued], 20).done, {queued})
         self.assertTrue(running.cancelled() and not ran)
 
+    def test_ctrl_c_during_the_first_submission_starts_one_thread(self) -> None:
+        start = threading.Thread.start
+
+        def interrupted(thread: threading.Thread) -> None:
+            start(thread)
+            raise KeyboardInterrupt
+
+        for _ in range(20):
+            scheduler, threads = gpusched.Scheduler(devices="cpu"), set()
+            with mock.patch.object(threading.Thread, "start", interrupted):
+                self.assertRaises(KeyboardInterrupt, scheduler.submit, nothing)
+            tasks = [scheduler.submit(nothing) for _ in range(10)]
+            for task in tasks:
+                task.add_done_callback(lambda task: threads.add(threading.get_ident()))
+            scheduler.wait_all()
+            scheduler.shutdown(20)
+            self.assertLessEqual(len(threads - {threading.get_ident()}), 1)
+
     def test_callbacks_are_called_once_by_one_thread(self) -> None:
         seen: list[Any] = []
 

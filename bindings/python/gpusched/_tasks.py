@@ -352,16 +352,20 @@ class Completer:
         # Cancels tasks of a list, if the library has accepted them. Ctrl-C interrupts neither this
         # nor the thread.
         self.cancel: Callable[[list[Task[Any]]], None] = self._jobs.put
+        self._is_started = False
+        # Taken by the thread for good. If Ctrl-C interrupted `start` after the thread had started, the
+        # next submission starts another, which ends at once.
+        self._claim = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._has_ended = threading.Event()
 
     def start(self) -> None:
         with self.submitting:
-            if self._thread is None:
+            if not self._is_started:
                 # A thread that is no daemon would end before the functions of `atexit` run, which
                 # close schedulers.
-                thread = threading.Thread(target=self._run, name="gpusched-completer", daemon=True)
-                thread.start()
-                self._thread = thread
+                threading.Thread(target=self._run, name="gpusched-completer", daemon=True).start()
+                self._is_started = True
 
     def add(self, task: Task[Any]) -> None:
         self._tasks[task._job] = task
@@ -389,16 +393,21 @@ class Completer:
         # A submission that the library has accepted adds its task before the thread ends.
         with self.submitting:
             self._jobs.put(Message.STOP)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-            if self._thread.is_alive():
+        if self._is_started and self._thread is not threading.current_thread():
+            if not self._has_ended.wait(timeout):
                 raise TimeoutError(f"timed out after {timeout:.3g} s, in a callback of add_done_callback")
 
     def _run(self) -> None:
-        while self._complete_next():
-            pass
-        for job in list(self._tasks):
-            self._complete(job)
+        if not self._claim.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
+        try:
+            while self._complete_next():
+                pass
+            for job in list(self._tasks):
+                self._complete(job)
+        finally:
+            self._has_ended.set()
 
     def _complete_next(self) -> bool:
         # Drops all references to the last task while the thread waits for the next.
