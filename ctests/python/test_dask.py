@@ -169,6 +169,23 @@ class OnDask(unittest.TestCase):
             found = gpusched.dask.run(self.survey(20), self.client, command=COMMAND)
         self.assertEqual([(error["shot"], error["node"]) for error in found["errors"]], [(SHOTS, None)])
 
+    def test_survey_runs_where_one_of_two_gpus_is_hidden(self) -> None:
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            (self.folder / name).symlink_to(Path(os.environ["GPUSCHED_LIBRARY"]).parent / "libfakecuda_driver.so")
+        command = self.folder / "command"
+        # The nodes compute on the CPU: a virtual GPU takes seconds for a shot.
+        virtual = f"LD_LIBRARY_PATH={self.folder} FAKECUDA='dev=mem:1G;dev=mem:1G' CUDA_VISIBLE_DEVICES=0"
+        hidden = f"{virtual} GPUSCHED_DEVICES=cuda GPUSCHED_LEASE_DIR=none"
+        command.write_text(
+            f'#!/bin/sh\ncase $* in *--dry-run*) {hidden} exec {COMMAND} "$@";; esac\nexec {COMMAND} "$@"\n'
+        )
+        command.chmod(0o755)
+        survey = self.survey(20)
+        told = subprocess.run([command, "run", survey, "--dry-run"], capture_output=True, text=True).stderr
+        self.assertIn("CUDA_VISIBLE_DEVICES=0 hides from this process", told)
+        found = gpusched.dask.run(survey, self.client, command=str(command))
+        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
+
     def test_plugin_that_a_node_refuses_is_removed(self) -> None:
         command = self.folder / "command"
         refusal = "case $* in *shots-from*) echo no licence >&2; exit 2; esac"

@@ -438,14 +438,15 @@ def _find_command() -> str:
     return found
 
 
-def _call(command: str, *arguments: str) -> dict[str, Any]:
-    """Runs the command here, and returns its last object. Raises `RuntimeError` if it was
-    refused."""
+def _call(command: str, *arguments: str, event: str | None = None) -> dict[str, Any]:
+    """Runs the command here, and returns its last object, of an event if that is stated. Raises
+    `RuntimeError` if it was refused."""
     done = subprocess.run([command, *arguments, "--json"], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr.strip())
     try:
-        last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        objects = [json.loads(line) for line in done.stdout.splitlines()]
+        last: dict[str, Any] = [found for found in objects if event in (None, found.get("event"))][-1]
     except (IndexError, ValueError):
         raise RuntimeError(f"{command} is not the command gpusched: {done.stderr.strip() or 'it prints no JSON'}") from None
     return last
@@ -500,7 +501,8 @@ def run(
     command = command or _find_command()
     options = ["--devices", devices] if devices else []
     # A part, of all shots: nodes of a client that was killed may still write to the folder.
-    described = _call(command, "run", str(path), "--dry-run", "--array-index", "1/1", *options)["survey"]
+    dry = ["run", str(path), "--dry-run", "--array-index", "1/1", *options]
+    described = _call(command, *dry, event="survey")["survey"]
     folder = path.parent / described["folder"]
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
     options += ["--resume"] if resume else []
