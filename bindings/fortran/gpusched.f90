@@ -10,9 +10,10 @@
 !>          SCHED_PENDING or SCHED_CANCELLED (positive), or an error SCHED_E_* (negative); `errmsg`
 !>          is set unless `stat` is 0. Without `stat` a failure prints its message to standard error
 !>          and ends the program with status 1.
-!> Counts   Cells count from 1: `source`, `receivers`, `plane_iz`, and positions in lists. Devices
-!>          count from 0, as in exec%device, GPUSCHED_DEVICES and `device_mask`. The numbers of a
-!>          range are the caller's own.
+!> Counts   Cells count from 1: `source`, `receivers`, `plane_iz`, and positions in lists. Messages
+!>          of the C library count from 0, and begin with that. Devices count from 0, as in
+!>          exec%device, GPUSCHED_DEVICES and `device_mask`. The numbers of a range are the caller's
+!>          own.
 !> Arrays   Fields are (nz, nx, ny), z fastest; a record is (samples, traces).
 !> Objects  Do not copy a sched_scheduler or sched_fd_model by assignment. Both are destroyed when
 !>          they go out of scope. Fortran does not do this for variables of the main program: call
@@ -33,7 +34,8 @@ module gpusched
   private
 
   public :: sched_scheduler, sched_task_options, sched_fd_model, sched_fd_shot
-  public :: sched_version, sched_status_name, sched_text, sched_log_callback, sched_fd_wavelet
+  public :: sched_version, sched_status_name, sched_text, sched_counted, sched_log_callback, &
+    sched_fd_wavelet
   public :: sched_exec_cancelled, sched_exec_report, sched_exec_commit, sched_exec_fail, &
     sched_exec_memory
   ! Types, interfaces and constants of the C ABI.
@@ -665,15 +667,20 @@ contains
     character(len=*), intent(inout), optional :: errmsg
     character(len=:), allocatable :: text
     character(kind=c_char), allocatable, target :: buffer(:)
+    type(sched_task_info_t), target :: info
     integer(c_size_t), target :: length
     integer(c_int32_t) :: status
     length = 0
+    info%size = c_sizeof(info)
     status = sched_task_error(self%handle, id, c_null_ptr, 0_c_size_t, c_loc(length))
     allocate (buffer(length + 1))
     buffer = c_null_char
     if (status == SCHED_OK) status = &
       sched_task_error(self%handle, id, c_loc(buffer), size(buffer, kind=c_size_t), c_null_ptr)
     text = sched_text(buffer)
+    if (status == SCHED_OK) status = sched_task_info(self%handle, id, c_loc(info))
+    ! The message of a callback is its own.
+    if (info%status /= SCHED_E_CALLBACK) text = sched_counted(text)
     call conclude(status, stat, errmsg)
   end function
 
@@ -922,7 +929,7 @@ contains
     buffer = c_null_char
     if (status == SCHED_OK) status = &
       sched_fd_shot_warnings(self%handle, c_loc(desc), c_loc(buffer), length + 1, c_null_ptr)
-    text = sched_text(buffer)
+    text = sched_counted(sched_text(buffer))
     call conclude(status, stat, errmsg)
   end subroutine
 
@@ -1033,6 +1040,17 @@ contains
     call conclude(c_log_callback(code, passed, level), stat, errmsg)
   end subroutine
 
+  !> Returns a message of the library. If it names cells or positions in lists, which count from 0
+  !> in C, it says so first, because it may be cut at its end.
+  function sched_counted(message) result(text)
+    character(len=*), intent(in) :: message
+    character(len=:), allocatable :: text
+    text = message
+    if (any([index(message, "["), index(message, "cell ("), index(message, "source ("), index(message, "(cell "), &
+      index(message, "below cell "), index(message, " index of ")] > 0)) &
+      text = "positions count from 0 here: "//message
+  end function
+
   ! --- inside ---
 
   !> Reports the status of a C function.
@@ -1043,7 +1061,7 @@ contains
     character(len=:), allocatable :: message
     if (status < 0) then
       message = sched_text(sched_last_error())
-      if (index(message, " cell (") > 0) message = message//" (x, y and z of this cell count from 0)"
+      if (status /= SCHED_E_CALLBACK) message = sched_counted(message)
       call report(int(status), message, stat, errmsg)
     else if (status == SCHED_CANCELLED) then
       call report(int(status), "the task was cancelled", stat, errmsg)

@@ -17,11 +17,12 @@
 !> Errors     STATUS is 0 on success, else a number SCHED_E_* of gpusched.h. MESSAGE then says why,
 !>            with the name of the status; after a success it is blank.
 !> Counts     Cells count from 1. SOURCE(3) and RECEIVERS(3, RECEIVER_COUNT) hold IX, IY, IZ.
+!>            Messages of the C library count from 0, and begin with that.
 !> Arrays     VP_M_S(NZ, NX, NY), other properties likewise, RECORD(samples, receivers).
 !> EQUATION   0: acoustic1, as SCHED77_MODEL; 1: acoustic2; 2: vti; 3: tti.
 !> FLAGS      Sum of 1: coefficients in 16 bits; 2: velocities below 100 and densities below 30 are
-!>            accepted; 4: density at cells; 8: PML with acoustic2. Those of SCHED_FD_MODEL_* in
-!>            gpusched.h, which says more.
+!>            accepted; 4: density at cells; 8: PML with acoustic2 and tti. Those of SCHED_FD_MODEL_*
+!>            in gpusched.h, which says more.
 !> CONSTANTS  Sum of the properties that are one number for all cells instead of an array:
 !>            2: RHO_KG_M3; 4: EPSILON; 8: DELTA; 16: THETA_RAD; 32: PHI_RAD.
 !> Properties VP_M_S; RHO_KG_M3 of acoustic1 and vti; EPSILON and DELTA of vti and tti; THETA_RAD
@@ -188,7 +189,6 @@ subroutine sched77_shot(s, model, nt, dt_s, frequency_hz, source, receiver_count
   medium = transfer(model, medium)
   status = sched_fd_submit(handle, medium, c_loc(desc), c_null_ptr, c_loc(task))
   call sched77_explain(status, message)
-  if (index(message, " index of ") > 0) message = trim(message)//" (numbers in this message count from 0)"
 end subroutine
 
 !> Waits until a shot has ended, and releases its task.
@@ -241,7 +241,7 @@ subroutine sched77_explain(status, message)
   message = ""
   if (status == 0) return
   message = sched_status_name(status)
-  if (status < 0) message = sched_status_name(status)//": "//sched_text(sched_last_error())
+  if (status < 0) message = sched_status_name(status)//": "//sched_counted(sched_text(sched_last_error()))
 end subroutine
 
 !> Refuses a number less than `least`, unless `status` is set. The C ABI has no negative numbers.

@@ -108,6 +108,7 @@ program arrays
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp, density_at_cells=.true.)
   call shoot(records(:, :72))
   call expect(any(abs(record - records(:, :72)) > 0.0), "density at cells")
+  call unstable()
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "km/s are refused")
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=one(1800.0))
@@ -119,10 +120,17 @@ program arrays
   call expect(index(message, "phi_rad is 90; accepted: -2 pi to 2 pi") > 0, trim(message))
   call model%create(-vp, spacing_m=[10.0, 10.0, 10.0], stat=stat, errmsg=message)
   call expect(index(message, "count from 0") > 0, "the message states how cells are counted")
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], epsilon=one(0.1), equation=SCHED_FD_EQUATION_VTI, &
+    stat=stat, errmsg=message)
+  call expect(index(message, "delta is missing") == 1, "a message without cells: "//trim(message))
   call model%shot_warnings(shot, warnings, stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "no warnings without a model")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], any_values=.true.)
   shot%snapshot_every = shot%nt
+  shot%source(3) = 7
+  call model%shot_warnings(shot, warnings)
+  call expect(index(warnings, "count from 0") > 0 .and. index(warnings, "below cell 6 of 7") > 0, "a warning of a cell: "//warnings)
+  shot%source(3) = 1
   call model%shot_warnings(shot, warnings)
   call expect(index(warnings, "snapshots are") == 1, "a warning of snapshots")
   deallocate (warnings)
@@ -144,6 +152,30 @@ contains
     real :: values(1, 1, 1)
     values = value
   end function
+
+  ! A density that jumps from cell to cell makes a shot unstable.
+  subroutine unstable()
+    real, target :: rho(7, 8, 9)
+    real(c_double) :: dt_s
+    integer :: ix, iy, iz
+    character(len=:), allocatable :: text
+    type(sched_fd_shot) :: long
+    do concurrent (iz=1:7, ix=1:8, iy=1:9)
+      rho(iz, ix, iy) = merge(1000.0, 3000.0, mod(iz + ix + iy, 2) == 0)
+    end do
+    call model%create(0 * vp + 2000, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=rho, density_at_cells=.true.)
+    long = sched_fd_shot(nt=100, dt_s=0, frequency_hz=30.0, record_every=20, source=[5, 5, 3], plane_iz=2)
+    call model%dt_max(dt_s)
+    long%dt_s = real(dt_s)
+    call sched%submit_shot(model, long, record, id)
+    call sched%wait(id, stat=stat, errmsg=message)
+    call expect(stat == SCHED_E_UNSTABLE .and. index(message, "count from 0") > 0, "where it is unstable: "//trim(message))
+    text = sched%task_error(id)
+    call expect(index(text, "count from 0") > 0 .and. index(text, "cell [") > 0, "the error has it, too: "//text)
+    long%wavelet_samples = [1.0, sqrt(-abs(vp(1, 1, 1)))]
+    call sched%submit_shot(model, long, record, id, stat=stat, errmsg=message)
+    call expect(index(message, "count from 0") > 0 .and. index(message, "samples[1] is NaN") > 0, trim(message))
+  end subroutine
 
   subroutine shoot(record, snapshots)
     real, target, asynchronous, intent(inout) :: record(:, :)

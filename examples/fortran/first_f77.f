@@ -29,7 +29,7 @@ C     One shot over a homogeneous medium, in FORTRAN 77. Cells count from 1.
       WRITE (*, '(A, 1PE10.3)') 'at the middle, after 0.1 s: ',
      &                          RECORD(101, 1)
 
-C     A cell outside the model is refused, and a negative number.
+C     A cell outside the model is refused, and negative numbers.
       RECVR(2, 2) = NY + 1
       CALL SCHED77_SHOT(S, MODEL, NT, 1E-3, 20.0, SOURCE, 2, RECVR, 1,
      &                  RECORD, 2 * NT, TASK, STATUS, TEXT)
@@ -39,6 +39,10 @@ C     A cell outside the model is refused, and a negative number.
       WRITE (*, '(2A)') 'refused: ', TEXT
       CALL SCHED77_MODEL_DESTROY(MODEL, STATUS, TEXT)
       IF (STATUS .NE. 0) GOTO 90
+      VP(2, 1, 1) = -1.0
+      CALL SCHED77_MODEL(NX, NY, NZ, 10.0, 10.0, 10.0, VP, RHO,
+     &                   MODEL, STATUS, TEXT)
+      WRITE (*, '(2A)') 'refused: ', TEXT
       CALL SCHED77_DESTROY(S, STATUS, TEXT)
       IF (STATUS .EQ. 0) STOP
    90 WRITE (*, '(A)') TEXT
