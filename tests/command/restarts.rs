@@ -130,6 +130,38 @@ fn run_that_starts_again_keeps_no_shot_of_an_earlier_run_without_resume() {
     }
 }
 
+/// As with a survey that is edited for the next night.
+#[test]
+fn run_whose_survey_has_changed_does_not_start_again() {
+    let survey = brief().replace("[40.0, 10.0]", "[10.0, 10.0]").replace("[4, 1]", "[16, 1]");
+    for changed in [survey.replace("nt = 4", "nt = 5"), format!("{survey}folder = \"other\"\n")] {
+        let folder = Workspace::with_survey(&survey);
+        let mut command = folder.command(&["run", "--json", "--", "survey.toml"]);
+        attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
+        let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let first = lines.by_ref().find(|line| line.contains(r#""state":"done""#)).unwrap();
+        fs::write(folder.at("survey.toml"), &changed).unwrap();
+        let out = [first].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
+        let ended = Ended { out, ..Ended::from(run.wait_with_output().unwrap()) };
+        assert_eq!(ended.status, 1, "{ended:?}");
+        let why = "the survey, its model or output.folder was changed during the run";
+        let error = ended.events().pop().unwrap();
+        assert!(error["error"].as_str().is_some_and(|text| text.contains(why)), "{ended:?}");
+        assert!(ended.err.contains(why), "{ended:?}");
+        let done = ended.shots("done");
+        assert!((1..16).contains(&done.len()), "{ended:?}");
+        let (files, expected) = (folder.results(), finished(&survey).results());
+        for shot in done {
+            let of_shot = |name: &&String| name.starts_with(&format!("shot_{shot:04}"));
+            for name in expected.keys().filter(of_shot) {
+                assert!(files.get(name) == expected.get(name), "{name}: {ended:?}");
+            }
+        }
+        assert!(!folder.at("other").exists());
+    }
+}
+
 /// Shot 1 fails before the run starts again, because its description of the earlier run cannot be
 /// removed.
 #[test]

@@ -31,9 +31,9 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// Reads the manifest that an earlier image of this process has written. Without one, the run
-    /// begins here.
-    pub fn read(job: &Job) -> Earlier {
+    /// Reads the manifest of this survey that an earlier image of this process has written. Returns
+    /// an error if the survey is another one now.
+    pub fn read(job: &Job) -> Result<Earlier> {
         let is_own = |content: &Value| {
             content["process"] == process::name() && content["key"] == job.survey_key().as_str()
         };
@@ -41,11 +41,16 @@ impl Earlier {
         let names: Box<dyn Iterator<Item = String>> =
             if job.is_part { Box::new(parts) } else { Box::new([names::MANIFEST.to_owned()].into_iter()) };
         for path in names.map(|name| job.folder.join(name)) {
-            let Ok(text) = side::read(&path) else { break };
+            let text = match side::read(&path) {
+                Err(why) if why.kind() == ErrorKind::NotFound => break,
+                read => read.map_err(|why| Error::io("read", &path, why))?,
+            };
             let Some(content) = serde_json::from_slice(&text).ok().filter(is_own) else { continue };
-            return Earlier::of(path, &content);
+            return Ok(Earlier::of(path, &content));
         }
-        Earlier::default()
+        let why = "the survey, its model or output.folder was changed during the run; `gpusched run --resume` \
+                   with the earlier ones computes the missing shots";
+        Err(Error::io("continue the run in", &job.folder, why))
     }
 
     fn of(path: PathBuf, content: &Value) -> Earlier {

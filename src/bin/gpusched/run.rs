@@ -82,6 +82,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     checks::memory(&job, takes, devices)?;
     checks::address_space(&job, &scheduler)?;
     check_inputs(&job, wanted.trace.as_deref())?;
+    let mut earlier = if wanted.restarts > 0 { Earlier::read(&job)? } else { Earlier::default() };
     let claimed = match wanted.dry_run {
         true => OutputFolder::probe(&job.folder, job.is_part).map(|free| (None, free)),
         false => OutputFolder::claim(&job.folder, job.is_part).map(|output| {
@@ -140,7 +141,6 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     {
         log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
     }
-    let mut earlier = if wanted.restarts > 0 { Earlier::read(&job) } else { Earlier::default() };
     let mut manifest = Manifest::new(&job, summary, &earlier)?;
     let (mut kept, mut computed) = (BTreeSet::new(), BTreeSet::new());
     for (number, _) in found.into_iter().filter(|(_, found)| *found == Found::Whole) {
