@@ -77,7 +77,7 @@ fn folder() -> Workspace {
         .replace("[24, 8, 16]", "[12, 8, 10]")
         .replace("[4, 1]", &format!("[{SHOTS}, 1]"))
         .replace("every = 3", "every = 4")
-        .replace("pictures = 0", &format!("pictures = 0\nfolder = {out:?}"));
+        .replace("pictures = 0", &format!("pictures = 0\nfolder = {out:?}\n[run]\nwrite_retry_s = 0.2"));
     fs::write(folder.at("survey.toml"), survey).unwrap();
     folder
 }
@@ -339,6 +339,51 @@ fn complete_survey_in_a_read_only_folder_needs_no_write() {
     assert_eq!(folder.gpusched(&["run", "survey.toml", "--resume", "--shots", "2"]).status, 0);
     let ended = call(&["collect", "out"]);
     assert!(ended.status == 2 && ended.err.contains("survey.json: Read-only file system"), "{ended:?}");
+}
+
+/// As with a quota, or a file server that restarts: the shot that writes fails, the others wait.
+#[test]
+fn shots_that_have_not_begun_wait_until_the_folder_can_be_written_again() {
+    // Calls before: the probe of the folder, survey.json, the shot's probe; in the second case the
+    // shot has not begun either.
+    for (at, how, failed) in [(10, libc::ENOSPC, &[1][..]), (9, libc::ESTALE, &[])] {
+        let folder = folder();
+        let survey = fs::read_to_string(folder.at("survey.toml"))
+            .unwrap()
+            .replace("[2, 1]", "[6, 1]")
+            .replace("write_retry_s = 0.2", "");
+        let survey = survey.replace("[40.0, 10.0]", "[10.0, 10.0]");
+        fs::write(folder.at("survey.toml"), survey).unwrap();
+        let fault = Fault { at, how: how.to_string(), lasts: true };
+        let mut command = folder.command(RUN);
+        command.env("FAULT_MS", "3000").env("GPUSCHED_SLOTS", "1");
+        let ended = Ended::from(fault.set(&folder, &mut command).output().unwrap());
+        assert_eq!(
+            (ended.status, ended.shots("failed")),
+            (i32::from(at == 10), failed.to_vec()),
+            "{ended:?}"
+        );
+        assert_eq!(ended.shots("done").len() + failed.len(), 6, "{ended:?}");
+        let events = ended.events();
+        let waits = |event: &&Value| {
+            event["warning"].as_str().is_some_and(|why| why.contains("shots that have not begun wait"))
+        };
+        assert_eq!(events.iter().filter(waits).count(), 1, "{ended:?}");
+        let schedule = &events.last().unwrap()["schedule"];
+        assert_eq!(schedule["devices"][0]["attempts_failed"], failed.len(), "{schedule}");
+        assert_eq!(folder.gpusched(RESUME).status, 0);
+        if at == 10 {
+            let _ = fs::remove_dir_all(folder.at("out"));
+            let mut command = folder.command(&[RUN, &["--stop-after", "3s"]].concat());
+            let ended = Ended::from(fault.set(&folder, command.env("GPUSCHED_SLOTS", "1")).output().unwrap());
+            let end = ended.events().pop().unwrap();
+            assert_eq!(
+                (ended.status, ended.shots("failed"), &end["open"]),
+                (1, vec![1], &5.into()),
+                "{ended:?}"
+            );
+        }
+    }
 }
 
 /// After a failed write, the command checks the room for a whole record before it computes a shot.

@@ -107,6 +107,7 @@ const FILES: &[Case] = &[
     ("pictures = 1", "clip_percentile = 120", &["output.clip_percentile is 120", "50 to 100"]),
     ("pictures = 1", "[run]\nslots = 0", &["run.slots is 0", "1 to 64"]),
     ("pictures = 1", "[run]\ndeadline_s = 0", &["run.deadline_s is 0", "0.001 to 1e9 seconds"]),
+    ("pictures = 1", "[run]\nwrite_retry_s = -1", &["run.write_retry_s is -1", "0 to 1e9 seconds"]),
     ("pictures = 1", "[run]\ndeadline_s = \"1h\"", &["run.deadline_s is \"1h\"; accepted: 0.001 to 1e9 seconds for a shot\n"]),
     ("pictures = 1", "[run]\ndevices = \" \"", &["line 24: run.devices is an empty list; accepted: all, none, or a list of cpu, cuda"]),
     ("pictures = 1", "[run]\ndevices = \"abacus\"", &["line 24: run.devices (an item of the device selection) is 'abacus'", "a list of cpu, cuda"]),

@@ -169,7 +169,7 @@ fn failed_shot_is_computed_by_the_next_process_or_the_run_ends() {
     let refusals = Folder::new();
     let preload = c::preload("no_unlink", refusals.path());
     for (count, is_computed) in [("1", true), ("1000", false)] {
-        let folder = finished(&brief());
+        let folder = finished(&format!("{}[run]\nwrite_retry_s = 0\n", brief()));
         let mut command = folder.command(&["run", "--json", "--", "survey.toml"]);
         attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
         command.env("LD_PRELOAD", &preload).env("FAULT_PATH", "out/shot_0001.json").env("FAULT_COUNT", count);

@@ -13,6 +13,8 @@
  * (for a file without a lock "rename unlocked") is appended to the file FAULT_MARK, which must lie
  * elsewhere. FAULT_FOLDER must be absolute and without links.
  *
+ * With FAULT_MS set, calls fail for so many milliseconds only, from the first one on.
+ *
  * With FAULT_CALL set, only calls of that name count.
  *
  * With FAULT_LOCK set to an errno other than 0, each flock of FAULT_FOLDER itself fails with it. */
@@ -30,6 +32,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static atomic_int calls;
@@ -67,13 +70,24 @@ static void mark(const char *call, const char *path) {
     close(fd);
 }
 
+/* Returns true if FAULT_MS have passed since the first call that was to fail. */
+static int is_over(void) {
+    static atomic_llong begun;
+    const char *limit = getenv("FAULT_MS");
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    long long now = 1000LL * time.tv_sec + time.tv_nsec / 1000000, none = 0;
+    if (!limit || atomic_compare_exchange_strong(&begun, &none, now)) return 0;
+    return now - none > atoi(limit);
+}
+
 /* Returns true if this call is to fail; errno then has the error. */
 static int hit(const char *call, const char *path) {
     const char *only = getenv("FAULT_CALL");
     if (only && strcmp(only, call)) return 0;
     int number = atomic_fetch_add(&calls, 1) + 1, at = atoi(getenv("FAULT_AT"));
     const char *how = getenv("FAULT_HOW");
-    if (number < at || (number > at && !getenv("FAULT_LASTS"))) return 0;
+    if (number < at || (number > at && !getenv("FAULT_LASTS")) || is_over()) return 0;
     mark(call, path);
     if (!strcmp(how, "watch")) return 0;
     if (!strcmp(how, "kill")) {

@@ -293,12 +293,13 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// Accepted values of `grid.n`, `wavelet.frequency_hz`, `run.slots`, `run.deadline_s`, and of `n`
+/// Accepted values of `grid.n`, `wavelet.frequency_hz`, `run.slots`, `run.deadline_s`, `run.write_retry_s`, and of `n`
 /// and `every` of a model's file.
 pub const CELLS: &str = "1 to 100000 cells along x, y and z";
 pub const FREQUENCIES: &str = "1e-6 to 1e12 Hz";
 pub const SLOTS: &str = "1 to 64 shots at a time on a device";
 pub const DEADLINES: &str = "0.001 to 1e9 seconds for a shot";
+pub const WRITE_RETRIES: &str = "0 to 1e9 seconds in which shots wait for the output folder";
 pub const FILE_CELLS: &str = "1 or more cells along each axis";
 
 /// Returns the accepted values of a key whose type accepts more.
@@ -313,6 +314,7 @@ fn range(key: &str) -> Option<&'static str> {
         "output.clip_percentile" => "50 to 100",
         "run.slots" => SLOTS,
         "run.deadline_s" => DEADLINES,
+        "run.write_retry_s" => WRITE_RETRIES,
         _ => {
             let name =
                 key.strip_prefix("model.").and_then(|key| key.split_once('.')).map(|(_, name)| name)?;

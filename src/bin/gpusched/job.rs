@@ -28,6 +28,7 @@ use crate::{doubts, model, positions, survey};
 const AUTO: f64 = 0.9;
 /// Accepted time limits of a shot, in seconds.
 const DEADLINE: RangeInclusive<f64> = 1e-3..=1e9;
+const WRITE_RETRY: RangeInclusive<f64> = 0.0..=1e9;
 
 pub struct Job {
     pub survey: Survey,
@@ -252,6 +253,9 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     }
     if survey.run.deadline_s.is_some_and(|deadline| !DEADLINE.contains(&deadline)) {
         return Err(file.refuse("run.deadline_s", document::DEADLINES));
+    }
+    if survey.run.write_retry_s.is_some_and(|time| !WRITE_RETRY.contains(&time)) {
+        return Err(file.refuse("run.write_retry_s", document::WRITE_RETRIES));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@
 //! | `checks`, `folder`, `reports`, `side` | before the run; the output folder; reports in it; the description of a shot |
 //! | `picture`, `resume` | pictures; results of earlier runs |
 //! | `output`, `collect` | files of a shot; state of a folder |
-//! | `manifest` | `survey.json` |
+//! | `manifest`, `waiting` | `survey.json`; shots that wait for the folder |
 //! | `shots` | runs the shots |
 //! | `run` | `gpusched run` |
 
@@ -61,6 +61,7 @@ mod speed;
 mod stopping;
 mod summary;
 mod survey;
+mod waiting;
 
 use std::process::ExitCode;
 use std::thread::{Builder, JoinHandle};

@@ -54,6 +54,7 @@ struct Inner {
 
 struct State {
     device: String,
+    /// `None`: the files cannot be written.
     begun: Option<Instant>,
     sums: Sums,
     /// Complete snapshots, which get their names when the attempt commits.
@@ -75,7 +76,7 @@ impl State {
     fn new(device: String) -> State {
         State {
             device,
-            begun: Some(Instant::now()),
+            begun: None,
             sums: Sums::default(),
             snapshots: Vec::new(),
             over: false,
@@ -146,9 +147,9 @@ impl Files {
                 files.inner.stop.count_unbegun(exec.device.label());
                 return Err(Error::Cancelled);
             }
-            files.begin(exec)?;
+            files.begin(exec).inspect_err(|error| files.inner.room.learn(Some(error)))?;
             let outcome = job.run(exec);
-            files.inner.room.learn(&outcome);
+            files.inner.room.learn(outcome.as_ref().err());
             // Removes the snapshots of an attempt that did not commit.
             drop(files.take_snapshots(exec.attempt));
             outcome
@@ -162,6 +163,18 @@ impl Files {
             state.over = true;
             state.snapshots.clear();
         }
+    }
+
+    /// Returns true if an attempt could write its files and has begun to compute.
+    pub fn have_begun(&self) -> bool {
+        self.attempts().values().any(|state| state.begun.is_some())
+    }
+
+    /// Returns an error if the record cannot be written. See [`Room`].
+    pub fn find_room(&self) -> Result<()> {
+        let about = self.about();
+        let record = self.inner.folder.join(names::record(about.number));
+        self.inner.room.find(&record, 4 * about.traces() * about.shot.samples())
     }
 
     /// Returns the report of the attempt that committed, or else of the last one.
@@ -302,6 +315,7 @@ impl Files {
     /// Prepares an attempt. Removes the files of an earlier run once, the description first. Then
     /// checks that the files can be written, so that a failure is found before the computation.
     fn begin(&self, exec: &Exec<'_>) -> Result<()> {
+        let begun = Instant::now();
         let mut cleared = self.naming();
         let mut attempts = self.attempts();
         // Another attempt has committed, for example after a GPU hung.
@@ -315,9 +329,11 @@ impl Files {
             self.clear(exec)?;
             *cleared = true;
         }
-        let about = self.about();
-        let record = self.inner.folder.join(names::record(about.number));
-        self.inner.room.find(&record, 4 * about.traces() * about.shot.samples())
+        self.find_room()?;
+        if let Some(state) = self.attempts().get_mut(&exec.attempt) {
+            state.begun = Some(begun);
+        }
+        Ok(())
     }
 
     /// Removes the files of an earlier run, the description first.
@@ -377,11 +393,12 @@ pub struct Room {
 }
 
 impl Room {
-    fn learn(&self, outcome: &Result<()>) {
-        match outcome {
-            Ok(()) => self.short.store(false, Ordering::Relaxed),
-            Err(Error::Io { .. }) => self.short.store(true, Ordering::Relaxed),
-            Err(_) => {}
+    /// Takes the error of an attempt, or `None` if it has written its files.
+    fn learn(&self, error: Option<&Error>) {
+        match error {
+            None => self.short.store(false, Ordering::Relaxed),
+            Some(Error::Io { .. }) => self.short.store(true, Ordering::Relaxed),
+            Some(_) => {}
         }
     }
 

@@ -29,6 +29,7 @@ use crate::shots::SurveyRun;
 use crate::side::About;
 use crate::stopping::Stop;
 use crate::summary::count;
+use crate::waiting::WaitingShots;
 
 /// Maximum number of events of a trace: about 150 MB.
 const TRACE_EVENTS: usize = 1_000_000;
@@ -174,6 +175,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         computed,
         earlier,
         failed: BTreeSet::new(),
+        waiting: WaitingShots::new(job.survey.run.write_retry_s),
         open: 0,
         deviceless: Vec::new(),
         restarts: can_restart.then_some(wanted.restarts),

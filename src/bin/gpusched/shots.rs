@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use gpusched::device::BackendKind;
@@ -20,12 +21,13 @@ use crate::manifest::{Earlier, Manifest};
 use crate::names;
 use crate::output::{Files, Room, all_files};
 use crate::picture::Picture;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::restart::{self, End, Restart};
 use crate::resume::{self, Found};
 use crate::side::About;
 use crate::stopping::Stop;
 use crate::summary::{self, count};
+use crate::waiting::{Checked, WaitingShots};
 
 /// Maximum number of shots that one wait watches. Shots start in the order of their numbers. The
 /// end of a later shot is reported after earlier ones have ended. The time to wait for all shots at
@@ -63,6 +65,7 @@ pub struct SurveyRun<'a> {
     pub computed: BTreeSet<usize>,
     pub earlier: Earlier,
     pub failed: BTreeSet<usize>,
+    pub waiting: WaitingShots,
     /// Number of shots that were stopped or have not begun.
     pub open: usize,
     /// Shots for which no device is left, with the reason.
@@ -100,13 +103,19 @@ impl SurveyRun<'_> {
             .filter(|one| one.retired.is_some())
             .map(|one| one.device.label())
             .collect();
-        while !running.is_empty() || self.incoming.is_some() || !undrawn.is_empty() {
+        while !running.is_empty()
+            || self.incoming.is_some()
+            || !undrawn.is_empty()
+            || !self.waiting.is_empty()
+        {
             if self.is_stopping(&running, &progress) {
                 undrawn.clear();
+                self.open += self.waiting.take().len();
             }
             if let Some(number) = undrawn.pop_front() {
                 self.draw_kept(number, &progress);
             }
+            self.check_waiting(&room, &mut running, &mut progress);
             self.take_incoming(&room, &mut running, &mut progress);
             if !running.is_empty() {
                 let interval = match self.incoming {
@@ -115,12 +124,14 @@ impl SurveyRun<'_> {
                     None => REPORT_INTERVAL,
                 };
                 self.wait(interval, &mut running, &mut progress);
+            } else if !self.waiting.is_empty() && undrawn.is_empty() {
+                sleep(REPORT_INTERVAL);
             }
             let devices = self.devices();
             report_retired(&devices, &mut retired, &progress);
             if let Ok(mut now) = self.scheduler.progress() {
                 // The running shots stop long before their ends.
-                now.eta = now.eta.filter(|_| !self.stopping);
+                now.eta = now.eta.filter(|_| !self.stopping && self.waiting.is_empty());
                 now.counts.retried += self.earlier.schedule["retried"].as_u64().unwrap_or_default();
                 progress.update(&now, self.failed.len(), &devices);
             }
@@ -357,7 +368,7 @@ impl SurveyRun<'_> {
         running: &mut VecDeque<SubmittedShot>,
         progress: &mut Progress,
     ) {
-        if running.iter().any(|shot| shot.number == number) {
+        if running.iter().any(|shot| shot.number == number) || self.waiting.contains(number) {
             return;
         }
         self.manifest.add(self.job, number);
@@ -430,12 +441,46 @@ impl SurveyRun<'_> {
             Ok(()) => self.done(&shot, progress),
             Err(Error::Cancelled) if self.stop.is_asked() => self.leave(&shot, progress),
             Err(error @ Error::NoDevice { .. }) => self.without_device(shot.number, &error, progress),
+            Err(error) if !self.stopping && self.waiting.accept(&error, &shot.files) => {
+                self.postpone(shot, &error, progress);
+            }
             Err(error) => self.fail(shot.number, &error.to_string(), progress),
+        }
+    }
+
+    /// Lets a shot wait until the output folder can be written.
+    fn postpone(&mut self, shot: SubmittedShot, error: &Error, progress: &Progress) {
+        let why = error.to_string();
+        self.stop.count_unbegun(shot.files.report().device);
+        if let Some(time) = self.waiting.add(shot.number, shot.files, why.clone()) {
+            let time = progress::time(time);
+            let warning =
+                format!("{why}; shots that have not begun wait until that succeeds, for up to {time}");
+            progress
+                .alert(&format!("warning: {warning}"), &json!({ "event": "warning", "warning": warning }));
+        }
+    }
+
+    /// Submits the waiting shots if the output folder can be written. Fails them if they have waited
+    /// too long.
+    fn check_waiting(&mut self, room: &Room, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
+        let find_room = |files: &Files| self.output.check().and_then(|()| files.find_room());
+        match self.waiting.check(find_room) {
+            Checked::Wait => {}
+            Checked::Ready(shots) => {
+                let begin = count(shots.len() as u64, "shot");
+                progress.for_people(&format!("the output folder can be written again; {begin} can begin"));
+                shots.into_iter().for_each(|shot| self.submit(shot.number, room, running, progress));
+            }
+            Checked::Over(shots) => {
+                shots.into_iter().for_each(|shot| self.fail(shot.number, &shot.why, progress));
+            }
         }
     }
 
     fn done(&mut self, shot: &SubmittedShot, progress: &mut Progress) {
         let number = shot.number;
+        self.waiting.written();
         let mut report = shot.files.report();
         if let Err(why) = &report.begun_with {
             let file = names::paused(number);

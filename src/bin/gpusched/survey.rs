@@ -267,6 +267,7 @@ pub struct Run {
     pub devices: Option<String>,
     pub slots: Option<u32>,
     pub deadline_s: Option<f64>,
+    pub write_retry_s: Option<f64>,
 }
 
 /// An array with exactly `N` values in the file. The toml crate drops further values of a plain

@@ -1,0 +1,186 @@
+//! Shots that wait until the output folder can be written again, as after a full disk or a failure
+//! of a file server.
+
+use std::time::{Duration, Instant};
+
+use gpusched::{Error, Result};
+
+use crate::output::Files;
+
+/// Default of `run.write_retry_s`.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// Pauses before the checks of the folder, in seconds. The last one repeats.
+const PAUSES_S: [u64; 4] = [1, 4, 16, 60];
+/// Time after the last check after which another failure has a time limit of its own.
+const QUIET: Duration = Duration::from_secs(120);
+
+pub struct WaitingShots {
+    shots: Vec<WaitingShot>,
+    /// Maximum time to wait.
+    patience: Duration,
+    /// Begin of that time: the first failure, or the last shot that was written since.
+    since: Option<Instant>,
+    /// Number of checks since then.
+    checks: usize,
+    /// Time of the next check, or of the last one if no shot waits.
+    next: Instant,
+}
+
+pub struct WaitingShot {
+    pub number: usize,
+    files: Files,
+    pub why: String,
+}
+
+/// Result of a check.
+pub enum Checked {
+    /// The shots wait on.
+    Wait,
+    /// The folder can be written: these shots can begin.
+    Ready(Vec<WaitingShot>),
+    /// The time is over: these shots have failed.
+    Over(Vec<WaitingShot>),
+}
+
+impl WaitingShots {
+    /// `patience_s`: `run.write_retry_s` of the survey.
+    pub fn new(patience_s: Option<f64>) -> WaitingShots {
+        let patience = patience_s.map_or(PATIENCE, Duration::from_secs_f64);
+        WaitingShots { shots: Vec::new(), patience, since: None, checks: 0, next: Instant::now() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.shots.is_empty()
+    }
+
+    pub fn contains(&self, number: usize) -> bool {
+        self.shots.iter().any(|shot| shot.number == number)
+    }
+
+    /// Returns true if a shot that ended with this error may wait: it has not begun, the error may
+    /// pass, and the time is not over.
+    pub fn accept(&mut self, error: &Error, files: &Files) -> bool {
+        if self.shots.is_empty() && self.next.elapsed() > QUIET {
+            (self.since, self.checks) = (None, 0);
+        }
+        !files.have_begun() && may_pass(error) && self.time_left() > Duration::ZERO
+    }
+
+    /// Adds a shot. If the failure is the first, returns the time for which shots wait at most.
+    pub fn add(&mut self, number: usize, files: Files, why: String) -> Option<Duration> {
+        let is_first = self.since.is_none();
+        self.since.get_or_insert_with(Instant::now);
+        if self.shots.is_empty() {
+            self.set_next();
+        }
+        self.shots.push(WaitingShot { number, files, why });
+        is_first.then_some(self.patience)
+    }
+
+    /// Records that a shot was written, so the folder can be.
+    pub fn written(&mut self) {
+        let now = Instant::now();
+        (self.since, self.checks, self.next) = ((!self.shots.is_empty()).then_some(now), 0, now);
+    }
+
+    /// Checks the folder by the files of the first shot if it is time for that.
+    pub fn check(&mut self, find_room: impl Fn(&Files) -> Result<()>) -> Checked {
+        let Some(first) = self.shots.first() else { return Checked::Wait };
+        if Instant::now() < self.next {
+            return Checked::Wait;
+        }
+        match find_room(&first.files) {
+            Ok(()) => {
+                self.checks += 1;
+                Checked::Ready(self.take())
+            }
+            Err(_) if self.time_left() == Duration::ZERO => Checked::Over(self.take()),
+            Err(_) => {
+                self.checks += 1;
+                self.set_next();
+                Checked::Wait
+            }
+        }
+    }
+
+    /// Removes and returns all shots.
+    pub fn take(&mut self) -> Vec<WaitingShot> {
+        std::mem::take(&mut self.shots)
+    }
+
+    fn time_left(&self) -> Duration {
+        let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.patience.saturating_sub(waited)
+    }
+
+    fn set_next(&mut self) {
+        let pause = Duration::from_secs(PAUSES_S[self.checks.min(PAUSES_S.len() - 1)]);
+        self.next = Instant::now() + pause.min(self.time_left());
+    }
+}
+
+/// Returns true for an error of a file that may pass by itself: a full disk, a quota, a failure of a
+/// device or file server.
+fn may_pass(error: &Error) -> bool {
+    const CODES: [i32; 5] = [libc::ENOSPC, libc::EDQUOT, libc::EIO, libc::ESTALE, libc::ETIMEDOUT];
+    let Error::Io { why, .. } = error else { return false };
+    CODES.iter().any(|code| why.contains(&format!("(os error {code})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error as IoError;
+    use std::sync::Arc;
+
+    use testkit::command::brief;
+
+    use super::*;
+    use crate::folder::OutputFolder;
+    use crate::job::Job;
+    use crate::output::Room;
+    use crate::stopping::Stop;
+
+    fn failure(code: i32) -> Error {
+        Error::io("write", "shot_0001.bin".as_ref(), IoError::from_raw_os_error(code))
+    }
+
+    #[test]
+    fn shots_wait_for_the_folder_until_the_time_is_over() {
+        let folder = testkit::Folder::new();
+        std::fs::write(folder.at("survey.toml"), brief()).unwrap();
+        let job = Job::load(&folder.at("survey.toml")).unwrap();
+        let output = Arc::new(OutputFolder::claim(&job.folder, false).unwrap());
+        let files = || Files::new(&job, 1, false, &Stop::default(), &Room::default(), &output);
+        assert!(!WaitingShots::new(Some(0.0)).accept(&failure(libc::ENOSPC), &files()));
+        let mut waiting = WaitingShots::new(None);
+        let accepted = [libc::ENOSPC, libc::ESTALE, libc::EACCES, libc::EFBIG];
+        let accepted = accepted.map(|code| waiting.accept(&failure(code), &files()));
+        assert_eq!(accepted, [true, true, false, false]);
+        assert_eq!(waiting.add(1, files(), "full".into()), Some(PATIENCE));
+        assert_eq!(waiting.add(2, files(), "full".into()), None);
+        assert!(matches!(waiting.check(|_| panic!("the pause is not over")), Checked::Wait));
+        let full = |_: &Files| Err(failure(libc::ENOSPC));
+        for pause in [4, 16, 60, 60] {
+            waiting.next = Instant::now();
+            assert!(matches!(waiting.check(full), Checked::Wait));
+            let left = waiting.next.saturating_duration_since(Instant::now()).as_secs_f64();
+            assert!((pause as f64 - 1.0..=pause as f64).contains(&left), "{left} of {pause} s");
+        }
+        let ready = |waiting: &mut WaitingShots| match waiting.check(|_| Ok(())) {
+            Checked::Ready(shots) => shots.into_iter().map(|shot| shot.number).collect(),
+            _ => Vec::new(),
+        };
+        // A shot that had begun before has been written.
+        waiting.written();
+        assert_eq!(ready(&mut waiting), [1, 2]);
+        assert_eq!(waiting.add(2, files(), "full".into()), None, "the failure is the same");
+        waiting.since = Instant::now().checked_sub(PATIENCE);
+        waiting.next = Instant::now();
+        assert!(matches!(waiting.check(full), Checked::Over(shots) if shots[0].number == 2));
+        assert!(!waiting.accept(&failure(libc::ENOSPC), &files()));
+        waiting.next = Instant::now().checked_sub(2 * QUIET).unwrap();
+        assert!(waiting.accept(&failure(libc::ENOSPC), &files()), "a later failure");
+        waiting.written();
+        assert_eq!(waiting.add(1, files(), "full".into()), Some(PATIENCE));
+    }
+}
