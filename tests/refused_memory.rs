@@ -3,6 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicIsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +12,10 @@ use gpusched::fd::control::Control;
 use gpusched::fd::plan::{Options, Plan};
 use gpusched::fd::survey::{Shot, SourceKind};
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::io::raw;
+use gpusched::legacy::{ACOUSTIC2, Args};
 use gpusched::{Error, Result, fd::shot::run};
+use testkit::Folder;
 use testmodels::shots::{homogeneous, plain_shot};
 
 /// Bytes from which on an allocation is large.
@@ -19,6 +23,9 @@ const LARGE: usize = 256 << 10;
 
 /// Large allocations until the refused one; negative after it.
 static LEFT: AtomicIsize = AtomicIsize::new(-1);
+
+/// Held by a test, whose large allocations are to be the only ones.
+static ALONE: Mutex<()> = Mutex::new(());
 
 struct Refusing;
 
@@ -67,6 +74,7 @@ impl Control for Stopping {
 
 #[test]
 fn refused_allocation_is_an_error_of_the_shot() {
+    let _alone = ALONE.lock().unwrap();
     for shape in [Shape::CutRicker, Shape::Ricker] {
         let (wavelet, refused) = with_refusals(|| Wavelet::new(shape, 0.01, 1e-3, 200_000));
         assert_eq!((wavelet.unwrap().samples.len() > 190_000, refused), (true, 1));
@@ -85,5 +93,34 @@ fn refused_allocation_is_an_error_of_the_shot() {
         let (done, refused) = with_refusals(|| run(&plan, &shot, Lane::Cpu(&team), &Stopping));
         assert!(done.is_err_and(|error| error == Error::Cancelled));
         assert!(refused >= least, "{refused} of {least} in {:?}", shot.kind);
+    }
+}
+
+/// The shot is unstable, so that it ends soon although its wavelet is long.
+#[test]
+fn refused_allocation_is_an_error_of_an_old_call() {
+    let _alone = ALONE.lock().unwrap();
+    let out = Folder::new();
+    let n = 41;
+    raw::write(&out.at("vel.bin"), &vec![5000.0; n * n * n]).unwrap();
+    let n = n as i32;
+    #[rustfmt::skip]
+    let args = Args {
+        models: vec![out.at("vel.bin")], snap: out.at("snap_"), shot: out.at("shot.bin"), is: 0, ns: 1,
+        nx: n, ny: n, nz: n, dx: 10.0, dy: 10.0, dz: 10.0, sxbeg: 20, sybeg: 20, szbeg: 20, jsx: 0, jsy: 0, jsz: 0,
+        dgx: 10.0, dgy: 10.0, dgt: 200.0, nt: 70_000, dt: 0.01, wtype: 1, fm: 20.0,
+        show_snapshot: true, cut_directwave: false, snap_interval: 0, device: 0,
+    };
+    for before in 0.. {
+        LEFT.store(before, Relaxed);
+        let error = ACOUSTIC2.call(&args).unwrap_err();
+        let is_refused = LEFT.swap(-1, Relaxed) < 0;
+        assert_eq!(out.names(), ["vel.bin"], "{error}");
+        // The scheduler repeats a shot that finds too little memory.
+        assert!(matches!(error, Error::Unstable { .. }) || error.is_shortage(), "{error}");
+        if !is_refused {
+            assert!(before >= 8, "{before}");
+            break;
+        }
     }
 }

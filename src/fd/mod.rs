@@ -44,7 +44,7 @@ pub mod edge_field;
 pub mod equation;
 pub mod exact_time;
 pub mod grid;
-mod host_memory;
+pub(crate) mod host_memory;
 pub mod inject;
 pub mod march;
 pub mod model;

@@ -201,6 +201,11 @@ impl Wavelet {
         }
         Ok(Wavelet { samples })
     }
+
+    /// Returns a copy. Unlike `clone`, returns an error if the host has too little memory.
+    pub fn copied(&self) -> Result<Self> {
+        Ok(Wavelet { samples: collected(self.samples.iter().copied(), "a wavelet")? })
+    }
 }
 
 #[cfg(test)]

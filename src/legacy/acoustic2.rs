@@ -5,6 +5,7 @@ use super::args::Args;
 use super::function::{Function, Snapshots, Sources};
 use crate::error::Result;
 use crate::fd::equation::Absorber;
+use crate::fd::host_memory::collected;
 use crate::fd::model::Property;
 use crate::fd::wavelet::Wavelet;
 
@@ -37,10 +38,11 @@ fn wavelet(args: &Args, nt: usize) -> Result<Wavelet> {
     // Checks `fm` and `dt`; the result is not used.
     Wavelet::new(crate::fd::wavelet::Shape::CutRicker, args.fm, args.dt, 1)?;
     let sample = |it: usize| {
+        let Some(it) = it.checked_sub(1) else { return 0.0 };
         let t = (f64::from(it as f32 * args.dt) - 1.0 / f64::from(args.fm)).abs() as f32;
         let x = (PI * f64::from(args.fm) * f64::from(t)) as f32;
         let q = x * x;
         ((1.0 - 2.0 * f64::from(q)) * f64::from((-q).exp())) as f32
     };
-    Wavelet::from_samples(std::iter::once(0.0).chain((0..nt).map(sample)).collect())
+    Wavelet::from_samples(collected((0..nt + 1).map(sample), "a wavelet")?)
 }

@@ -132,7 +132,7 @@ impl Call {
         let mut shot = Shot {
             source: nearest.map(|index| index as usize),
             outside: std::array::from_fn(|axis| (cell[axis] - nearest[axis]) as isize),
-            wavelet: self.wavelet.clone(),
+            wavelet: self.wavelet.copied()?,
             amplitude: self.function.amplitude,
             nt: self.nt,
             receivers: Receivers::Plane { iz: self.function.receivers_z, every: self.receivers_every },

@@ -129,16 +129,16 @@ impl ShotOutput for ShotFiles {
         }
         let path = names.path(self.shot, step);
         let mut output = atomic::Output::create(&path)?;
-        let mut with_source = Vec::new();
-        let field = match &self.source {
-            None => field,
-            Some(source) => {
-                with_source.extend_from_slice(field);
-                source.add_to_snapshot(step, &mut with_source);
-                &with_source
-            }
-        };
-        raw::write_to(&mut output, field).map_err(|error| Error::io("write", &path, error))?;
+        // The source is added in the file: a copy of the field may be too large for the memory.
+        let mut changed = self.source.iter().flat_map(|source| source.changed_values(step, field));
+        raw::write_to(&mut output, field)
+            .and_then(|()| {
+                changed.try_for_each(|(index, value)| {
+                    output.seek(SeekFrom::Start(4 * index as u64))?;
+                    raw::write_to(&mut output, &[value])
+                })
+            })
+            .map_err(|error| Error::io("write", &path, error))?;
         let sealed = output.seal()?;
         self.files.add(|written| {
             written.snapshots.insert((self.shot, step), sealed);

@@ -70,7 +70,7 @@ impl Function {
         let (shots, written) = (call.shots.clone(), files.clone());
         let submit = move |number: usize| -> Result<TaskId> {
             let shot = call.shot(number, &plan.model)?;
-            let source = self.before_update.then(|| StepSource::new(&shot, plan.model.grid));
+            let source = self.before_update.then(|| StepSource::new(&shot, plan.model.grid)).transpose()?;
             let output = ShotFiles { files: written.clone(), shot: number, source };
             let mut task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), output)?;
             task.label = format!("{}, shot {number}", args.shot.display());

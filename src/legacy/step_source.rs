@@ -1,7 +1,9 @@
 //! Adds the source of a step to the field before that step's update. The old second-order function
 //! records this sum.
 
+use crate::error::Result;
 use crate::fd::grid::Grid;
+use crate::fd::host_memory::collected;
 use crate::fd::inject::DIPOLE;
 use crate::fd::survey::{Gather, Shot};
 
@@ -23,7 +25,11 @@ struct Pole {
 }
 
 impl StepSource {
-    pub fn new(shot: &Shot, grid: Grid) -> StepSource {
+    /// Returns the source of a shot.
+    ///
+    /// # Errors
+    /// No memory for the values.
+    pub fn new(shot: &Shot, grid: Grid) -> Result<StepSource> {
         let [x, y, z] = shot.source;
         let pole = |(depth, sign): (usize, f32)| {
             let cell = [x, y, z + depth];
@@ -32,18 +38,22 @@ impl StepSource {
                 receivers.filter(|(_, receiver)| *receiver == cell).map(|(trace, _)| trace).collect();
             grid.contains(cell).then(|| Pole { sign, at: grid.index(cell), traces })
         };
-        StepSource {
+        let values = shot.wavelet.samples.iter().skip(1).map(|sample| shot.amplitude * sample);
+        Ok(StepSource {
             poles: DIPOLE.into_iter().filter_map(pole).collect(),
-            values: shot.wavelet.samples.iter().skip(1).map(|sample| shot.amplitude * sample).collect(),
+            values: collected(values, "the source of a shot")?,
             record_every: shot.record_every,
-        }
+        })
     }
 
-    /// Adds the source of this step to a snapshot.
-    pub fn add_to_snapshot(&self, step: usize, field: &mut [f32]) {
-        for pole in &self.poles {
-            field[pole.at] += pole.sign * self.value(step);
-        }
+    /// Returns the values of a snapshot that the source of this step changes, with the source
+    /// added: the index and the value of each.
+    pub fn changed_values<'a>(
+        &'a self,
+        step: usize,
+        field: &'a [f32],
+    ) -> impl Iterator<Item = (usize, f32)> + 'a {
+        self.poles.iter().map(move |pole| (pole.at, field[pole.at] + pole.sign * self.value(step)))
     }
 
     /// Adds the source to each recorded sample.
