@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::owner::is_for_another_user;
 use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::write_signals::without_signals;
@@ -37,7 +38,8 @@ impl Output {
     /// it.
     ///
     /// Returns an error if the folder is missing or not writable. A target that exists and is not a
-    /// plain file (a folder, a link, a device) is an error, too.
+    /// plain file (a folder, a link, a device), or that only another user may replace, is an error,
+    /// too.
     pub fn create(target: &Path) -> Result<Output> {
         check_target(target)?;
         let folder = folder_of(target);
@@ -147,6 +149,11 @@ fn check_target(target: &Path) -> Result<()> {
         return Err(Error::io("create", target, "the path names no file"));
     }
     match fs::symlink_metadata(target) {
+        Ok(found) if found.is_file() && is_for_another_user(&found, folder_of(target)) => Err(Error::io(
+            "create",
+            target,
+            "another user owns it, and in this folder only its owner may replace it; choose another name or folder",
+        )),
         Ok(found) if found.is_file() => Ok(()),
         Ok(found) => {
             let kind = match found.file_type() {

@@ -10,5 +10,6 @@ pub mod raw;
 pub mod space;
 
 mod floats;
+mod owner;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use crate::imports::{Files, circle, imports};
 
 const UNSAFE: &str = "fork.rs write_signals.rs node/linux/sys.rs backend/cpu backend/cuda backend/callback_mode.rs \
     backend/float_mode.rs backend/thread.rs fd/centred fd/equation fd/one_pass fd/record.rs fd/tiled \
-    fd/time_loop/cpu.rs fd/vector io/space.rs ffi";
+    fd/time_loop/cpu.rs fd/vector io/owner.rs io/space.rs ffi";
 
 /// Calls that open a descriptor. `sys.rs` passes its descriptors through `src/descriptor.rs`.
 const OPENS: &str = "File::open File::create fs::read( fs::read_to_string( fs::write( fs::copy( try_clone( \
