@@ -40,16 +40,15 @@ pub fn here() -> Result<&'static Calls> {
 /// Returns the scheduler for the calls of a function: the process's default one. A forked child of
 /// a process that has created it gets a scheduler of its own.
 ///
-/// Returns an error in a forked child whose parent has found GPUs, unless `GPUSCHED_DEVICES` is
-/// `cpu`.
+/// Returns an error in a forked child whose parent had found GPUs, or was searching for them, unless
+/// `GPUSCHED_DEVICES` is `cpu`.
 pub fn scheduler(function: &str) -> Result<&'static Scheduler> {
-    if cuda::parent_found_gpus()
-        && std::env::var_os("GPUSCHED_DEVICES").is_none_or(|devices| devices != "cpu")
+    if cuda::parent_uses_gpus() && std::env::var_os("GPUSCHED_DEVICES").is_none_or(|devices| devices != "cpu")
     {
         return Err(Error::NoDevice {
             what: format!("a call of {function} in a forked process"),
-            why: "its parent had used GPUs when it was forked, and NVIDIA's driver does not survive that; create the \
-                  pool before the first call, start its processes by spawn, or set GPUSCHED_DEVICES=cpu"
+            why: "its parent had used or searched for GPUs when it was forked, and NVIDIA's driver does not survive that; \
+                  create the pool before the first call, start its processes by spawn, or set GPUSCHED_DEVICES=cpu"
                 .into(),
         });
     }

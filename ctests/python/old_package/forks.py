@@ -4,8 +4,9 @@ never hang.
     forks.py LIBRARY VIRTUAL
 
 A process forks after a call, during a call of another thread, or without one; its children and
-grandchildren call. Without GPUs all calls work. With GPUs, children of a process that has used them
-get an error: NVIDIA's driver does not survive a fork.
+grandchildren call. Without GPUs all calls work. With GPUs, children of a process that has used them,
+or searches for them, get an error: NVIDIA's driver does not survive a fork. No child computes on
+the CPU instead.
 """
 
 import os
@@ -46,6 +47,17 @@ def in_child(work):
         said = file.read()
     status = os.waitpid(child, 0)[1]
     return said if status == 0 else f"a child ended with {os.waitstatus_to_exitcode(status)} (-14: it hung)"
+
+
+def call_on_gpu(library, name):
+    """As `call`; computing on the CPU is an error, too."""
+    said = call(library, name)
+    events = []
+    if os.path.exists("node.log"):
+        with open("node.log") as log:
+            events = [line.split() for line in log]
+    begun = any(event[1] == str(os.getpid()) and event[3] == "begin" for event in events)
+    return said or (None if begun else f"{name}: no kernel of it has run")
 
 
 def expect(problems, what, said, sentence=None):
@@ -100,14 +112,34 @@ def family(gpus):
     shots.check(problems)
 
 
+def searching():
+    """Forks during the first call, while the driver is being initialised."""
+    problems, said = [], []
+    library = shots.load()
+    thread = threading.Thread(target=lambda: said.append(call(library, "parent")))
+    thread.start()
+    has_driver = lambda: "libfakecuda" in open("/proc/self/maps").read()
+    while thread.is_alive() and not has_driver():
+        time.sleep(0.01)
+    time.sleep(0.2)
+    if not thread.is_alive():
+        problems.append("the call was over before its process forked")
+    expect(problems, "a child, meanwhile", in_child(lambda: call_on_gpu(library, "meanwhile")), SENTENCE)
+    thread.join()
+    expect(problems, "the parent", said[0])
+    shots.check(problems)
+
+
 def main():
     if sys.argv[1] == "family":
-        return family(sys.argv[2] == "gpus")
+        return searching() if sys.argv[2] == "searching" else family(sys.argv[2] == "gpus")
     library, virtual = sys.argv[1:]
     problems = []
-    for kind in ("cpu", "gpus"):
+    for kind in ("cpu", "searching", "gpus"):
         variables = {"GPUSCHED_DEVICES": "cpu"} if kind == "cpu" else {}
         with node.Node(library, virtual, **variables) as place:
+            if kind == "searching":
+                place.environment["FAKECUDA"] += ";nvmlms=3000"
             status = place.start("forks.py", "family", kind).wait(5 * LIMIT)
             problems += [f"{kind}: ended with {status}"] if status else []
             halves = [name for name in place.records() if name.endswith(".part")]

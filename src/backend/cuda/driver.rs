@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
@@ -43,16 +43,33 @@ pub fn is_forked_child() -> bool {
     first.is_err_and(|first| first != now)
 }
 
-/// Records for forked children that this process has found GPUs.
-static GPUS_FOUND: AtomicBool = AtomicBool::new(false);
+/// State of this process's search for GPUs, for its forked children.
+static GPU_SEARCH: AtomicU8 = AtomicU8::new(NO_GPUS);
+/// No search has begun, or it has found no GPU.
+const NO_GPUS: u8 = 0;
+/// The driver is loaded, and its GPUs are not known yet.
+const SEARCHING: u8 = 1;
+const FOUND: u8 = 2;
 
-pub fn mark_gpus_found() {
-    GPUS_FOUND.store(true, Ordering::Relaxed);
+/// Records that the loaded driver is going to be initialised.
+pub fn begin_search() {
+    let _ = GPU_SEARCH.compare_exchange(NO_GPUS, SEARCHING, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Returns true in a forked child of a process that has found GPUs: the child can't use them.
-pub fn parent_found_gpus() -> bool {
-    is_forked_child() && GPUS_FOUND.load(Ordering::Relaxed)
+/// Records the end of a search. After GPUs have been found a search without a result changes
+/// nothing.
+pub fn end_search(has_gpus: bool) {
+    if has_gpus {
+        GPU_SEARCH.store(FOUND, Ordering::Relaxed);
+    } else {
+        let _ = GPU_SEARCH.compare_exchange(SEARCHING, NO_GPUS, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Returns true in a forked child of a process that had found GPUs, or was searching for them: the
+/// child can't use them.
+pub fn parent_uses_gpus() -> bool {
+    is_forked_child() && GPU_SEARCH.load(Ordering::Relaxed) != NO_GPUS
 }
 
 /// A driver call that failed.

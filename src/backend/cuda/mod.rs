@@ -36,7 +36,7 @@ use std::time::Duration;
 
 pub use cuda_device::CudaDevice;
 pub use device_buffer::{DeviceBuffer, allocation_bytes};
-pub use driver::parent_found_gpus;
+pub use driver::parent_uses_gpus;
 pub use event::{Download, Event};
 pub use graph::{Graphs, Launches};
 pub use kernel::{Kernel, Params};

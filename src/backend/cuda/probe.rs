@@ -41,6 +41,15 @@ pub struct ProbedDevice {
 
 pub fn probe() -> ProbeResult {
     let mut found = ProbeResult::default();
+    let driver = match Driver::get() {
+        Ok(driver) => driver,
+        Err(why) => {
+            // Without a driver, NVML is useless, too.
+            found.notes = vec![why.to_owned()];
+            return found;
+        }
+    };
+    driver::begin_search();
     let listed = match nvml::list() {
         Ok(list) => {
             found.notes.extend(list.notes);
@@ -51,17 +60,10 @@ pub fn probe() -> ProbeResult {
             Vec::new()
         }
     };
-    let driver = match Driver::get() {
-        Ok(driver) => driver,
-        Err(why) => {
-            // Without a driver, messages about NVML are useless.
-            found.notes = vec![why.to_owned()];
-            return found;
-        }
-    };
     if let Err(why) = probe_devices(driver, &listed, &mut found) {
         found.notes.push(why);
     }
+    driver::end_search(!found.devices.is_empty());
     found
 }
 
@@ -86,10 +88,7 @@ fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult
     unsafe { driver.device_count(&mut count) }.map_err(unusable)?;
     for ordinal in 0..count {
         match probe_device(driver, ordinal, listed, &mut found.notes) {
-            Ok(gpu) => {
-                driver::mark_gpus_found();
-                found.devices.push(gpu);
-            }
+            Ok(gpu) => found.devices.push(gpu),
             Err(failure) => {
                 found.notes.push(format!("cuda:{ordinal} can't be queried: {}", failure.message()))
             }
