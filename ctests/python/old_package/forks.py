@@ -60,6 +60,14 @@ def call_on_gpu(library, name):
     return said or (None if begun else f"{name}: no kernel of it has run")
 
 
+def after_a_call_on_the_cpu(library):
+    """Returns the error of a call of a child whose parent has called with the CPU alone."""
+    os.environ["GPUSCHED_DEVICES"] = "cpu"
+    said = call(library, "on-the-cpu")
+    del os.environ["GPUSCHED_DEVICES"]
+    return said or in_child(lambda: call_on_gpu(library, "on-a-gpu"))
+
+
 def expect(problems, what, said, sentence=None):
     """Checks the error of a call: it contains `sentence`; without one, no error is accepted."""
     good = sentence in (said or "") if sentence else not said
@@ -74,6 +82,10 @@ def family(gpus):
 
     expect(problems, "a child, before", in_child(lambda: call(library, "before")))
     expect(problems, "a child's child", in_child(lambda: in_child(lambda: call(library, "grandchild", 3))))
+
+    if gpus:
+        said = in_child(lambda: after_a_call_on_the_cpu(library))
+        expect(problems, "a child of a process without GPUs", said)
 
     expect(problems, "the parent", call(library, "parent", 1))
     expect(problems, "a child, after", in_child(lambda: call(library, "after", 2)), sentence)

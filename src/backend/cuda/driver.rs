@@ -69,7 +69,8 @@ pub fn end_search(has_gpus: bool) {
 /// Returns true in a forked child of a process that had found GPUs, or was searching for them: the
 /// child can't use them.
 pub fn parent_uses_gpus() -> bool {
-    is_forked_child() && GPU_SEARCH.load(Ordering::Relaxed) != NO_GPUS
+    // In this order: a process that does not search for GPUs must not count as the driver's first.
+    GPU_SEARCH.load(Ordering::Relaxed) != NO_GPUS && is_forked_child()
 }
 
 /// A driver call that failed.
