@@ -82,7 +82,8 @@ impl Files {
     /// complete, too.
     pub fn commit(&self) -> Result<()> {
         let Some(written) = self.take() else { return Err(over()) };
-        let record = written.record.seal()?;
+        // The record's lock protects the snapshots, too, until all have their names.
+        let record = written.record.seal_locked()?;
         written.snapshots.into_values().try_for_each(Sealed::commit)?;
         record.commit()?;
         for file in written.claim.written() {

@@ -45,6 +45,35 @@ fn the_four_classes_alone_and_in_pools_have_the_records_of_surveys() {
     passes("classes.py", &[command.to_str().expect("UTF-8")]);
 }
 
+/// A run on another node with the same output folder removes the unfinished files of a process that
+/// has none of them locked. The record is the last to get its name.
+#[test]
+fn record_is_locked_until_all_files_have_their_names() {
+    let folder = Folder::new();
+    let out = std::fs::canonicalize(folder.make("out")).unwrap();
+    let program = "import sys, shots
+call, out = shots.Shot('iso1_multishot'), sys.argv[2]
+said = call.call(shots.load(sys.argv[1]), out + '/shot.bin', FNsnap=out + '/')
+shots.check([said] if said else [])";
+    let mut python = isolated("python3");
+    python
+        .args(["-B", "-c", program])
+        .arg(testkit::library())
+        .arg(&out)
+        .env("PYTHONPATH", testkit::root().join("ctests/python/old_package"))
+        .env("GPUSCHED_DEVICES", "cpu")
+        .env("LD_PRELOAD", c::preload("inject", folder.path()))
+        .envs([("FAULT_AT", "1"), ("FAULT_HOW", "watch"), ("FAULT_LASTS", "1")])
+        .env("FAULT_FOLDER", &out)
+        .env("FAULT_MARK", folder.at("mark"));
+    let ended = output(&mut python).expect("python3");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let calls = std::fs::read_to_string(folder.at("mark")).unwrap();
+    let renames: Vec<&str> = calls.lines().filter(|line| line.starts_with("rename")).collect();
+    assert_eq!(renames.len(), 7, "{calls}");
+    assert!(!renames[6].starts_with("rename unlocked"), "{renames:?}");
+}
+
 const SURVEY: &str = "grid = { n = [1, 6, 3], spacing_m = 10.0 }
 model = { vp = 1500.0, rho = 'gardner' }
 time = { dt_s = 0.002, nt = 4 }
