@@ -12,6 +12,11 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("the wavelet's peak frequency", "fm"),
     ("the medium of cell", "rho with vel of cell"),
     ("rho vp²", "rho vel²"),
+    // An old call has no choice of the layer.
+    (
+        ", and with the absorbing layer \"pml\" no step is certainly stable then; use the default layer, a sponge",
+        ", and no step is certainly stable then; smooth theta and psi, or compute a survey",
+    ),
 ];
 
 impl Function {
@@ -28,6 +33,9 @@ impl Function {
                 Some(name) => Error::io(action, &path, format_args!("{why} (argument {name})")),
                 None => Error::Io { action, path, why },
             },
+            Error::Unstable { what, value, why, suspect } => {
+                Error::Unstable { what, value, why: self.renamed(&why), suspect }
+            }
             other => other,
         }
     }

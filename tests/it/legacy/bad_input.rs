@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use gpusched::Error;
 use gpusched::io::raw;
 use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI};
 
@@ -139,6 +140,26 @@ fn refused_angles_are_called_by_the_names_of_their_arguments() {
         let error = TTI.call(&Args { models, ..args.clone() }).unwrap_err().to_string();
         let sentence = format!("{argument} of cell (0, 0, 0) is 45; accepted: -2 pi to 2 pi radians");
         assert!(error.contains(&sentence), "{error}");
+    }
+}
+
+/// Such a call has no choice of the absorbing layer.
+#[test]
+fn unstable_shot_is_described_by_the_names_of_the_arguments() {
+    let out = Folder::new();
+    let args = small_call(&out);
+    let angles: Vec<f32> = (0..1320).map(|cell| (cell % 10) as f32 * 0.1).collect();
+    raw::write(&out.at("angles"), &angles).unwrap();
+    raw::write(&out.at("zero"), &[0.0; 1320]).unwrap();
+    let models = ["vel.bin", "zero", "zero", "angles", "zero"].map(|name| out.at(name)).into();
+    let error = TTI.call(&Args { models, nt: 400, dt: 0.01, dgt: 0.01, ..args }).unwrap_err();
+    assert!(matches!(error, Error::Unstable { .. }), "{error}");
+    let error = error.to_string();
+    for words in ["theta or psi varies", "smooth theta and psi, or compute a survey", "vel "] {
+        assert!(error.contains(words), "{error}");
+    }
+    for words in ["theta_rad", "phi_rad", "vp ", "layer \"pml\"", "default layer"] {
+        assert!(!error.contains(words), "{error}");
     }
 }
 
