@@ -974,8 +974,9 @@ const char *sched_status_name(sched_status_t status);
 
 /**
  * Returns the message of the calling thread's last call with a negative status, in one sentence;
- * "" if none has failed. A successful call does not change it. The library owns the text; it is
- * valid until the thread's next failing call or its end.
+ * "" if none has failed. A successful call does not change it, except that it is "" after a
+ * successful call of gpusched_legacy.h. The library owns the text; it is valid until the thread's
+ * next failing call or its end.
  */
 const char *sched_last_error(void);
 

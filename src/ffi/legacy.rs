@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::guard::guard;
 use super::input::path;
-use super::status::clear_last_error;
+use super::status::reset_last_error;
 use crate::error::Result;
 use crate::fd::wavelet::Shape;
 use crate::legacy::{ACOUSTIC1, ACOUSTIC2, Args, Function, TTI, VTI};
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) {
     guard(|| {
-        clear_last_error();
+        reset_last_error();
         run(&ACOUSTIC1, || {
             // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
             let (models, snap, shot) =
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn cuda_3dfd(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) {
     guard(|| {
-        clear_last_error();
+        reset_last_error();
         let _ = kt;
         run(&ACOUSTIC2, || {
             // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn cuda_3dfd_vti(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) {
     guard(|| {
-        clear_last_error();
+        reset_last_error();
         run(&VTI, || {
             // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
             let (models, snap, shot) = unsafe {
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn cuda_3dfd_tti(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) -> c_int {
     guard(|| {
-        clear_last_error();
+        reset_last_error();
         // The old function never opened this file.
         let _ = rho;
         run(&TTI, || {

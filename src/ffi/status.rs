@@ -124,10 +124,21 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
     }
 }
 
+/// Message of a thread.
+struct LastError {
+    text: Option<CString>,
+    /// `sched_last_error` returns "". The text stays, because the caller may still read it.
+    is_reset: bool,
+}
+
+impl LastError {
+    const NONE: LastError = LastError { text: None, is_reset: false };
+}
+
 thread_local! {
     /// Outlives the thread's other locals. Handlers of `exit` and destructors of the caller run
     /// after those are destroyed, and may call `sched_last_error`.
-    static LAST_ERROR: ManuallyDrop<RefCell<Option<CString>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+    static LAST_ERROR: ManuallyDrop<RefCell<LastError>> = const { ManuallyDrop::new(RefCell::new(LastError::NONE)) };
     static CLEAR_AT_THREAD_END: ClearAtThreadEnd = const { ClearAtThreadEnd };
 }
 
@@ -137,7 +148,7 @@ struct ClearAtThreadEnd;
 
 impl Drop for ClearAtThreadEnd {
     fn drop(&mut self) {
-        clear_last_error();
+        change(|last| *last = LastError::NONE);
     }
 }
 
@@ -145,17 +156,18 @@ impl Drop for ClearAtThreadEnd {
 pub(super) fn set_last_error(error: &Error) {
     // The first use registers the destructor.
     let _ = CLEAR_AT_THREAD_END.try_with(|_| ());
-    store(Some(c_text(error.to_string())));
+    let text = Some(c_text(error.to_string()));
+    change(|last| *last = LastError { text, is_reset: false });
 }
 
-fn store(text: Option<CString>) {
-    let _ = LAST_ERROR.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
+fn change(change: impl FnOnce(&mut LastError)) {
+    let _ = LAST_ERROR.try_with(|last| last.try_borrow_mut().map(|mut last| change(&mut last)));
 }
 
 /// Resets the message to "", for a function without a status, so that its caller can detect
-/// success.
-pub(super) fn clear_last_error() {
-    store(None);
+/// success. The text stays valid until the next failure.
+pub(super) fn reset_last_error() {
+    change(|last| last.is_reset = true);
 }
 
 /// Converts any text for C: a NUL inside becomes a space.
@@ -197,10 +209,37 @@ pub(super) fn name_of(status: sched_status_t) -> Option<&'static CStr> {
 }
 
 /// Returns the message of the calling thread's last call with a negative status, in one sentence;
-/// "" if none has failed. A successful call does not change it. The library owns the text; it is
-/// valid until the thread's next failing call or its end.
+/// "" if none has failed. A successful call does not change it, except that it is "" after a
+/// successful call of gpusched_legacy.h. The library owns the text; it is valid until the thread's
+/// next failing call or its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_last_error() -> *const c_char {
-    let text = LAST_ERROR.try_with(|last| last.try_borrow().ok()?.as_ref().map(|last| last.as_ptr()));
+    let text = LAST_ERROR.try_with(|last| {
+        let last = last.try_borrow().ok()?;
+        last.text.as_ref().filter(|_| !last.is_reset).map(|text| text.as_ptr())
+    });
     text.ok().flatten().unwrap_or(c"".as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_is_reset_and_its_text_stays_until_the_next_failure() {
+        let error = Error::argument("nx", 0, "a message of many words that the caller still reads");
+        set_last_error(&error);
+        let text = sched_last_error();
+        reset_last_error();
+        // Would be written into the memory of the message if that were free.
+        let others = vec![vec![b'x'; error.to_string().len() + 1]; 100];
+        // SAFETY: both texts end with NUL, and no other failure has followed.
+        let (before, now) = unsafe { (CStr::from_ptr(text), CStr::from_ptr(sched_last_error())) };
+        assert_eq!((before.to_str().unwrap(), now), (error.to_string().as_str(), c""));
+        drop(others);
+        set_last_error(&Error::Forked);
+        // SAFETY: as above.
+        let now = unsafe { CStr::from_ptr(sched_last_error()) };
+        assert_eq!(now.to_str().unwrap(), Error::Forked.to_string());
+    }
 }
