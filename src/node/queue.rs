@@ -222,7 +222,9 @@ pub(super) fn queue_view(
 }
 
 /// Returns the device where the waiter's task should end first, and the time of its end. If two
-/// ends are equal, the device with less work is chosen, then the lower index.
+/// ends are equal, the device with less work is chosen, then the lower index. The planner's
+/// `Schedule` does the same for ready tasks, with memory and slots of their own; waiters here have
+/// neither, and lie in a lower layer.
 fn earliest_finish<'a>(
     waiter: &'a MemberRecord,
     timelines: &[DeviceTimeline],

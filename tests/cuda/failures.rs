@@ -407,9 +407,9 @@ pub fn failed_load_without_a_fault_of_the_kernels_keeps_the_gpu() {
 /// A kernel never ends: its task is restarted on the other GPU, its GPU is retired.
 pub fn a_hang() {
     keeps_objects();
-    let scheduler = scheduler("cuda", 1).unwrap();
     // Long enough for its code to begin on a busy machine.
     let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
+    let scheduler = scheduler_with_grace("cuda", 1, deadline).unwrap();
     assert_eq!(attempts(&scheduler, |task| Task { deadline, idempotent, ..task }), [0, 1]);
     ends_without_first_gpu(scheduler);
     assert_eq!(driver_count(1, "contexts"), 0);
@@ -433,14 +433,14 @@ fn ends_without_first_gpu(scheduler: Scheduler) {
 /// The idle slot frees no memory: that would wait for the kernel, and the end of the scheduler for the slot.
 pub fn a_hang_beside_an_idle_slot() {
     keeps_objects();
-    let scheduler = scheduler("cuda", 2).unwrap();
+    let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
+    let scheduler = scheduler_with_grace("cuda", 2, deadline).unwrap();
     let door = Arc::new(Barrier::new(2));
     let warm = task(move |stream| {
         door.wait();
         filled(stream, 1.0)
     });
     run_all(&scheduler, (0..2).map(|_| on(0, warm.clone())));
-    let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
     run(&scheduler, Task { deadline, idempotent, work: Some(1.0), ..good() }).unwrap();
     ends_without_first_gpu(scheduler);
 }

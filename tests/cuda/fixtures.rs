@@ -17,7 +17,12 @@ pub const SMALL: Ptx =
     Ptx { name: "small", text: include_str!("../../ctests/doubles/fakecuda/fixtures/small.ptx") };
 
 pub fn scheduler(devices: &str, slots: u32) -> Result<Scheduler> {
+    scheduler_with_grace(devices, slots, None)
+}
+
+pub fn scheduler_with_grace(devices: &str, slots: u32, grace: Option<Duration>) -> Result<Scheduler> {
     let mut builder = Scheduler::builder();
+    builder.policy.grace = grace.unwrap_or(builder.policy.grace);
     builder.devices = Some(devices.into());
     builder.slots = Some(slots);
     // The default waits an hour for other processes.

@@ -61,6 +61,10 @@ fn defined_type(line: &str) -> Option<&str> {
         _ => line.strip_prefix("pub ").unwrap_or(line),
     };
     let (kind, rest) = line.strip_prefix("unsafe ").unwrap_or(line).split_once(' ')?;
+    // As `with_defaults!` of the scheduler's `Policy` writes it.
+    if indent == 0 && rest == "{" && kind.starts_with(char::is_uppercase) {
+        return Some(kind);
+    }
     // An indented `type` belongs to a trait.
     let defines = matches!(kind, "struct" | "enum" | "union" | "trait") || kind == "type" && indent == 0;
     let name = rest.split(|end: char| !end.is_alphanumeric() && end != '_').next()?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::axis::Axis;
 use super::coefficients::Coefficients;
+use super::equation::OnePassEquation;
 use super::fields::{Fields, gpu_lens, gpu_slots};
-use super::policy::Policy;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
@@ -113,7 +113,7 @@ impl Zone {
     }
 }
 
-impl<P: Policy> CudaEquation for P {
+impl<P: OnePassEquation> CudaEquation for P {
     type Params = StepParams;
     type Shared = Coefficients;
 

@@ -1,92 +1,57 @@
-//! The step on the CPU of all equations with a policy.
+//! Interface of an equation to the step that all equations with a split PML share.
 
-use super::fields;
-use super::geometry::Geometry;
-use super::policy::Policy;
-use super::scratch::ScratchPointers;
-use super::sweep::Sweep;
+use std::sync::Arc;
+
+use super::coefficients::Coefficients;
 use crate::fd::anisotropy::IsotropicBall;
-use crate::fd::grid::layout::Layout;
-use crate::fd::inject::SourceMedium;
-use crate::fd::storage::Storage;
-use crate::fd::tiled::activity::ActiveTile;
-use crate::fd::tiled::describe::{describe_cell, readable};
-use crate::fd::tiled::equation::{TileStep, TiledEquation};
-use crate::fd::tiled::partition::Partition;
-use crate::fd::tiled::tuning::SIZES;
+use crate::fd::edge_field::EdgeField;
+use crate::fd::march::kernel_set::KernelSet;
+use crate::fd::vector::lanes::Lanes;
 
-impl<P: Policy> SourceMedium for P {
-    fn layout(&self) -> &Layout {
-        &self.coefficients().layout
+/// An equation in a medium, with a time step.
+pub trait OnePassEquation: Clone + Send + Sync {
+    /// The name of the equation.
+    const NAME: &'static str;
+    /// Number of pressures, 1 or 2. The fluxes along x and y are those of the first, the flux along
+    /// z is that of the last.
+    const PRESSURES: usize;
+    /// Number of mixing coefficients, by which increments change the pressures: 0 or 2.
+    const MIXING: usize;
+    /// Points of the source: cells below the shot's source cell, and the factor on the wavelet. The
+    /// source is in all pressures while their fluxes are computed, and in none of them after the
+    /// step.
+    const SOURCE: &'static [(usize, f32)];
+
+    /// Returns the kernels of the equation for GPUs.
+    fn kernel_set() -> &'static KernelSet;
+
+    /// Returns the coefficients of a plan.
+    fn coefficients(&self) -> &Arc<Coefficients>;
+
+    /// Returns the largest velocity in a padded cell over that along z, and the words for its
+    /// properties other than vp and rho.
+    fn stretch(&self, _cell: [usize; 3]) -> (f64, String) {
+        (1.0, String::new())
     }
 
-    fn modulus(&self, cell: [usize; 3]) -> f64 {
-        let c = self.coefficients();
-        c.kappa.value(&c.layout, cell)
+    /// Returns the mixing coefficient `number`, below [`OnePassEquation::MIXING`].
+    fn mixing(&self, number: usize) -> &EdgeField;
+
+    /// Returns the equation for a shot whose source is at a padded cell.
+    fn around(&self, _source: [usize; 3]) -> Self {
+        self.clone()
     }
 
-    fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
-        self.coefficients().buoyancy(cell, axis)
-    }
-}
-
-impl<P: Policy> TiledEquation for P {
-    type Geometry = Geometry;
-
-    const PRESSURES: usize = P::PRESSURES;
-    const SOURCE: &'static [(usize, f32)] = P::SOURCE;
-    /// Tiles of fewer rows fit better into a core's own cache, but compute more rows beside the
-    /// tile.
-    const ROWS: [usize; SIZES] = [32, 48, 24, 96];
-
-    fn increment_field(_from: usize) -> usize {
-        2 * P::PRESSURES
-    }
-
-    fn kind(&self) -> String {
-        let density = if self.coefficients().beside.is_none() { ", no density" } else { "" };
-        format!("{}{density}", P::NAME)
-    }
-
-    fn storage(&self) -> Storage {
-        self.coefficients().storage
-    }
-
-    fn around(&self, source: [usize; 3]) -> P {
-        Policy::around(self, source)
-    }
-
+    /// Returns the mixing coefficients around the shot's source, if the shot has its own there.
     fn ball(&self) -> Option<&IsotropicBall> {
-        Policy::ball(self)
+        None
     }
 
-    fn describe_cell(&self, padded: [usize; 3]) -> String {
-        let c = self.coefficients();
-        describe_cell(&c.layout, c.spacing, padded, |inside| {
-            let [b, kappa] = [&c.b, &c.kappa].map(|field| field.value(&c.layout, inside));
-            let rho = if c.beside.is_some() { 2.0 * b } else { 1.0 / b };
-            let vp = (kappa / rho).sqrt();
-            let weights: f64 = c.stencil.iter().map(|weight| f64::from(weight.abs())).sum();
-            let rates: f64 = c.axes.iter().map(|axis| f64::from(axis.rate).powi(2)).sum();
-            let (stretch, others) = self.stretch(inside);
-            let rho = readable(rho);
-            (vp, format!(", rho {rho} kg/m³{others}"), stretch * vp * weights * rates.sqrt())
-        })
-    }
-
-    fn field_lens(&self) -> Vec<usize> {
-        fields::lens(&self.coefficients().layout, P::PRESSURES)
-    }
-
-    fn geometry(&self, partition: &Partition) -> Geometry {
-        Geometry::new(self.coefficients(), partition)
-    }
-
-    fn scratch_len(&self, partition: &Partition) -> usize {
-        ScratchPointers::new::<P>(partition, self.coefficients().storage, std::ptr::null_mut()).1
-    }
-
-    unsafe fn sweep(step: &TileStep<'_, P>, active: &ActiveTile, scratch: *mut f32) {
-        Sweep::new(step, active, scratch).run()
-    }
+    /// Returns the pressures after a step, from those before it without a source, and the
+    /// increments. With one pressure the first increment is that of all axes. With two the first is
+    /// that of x and y, the second that of z.
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn advance<L: Lanes>(pressures: [L::V; 2], increments: [L::V; 2], mixing: [L::V; 2]) -> [L::V; 2];
 }

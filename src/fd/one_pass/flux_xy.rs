@@ -1,7 +1,7 @@
 //! Fluxes along x and along y, and the terms that they complete, for a few neighbouring rows at a
 //! time. The scratch keeps the fluxes that the next rows need.
 
-use super::policy::Policy;
+use super::equation::OnePassEquation;
 use super::prefetch::PREFETCH_DISTANCE;
 use super::rows::{BlockFluxes, FLUX_PLANES, PREFETCHED, PmlVelocity, RowBlock, SplitPressure};
 use super::scratch::PLACES;
@@ -31,7 +31,7 @@ pub struct Line {
     pub kappa: (*const f32, usize),
 }
 
-impl<P: Policy> Sweep<'_, P> {
+impl<P: OnePassEquation> Sweep<'_, P> {
     /// Computes the fluxes that the first row's term reads before its last.
     ///
     /// # Safety

@@ -1,5 +1,5 @@
 //! The step of equations with a split PML, in one pass over the grid. An equation adds a
-//! [`policy::Policy`].
+//! [`equation::OnePassEquation`].
 //!
 //! The velocities are eliminated where nothing is damped; `pass.rs` has the order of operations.
 
@@ -7,14 +7,14 @@
 
 pub mod axis;
 pub mod coefficients;
+mod cpu;
 pub mod cuda;
-mod equation;
+pub mod equation;
 pub mod fields;
 mod flux_xy;
 pub(crate) mod flux_z;
 pub mod geometry;
 mod pass;
-pub mod policy;
 mod prefetch;
 pub(crate) mod rows;
 mod scratch;

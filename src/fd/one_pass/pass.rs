@@ -25,9 +25,9 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::equation::OnePassEquation;
 use super::flux_xy::Line;
 use super::flux_z::{FluxRow, RowEnd};
-use super::policy::Policy;
 use super::prefetch::PREFETCH_DISTANCE;
 use super::sweep::Sweep;
 use super::update::Update;
@@ -35,7 +35,7 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::copies::{in_ball, without_source};
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
-impl<P: Policy> Sweep<'_, P> {
+impl<P: OnePassEquation> Sweep<'_, P> {
     /// Updates the active part of the tile.
     ///
     /// # Safety
@@ -161,7 +161,7 @@ impl<P: Policy> Sweep<'_, P> {
             (at, at_damped) = (at + pml.len(), at_damped + damped.len());
         }
         step.isa.run(&Update {
-            policy: PhantomData::<P>,
+            equation: PhantomData::<P>,
             stencil,
             len,
             pml: self.tile.sides.each_ref().map(|side| side.pml),

@@ -2,7 +2,7 @@
 //! processor has some tens of cache lines in flight and drops further requests, so each row
 //! requests the same few rows ahead.
 
-use super::policy::Policy;
+use super::equation::OnePassEquation;
 use super::rows::{FLUX_PLANES, PREFETCHED};
 use super::sweep::Sweep;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
@@ -26,7 +26,7 @@ pub struct Prefetch {
     pub beside: *const f32,
 }
 
-impl<P: Policy> Sweep<'_, P> {
+impl<P: OnePassEquation> Sweep<'_, P> {
     /// Returns the address of a row of coefficients, in their stored format, for a prefetch.
     #[inline(always)]
     pub fn coefficient_row(&self, field: &EdgeField, [x, y]: [usize; 2]) -> *const f32 {

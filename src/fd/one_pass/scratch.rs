@@ -1,6 +1,6 @@
 //! Buffers of one thread: fluxes that the next planes need, too, and the terms of a plane.
 
-use super::policy::Policy;
+use super::equation::OnePassEquation;
 use super::rows::{FLUX_PLANES, TAPS};
 use crate::fd::storage::Storage;
 use crate::fd::tiled::partition::Partition;
@@ -42,7 +42,11 @@ pub struct ScratchPointers {
 impl ScratchPointers {
     /// Divides a scratch that fits any tile of any tiling. Also returns its length in values.
     #[inline]
-    pub fn new<P: Policy>(tiles: &Partition, storage: Storage, first: *mut f32) -> (ScratchPointers, usize) {
+    pub fn new<P: OnePassEquation>(
+        tiles: &Partition,
+        storage: Storage,
+        first: *mut f32,
+    ) -> (ScratchPointers, usize) {
         let (columns, len) = (tiles.columns, tiles.ends.len);
         // An odd number of lines puts neighbouring rows in different sets of a cache. Rows of
         // expanded numbers have one value more.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::coefficients::Coefficients;
+use super::equation::OnePassEquation;
 use super::fields::Fields;
-use super::policy::Policy;
 use super::rows::Expansion;
 use super::scratch::ScratchPointers;
 use crate::fd::edge_field::{EdgeField, EdgeRow};
@@ -18,7 +18,7 @@ use crate::fd::tiled::tiles::Tile;
 /// The unsafe methods require that the fields have the layout of the coefficients, and that the
 /// scratch fits the tile. Meanwhile no other thread uses the part of the fields that the tile
 /// writes, or writes the part that it reads. The processor has the instructions.
-pub struct Sweep<'a, P: Policy> {
+pub struct Sweep<'a, P: OnePassEquation> {
     pub step: &'a TileStep<'a, P>,
     pub c: &'a Coefficients,
     pub tile: &'a Tile,
@@ -34,7 +34,7 @@ pub struct Sweep<'a, P: Policy> {
     pub len: usize,
 }
 
-impl<'a, P: Policy> Sweep<'a, P> {
+impl<'a, P: OnePassEquation> Sweep<'a, P> {
     pub fn new(step: &'a TileStep<'a, P>, active: &'a ActiveTile, scratch: *mut f32) -> Self {
         let TileStep { equation, partition, from, .. } = *step;
         let c = &**equation.coefficients();

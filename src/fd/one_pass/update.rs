@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::equation::OnePassEquation;
 use super::flux_z::derivative_before;
-use super::policy::Policy;
 use super::rows::write;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::RowWork;
@@ -13,7 +13,7 @@ use crate::fd::vector::lanes::{Lanes, splats};
 /// Computes the pressures of a row after the step, and its undamped increments. Pointers are to the
 /// first updated value.
 pub struct Update<'a, P> {
-    pub policy: PhantomData<P>,
+    pub equation: PhantomData<P>,
     pub stencil: &'a [f32; HALF_WIDTH],
     pub len: usize,
     /// Whether the tile stores PML velocities along x and along y.
@@ -40,7 +40,7 @@ pub struct Update<'a, P> {
     pub prefetched: *const f32,
 }
 
-impl<P: Policy> RowWork for Update<'_, P> {
+impl<P: OnePassEquation> RowWork for Update<'_, P> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         match self.pml {
@@ -52,7 +52,7 @@ impl<P: Policy> RowWork for Update<'_, P> {
     }
 }
 
-impl<P: Policy> Update<'_, P> {
+impl<P: OnePassEquation> Update<'_, P> {
     /// Updates one row. `X_PML`, `Y_PML`: whether the tile stores PML velocities along that axis.
     ///
     /// # Safety

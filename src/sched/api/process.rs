@@ -1,7 +1,8 @@
 //! The default scheduler of a process, shared by its users.
 //!
 //! The first user creates it and the last one to release it ends it; a later user gets a new one. A
-//! user that never releases it keeps it as long as the process lives.
+//! user that never releases it keeps it as long as the process lives. So a cell that is set once
+//! does not hold it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

@@ -73,7 +73,8 @@ Policy {
 
     /// Factor. An attempt is late after so many times the estimate.
     late_factor: f64 = 5.0,
-    /// Attempts of a class that end well before others of it may be late.
+    /// Attempts of a class that end well before others of it may be late: one or two may be odd
+    /// themselves.
     usual_after: u64 = 3,
     /// Least time after which an attempt is late: the machine may be busy with other programs for
     /// that long.
@@ -106,19 +107,23 @@ Policy {
     /// Devices that are lost under a task, or under elements of a range, before that is the cause.
     /// One more than contexts: lost devices are rare, and a wrong decision fails the task.
     lost_devices: u32 = 3,
-    /// Tasks that poison a context of a device once, before the device is the cause.
+    /// Tasks that poison a context of a device once, before the device is the cause: one may be the
+    /// cause itself, two of the same device hardly.
     suspects: usize = 2,
-    /// Tasks in a row that are the cause of a poisoned context, before the device is.
+    /// Tasks in a row that are the cause of a poisoned context, before the device is: a survey whose
+    /// tasks are all wrong should not use up its other devices.
     faulty_tasks: u32 = 3,
-    /// Attempts with a wrong result, before the task is the cause.
+    /// Attempts with a wrong result, before the task is the cause: the second is on another device
+    /// if there is one.
     wrong_attempts: u32 = 2,
     /// Tasks with a wrong result on a device that were right when computed again, before the device
-    /// is the cause.
+    /// is the cause. A single flipped bit may have another cause.
     wrong_tasks: usize = 2,
 
     // Shortages.
 
-    /// Time for which fewer attempts run on a device that was short of something in company.
+    /// Time for which fewer attempts run on a device that was short of something in company: a few
+    /// tasks, after which the shortage may be over.
     throttle: Duration = 60 * S,
     /// Times for which a device begins no task like one that it refused, because it or its memory
     /// is in use, by the rounds in which all devices have refused the task. After one round more
@@ -160,11 +165,12 @@ Policy {
 
     // Slots.
 
-    /// Tasks of a window of the concurrency tuner, for each slot.
+    /// Tasks of a window of the concurrency tuner, for each slot: the mean of fewer scatters more
+    /// than [`Policy::tuner_gain`].
     tuner_window: u32 = 4,
     /// Factor of throughput that another slot has to bring: less may be scatter.
     tuner_gain: f64 = 1.05,
-    /// Slots of a device that the tuner tries, at most.
+    /// Slots of a device that the tuner tries, at most: each has a thread and its own memory.
     most_slots: u32 = 8,
     /// Tasks that may wait inside their code at a time. Each may need another thread.
     blocked_tasks: usize = 64,
@@ -175,11 +181,13 @@ Policy {
     // Light and planned tasks.
 
     /// Time of planned tasks after which light ones have a slice, and of light tasks after which a
-    /// worker releases its slot of the node if other processes wait.
+    /// worker releases its slot of the node if other processes wait: long against the cost of a
+    /// switch, short for a user.
     turn: Duration = 100 * MS,
-    /// The slice of light tasks after a turn of planned ones.
+    /// The slice of light tasks after a turn of planned ones: a tenth of the time.
     light_slice: Duration = 10 * MS,
-    /// Longest time for which planned tasks of negative priority give way to light ones.
+    /// Longest time for which planned tasks of negative priority give way to light ones, so that
+    /// they do not starve.
     stand_back: Duration = 100 * MS,
 
     // Threads.
@@ -187,7 +195,7 @@ Policy {
     /// Longest time that an idle worker spins before it sleeps: waking it takes about as long. The
     /// time doubles when work came meanwhile, and halves when not.
     spin_most: Duration = 50 * US,
-    /// Shortest such time.
+    /// Shortest such time: a few looks at the queues.
     spin_least: Duration = 2 * US,
     /// Time that a waiting thread spins before it sleeps.
     wait_spin: Duration = 20 * US,
@@ -221,9 +229,9 @@ Policy {
     /// Chunks into which a share is divided, at least, so that something is left to steal.
     chunks_of_share: u64 = 4,
     /// Factor. A device that needs so many times as long as the fastest checks before each chunk
-    /// whether the others end sooner without it.
+    /// whether the others end sooner without it. Below it the check costs more than it saves.
     slow_device: f64 = 1.5,
-    /// Time that a helper stays while other tasks wait for its slot.
+    /// Time that a helper stays while other tasks wait for its slot: a few chunks.
     helper_stay: Duration = 10 * MS,
 
     // Log.

@@ -1,5 +1,6 @@
 //! Faults of devices under the elements of a range: [`FaultLog`] finds the elements that are the
-//! cause.
+//! cause. The planner's rules for tasks and devices (`plan/device_health.rs`) have the same limits,
+//! but count attempts at one task, where this counts overlaps of chunks.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -22,7 +22,7 @@ use crate::fd::inject::DIPOLE;
 use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::model::{Model, Property, WATER};
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
-use crate::fd::one_pass::policy::Policy;
+use crate::fd::one_pass::equation::OnePassEquation;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::vector::lanes::Lanes;
@@ -64,7 +64,7 @@ impl Equation for Acoustic1 {
 static KERNELS: KernelSet = kernel_set!("acoustic1_one_pass", None, Some("acoustic1_one_pass_4x2_16_bit"));
 
 /// One pressure, whose increments are added to it.
-impl Policy for Acoustic1Propagator {
+impl OnePassEquation for Acoustic1Propagator {
     const NAME: &'static str = "acoustic1";
     const PRESSURES: usize = 1;
     const MIXING: usize = 0;

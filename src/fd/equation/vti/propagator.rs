@@ -10,7 +10,7 @@ use crate::fd::grid::layout::Layout;
 use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::model::Model;
 use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
-use crate::fd::one_pass::policy::Policy;
+use crate::fd::one_pass::equation::OnePassEquation;
 use crate::fd::storage::Storage;
 use crate::fd::vector::lanes::Lanes;
 
@@ -53,7 +53,7 @@ impl VtiMaterial {
 /// The kernels of `kernels/vti_one_pass.cu`.
 static KERNELS: KernelSet = kernel_set!("vti_one_pass", None, Some("vti_one_pass_4x2_16_bit"));
 
-impl Policy for VtiPropagator {
+impl OnePassEquation for VtiPropagator {
     const NAME: &'static str = "vti";
     const PRESSURES: usize = 2;
     const MIXING: usize = 2;
