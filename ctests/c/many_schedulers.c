@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <malloc.h>
+#include <pthread.h>
 
 #include "check.h"
 
@@ -43,10 +44,23 @@ static void check_refusal(sched_status_t status, const char *message, const char
   printf("%s %d: %s: %s\n", what, i, sched_status_name(status), message);
 }
 
+static int looked, left;
+
+/* A thread that makes one call and is idle then. */
+static void *looks_once(void *s) {
+  sched_stats_t stats = {.size = sizeof stats};
+  OK(sched_stats(s, &stats));
+  add(&looked);
+  until(&left, 1);
+  return NULL;
+}
+
 static void crowd(int count, int *made, int *well) {
   struct one *all = calloc((size_t)count, sizeof *all);
+  const int files = entries("/proc/self/fd"), warm = count > 2;
+  pthread_t idle;
   char message[300];
-  *made = *well = 0;
+  *made = *well = looked = left = 0;
   for (int i = 0; i < count; i++) {
     sched_config_t config = {.size = sizeof config, .slots = 1 + (uint32_t)i % 2,
                              .cpu_threads = 1 + (uint32_t)i % 3};
@@ -74,6 +88,9 @@ static void crowd(int count, int *made, int *well) {
       check_refusal(status, message, "task", i);
     }
   }
+  /* The system may refuse the thread. */
+  const int has_idle = all[0].s != NULL && pthread_create(&idle, NULL, looks_once, all[0].s) == 0;
+  until(&looked, has_idle);
   for (int i = 0; i < count; i++) {
     sched_stats_t stats = {.size = sizeof stats};
     if (all[i].s == NULL) continue;
@@ -83,6 +100,10 @@ static void crowd(int count, int *made, int *well) {
     CHECK(all[i].dropped == each);
     EXPECT(SCHED_E_STALE, sched_destroy(all[i].s));
   }
+  /* The idle thread keeps no file of the scheduler that it used. */
+  CHECK(!warm || entries("/proc/self/fd") == files);
+  add(&left);
+  CHECK(!has_idle || pthread_join(idle, NULL) == 0);
   free(all);
 }
 

@@ -90,8 +90,10 @@ impl<T> HandleTable<T> {
             _ => LastLookup { token, removed, object: self.get(handle)? },
         };
         let result = call(&lookup.object);
+        // An object that may have been removed meanwhile is not kept.
+        let lookup = (self.removed.load(Ordering::Acquire) == lookup.removed).then_some(lookup);
         // Drops the lookup of a call inside this one. A thread whose locals are destroyed stores none.
-        drop(cell.try_with(|cell| cell.replace(Some(lookup))));
+        drop(cell.try_with(|cell| cell.replace(lookup)));
         result
     }
 

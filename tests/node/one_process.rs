@@ -127,6 +127,35 @@ pub fn lease_is_returned_beside_a_thread_that_does_not_wait_for_the_table() {
     }
 }
 
+/// A thread may use the object of a scheduler that has ended.
+pub fn member_that_has_left_is_no_member_and_has_no_file_open() {
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let folder = Folder::new();
+    let b = join(&leases(&folder), 1, 1).unwrap();
+    let before = open();
+    let a = join(&leases(&folder), 1, 1).unwrap();
+    a.wait(Some(Duration::ZERO));
+    a.leave();
+    assert_eq!(open(), before);
+    assert_eq!(b.lock().unwrap().other_members(), 0);
+    assert!(matches!(a.lock(), Err(Error::Shutdown { .. })));
+    a.set_slots(0, 7);
+    a.wake();
+    a.catch_up();
+    assert!(!a.is_behind() && a.wait(None) == WaitEnd::Woken);
+    drop(a);
+    assert_eq!((open(), lease(&b, 0).is_some()), (before, true));
+}
+
+pub fn member_leaves_when_its_last_lease_is_dropped() {
+    let (_folder, a, b) = two_members(1);
+    let hold = lease(&a, 0).expect("a free slot");
+    a.leave();
+    assert_eq!((leased(&b), b.lock().unwrap().other_members()), (1, 1));
+    drop(hold);
+    assert_eq!((leased(&b), b.lock().unwrap().other_members()), (0, 0));
+}
+
 pub fn lease_outlives_its_membership() {
     let (_folder, a, b) = two_members(1);
     let hold = lease(&a, 0).expect("a free slot");

@@ -157,6 +157,22 @@ fn light_task_begins_when_the_table_becomes_unreadable() {
 /// Only the end of the other process can make this one read the leases.
 #[test]
 fn late_task_gets_a_copy_once_no_other_process_is_left() {
+    late_task_gets_a_copy_after(drop);
+}
+
+/// A thread may keep the last owner of the scheduler that it used as long as it lives.
+#[test]
+fn scheduler_that_has_ended_is_no_peer_while_a_thread_keeps_it() {
+    let mut kept = None;
+    late_task_gets_a_copy_after(|second| {
+        second.shutdown().unwrap();
+        kept = Some(second);
+    });
+    assert_eq!(kept.unwrap().stats().unwrap().counts.submitted, 0);
+}
+
+/// `end` ends the only other process.
+fn late_task_gets_a_copy_after(end: impl FnOnce(Arc<Scheduler>)) {
     let folder = Folder::new();
     let late_least = Duration::from_millis(50);
     let first = tuned_member(&folder, Scripted::new(2).into(), 1, |policy| policy.late_least = late_least);
@@ -173,7 +189,7 @@ fn late_task_gets_a_copy_once_no_other_process_is_left() {
     let id = first.submit(Task { idempotent: true, ..planned(task) }).unwrap();
     sleep(4 * late_least);
     assert_eq!(first.info(id).unwrap().attempts, 1);
-    drop(second);
+    end(second);
     let ended = first.wait(id, Some(Duration::from_secs(10)));
     first.cancel(id).unwrap();
     assert_eq!(ended, Ok(WaitResult::Done));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::listener::ChangeListener;
@@ -14,12 +14,13 @@ use crate::node::request::{NodePolicy, SharedDevice, SlotRequest, WaitEnd};
 
 /// A scheduler's membership of its node.
 ///
-/// Dropping it ends the member's wait. The member leaves when its last [`SlotLease`] is dropped,
-/// too. In a forked child every call returns [`Error::Forked`] or does nothing.
+/// Dropping it is the same as [`leave`](Membership::leave). In a forked child every call returns
+/// [`Error::Forked`] or does nothing.
 #[derive(Debug)]
 pub struct Membership {
     member: Arc<LocalMember>,
-    listener: ChangeListener,
+    /// `None` once the member leaves.
+    listener: Mutex<Option<Arc<ChangeListener>>>,
 }
 
 impl Membership {
@@ -38,7 +39,34 @@ impl Membership {
     ) -> Result<Option<Membership>> {
         let Some(candidates) = folder::candidates(folder)? else { return Ok(None) };
         let member = Arc::new(LocalMember::join(candidates, devices, policy)?);
-        Ok(Some(Membership { member, listener: ChangeListener::new()? }))
+        Ok(Some(Membership { member, listener: Mutex::new(Some(Arc::new(ChangeListener::new()?))) }))
+    }
+
+    /// Ends the member's wait and takes it out of the node, now or when its last [`SlotLease`] is
+    /// dropped. Its files are closed then, later calls do nothing, and [`lock`](Membership::lock)
+    /// fails.
+    pub fn leave(&self) {
+        if !self.member.is_here() {
+            return;
+        }
+        drop(self.locked_listener().take());
+        let mut own = self.member.own_record();
+        own.end_wait();
+        own.is_leaving = true;
+        drop(own);
+        // The record of a member that leaves now need not be written.
+        if !self.member.leave_if_idle() {
+            self.member.flush_patiently();
+        }
+    }
+
+    fn locked_listener(&self) -> MutexGuard<'_, Option<Arc<ChangeListener>>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listener(&self) -> Option<Arc<ChangeListener>> {
+        // In a forked child the lock may belong to a thread of the parent.
+        self.member.is_here().then(|| self.locked_listener().clone()).flatten()
     }
 
     /// Sets the maximum number of tasks at a time that this member accepts on a device. Others see
@@ -70,12 +98,14 @@ impl Membership {
     /// [`Membership::wake`] is called. A waiting member also returns twice in the stall limit to
     /// read the queue. For one thread at a time.
     pub fn wait(&self, timeout: Option<Duration>) -> WaitEnd {
-        self.listener.wait(&self.member, timeout)
+        self.listener().map_or(WaitEnd::Woken, |listener| listener.wait(&self.member, timeout))
     }
 
     /// Ends the current wait, or else the next one, at once.
     pub fn wake(&self) {
-        self.listener.wake();
+        if let Some(listener) = self.listener() {
+            listener.wake();
+        }
     }
 
     /// Returns true if a change of this member's record is not written yet, because another member
@@ -97,14 +127,7 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        if !self.member.is_here() {
-            return;
-        }
-        self.member.own_record().end_wait();
-        // A member without leases leaves now, so its record need not be written.
-        if Arc::strong_count(&self.member) > 1 {
-            self.member.flush_patiently();
-        }
+        self.leave();
     }
 }
 
@@ -267,6 +290,8 @@ impl Drop for SlotLease {
     fn drop(&mut self) {
         let Some(key) = self.key.filter(|_| self.member.is_here()) else { return };
         self.member.own_record().remove(key);
-        self.member.flush_patiently();
+        if !self.member.leave_if_idle() {
+            self.member.flush_patiently();
+        }
     }
 }

@@ -9,13 +9,14 @@
 //! Lock order: `shared`, the table file, `own`, `session`.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::layout::TableHeader;
 use super::own_record::OwnRecord;
 use super::session::{self, BootId, Session};
+use super::sys::Descriptor;
 use super::{folder, sys};
 use crate::error::{Error, Result};
 use crate::fork::ProcessMark;
@@ -58,6 +59,8 @@ pub(super) struct LocalMember {
     own: Mutex<OwnRecord>,
     shared: Mutex<TableState>,
     process: ProcessMark,
+    /// The member has left, and its file is closed.
+    has_left: AtomicBool,
     boot_id: BootId,
     pub policy: NodePolicy,
     /// The table's count of changes, as far as this member has made or seen them.
@@ -111,6 +114,7 @@ impl LocalMember {
             own: Mutex::new(OwnRecord { record, ..OwnRecord::default() }),
             shared: Mutex::new(shared),
             process,
+            has_left: AtomicBool::new(false),
             boot_id,
             policy,
             known_changes: AtomicU64::new(header.changes),
@@ -123,9 +127,30 @@ impl LocalMember {
         Arc::clone(&self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns true in the process that joined, false in its forked children.
+    /// Returns true in the process that joined, until the member has left; false in its forked
+    /// children.
     pub fn is_here(&self) -> bool {
-        self.process.is_here()
+        self.process.is_here() && !self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Returns why no call works any more, if none does.
+    fn check_here(&self) -> Result<()> {
+        self.process.check()?;
+        if self.is_here() { Ok(()) } else { Err(Error::Shutdown { what: "a lease" }) }
+    }
+
+    /// Leaves, if the member is about to and holds no slot: the last thread that uses the file
+    /// closes it. Others ignore the record of a member whose file is closed.
+    pub fn leave_if_idle(&self) -> bool {
+        let own = self.own_record();
+        let leaves = own.is_leaving && own.record.held_slots.is_empty();
+        if leaves {
+            self.has_left.store(true, Ordering::Relaxed);
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let closed = Session { file: Descriptor::closed(), path: session.path.clone(), id: session.id };
+            *session = Arc::new(closed);
+        }
+        leaves
     }
 
     pub fn own_record(&self) -> MutexGuard<'_, OwnRecord> {
@@ -134,7 +159,7 @@ impl LocalMember {
 
     /// Locks the table and reads it.
     pub fn lock(&self) -> Result<MutexGuard<'_, TableState>> {
-        self.process.check()?;
+        self.check_here()?;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock_file(&mut shared, self.policy.lock_timeout)?;
         let session = self.session();
@@ -214,6 +239,8 @@ impl LocalMember {
             session.path.display()
         );
         let mut own = self.own_record();
+        // It may have left meanwhile, on another thread.
+        self.check_here()?;
         let old = &mut own.record;
         old.id = record.id;
         // The new record has the same devices in the same order, perhaps with other indices.

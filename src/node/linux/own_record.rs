@@ -11,6 +11,8 @@ pub(super) struct OwnRecord {
     pub next_key: u64,
     /// The record differs from the one in the table.
     pub dirty: bool,
+    /// The member leaves as soon as it holds no slot.
+    pub is_leaving: bool,
     /// A thread that would wait for the table has left the record to the one that holds the mutex.
     pub awaited: bool,
 }

@@ -79,7 +79,7 @@ extern "C" fn close_in_child() {
 /// nothing.
 #[derive(Debug)]
 pub(super) struct Descriptor {
-    /// Index in [`OPEN`].
+    /// Index in [`OPEN`]; beyond it: closed.
     index: usize,
     process: ProcessMark,
 }
@@ -129,9 +129,15 @@ impl Descriptor {
     }
 
     fn raw(&self) -> io::Result<RawFd> {
-        match self.process.is_here() {
-            true => Ok(OPEN[self.index].load(Ordering::Relaxed)),
-            false => Err(io::Error::other("the process was forked")),
+    /// Returns a descriptor of no file: its calls fail.
+    pub fn closed() -> Descriptor {
+        Descriptor { index: MAX_DESCRIPTORS, process: ProcessMark::here() }
+    }
+
+        match OPEN.get(self.index) {
+            _ if !self.process.is_here() => Err(io::Error::other("the process was forked")),
+            Some(entry) => Ok(entry.load(Ordering::Relaxed)),
+            None => Err(io::Error::other("it is closed")),
         }
     }
 
@@ -261,13 +267,11 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        if !self.process.is_here() {
-            return;
-        }
+        let Some(entry) = OPEN.get(self.index).filter(|_| self.process.is_here()) else { return };
         lock_gate();
         // No fork happens from here on, because it would wait for the gate.
         if self.process.is_here() {
-            let raw = OPEN[self.index].swap(-1, Ordering::Relaxed);
+            let raw = entry.swap(-1, Ordering::Relaxed);
             // SAFETY: the descriptor belongs to this object and is not used after this.
             unsafe { libc::close(raw) };
         }

@@ -342,6 +342,8 @@ impl Scheduler {
         runtime.pool.join();
         runtime.observability.progress_notifier.stop();
         runtime.save_rates();
+        // Threads that have used the scheduler may keep the runtime.
+        runtime.peers.iter().for_each(|peers| peers.membership.leave());
         *lock(&self.ownership) = Ownership::Released;
         Ok(Some(cancelled))
     }
