@@ -5,6 +5,7 @@
  *   closed_streams log CASE_FOLDER OUT_FOLDER     a log on standard error does not go to a file of the program
  *   closed_streams pipe CASE_FOLDER OUT_FOLDER    a log on the pipe raises no SIGPIPE
  *   closed_streams limit CASE_FOLDER OUT_FOLDER   a file that may not grow raises no SIGXFSZ
+ *   closed_streams leases CASE_FOLDER OUT_FOLDER  nor does the table of leases
  *
  * Exit status: 0 as promised; 1 not, with a sentence on what was standard error. */
 #define _GNU_SOURCE
@@ -108,6 +109,15 @@ static void write_beyond_limit(const char *folder, const char *out) {
   check(sched_destroy(s) == SCHED_OK, "destroyed", 0);
 }
 
+static void lease_beyond_limit(void) {
+  struct rlimit limit = {8192, 8192};
+  sched_t *s = NULL;
+  check(dup2(2, REPORT) == REPORT && setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit", 0);
+  signal(SIGXFSZ, SIG_DFL);
+  sched_status_t status = sched_create(NULL, &s);
+  check(status == SCHED_E_IO, "a table beyond the limit is refused", status);
+}
+
 int main(int argc, char **argv) {
   if (argc != 4) return 2;
   if (strcmp(argv[1], "pipe") == 0) {
@@ -116,6 +126,10 @@ int main(int argc, char **argv) {
   }
   if (strcmp(argv[1], "limit") == 0) {
     write_beyond_limit(argv[2], argv[3]);
+    return failures != 0;
+  }
+  if (strcmp(argv[1], "leases") == 0) {
+    lease_beyond_limit();
     return failures != 0;
   }
   close_streams();

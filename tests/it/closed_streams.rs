@@ -50,6 +50,7 @@ fn log_to_a_pipe_without_a_reader_does_not_end_the_program() {
 fn write_beyond_the_limit_of_file_sizes_does_not_end_the_program() {
     run("limit", "off", "cpu");
     run("limit", "debug:OUT/log", "cpu");
+    run("leases", "off", "cuda");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use libc::c_int;
 
 use crate::descriptor;
 use crate::fork::{ForkOnce, ProcessMark, forks};
+use crate::write_signals::without_signals;
 
 /// Three for each of the 256 members.
 const MAX_DESCRIPTORS: usize = 768;
@@ -128,12 +129,12 @@ impl Descriptor {
         Self::new(|| unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })
     }
 
-    fn raw(&self) -> io::Result<RawFd> {
     /// Returns a descriptor of no file: its calls fail.
     pub fn closed() -> Descriptor {
         Descriptor { index: MAX_DESCRIPTORS, process: ProcessMark::here() }
     }
 
+    fn raw(&self) -> io::Result<RawFd> {
         match OPEN.get(self.index) {
             _ if !self.process.is_here() => Err(io::Error::other("the process was forked")),
             Some(entry) => Ok(entry.load(Ordering::Relaxed)),
@@ -169,11 +170,10 @@ impl Descriptor {
         let mut done = 0;
         while done < bytes.len() {
             let rest = &bytes[done..];
+            let (raw, at) = (self.raw()?, (at + done as u64) as libc::off_t);
             // SAFETY: `rest` has this length.
-            let put = unsafe {
-                libc::pwrite(self.raw()?, rest.as_ptr().cast(), rest.len(), (at + done as u64) as libc::off_t)
-            };
-            match size(put) {
+            let put = || size(unsafe { libc::pwrite(raw, rest.as_ptr().cast(), rest.len(), at) });
+            match without_signals(put) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(put) => done += put,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
