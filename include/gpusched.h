@@ -997,7 +997,9 @@ sched_status_t sched_log_callback(sched_log_fn function, void *user, int32_t max
  * Creates a scheduler and stores its handle in `*out`. `config` NULL: every default. No device is
  * touched before its first task. Destroy it with sched_destroy.
  *
- * Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE if no device fits the selection.
+ * Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE if no device fits the selection, or
+ * if the parent of a forked process has found GPUs, which the child can't use; SCHED_E_IO if the
+ * folder that GPUSCHED_LEASE_DIR names is refused, or if no file can be opened.
  */
 sched_status_t sched_create(const struct sched_config_t *config, struct sched_t **out);
 
@@ -1012,7 +1014,7 @@ sched_status_t sched_create(const struct sched_config_t *config, struct sched_t 
  * to all handles together. Passing NULL to any function uses the same scheduler and keeps it until
  * the process ends.
  *
- * Errors: SCHED_E_ARGUMENT; SCHED_E_NO_DEVICE; SCHED_E_FORKED in a child whose parent had one.
+ * Errors: as sched_create; SCHED_E_FORKED in a child whose parent had one.
  */
 sched_status_t sched_default(struct sched_t **out);
 

@@ -21,6 +21,17 @@ use std::time::Duration;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Result;
 
+/// How the CPU replaces devices that a search did not find.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CpuFallback {
+    /// The machine has none that this process may use.
+    Quiet,
+    /// The machine may have some, but their driver can't be used.
+    Warned,
+    /// The machine has some, but not for this process.
+    Refused,
+}
+
 /// A kind of device. All threads share the object.
 pub trait Backend: Send + Sync {
     fn kind(&self) -> BackendKind;
@@ -32,6 +43,12 @@ pub trait Backend: Send + Sync {
     /// devices were missing or unusable, why, and what to do.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns how the CPU may replace devices that the last call of [`devices`](Backend::devices)
+    /// did not find.
+    fn cpu_fallback(&self) -> CpuFallback {
+        CpuFallback::Quiet
     }
 
     /// Returns the bytes that could be allocated on the device now.

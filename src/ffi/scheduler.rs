@@ -103,7 +103,9 @@ pub(super) fn wait_status(wait: WaitResult) -> sched_status_t {
 /// Creates a scheduler and stores its handle in `*out`. `config` NULL: every default. No device is
 /// touched before its first task. Destroy it with sched_destroy.
 ///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE if no device fits the selection.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE if no device fits the selection, or
+/// if the parent of a forked process has found GPUs, which the child can't use; SCHED_E_IO if the
+/// folder that GPUSCHED_LEASE_DIR names is refused, or if no file can be opened.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_create(
     config: *const sched_config_t,
@@ -141,7 +143,7 @@ pub unsafe extern "C" fn sched_create(
 /// to all handles together. Passing NULL to any function uses the same scheduler and keeps it until
 /// the process ends.
 ///
-/// Errors: SCHED_E_ARGUMENT; SCHED_E_NO_DEVICE; SCHED_E_FORKED in a child whose parent had one.
+/// Errors: as sched_create; SCHED_E_FORKED in a child whose parent had one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_default(out: *mut *mut sched_t) -> sched_status_t {
     guard_status(|| {

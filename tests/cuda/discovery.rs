@@ -1,5 +1,7 @@
 //! Discovery: the GPUs that are found, their numbers, and the notes on the others.
 
+use std::sync::Mutex;
+
 use gpusched::Error;
 use gpusched::device::{DeviceInfo, Health};
 use gpusched::sched::Builder;
@@ -176,10 +178,49 @@ pub fn a_toolkits_stub() {
 }
 
 pub fn a_driver_that_does_not_begin() {
+    log::set_logger(&Warnings).expect("no other logger");
+    log::set_max_level(log::LevelFilter::Warn);
     let why = refused("cuda");
     assert!(why.contains("NVIDIA's driver can't be used: cuInit: status 803"), "{why}");
     assert!(why.contains("restart the machine"), "{why}");
+    assert_eq!(WARNINGS.lock().unwrap()[..], [""; 0], "the error says it");
     assert_eq!(labels("all"), ["cpu:0"]);
+    let warnings = WARNINGS.lock().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].contains("status 803"), "{warnings:?}");
+}
+
+/// Records the warnings of the library.
+struct Warnings;
+
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl log::Log for Warnings {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        WARNINGS.lock().unwrap().push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
+/// Where no file can be opened, nothing says whether the machine has GPUs.
+pub fn driver_is_searched_again_after_a_lack_of_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a valid struct.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+    let set = |limit: libc::rlimit| {
+        // SAFETY: a valid struct.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+    };
+    set(libc::rlimit { rlim_cur: 3, ..limit });
+    let few = scheduler("all", 1).err();
+    set(limit);
+    let why = few.map(|error| error.to_string()).unwrap_or_default();
+    assert!(why.contains("(ulimit -n)"), "{why}");
+    assert_eq!(labels("all"), ["cuda:0"]);
 }
 
 /// An integrated GPU is promised no more memory than the host has.

@@ -97,6 +97,7 @@ fn cases() -> Vec<Case> {
         case!(discovery::a_toolkits_stub, "init=34;dev=mem:1G"),
         case!(discovery::a_driver_that_does_not_begin, "init=803;dev=mem:1G"),
         case!(discovery::memory_of_the_host, "dev=name:GB10,cc:12.1,mem:64T,ctx:1M,integrated:1"),
+        case!(discovery::driver_is_searched_again_after_a_lack_of_descriptors, ONE),
         case!(discovery::old_driver, "driver=9010;dev=mem:1G"),
         case!(discovery::old_gpu, "dev=name:K10,cc:3.0,mem:1G"),
         case!(discovery::selection_without_gpus_loads_no_driver, ONE),

@@ -279,7 +279,9 @@ pub fn a_child_finds_no_gpus() {
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
     let child = in_child(|| {
         let forked = matches!(scheduler.submit(task(|_| Ok(()))), Err(gpusched::Error::Forked));
-        forked && finds_no_gpus()
+        // The CPU does not replace GPUs that the parent has.
+        let refused = matches!(self::scheduler("all", 1), Err(gpusched::Error::NoDevice { .. }));
+        forked && finds_no_gpus() && refused && self::scheduler("cpu", 1).is_ok()
     });
     assert!(child);
     run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();

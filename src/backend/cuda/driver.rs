@@ -32,7 +32,7 @@ pub const MIN_VERSION: (i32, &str) = (9020, "9.2 (driver 396)");
 const STUB_LIBRARY: u32 = 34;
 
 const FORKED: &str = "this process was forked after its parent had searched for GPUs, and NVIDIA's driver does not survive a \
-                      fork; fork before the first use, or start the child with exec";
+                      fork; fork before the first use, start the child with exec, or select cpu";
 
 /// Returns true in a forked child of the process that called this first. Drivers do not survive a
 /// fork, and locks stay as other threads held them, so a child must not use the driver at all.
@@ -73,6 +73,13 @@ pub fn parent_uses_gpus() -> bool {
     GPU_SEARCH.load(Ordering::Relaxed) != NO_GPUS && is_forked_child()
 }
 
+/// Why there is no driver: a message for users.
+pub enum NoDriver {
+    /// None is installed, or a forked child must not use it.
+    Missing(String),
+    Unusable(String),
+}
+
 /// A driver call that failed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DriverFailure {
@@ -91,26 +98,18 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Returns the driver, which is loaded at the first call and never unloaded. The error is a
-    /// message for users.
-    pub fn get() -> Result<&'static Driver, &'static str> {
+    /// Returns the driver. It is loaded at the first success and never unloaded.
+    pub fn get() -> Result<&'static Driver, NoDriver> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
         if is_forked_child() {
-            return Err(FORKED);
+            return Err(NoDriver::Missing(FORKED.into()));
         }
-        DRIVER.get_or_init(Driver::load).as_ref().map_err(String::as_str)
+        let library = library().map_err(NoDriver::Missing)?;
+        let driver = DRIVER.get_or_init(|| Driver::of(library));
+        driver.as_ref().map_err(|why| NoDriver::Unusable(why.clone()))
     }
 
-    fn load() -> Result<Driver, String> {
-        // SAFETY: NVIDIA's library is made to be loaded at run time.
-        let library = unsafe { Library::new(LIBRARY) }.map_err(|why| {
-            format!(
-                "{LIBRARY} was not found ({}); install NVIDIA's driver, or put the file's directory into {SEARCH_PATH}",
-                loader_message(&why)
-            )
-        })?;
-        // The library has threads and callbacks, so it is never unloaded.
-        let library: &'static Library = Box::leak(Box::new(library));
+    fn of(library: &Library) -> Result<Driver, String> {
         let mut version = 0;
         // SAFETY: the function of that name has had this type since the first drivers.
         let status = unsafe {
@@ -172,6 +171,23 @@ impl Driver {
     pub fn is_older_than(&self, version: i32) -> bool {
         self.version < version
     }
+}
+
+/// Loads the library, which has threads and callbacks, so it is never unloaded.
+fn library() -> Result<&'static Library, String> {
+    static LOADED: OnceLock<Library> = OnceLock::new();
+    if let Some(library) = LOADED.get() {
+        return Ok(library);
+    }
+    // SAFETY: NVIDIA's library is made to be loaded at run time.
+    let library = unsafe { Library::new(LIBRARY) }.map_err(|why| {
+        format!(
+            "{LIBRARY} was not found ({}); install NVIDIA's driver, or put the file's directory into {SEARCH_PATH}",
+            loader_message(&why)
+        )
+    })?;
+    // If another thread has loaded it, too, dropping this handle unloads nothing.
+    Ok(LOADED.get_or_init(|| library))
 }
 
 fn format_version(version: i32) -> String {

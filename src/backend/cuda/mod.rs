@@ -46,7 +46,7 @@ pub use shared_objects::SharedObject;
 pub use stream::Stream;
 
 use self::primary::PrimaryContext;
-use super::{Backend, Lane, Queue};
+use super::{Backend, CpuFallback, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 
@@ -60,6 +60,7 @@ pub struct CudaBackend {
 struct LastProbe {
     primaries: Vec<Arc<PrimaryContext>>,
     notes: Vec<String>,
+    unusable: bool,
 }
 
 impl CudaBackend {
@@ -87,7 +88,7 @@ impl Backend for CudaBackend {
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        let found = probe::probe();
+        let found = probe::probe()?;
         let mut infos: Vec<_> = found.devices.iter().map(|device| device.info.clone()).collect();
         let primaries: Vec<_> = match driver::Driver::get() {
             Ok(driver) => {
@@ -98,8 +99,16 @@ impl Backend for CudaBackend {
         for (info, primary) in infos.iter_mut().zip(&primaries) {
             info.context_bytes = primary.device().context_bytes();
         }
-        *self.last_probe() = LastProbe { primaries, notes: found.notes };
+        *self.last_probe() = LastProbe { primaries, notes: found.notes, unusable: found.unusable };
         Ok(infos)
+    }
+
+    fn cpu_fallback(&self) -> CpuFallback {
+        match self.last_probe().unusable {
+            _ if parent_uses_gpus() => CpuFallback::Refused,
+            true => CpuFallback::Warned,
+            false => CpuFallback::Quiet,
+        }
     }
 
     fn notes(&self) -> Vec<String> {

@@ -9,10 +9,12 @@ use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUuuid};
 
-use super::driver::{self, Driver, DriverFailure, DriverResult};
+use super::driver::{self, Driver, DriverFailure, DriverResult, LIBRARY, NoDriver};
 use super::nvml::{self, DeviceExtent, NvmlDevice};
 use crate::backend::cpu::free_bytes;
+use crate::descriptor;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::error::{Error, Result};
 
 /// Compute capability for which the kernels are compiled. GPUs from this one on run them.
 const MIN_CAPABILITY: (u32, u32) = (3, 5);
@@ -26,6 +28,8 @@ pub struct ProbeResult {
     pub devices: Vec<ProbedDevice>,
     /// Messages for users: what is missing or unusable, why, and what to do.
     pub notes: Vec<String>,
+    /// The driver is installed and can't be used.
+    pub unusable: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -39,14 +43,20 @@ pub struct ProbedDevice {
     pub integrated: bool,
 }
 
-pub fn probe() -> ProbeResult {
+/// Fails if the process can open no file: then nothing says whether there are GPUs.
+pub fn probe() -> Result<ProbeResult> {
     let mut found = ProbeResult::default();
     let driver = match Driver::get() {
         Ok(driver) => driver,
-        Err(why) => {
+        Err(none) => {
+            descriptor::open_read("/dev/null".as_ref())
+                .map_err(|why| Error::io("search for GPUs with", LIBRARY.as_ref(), why))?;
             // Without a driver, NVML is useless, too.
-            found.notes = vec![why.to_owned()];
-            return found;
+            let (why, unusable) = match none {
+                NoDriver::Missing(why) => (why, false),
+                NoDriver::Unusable(why) => (why, true),
+            };
+            return Ok(ProbeResult { notes: vec![why], unusable, ..found });
         }
     };
     driver::begin_search();
@@ -64,10 +74,18 @@ pub fn probe() -> ProbeResult {
         found.notes.push(why);
     }
     driver::end_search(!found.devices.is_empty());
-    found
+    Ok(found)
 }
 
-fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult) -> Result<(), String> {
+fn probe_devices(
+    driver: &Driver,
+    listed: &[NvmlDevice],
+    found: &mut ProbeResult,
+) -> std::result::Result<(), String> {
+    let mut unusable = |failure: DriverFailure| {
+        found.unusable = true;
+        format!("NVIDIA's driver can't be used: {}; nvidia-smi may report more", failure.message())
+    };
     // Fails harmlessly if the driver is not initialised: no code can capture a graph then.
     let _relaxed = driver.relaxed();
     // SAFETY: the flags must be 0 and are.
@@ -96,10 +114,6 @@ fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult
     }
     note_hidden(listed, found);
     Ok(())
-}
-
-fn unusable(failure: DriverFailure) -> String {
-    format!("NVIDIA's driver can't be used: {}; nvidia-smi may report more", failure.message())
 }
 
 fn probe_device(

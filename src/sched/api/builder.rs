@@ -4,8 +4,10 @@ use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use log::Level;
+
 use super::{Ownership, Scheduler};
-use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
+use crate::backend::{Backend, CpuFallback, cpu::CpuBackend, cuda::CudaBackend};
 use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
 use crate::node::NodePolicy;
@@ -142,7 +144,8 @@ fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Resul
         Some(text) => Selection::parse("the device selection", text)?,
         None => Selection::parse("GPUSCHED_DEVICES", &environment("GPUSCHED_DEVICES"))?,
     };
-    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    let (mut found, mut notes, mut level) = (Vec::new(), Vec::new(), Level::Debug);
+    let falls_back = || selection == Selection::All && fallback;
     // A backend that is not selected is not searched: looking for GPUs loads their driver.
     let selected = |backend: &&Arc<dyn Backend>| {
         backend.kind() == BackendKind::Cpu || selection.may_name(backend.kind())
@@ -150,9 +153,17 @@ fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Resul
     for backend in backends.iter().filter(selected) {
         found.extend(backend.devices()?.into_iter().map(|device| (device, backend.clone())));
         notes.extend(backend.notes());
+        match backend.cpu_fallback() {
+            CpuFallback::Refused if falls_back() => {
+                let what = "the selection 'all'".into();
+                return Err(Error::NoDevice { what, why: notes.join("; ") });
+            }
+            CpuFallback::Warned if falls_back() => level = Level::Warn,
+            _ => {}
+        }
     }
     for note in &notes {
-        log::debug!("{note}");
+        log::log!(level, "{note}");
     }
     let infos: Vec<&DeviceInfo> = found.iter().map(|(device, _)| device).collect();
     let chosen = selection.choose(&infos, fallback).map_err(|error| match error {
