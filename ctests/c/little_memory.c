@@ -1,16 +1,17 @@
 /* Calls of a process that may have too little memory for them. */
 #define _GNU_SOURCE
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "check.h"
 
 enum { COUNT = 1 << 18 };
 
-static int dropped;
+static int dropped, ran;
 
 static void drop(void *user) {
   (void)user;
-  dropped++;
+  add(&dropped);
 }
 
 /* Sets the limit on the address space to `bytes` more than is used; 0: none. */
@@ -52,8 +53,50 @@ static void submits_a_list(void) {
   OK(sched_destroy(s));
 }
 
+static void submit_beside(size_t bytes, sched_task_desc_t *descs, sched_task_t *ids, int count) {
+  sched_t *s = scheduler(1);
+  leave(bytes);
+  sched_status_t status = sched_submit_many(s, descs, count, ids);
+  leave(0);
+  CHECK(status == SCHED_OK || status == SCHED_E_MEMORY);
+  OK(sched_destroy(s));
+  CHECK(dropped == count);
+}
+
+/* Whatever allocation finds no memory: all tasks are submitted, or none is. */
+static void submits_lists_with_less_and_less(void) {
+  enum { SHORT = COUNT / 4 };
+  sched_task_desc_t *descs = calloc(SHORT, sizeof *descs);
+  sched_task_t *ids = calloc(SHORT, sizeof *ids);
+  int accepted = 0, refused = 0;
+  CHECK(descs && ids);
+  for (int planned = 0; planned < 2; planned++)
+    for (size_t megabytes = 2; megabytes <= 130; megabytes += 2) {
+      for (int i = 0; i < SHORT; i++) {
+        descs[i] = task(counts, &ran);
+        descs[i].drop = drop;
+        descs[i].work = planned;
+      }
+      int status = -1;
+      pid_t child = fork();
+      if (child == 0) {
+        within(60), failures = 0;
+        submit_beside(megabytes << 20, descs, ids, SHORT);
+        _exit(failures ? 1 : *sched_last_error() ? 3 : 0);
+      }
+      CHECK(waitpid(child, &status, 0) == child);
+      if (!WIFEXITED(status) || WEXITSTATUS(status) == 1)
+        fprintf(stderr, "%zu MB for %s tasks: wait status %#x\n", megabytes, planned ? "planned" : "light", status);
+      CHECK(WIFEXITED(status) && WEXITSTATUS(status) != 1);
+      accepted += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      refused += WIFEXITED(status) && WEXITSTATUS(status) == 3;
+    }
+  CHECK(accepted >= 10 && refused >= 10);
+}
+
 int main(int argc, char **argv) {
-  static const struct test_case cases[] = {CASE(submits_a_list), {NULL, NULL}};
+  static const struct test_case cases[] = {
+      CASE(submits_a_list), CASE(submits_lists_with_less_and_less), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);
 }

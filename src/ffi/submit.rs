@@ -1,6 +1,7 @@
 //! Task descriptors and submission.
 
 use std::ffi::{c_char, c_void};
+use std::hint::black_box;
 use std::time::Duration;
 
 use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
@@ -275,6 +276,8 @@ pub unsafe extern "C" fn sched_submit_many(
             // SAFETY: as above.
             let ids = if no_ids { &mut [] } else { unsafe { slice_of_mut("ids", ids, count)? } };
             let mut tasks = with_capacity("the tasks", count)?;
+            // An allocation for a job aborts the process if it fails, so all are tried at once.
+            drop(black_box(with_capacity::<[u8; 64]>("the tasks", count)?));
             for (index, (desc, user)) in descs.iter().zip(users).enumerate() {
                 // SAFETY: as above.
                 let task = unsafe { task_of(desc, user) };

@@ -1,16 +1,21 @@
 //! Submission of tasks. All checks come before the first effect, so a refused task was never
 //! submitted.
 
+use std::hint::black_box;
 use std::sync::atomic::Ordering;
 
 use super::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::base::{DeviceMask, Task, TaskId, lock};
+use crate::sched::base::{DeviceMask, Task, TaskId, lock, no_memory};
 use crate::sched::light::{
     CLOSED, InlineJob, LightItem, LightJob, LightTask, LocalQueue, NO_DEVICE, STOPPING,
 };
 use crate::sched::plan::Effects;
 use crate::sched::runtime::PlannerGuarded;
+
+/// Upper bound of the bytes of a task in small allocations: the completion of a planned one, a place
+/// of a light one, and nodes of queues.
+const SMALL_BYTES: usize = 256;
 
 impl Scheduler {
     /// Submits a task. Fails at once, with the numbers, if no device could ever run it.
@@ -34,7 +39,8 @@ impl Scheduler {
         tasks: Vec<Task>,
         refuse: impl Fn(usize, Error) -> Error,
     ) -> Result<Vec<TaskId>> {
-        let mut ids = Vec::with_capacity(tasks.len());
+        let mut ids = Vec::new();
+        ids.try_reserve_exact(tasks.len()).map_err(|_| no_memory::<TaskId>("the ids", tasks.len()))?;
         self.submit_all(tasks, refuse, |id| ids.push(id))?;
         Ok(ids)
     }
@@ -63,7 +69,7 @@ impl Scheduler {
             }
         };
         let (mut slots, mut ended) = (Vec::new(), Vec::new());
-        if let Err(error) = self.reserve(&guard, tasks.as_mut(), &mut slots, &mut ended) {
+        if let Err(error) = self.reserve(&mut guard, tasks.as_mut(), &mut slots, &mut ended) {
             drop(guard);
             slots.into_iter().for_each(|(_, position)| light.slab.free(position));
             self.refuse(epoch, count);
@@ -175,12 +181,22 @@ impl Scheduler {
     /// come after report their end from now on; `ended` gets those that have ended.
     fn reserve<'a>(
         &'a self,
-        guard: &PlannerGuarded,
+        guard: &mut PlannerGuarded,
         tasks: &[Task],
         slots: &mut Vec<(&'a LightTask, u32)>,
         ended: &mut Vec<(TaskId, Result<()>)>,
     ) -> Result<()> {
         let slab = &self.runtime.light.slab;
+        let light = tasks.iter().filter(|task| task.is_light()).count();
+        let failed = |_| no_memory::<[u8; SMALL_BYTES]>("the tasks", tasks.len());
+        slots.try_reserve_exact(light).map_err(failed)?;
+        guard.planner.reserve(tasks.len() - light)?;
+        let ordered = tasks.iter().filter(|task| task.ordered).count();
+        lock(&self.ordered).try_reserve(ordered).map_err(failed)?;
+        // The small allocations abort the process where one fails, so all are tried at once.
+        let mut small: Vec<[u8; SMALL_BYTES]> = Vec::new();
+        black_box(&mut small).try_reserve_exact(tasks.len()).map_err(failed)?;
+        drop(small);
         for task in tasks {
             if task.is_light() {
                 slots.push(slab.allocate()?);
@@ -190,6 +206,6 @@ impl Scheduler {
                 ended.extend(light.follow(generation, before)?.map(|outcome| (before, outcome)));
             }
         }
-        guard.planner.check_room(tasks.len() - slots.len())
+        Ok(())
     }
 }

@@ -13,7 +13,9 @@ pub use clock::nanoseconds;
 pub(crate) use exec::{Completion, Signal};
 pub use exec::{DeviceLease, Exec, Job, STOPPING};
 pub use policy::Policy;
-pub use registry::{GENERATIONS, LIGHT_BIT, POSITIONS, TaskTable, detached, new_tag, pack, stale, unpack};
+pub use registry::{
+    GENERATIONS, LIGHT_BIT, POSITIONS, TaskTable, detached, new_tag, no_memory, pack, stale, unpack,
+};
 pub use spin_lock::{SpinGuard, SpinLock};
 pub use sync::{lock, locked, total_order};
 pub use task::{DeviceMask, Epoch, Role, Task};

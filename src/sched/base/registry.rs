@@ -69,16 +69,19 @@ impl<T> Default for TaskTable<T> {
 }
 
 impl<T> TaskTable<T> {
-    /// Returns an error if there is no room for so many more tasks.
-    pub fn check_capacity(&self, more: usize) -> Result<()> {
+    /// Allocates memory for so many more tasks. Fails if the table or the host has too little room.
+    pub fn reserve(&mut self, more: usize) -> Result<()> {
         if self.free.len() + (POSITIONS - self.slots.len()) < more {
             return Err(Error::argument("tasks kept", self.slots.len(), "release those that have ended"));
         }
-        Ok(())
+        let new = more.saturating_sub(self.free.len());
+        let count = self.slots.len() + new;
+        let failed = |_| no_memory::<TableSlot<T>>("the table of tasks", count);
+        self.slots.try_reserve(new).map_err(failed)
     }
 
     pub fn insert(&mut self, value: T) -> Result<TaskId> {
-        self.check_capacity(1)?;
+        self.reserve(1)?;
         let position = self.free.pop().unwrap_or_else(|| {
             self.slots.push(TableSlot { generation: 0, value: None });
             self.slots.len() - 1
@@ -131,6 +134,11 @@ impl<T> TaskTable<T> {
             _ => Err(stale(TaskId(id))),
         }
     }
+}
+
+/// Returns the error of an allocation of so many values that the host refuses.
+pub fn no_memory<T>(what: &str, count: usize) -> Error {
+    Error::NoHostMemory { what: what.into(), bytes: (count * size_of::<T>()) as u64 }
 }
 
 pub fn stale(id: TaskId) -> Error {

@@ -14,7 +14,7 @@ use crossbeam_utils::CachePadded;
 
 use super::LightTask;
 use crate::error::{Error, Result};
-use crate::sched::base::{LIGHT_BIT, POSITIONS, SpinLock, TaskId, new_tag, pack, stale, unpack};
+use crate::sched::base::{LIGHT_BIT, POSITIONS, SpinLock, TaskId, new_tag, no_memory, pack, stale, unpack};
 
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;
@@ -104,12 +104,38 @@ impl LightSlab {
     }
 
     fn grow(&self) -> Result<(u32, Vec<u32>)> {
-        let grow = |grown: usize| (grown + GROWTH <= POSITIONS).then_some(grown + GROWTH);
-        match self.grown.fetch_update(Ordering::AcqRel, Ordering::Acquire, grow) {
-            Ok(first) => Ok((first as u32, (first as u32 + 1..(first + GROWTH) as u32).rev().collect())),
-            Err(kept) => Err(Error::argument("tasks kept", kept, "release those that have ended")),
+        loop {
+            let first = self.grown.load(Ordering::Acquire);
+            let end = first + GROWTH;
+            if end > POSITIONS {
+                return Err(Error::argument("tasks kept", first, "release those that have ended"));
+            }
+            self.make_chunk(first)?;
+            if self.grown.compare_exchange(first, end, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Ok((first as u32, (first as u32 + 1..end as u32).rev().collect()));
+            }
         }
     }
+
+    /// Allocates the chunk of a position.
+    fn make_chunk(&self, position: usize) -> Result<()> {
+        let block = &self.blocks[position / (CHUNK * CHUNKS)];
+        if block.get().is_none() {
+            let _ = block.set(boxed(CHUNKS, OnceLock::new)?);
+        }
+        let chunk = block.get().map(|block| &block[position / CHUNK % CHUNKS]);
+        if let Some(chunk) = chunk.filter(|chunk| chunk.get().is_none()) {
+            let _ = chunk.set(boxed(CHUNK, LightTask::new)?);
+        }
+        Ok(())
+    }
+}
+
+fn boxed<T>(count: usize, make: fn() -> T) -> Result<Box<[T]>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| no_memory::<T>("the table of tasks", count))?;
+    list.extend((0..count).map(|_| make()));
+    Ok(list.into_boxed_slice())
 }
 
 fn own_shard() -> usize {

@@ -170,9 +170,9 @@ impl Planner {
 
 /// Tasks.
 impl Planner {
-    /// Returns an error unless so many more tasks can be kept.
-    pub fn check_room(&self, more: usize) -> Result<()> {
-        self.tasks.check_capacity(more)
+    /// Allocates memory for so many more tasks.
+    pub fn reserve(&mut self, more: usize) -> Result<()> {
+        self.tasks.reserve(more)
     }
 
     /// Returns what the code of a task and those who wait for it share.
