@@ -432,9 +432,25 @@ static void traps(void) {
   }
 }
 
+/* The shared scheduler is created, and a message is written, in calls that keep the mode. */
+static void rare_calls(void) {
+  int ran = 0;
+  sched_task_t id = 0;
+  set(TRAPPING);
+  sched_task_desc_t desc = task(counts, &ran);
+  OK(sched_submit(NULL, &desc, &id));
+  HAS_MODE(TRAPPING);
+  desc.device_bytes = UINT64_MAX;
+  EXPECT(SCHED_E_MEMORY, sched_submit(NULL, &desc, &id));
+  HAS_MODE(TRAPPING);
+  OK(wait_for(NULL, id));
+  set(STANDARD);
+  CHECK(ran == 1);
+}
+
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      CASE(single), CASE(fast_math), CASE(many), CASE(range), CASE(nesting), CASE(drops),
+      CASE(rare_calls), CASE(single), CASE(fast_math), CASE(many), CASE(range), CASE(nesting), CASE(drops),
       CASE(watchers), CASE(arithmetic), CASE(traps), {NULL, NULL}};
   (void)argc;
   fegetenv(&at_start);

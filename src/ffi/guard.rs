@@ -51,6 +51,8 @@ pub(super) fn guard_in_callers_mode<R: ReturnValue>(body: impl FnOnce() -> Resul
 
 #[cold]
 fn failed<R: ReturnValue>(error: &Error) -> R {
+    // The message may contain numbers that are computed.
+    let _mode = FloatMode::standard();
     let status = status_of(error);
     if status < 0 {
         set_last_error(error);

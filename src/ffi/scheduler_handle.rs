@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use super::handle::{HandleTable, LastLookup};
+use crate::backend::float_mode::FloatMode;
 use crate::backend::thread::CancelGuard;
 use crate::error::Result;
 use crate::sched::Scheduler;
@@ -33,7 +34,7 @@ pub(super) fn with_scheduler<R>(
 
 fn process_default() -> Result<&'static Scheduler> {
     // The call may create the scheduler.
-    let _whole = CancelGuard::here();
+    let (_whole, _mode) = (CancelGuard::here(), FloatMode::standard());
     Scheduler::process_default()
 }
 

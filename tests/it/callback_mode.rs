@@ -20,6 +20,7 @@ cases! {
     drop_callback_runs_in_the_mode_of_its_task "drops"
     progress_and_log_callbacks_run_in_the_mode_of_their_registration "watchers"
     traps_of_the_submitter_are_armed_in_its_callbacks_only "traps"
+    refusals_and_the_default_scheduler_ignore_traps_of_the_host "rare_calls"
     arithmetic_of_the_library_ignores_modes_and_traps_of_the_host "arithmetic"
 }
 
