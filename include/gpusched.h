@@ -397,7 +397,8 @@ typedef struct sched_config_t {
   /**
    * File that keeps the measured rates of devices and the results of autotuning between runs.
    * Programs may share it if their task classes and units of work mean the same. A missing or
-   * damaged file is no error; missing folders are created. NULL: none. Copied.
+   * damaged file is no error; missing folders are created. A relative path begins in the working
+   * directory of the call. NULL: none. Copied.
    */
   const char *rates_path;
   /**

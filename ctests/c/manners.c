@@ -1,6 +1,7 @@
 /* The library as a guest: forks, the host's signals and cancellations, several users. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -261,11 +262,24 @@ static void thread_with_little_stack(void) {
   CHECK(pthread_join(thread, NULL) == 0 && ran == 1);
 }
 
+/* Files that a configuration names are in the folder in which the scheduler was created. */
+static void chdir_after_create(void) {
+  sched_config_t config = {.size = sizeof config, .devices = "cpu", .rates_path = "cache/rates"};
+  sched_t *s = NULL;
+  CHECK(mkdir("elsewhere", 0700) == 0);
+  OK(sched_create(&config, &s));
+  CHECK(chdir("elsewhere") == 0);
+  for (int i = 0; i < 3; i++) OK(wait_for(s, submit_work(s, counts, &ran, 1)));
+  OK(sched_destroy(s));
+  CHECK(access("cache", F_OK) != 0);
+  CHECK(access("../cache/rates", F_OK) == 0);
+}
+
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
       CASE(fork_and_submit), CASE(fork_and_exit), CASE(fork_in_task), CASE(signals_on_host_threads),
       CASE(pthread_cancel_in_a_call), CASE(two_libraries), CASE(waits_across_schedulers),
-      CASE(thread_with_little_stack), {NULL, NULL}};
+      CASE(thread_with_little_stack), CASE(chdir_after_create), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);
 }

@@ -1,6 +1,7 @@
 //! Schedulers: create, query, destroy.
 
 use std::ffi::c_char;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ pub struct sched_config_t {
     pub reserved: u32,
     /// File that keeps the measured rates of devices and the results of autotuning between runs.
     /// Programs may share it if their task classes and units of work mean the same. A missing or
-    /// damaged file is no error; missing folders are created. NULL: none. Copied.
+    /// damaged file is no error; missing folders are created. A relative path begins in the working
+    /// directory of the call. NULL: none. Copied.
     pub rates_path: *const c_char,
     /// Bytes of stack for each callback, 1048576 to 68719476736 (1 MiB to 64 GiB). 0: 8 MiB. Each
     /// worker reserves 4 MiB more; only touched pages take memory.
@@ -118,6 +120,10 @@ pub unsafe extern "C" fn sched_create(
             let rates = (!config.rates_path.is_null()).then(|| path("rates_path", config.rates_path));
             (config, OutParam::new("out", out)?, text(config.devices), rates.transpose()?)
         };
+        // The program may change its working directory.
+        let absolute =
+            |path: PathBuf| std::path::absolute(&path).map_err(|error| Error::io("find", &path, error));
+        let rates = rates.map(absolute).transpose()?;
         if config.reserved != 0 {
             return Err(Error::argument("reserved of sched_config_t", config.reserved, "0"));
         }

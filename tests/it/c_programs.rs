@@ -106,7 +106,7 @@ const MANNERS: [(&str, i32, &str); 3] = [
         "manners",
         0,
         "fork_and_submit fork_and_exit fork_in_task waits_across_schedulers two_libraries \
-         signals_on_host_threads pthread_cancel_in_a_call thread_with_little_stack",
+         signals_on_host_threads pthread_cancel_in_a_call thread_with_little_stack chdir_after_create",
     ),
     (
         "unwinding",
