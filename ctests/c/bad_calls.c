@@ -589,6 +589,7 @@ static void tasks(void) {
   TASK("unknown backend", E_ARGUMENT, "backend_mask is 0x8", t.desc.backend_mask = 8);
   TASK("device that does not exist", E_NO_DEVICE, "~no device", t.desc.device_mask = (uint64_t)1 << 63);
   TASK("more memory than any device has", E_MEMORY, "~needs", t.desc.device_bytes = UINT64_MAX);
+  TASK("the same of a label with control characters", E_MEMORY, "~task 'a\\n\\u{1b}[31m' needs", t.desc.device_bytes = UINT64_MAX, t.desc.label = "a\n\x1b[31m");
   TASK("callback returns 7", E_CALLBACK, "returned 7", t.desc.run = badly);
   ROW("callback returns SCHED_CANCELLED", CANCELLED, "", ends_with(SCHED_CANCELLED, 0));
   ROW("callback returns SCHED_E_DEVICE", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::TaskState;
 use crate::device::{BackendKind, DeviceInfo};
-use crate::error::Error;
+use crate::error::{Error, plain};
 use crate::memory::{Bytes, Lease, Ledger};
 use crate::sched::base::{Completion, DeviceMask, Epoch, Job, Role, Task, TaskId, TaskStatus, WaitResult};
 use crate::sched::estimate::{AUTO_SLOTS, ConcurrencyTuner};
@@ -349,7 +349,7 @@ impl TaskRecord {
 
 /// Returns a task's name in messages.
 pub fn task_name(label: &str) -> String {
-    if label.is_empty() { "the task".into() } else { format!("task '{label}'") }
+    if label.is_empty() { "the task".into() } else { format!("task '{}'", plain(label)) }
 }
 
 impl DeviceState {
