@@ -287,7 +287,7 @@ impl Error {
         let mut why = why.to_string();
         // The system's text does not say that the limit is that of the process, nor how to change
         // it.
-        if cfg!(unix) && why.ends_with("Too many open files (os error 24)") {
+        if cfg!(unix) && why.ends_with("(os error 24)") {
             why += ": the limit on open files (ulimit -n) is reached";
         }
         Error::Io { action, path: path.to_owned(), why }
@@ -309,6 +309,16 @@ mod tests {
         ] {
             assert_eq!(human(count), text);
         }
+    }
+
+    #[test]
+    fn limit_on_open_files_is_named_in_every_locale() {
+        for text in ["Too many open files (os error 24)", "Zu viele offene Dateien (os error 24)"] {
+            let error = Error::io("open", Path::new("/x"), text).to_string();
+            assert_eq!(error, format!("open /x: {text}: the limit on open files (ulimit -n) is reached"));
+        }
+        let other = "Datei oder Verzeichnis nicht gefunden (os error 2)";
+        assert_eq!(Error::io("open", Path::new("/x"), other).to_string(), format!("open /x: {other}"));
     }
 
     #[test]
