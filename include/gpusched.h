@@ -385,7 +385,7 @@ typedef struct sched_config_t {
    * GPUSCHED_SLOTS, else 1.
    */
   uint32_t slots;
-  /** Threads of the CPU device, shared by its slots. 0: all that the process may use. */
+  /** Threads of the CPU device, shared by its slots, at most 4096. 0: all that the process may use. */
   uint32_t cpu_threads;
   /**
    * Largest number of events in a trace of the attempts, each about 150 bytes of memory. 0: no
@@ -499,7 +499,7 @@ typedef uint64_t sched_task_t;
 typedef struct sched_exec_t {
   /** sizeof(sched_exec_t) in the library. Fields beyond it do not exist. */
   size_t size;
-  /** The task; 0 if it is detached and was submitted with `id` NULL. */
+  /** The task; 0 may stand for a detached one that was submitted with `id` NULL. */
   sched_task_t task;
   /** Index of the device in its scheduler, as sched_device_info takes it. */
   uint32_t device;
@@ -1278,8 +1278,8 @@ sched_status_t sched_progress(const struct sched_t *s, struct sched_progress_t *
  * running (unless it made this call itself) and is not called again. So the function must not wait
  * for the thread that replaces it.
  *
- * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_SHUTDOWN for a function while
- * another thread ends the scheduler.
+ * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_RESOURCES without a thread for
+ * it; SCHED_E_SHUTDOWN for a function while another thread ends the scheduler.
  */
 sched_status_t sched_progress_callback(struct sched_t *s,
                                        sched_progress_fn function,

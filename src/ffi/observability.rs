@@ -103,8 +103,8 @@ pub unsafe extern "C" fn sched_progress(
 /// running (unless it made this call itself) and is not called again. So the function must not wait
 /// for the thread that replaces it.
 ///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_SHUTDOWN for a function while
-/// another thread ends the scheduler.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_RESOURCES without a thread for
+/// it; SCHED_E_SHUTDOWN for a function while another thread ends the scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_progress_callback(
     s: *mut sched_t,

@@ -31,7 +31,7 @@ pub type sched_task_t = u64;
 pub struct sched_exec_t {
     /// sizeof(sched_exec_t) in the library. Fields beyond it do not exist.
     pub size: usize,
-    /// The task; 0 if it is detached and was submitted with `id` NULL.
+    /// The task; 0 may stand for a detached one that was submitted with `id` NULL.
     pub task: sched_task_t,
     /// Index of the device in its scheduler, as sched_device_info takes it.
     pub device: u32,
