@@ -228,4 +228,23 @@ mod many_schedulers {
             on_the_cpu(program);
         }
     }
+
+    /// The worker of the CPU sleeps or waits meanwhile.
+    #[test]
+    fn thread_of_a_gpu_or_of_the_timer_is_refused() {
+        let folder = Folder::new();
+        let preload = c::preload("no_thread", folder.path());
+        for (case, at, count) in [
+            ("gpu_runs", "2", "1"),
+            ("gpu_runs_for_another_task", "2", "1"),
+            ("gpu_fails", "2", "1000000"),
+            ("gpu_fails_for_another_task", "2", "1000000"),
+            ("timer", "3", "1000000"),
+        ] {
+            let mut program = Command::new(c::program("refused_thread"));
+            virtual_gpus::attach(program.arg(case), "dev=name:A,mem:2G", &folder.at("leases"));
+            program.env("LD_PRELOAD", &preload).env("FAULT_AT", at).env("FAULT_COUNT", count);
+            c::succeeds(&mut program, case);
+        }
+    }
 }

@@ -217,10 +217,16 @@ impl Planner {
         Ok(())
     }
 
-    pub fn fail_ready(&mut self, why: &Error, effects: &mut Effects) {
+    /// Fails the ready tasks that no device but these may run.
+    pub fn fail_ready(&mut self, devices: DeviceMask, why: &Error, effects: &mut Effects) {
         let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
         for id in ready {
-            self.end_task(id, Err(why.clone()), effects);
+            let fails = |record: &TaskRecord| {
+                record.live_attempts == 0 && self.possible(record).without(devices) == DeviceMask::NONE
+            };
+            if self.tasks.get(id).is_ok_and(fails) {
+                self.end_task(id, Err(why.clone()), effects);
+            }
         }
     }
 }

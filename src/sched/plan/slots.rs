@@ -89,6 +89,11 @@ impl DeviceState {
 }
 
 impl Planner {
+    /// Begins nothing on a device until then: the system gives it no thread.
+    pub fn suspend(&mut self, index: usize, until: Duration) {
+        self.devices[index].throttle = Some((0, until));
+    }
+
     /// A worker has leased a slot of the device for light tasks.
     pub fn take_light_slot(&mut self, index: usize) {
         self.devices[index].take_slot();

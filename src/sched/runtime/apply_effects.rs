@@ -69,7 +69,7 @@ impl Runtime {
     /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified:
     ///    ranges in need of helpers, and those blocked inside tasks.
     /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error
-    ///    if no device is left.
+    ///    if no device is left, and planned ones if the system gives their devices no thread.
     pub fn apply_with<'a, T>(
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,
@@ -120,6 +120,7 @@ impl Runtime {
         let log = std::mem::take(&mut guard.log);
         let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
         let needy = guard.planner.range_needs_helpers();
+        let refused = guard.refused_threads.iter().any(|&times| times > 1);
         drop(guard);
         for (id, attempt, limit_s) in abandoned {
             self.end_nested(id, attempt, limit_s);
@@ -131,6 +132,9 @@ impl Runtime {
         self.wake_if_opened(opened);
         if deserted {
             self.end_all_queued();
+        }
+        if refused {
+            self.fail_if_deserted();
         }
         (log, result)
     }
@@ -192,6 +196,8 @@ impl Runtime {
             // The thread reads the deadline before it sleeps.
             Ok(()) => guard.timer_until = Some(Duration::ZERO),
             Err(error) if !failed_before => {
+                // Those that sleep do so without a limit.
+                self.pool.event_count.wake_all();
                 let text =
                     format!("could not start the thread for deadlines, so idle workers check them: {error}");
                 guard.log.push((Level::Error, text));

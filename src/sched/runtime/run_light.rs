@@ -244,14 +244,26 @@ impl Runtime {
         self.end_all_queued_with(&why);
     }
 
-    /// Fails all tasks if the system gives no thread at all to run them.
+    /// Fails the tasks that no thread can run: all if the system gives none at all, else those of
+    /// devices to which it has refused one twice.
     pub fn fail_if_deserted(self: &Arc<Self>) {
-        if !self.pool.is_deserted() {
+        let deserted = self.pool.deserted();
+        if deserted == DeviceMask::NONE {
             return;
         }
         let why = Error::NoThread { purpose: "to run tasks", why: "see the log".into() };
-        self.end_all_queued_with(&why);
-        self.step(|planner, effects| planner.fail_ready(&why, effects));
+        let all = !self.pool.is_occupied();
+        if all {
+            self.end_all_queued_with(&why);
+        }
+        let mut guard = self.lock();
+        let fails = |&index: &usize| deserted.contains(index) && (all || guard.refused_threads[index] > 1);
+        let deserted = (0..self.devices.len()).filter(fails).collect();
+        let mut effects = Effects::at(self.now());
+        guard.planner.fail_ready(deserted, &why, &mut effects);
+        if !effects.ended.is_empty() {
+            self.apply_effects(guard, effects);
+        }
     }
 
     fn end_all_queued_with(self: &Arc<Self>, why: &Error) {

@@ -63,6 +63,8 @@ pub struct PlannerGuarded {
     pub planner: Planner,
     /// By device: a worker was woken, and has not asked for a task yet.
     pub worker_called: Vec<bool>,
+    /// By device without a worker: how often in a row the system has refused a thread.
+    pub refused_threads: Vec<u32>,
     /// The deadline for which the timer thread sleeps. `None`: there is no such thread.
     pub timer_until: Option<Duration>,
     /// Log records of the runtime itself, until the next effects are applied.
@@ -92,6 +94,7 @@ impl Runtime {
             planner: Mutex::new(PlannerGuarded {
                 planner: Planner::new(planned, policy.clone()),
                 worker_called: vec![false; devices.len()],
+                refused_threads: vec![0; devices.len()],
                 ..PlannerGuarded::default()
             }),
             light: LightTasks::new(devices.len()),
@@ -236,13 +239,28 @@ impl Runtime {
         let has_room = |index: usize| guard.planner.devices()[index].has_room_but_for_light(now, 0);
         let all_called = (0..self.devices.len()).all(|index| guard.worker_called[index] || !has_room(index));
         let runnable = if all_called { DeviceMask::NONE } else { guard.planner.runnable_devices(now) };
+        let mut refused = false;
         for index in (0..self.devices.len()).filter(|&index| runnable.contains(index)) {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             // If light tasks use the slots, only their workers can give one up, and read the hint.
             if !guard.worker_called[index] && guard.planner.devices()[index].has_room(now) {
                 let start = |index| self.start_worker(index, &mut guard.log);
-                guard.worker_called[index] = self.pool.wake_device(index, closed, start);
+                let called = self.pool.wake_device(index, closed, start);
+                guard.worker_called[index] = called;
+                // Without any worker the tasks fail at once.
+                if !called && self.pool.deserted().contains(index) && self.pool.is_occupied() {
+                    guard.refused_threads[index] += 1;
+                    guard.planner.suspend(index, now.saturating_add(self.policy.rest));
+                    refused = true;
+                } else {
+                    guard.refused_threads[index] = 0;
+                }
             }
+        }
+        if refused {
+            // The timer tries again. Other devices may run the tasks until then.
+            self.ensure_timer(guard, now);
+            return self.wake_workers(guard, now);
         }
         let is_kept = guard.planner.slot_request(now).is_some();
         if (is_kept || guard.planner.copy_waits_for_peers())

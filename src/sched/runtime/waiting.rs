@@ -48,7 +48,7 @@ impl Runtime {
     }
 
     fn wait_outside<T>(
-        &self,
+        self: &Arc<Self>,
         keys: &[TaskId],
         deadline: Option<Instant>,
         look: impl Fn() -> Option<T>,
@@ -60,11 +60,25 @@ impl Runtime {
             if let Some(found) = look() {
                 break Some(found);
             }
-            if !waiter.wait(deadline) {
+            if !self.wait_once(waiter, deadline) {
                 break look();
             }
         };
         block_outside(|| self.with_waiter(keys, |waiter| wait(waiter)))
+    }
+
+    /// Waits until the parker is notified. Returns false if the deadline passed first. After a while
+    /// tries to start threads that the system has refused: the awaited tasks may need one.
+    fn wait_once(self: &Arc<Self>, waiter: &Parker, deadline: Option<Instant>) -> bool {
+        let again = self.pool.lacks_threads().then(|| Instant::now() + self.policy.rest);
+        if !waiter.wait(deadline.into_iter().chain(again).min()) {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return false;
+            }
+            self.step(|_, _| ());
+            self.wake_if_opened(true);
+        }
+        true
     }
 
     /// Calls `wait` with the thread's parker, which is in the wait queues of `keys` meanwhile.
@@ -133,13 +147,8 @@ impl Runtime {
                     let why = "every running task waits for another, and none of the awaited tasks can start";
                     break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
                 }
-                // A thread that could not be started may be needed, and can later.
-                let again = self.pool.lacks_threads().then(|| Instant::now() + self.policy.rest);
-                if !waiter.wait(deadline.into_iter().chain(again).min()) {
-                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        break Ok(look());
-                    }
-                    self.wake_others(worker, self.lock());
+                if !self.wait_once(waiter, deadline) {
+                    break Ok(look());
                 }
             };
             self.wait_queues.uncount_blocked(waiter);
@@ -168,7 +177,7 @@ impl Runtime {
                         // The owner gets no error for a deadlock; waiters inside tasks do.
                         self.wait_queues.notify_blocked();
                     }
-                    waiter.wait(None);
+                    self.wait_once(waiter, None);
                 }
                 return self.close_slot(&worker, false);
             }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backend::thread;
-use crate::sched::base::{Policy, lock};
+use crate::sched::base::{DeviceMask, Policy, lock};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::sleep::EventCount;
 
@@ -48,8 +48,8 @@ pub struct WorkerPool {
     pub planned_hint: AtomicU64,
     /// Bit i: no worker starts on device i.
     pub retired: AtomicU64,
-    /// Workers that have a place.
-    occupied: AtomicUsize,
+    /// Workers that have a place, by device.
+    occupied: Vec<AtomicUsize>,
     /// The last thread could not be started.
     spawn_failed: AtomicBool,
     /// Threads of workers that have not ended, nor been abandoned.
@@ -79,6 +79,7 @@ impl WorkerPool {
             stack,
             worker_slots: worker_slots.collect(),
             slots: (0..devices).map(|_| begin.into()).collect(),
+            occupied: (0..devices).map(|_| AtomicUsize::new(0)).collect(),
             ..WorkerPool::default()
         }
     }
@@ -105,7 +106,7 @@ impl WorkerPool {
             }
             // A worker that is about to end its task is faster than a new thread.
             let begin = Instant::now();
-            while self.occupied.load(Ordering::SeqCst) > 0 && begin.elapsed() < self.before_start {
+            while self.is_occupied() && begin.elapsed() < self.before_start {
                 if is_settled() || self.event_count.has_sleeper(closed) {
                     break;
                 }
@@ -166,8 +167,17 @@ impl WorkerPool {
                 && self.has_room(slot)
                 && slot.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
         });
-        self.occupied.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
-        found
+        found.inspect(|&index| _ = self.occupied(index).fetch_add(1, Ordering::SeqCst))
+    }
+
+    /// Returns the count of the device of a place.
+    fn occupied(&self, index: usize) -> &AtomicUsize {
+        &self.occupied[self.worker_slots[index].device]
+    }
+
+    /// Returns true if any worker has a place.
+    pub fn is_occupied(&self) -> bool {
+        self.occupied.iter().any(|count| count.load(Ordering::SeqCst) > 0)
     }
 
     /// Returns the bytes of a worker's stack.
@@ -261,7 +271,7 @@ impl WorkerPool {
         let room = &self.worker_slots[index].room;
         let go = room.load(Ordering::Relaxed) < 0
             && room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, surplus).is_ok();
-        self.occupied.fetch_sub(usize::from(go), Ordering::SeqCst);
+        self.occupied(index).fetch_sub(usize::from(go), Ordering::SeqCst);
         go
     }
 
@@ -270,14 +280,15 @@ impl WorkerPool {
         self.worker_slots[index].room.load(Ordering::SeqCst) < 0
     }
 
-    /// Returns whether there is no worker, and none being started, because the system starts no
-    /// thread. A worker that ends and wakes another is no such case.
-    pub fn is_deserted(&self) -> bool {
+    /// Returns the devices that have no worker, and none being started, because the system starts
+    /// no thread. A worker that ends and wakes another is no such case.
+    pub fn deserted(&self) -> DeviceMask {
         if !self.lacks_threads() {
-            return false;
+            return DeviceMask::NONE;
         }
         let _whole = lock(&self.alive);
-        self.occupied.load(Ordering::SeqCst) == 0 && self.lacks_threads()
+        let is_empty = |&device: &usize| self.occupied[device].load(Ordering::SeqCst) == 0;
+        (0..self.occupied.len()).filter(|device| is_empty(device) && self.lacks_threads()).collect()
     }
 
     /// Frees the place of a worker that ends.
@@ -288,7 +299,7 @@ impl WorkerPool {
 
     fn free_place(&self, index: usize) {
         self.worker_slots[index].room.fetch_add(1, Ordering::SeqCst);
-        self.occupied.fetch_sub(1, Ordering::SeqCst);
+        self.occupied(index).fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Adds a place to a slot whose task waits inside its code.
@@ -316,7 +327,7 @@ mod tests {
     fn pool_is_not_deserted_while_a_thread_claims_a_place() {
         let pool = WorkerPool::new(1, 1, 0, &Policy::default());
         pool.spawn_failed.store(true, Ordering::SeqCst);
-        assert!(pool.is_deserted());
+        assert_eq!(pool.deserted(), DeviceMask(1));
         let (sender, claims) = channel();
         let slow = |_| {
             sender.send(()).unwrap();
@@ -326,7 +337,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| pool.claim(slow));
             claims.recv().unwrap();
-            assert!(!pool.is_deserted());
+            assert_eq!(pool.deserted(), DeviceMask::NONE);
         });
     }
 }

@@ -327,14 +327,27 @@ fn no_copy_begins_where_one_has_failed() {
 
 #[test]
 fn ready_tasks_fail_if_no_thread_can_run_them() {
-    let mut driver = driver(1);
+    let mut driver = driver(2);
     let (running, _) = driver.begin(0, 0, task());
-    let ready = [(); 2].map(|()| driver.submit(0, task()));
+    let ready = [1, 2, 3].map(|devices| driver.submit(0, Task { devices: DeviceMask(devices), ..task() }));
     let why = Error::Internal("no thread".into());
-    driver.step(S(1), |planner, effects| planner.fail_ready(&why, effects));
-    driver.publish();
-    assert_eq!(ready.map(|id| driver.error(id)), [(); 2].map(|()| Some(why.clone())));
+    for (deserted, failed) in [(1, [true, false, false]), (3, [true; 3])] {
+        driver.step(S(1), |planner, effects| planner.fail_ready(DeviceMask(deserted), &why, effects));
+        driver.publish();
+        let expected = failed.map(|failed| failed.then(|| why.clone()));
+        assert_eq!(ready.map(|id| driver.error(id)), expected);
+    }
     assert_eq!(driver.state(running), TaskStatus::Running);
+}
+
+#[test]
+fn task_of_a_device_without_threads_begins_elsewhere() {
+    let mut driver = driver_of(&[1.0, 100.0]);
+    let id = driver.submit(0, Task { work: Some(1.0), ..task() });
+    assert!(driver.take(0, 0).is_none(), "the other device is faster");
+    driver.planner.suspend(1, S(1));
+    assert_eq!((driver.take(0, 1).is_none(), driver.deadline(0)), (true, Some(S(1))));
+    assert_eq!(driver.take(0, 0).map(|run| run.id), Some(id));
 }
 
 /// Returns how often records are read while so many refused tasks are cancelled.
