@@ -98,6 +98,24 @@ fn neither_tier_starves_the_other() {
     wait_all(&scheduler);
 }
 
+/// The chain keeps the worker's own queue from becoming empty.
+#[test]
+fn chain_of_light_tasks_starves_no_other() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let over = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&over);
+    let chain = nested(&scheduler, move |scheduler, _| {
+        endless(scheduler, &stop, |task| task, || ());
+        Ok(())
+    });
+    let ids = scheduler.submit_many(vec![chain, quick(), quick()]).unwrap();
+    let half = LONG.map(|long| long / 2);
+    let ended = ids.iter().all(|&id| scheduler.wait(id, half) == Ok(WaitResult::Done));
+    over.store(true, Ordering::SeqCst);
+    assert!(ended);
+    wait_all(&scheduler);
+}
+
 /// A light task that fails for memory or a poisoned context continues as a planned one (promotion),
 /// and counts once.
 #[test]

@@ -77,8 +77,8 @@ pub struct LocalQueue {
     pub pushed: Cell<usize>,
 }
 
-/// A worker polls the injector before its own deque once in so many polls.
-const INJECTOR_INTERVAL: u32 = 61;
+/// Once in so many polls a worker does not take the youngest task of its deque first.
+const FAIR_INTERVAL: u32 = 61;
 
 impl LightQueues {
     /// Returns the queue of a new worker. A slot that had no worker before gets counts of `epochs`.
@@ -156,12 +156,22 @@ impl LightQueues {
     pub fn pop(&self, queue: &LocalQueue) -> Option<LightItem> {
         let tick = queue.polls.get().wrapping_add(1);
         queue.polls.set(tick);
-        if tick.is_multiple_of(INJECTOR_INTERVAL)
-            && let Some(item) = self.pop_injected(queue)
+        if !tick.is_multiple_of(FAIR_INTERVAL)
+            && let Some(item) = queue.deque.pop()
         {
             return Some(item);
         }
-        queue.deque.pop().or_else(|| self.pop_injected(queue)).or_else(|| self.steal(queue))
+        self.pop_shared(queue, tick)
+    }
+
+    /// Pops when the deque is empty, or a task that others may keep waiting: the oldest of the deque
+    /// and one of the injector in turn.
+    fn pop_shared(&self, queue: &LocalQueue, tick: u32) -> Option<LightItem> {
+        let first = match tick.is_multiple_of(2) || queue.deque.is_empty() {
+            true => None,
+            false => until_settled(|| queue.shared.stealer.steal()),
+        };
+        first.or_else(|| self.pop_injected(queue)).or_else(|| queue.deque.pop()).or_else(|| self.steal(queue))
     }
 
     /// Returns true if [`LightQueues::pop`] may find an item.
