@@ -116,6 +116,27 @@ fn chain_of_light_tasks_starves_no_other() {
     wait_all(&scheduler);
 }
 
+/// The worker that is woken for the planned task runs the light one.
+#[test]
+fn task_of_negative_priority_begins_on_an_idle_worker() {
+    let mut builder = builder(Arc::new(Scripted::new(1)), 2);
+    builder.policy.stand_back = Duration::from_secs(3600);
+    let scheduler = Arc::new(builder.build().unwrap());
+    let planned = |task| Task { priority: 1, ..task };
+    let gates = [(); 2].map(|()| occupy_as(&scheduler, planned).1);
+    gates.iter().for_each(|gate| gate.open());
+    wait_all(&scheduler);
+    for _ in 0..10 {
+        // Both workers sleep by then.
+        thread::sleep(Duration::from_millis(20));
+        let gate = Gate::new();
+        let ids = scheduler.submit_many(vec![Task { priority: -1, ..quick() }, gated(gate)]).unwrap();
+        assert_eq!(scheduler.wait(ids[0], LONG.map(|long| long / 4)), Ok(WaitResult::Done));
+        gate.open();
+        wait_all(&scheduler);
+    }
+}
+
 /// A light task that fails for memory or a poisoned context continues as a planned one (promotion),
 /// and counts once.
 #[test]

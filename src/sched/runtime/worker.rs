@@ -201,7 +201,7 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
         return Some(WorkFound::Planned(assignment));
     }
     if let Some(item) = take_light(runtime, worker) {
-        if planned && light_first {
+        if planned && has_planned_hint(runtime, worker) {
             pass_on_hint(runtime, worker);
         }
         return Some(WorkFound::Light(item));
@@ -297,12 +297,16 @@ fn assign(
     free: Option<u64>,
 ) -> AssignResult {
     let clock = nanoseconds(now);
-    guard.worker_called[worker.device] = false;
     let stands_back = !last
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
         && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
         && runtime.light.queues.has_items(&worker.queue);
-    if stands_back || worker.slot >= guard.planner.devices()[worker.device].slots {
+    if stands_back {
+        // It is called still, and wakes another worker when it begins a light task.
+        return AssignResult::Nothing;
+    }
+    guard.worker_called[worker.device] = false;
+    if worker.slot >= guard.planner.devices()[worker.device].slots {
         return AssignResult::Nothing;
     }
     let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
