@@ -199,3 +199,14 @@ fn scheduler_of_more_than_64_devices_is_refused() {
     assert_eq!(wait(&scheduler, last), Ok(WaitResult::Done));
     assert_eq!(scheduler.info(last).unwrap().device, Some(63));
 }
+
+/// Each takes two of 32,768 tags, so ids differ between the last 16,384 schedulers.
+#[test]
+fn scheduler_takes_two_tags_of_ids() {
+    let tag = || Scripted::new(1).scheduler(1).submit(quick()).unwrap().0 >> 49;
+    // Other tests take tags meanwhile.
+    until(|| {
+        let first = tag();
+        tag() == (first + 2) % (1 << 15)
+    });
+}

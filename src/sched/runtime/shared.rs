@@ -58,7 +58,6 @@ pub struct Runtime {
 }
 
 /// The state under the planner lock.
-#[derive(Default)]
 pub struct PlannerGuarded {
     pub planner: Planner,
     /// By device: a worker was woken, and has not asked for a task yet.
@@ -95,7 +94,8 @@ impl Runtime {
                 planner: Planner::new(planned, policy.clone()),
                 worker_called: vec![false; devices.len()],
                 refused_threads: vec![0; devices.len()],
-                ..PlannerGuarded::default()
+                timer_until: None,
+                log: Vec::new(),
             }),
             light: LightTasks::new(devices.len()),
             pool: WorkerPool::new(devices.len(), slots, stack, &policy),
