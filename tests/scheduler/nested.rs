@@ -49,6 +49,39 @@ fn waiter_learns_of_the_cancellation_of_the_awaited_task() {
     assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
+/// The worker that ends moves the awaited task from its own queue to the common one.
+#[test]
+fn waiting_for_a_task_that_a_worker_leaves_behind_is_no_deadlock() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let (gate, known) = (Gate::new(), Gate::new());
+    let ids = Arc::new(Mutex::new(Vec::new()));
+    let (places, submits) = (Arc::clone(&ids), Arc::clone(&ids));
+    let waits = nested(&scheduler, move |scheduler, _| {
+        known.pass();
+        let first = places.lock().unwrap()[0];
+        while places.lock().unwrap().len() == 1 {
+            scheduler.wait(first, Some(Duration::from_millis(300)))?;
+        }
+        // The slot has a worker too many from now on.
+        gate.open();
+        until(|| scheduler.info(first).is_ok_and(|info| info.state == TaskStatus::Done));
+        thread::sleep(Duration::from_millis(10));
+        let left = places.lock().unwrap()[1];
+        assert_eq!(scheduler.wait(left, None)?, WaitResult::Done);
+        Ok(())
+    });
+    let waits = scheduler.submit(planned(waits)).unwrap();
+    known.came(1);
+    let first = nested(&scheduler, move |scheduler, _| {
+        submits.lock().unwrap().push(scheduler.submit(quick())?);
+        gate.pass();
+        Ok(())
+    });
+    ids.lock().unwrap().push(scheduler.submit(first).unwrap());
+    known.open();
+    assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
+}
+
 /// A poisoned context is renewed when all tasks have left it. A task in it that waits for another
 /// to run prevents that.
 #[test]

@@ -112,11 +112,15 @@ impl LightQueues {
         }
     }
 
-    /// Moves the tasks of a worker that ends to the injector.
-    pub fn remove_worker(&self, queue: LocalQueue) {
+    /// Moves the tasks of a worker that is about to end to the injector.
+    pub fn hand_over(&self, queue: &LocalQueue) {
         while let Some(item) = queue.deque.pop() {
             self.injector.push(item);
         }
+    }
+
+    /// Keeps the deque of a worker that has ended for the next one of its slot.
+    pub fn remove_worker(&self, queue: LocalQueue) {
         *lock(&queue.shared.deque) = Some(queue.deque);
     }
 

@@ -83,6 +83,8 @@ impl Runtime {
             self.wait_queues.notify(id);
             self.wait_queues.notify(BLOCKED_TASKS);
             self.pool.abandon();
+            // Until the tasks inside have ended.
+            self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
         }
         effects.owners.drain(..).for_each(|owner| self.wait_queues.notify(owner));
         if !effects.renewed.is_empty() {
@@ -124,6 +126,7 @@ impl Runtime {
         drop(guard);
         for (id, attempt, limit_s) in abandoned {
             self.end_nested(id, attempt, limit_s);
+            self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
         }
         if needy {
             self.wait_queues.notify(HELPERS_NEEDED);

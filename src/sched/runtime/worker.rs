@@ -59,6 +59,9 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
     let event_count = &runtime.pool.event_count;
     loop {
         if must_leave(runtime, worker) {
+            // While the worker counts as awake: for a moment each task is in no queue, and a wait for it
+            // is no deadlock.
+            runtime.light.queues.hand_over(&worker.queue);
             event_count.remove_searcher();
             return None;
         }
