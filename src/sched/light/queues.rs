@@ -155,9 +155,10 @@ impl LightQueues {
         }
     }
 
-    /// Pops from the worker's own deque, else from the injector, else steals.
+    /// Pops from the worker's own deque, else from the injector, else steals. Calls `moved` if it may
+    /// have moved more tasks to the worker's deque than it returns.
     #[inline]
-    pub fn pop(&self, queue: &LocalQueue) -> Option<LightItem> {
+    pub fn pop(&self, queue: &LocalQueue, moved: impl FnOnce()) -> Option<LightItem> {
         let tick = queue.polls.get().wrapping_add(1);
         queue.polls.set(tick);
         if !tick.is_multiple_of(FAIR_INTERVAL)
@@ -165,7 +166,11 @@ impl LightQueues {
         {
             return Some(item);
         }
-        self.pop_shared(queue, tick)
+        let item = self.pop_shared(queue, tick);
+        if item.is_some() && !queue.deque.is_empty() {
+            moved();
+        }
+        item
     }
 
     /// Pops when the deque is empty, or a task that others may keep waiting: the oldest of the deque

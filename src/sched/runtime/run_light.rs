@@ -34,7 +34,10 @@ pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightI
         worker.stop_light();
         return None;
     }
-    runtime.light.queues.pop(&worker.queue)
+    runtime.light.queues.pop(&worker.queue, || {
+        // The tasks were in no queue for a moment, in which another searcher may have found none.
+        runtime.pool.event_count.wake_any(runtime.closed_to_light());
+    })
 }
 
 /// Returns whether the worker holds a slot of the node for light tasks, or leases one now. After

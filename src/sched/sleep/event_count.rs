@@ -12,6 +12,9 @@
 //! **Find**: a searcher that finds work becomes busy. If it was the last searcher and more work is
 //! left, it wakes the next worker. So all workers wake, one after the other, while work is left.
 //!
+//! **Move**: a worker that has moved items to its own queue has published them again, so it does as
+//! a submitter. Before that they were in no queue, and the last searcher may have found none left.
+//!
 //! **Sleep**: 1. *prepare*: from searcher to sleeper in the word, and into the list of sleepers;
 //! 2. fence; 3. *search again* wherever work may be; 4. if there is work, *cancel*: back to
 //!    searcher; if not, *commit*: block until woken.
