@@ -1,6 +1,7 @@
 //! A run that gets a stop request saves the states of its shots, and the next run continues from
 //! them: the files are those of an uninterrupted run, bit for bit.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, PipeWriter, Write, pipe};
 use std::os::fd::AsRawFd;
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use testkit::c;
-use testkit::command::{SURVEY, Workspace};
+use testkit::command::{Ended, SURVEY, Workspace};
+use testkit::process::output;
 use testkit::virtual_gpus::attach;
 
 use crate::{finished, flip_a_bit, run_well};
@@ -324,6 +326,46 @@ fn state_of_another_survey_is_not_touched() {
     assert!(of(&events, "done").iter().all(|shot| shot["steps_before"] == 0), "{events:?}");
     assert_eq!(warned(&events, "other parameters"), 2, "{events:?}");
     assert!(paused(&folder).is_empty(), "they have gone");
+}
+
+#[test]
+fn saved_states_are_continued_on_a_device_of_their_kind() {
+    let folder = Workspace::with_survey(&survey().replace("[6, 1]", "[2, 1]"));
+    let run = |more: &[&str], faults: &str| {
+        let mut command =
+            folder.command(&[&["run", "survey.toml", "--json", "--no-rates-cache"], more].concat());
+        attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", faults);
+        Ended::from(output(&mut command).unwrap())
+    };
+    let ended = run(&["--devices", "cuda:0", "--stop-after", "1s"], "0:launch:30:wait=3000");
+    let events = ended.events();
+    let steps = |of: &str, key: &str| -> BTreeMap<u64, u64> {
+        let number = |event: &Value, key| event[key].as_u64().unwrap();
+        let events = events.iter().filter(|event| event["event"] == "shot" && event["state"] == of);
+        events.map(|event| (number(event, "shot"), number(event, key))).collect()
+    };
+    let saved = steps("paused", "steps_done");
+    assert!(saved.len() == 2 && saved.values().all(|&steps| steps > 0), "{ended:?}");
+    let both = "cpu,cuda:0";
+    let rest = [saved[&1], saved[&2]];
+    // Without the GPU, which fails at once in the second run, the shots start again on the CPU.
+    for (devices, faults, expected) in
+        [("cpu", "", [0, 0]), (both, "0:launch:1:700", [0, 0]), (both, "", rest)]
+    {
+        let states =
+            [1, 2].map(|shot| (shot, fs::read(folder.at(format!("out/shot_000{shot}.paused"))).unwrap()));
+        let ended = run(&["--devices", devices, "--resume"], faults);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        let events = ended.events();
+        let mut done = of(&events, "done");
+        done.sort_by_key(|event| event["shot"].as_u64());
+        let begun_at: Vec<_> = done.iter().map(|event| event["steps_before"].as_u64().unwrap()).collect();
+        assert_eq!(begun_at, expected, "{devices}, {faults}: {ended:?}");
+        for (shot, bytes) in states {
+            fs::remove_file(folder.at(format!("out/shot_000{shot}.json"))).unwrap();
+            fs::write(folder.at(format!("out/shot_000{shot}.paused")), bytes).unwrap();
+        }
+    }
 }
 
 /// Other parts may write the snapshots of other shots at the same time, so only the snapshots of

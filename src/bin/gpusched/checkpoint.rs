@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 
+use gpusched::device::BackendKind;
 use gpusched::fd::control::State;
 use gpusched::io::atomic;
 use gpusched::{Error, Result, descriptor};
@@ -30,6 +31,13 @@ pub struct Header {
     pub values: u64,
     /// CRC-32 of the snapshots up to that step, by step.
     pub snapshots: BTreeMap<usize, u32>,
+}
+
+impl Header {
+    /// Returns the kind of the devices that can continue from the state.
+    pub fn backend(&self) -> BackendKind {
+        if self.kind == "cuda" { BackendKind::Cuda } else { BackendKind::Cpu }
+    }
 }
 
 /// Writes a complete file, or none.

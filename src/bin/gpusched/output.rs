@@ -131,13 +131,16 @@ impl Files {
         Files { inner: Arc::new(inner) }
     }
 
-    /// Returns the shot as a task that writes these files. `threads`: see [`shot::task`]. `saved`:
-    /// number of steps of its usable saved state.
-    pub fn task(&self, threads: u32, saved: usize) -> Result<Task> {
+    /// Returns the shot as a task that writes these files. `threads`: see [`shot::task`]. `saved`: its
+    /// usable saved state, from which devices of that kind continue.
+    pub fn task(&self, threads: u32, saved: Option<&Header>) -> Result<Task> {
         let About { plan, shot, .. } = self.about();
         let mut task = shot::task(plan.clone(), shot.clone(), threads, self.clone())?;
         task.label = format!("shot {}", self.about().number);
-        task.work = task.work.map(|work| work * (1.0 - saved as f64 / plan.steps(shot) as f64));
+        if let Some(saved) = saved {
+            task.work = task.work.map(|work| work * (1.0 - saved.done as f64 / plan.steps(shot) as f64));
+            task.backends = vec![saved.backend()];
+        }
         // No attempt changes the files of another.
         task.idempotent = true;
         task.deadline = self.inner.deadline;

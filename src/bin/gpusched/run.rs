@@ -20,7 +20,7 @@ use crate::folder::{self, OutputFolder, check_inputs, check_results};
 use crate::incoming::Incoming;
 use crate::job::Job;
 use crate::manifest::{Earlier, Manifest};
-use crate::output::all_files;
+use crate::output::{Room, all_files};
 use crate::part::Part;
 use crate::restart::End;
 use crate::resume::{self, Found};
@@ -175,6 +175,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         computed,
         earlier,
         failed: BTreeSet::new(),
+        room: Room::default(),
         waiting: WaitingShots::new(job.survey.run.write_retry_s),
         open: 0,
         deviceless: Vec::new(),

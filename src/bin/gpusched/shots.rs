@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gpusched::device::BackendKind;
 use gpusched::io::atomic;
 use gpusched::sched::{DeviceStats, Scheduler, Stats, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
@@ -59,13 +58,14 @@ pub struct SurveyRun<'a> {
     pub numbers: BTreeSet<usize>,
     /// Numbers of the shots that an earlier run has finished.
     pub kept: BTreeSet<usize>,
-    /// Usable saved states, by shot.
+    /// Usable saved states, by shot, of shots that may run on devices of that kind only.
     pub saved: BTreeMap<usize, Header>,
     /// Numbers of the shots that earlier processes of the run have computed.
     pub computed: BTreeSet<usize>,
     pub earlier: Earlier,
     pub failed: BTreeSet<usize>,
     pub waiting: WaitingShots,
+    pub room: Room,
     /// Number of shots that were stopped or have not begun.
     pub open: usize,
     /// Shots for which no device is left, with the reason.
@@ -87,11 +87,10 @@ impl SurveyRun<'_> {
         let complete = (self.kept.len(), self.computed.len());
         let mut progress = Progress::new(self.numbers.len(), complete, begun, as_json);
         let mut running = VecDeque::new();
-        let room = Room::default();
         for &number in self.job.numbers.difference(&(&self.kept | &self.computed)) {
             match self.is_stopping(&running, &progress) {
                 true => self.open += 1,
-                false => self.submit(number, &room, &mut running, &mut progress),
+                false => self.submit(number, &mut running, &mut progress),
             }
         }
         // The earlier run may have ended before it drew them, or the title has changed.
@@ -115,8 +114,8 @@ impl SurveyRun<'_> {
             if let Some(number) = undrawn.pop_front() {
                 self.draw_kept(number, &progress);
             }
-            self.check_waiting(&room, &mut running, &mut progress);
-            self.take_incoming(&room, &mut running, &mut progress);
+            self.check_waiting(&mut running, &mut progress);
+            self.take_incoming(&mut running, &mut progress);
             if !running.is_empty() {
                 let interval = match self.incoming {
                     _ if !undrawn.is_empty() => Duration::ZERO,
@@ -226,7 +225,7 @@ impl SurveyRun<'_> {
                 // A signal may have stopped the shot; the stop is reported first.
                 self.is_stopping(running, progress);
                 if let Some(shot) = running.remove(at) {
-                    self.end(shot, progress);
+                    self.end(shot, running, progress);
                 }
             }
             // A busy device may have refused shots that ran when the run was stopped. They are
@@ -320,7 +319,7 @@ impl SurveyRun<'_> {
 
     /// Begins the shots that have arrived, for at most [`INCOMING_INTERVAL`], because other shots may
     /// end. If no shot runs, waits for some.
-    fn take_incoming(&mut self, room: &Room, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
+    fn take_incoming(&mut self, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
         let begun = Instant::now();
         while begun.elapsed() < INCOMING_INTERVAL
             && !self.is_stopping(running, progress)
@@ -331,7 +330,7 @@ impl SurveyRun<'_> {
                 Arrival::Nothing => return,
                 Arrival::End => self.incoming = None,
                 Arrival::Refused(error) => self.refuse(&error, progress),
-                Arrival::Shot(number) => self.arrived(number, room, running, progress),
+                Arrival::Shot(number) => self.arrived(number, running, progress),
             }
         }
     }
@@ -361,13 +360,7 @@ impl SurveyRun<'_> {
     }
 
     /// Begins a shot that has arrived, unless it already runs or is complete.
-    fn arrived(
-        &mut self,
-        number: usize,
-        room: &Room,
-        running: &mut VecDeque<SubmittedShot>,
-        progress: &mut Progress,
-    ) {
+    fn arrived(&mut self, number: usize, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
         if running.iter().any(|shot| shot.number == number) || self.waiting.contains(number) {
             return;
         }
@@ -391,30 +384,18 @@ impl SurveyRun<'_> {
         {
             self.saved.insert(number, state.header);
         }
-        self.submit(number, room, running, progress);
+        self.submit(number, running, progress);
     }
 
-    fn submit(
-        &mut self,
-        number: usize,
-        room: &Room,
-        running: &mut VecDeque<SubmittedShot>,
-        progress: &mut Progress,
-    ) {
-        let files = Files::new(self.job, number, self.resume, &self.stop, room, &self.output);
-        let saved = self.saved.get(&number).filter(|header| self.has_device_of(&header.kind));
-        let saved = saved.map_or(0, |header| header.done);
-        match files.task(self.scheduler.cpu_threads(), saved).and_then(|task| self.scheduler.submit(task)) {
+    fn submit(&mut self, number: usize, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
+        let files = Files::new(self.job, number, self.resume, &self.stop, &self.room, &self.output);
+        let task = files.task(self.scheduler.cpu_threads(), self.saved.get(&number));
+        match task.and_then(|task| self.scheduler.submit(task)) {
             Ok(id) => running.push_back(SubmittedShot { number, id, files }),
+            Err(_) if self.saved.remove(&number).is_some() => self.submit(number, running, progress),
             Err(error @ Error::NoDevice { .. }) => self.without_device(number, &error, progress),
             Err(error) => self.fail(number, &error.to_string(), progress),
         }
-    }
-
-    /// Returns true if a device can continue from states of this kind.
-    fn has_device_of(&self, kind: &str) -> bool {
-        let mut devices = self.scheduler.devices().iter();
-        devices.any(|device| (device.backend == BackendKind::Cuda) == (kind == "cuda"))
     }
 
     /// Handles a shot for which no device is left. A new process may compute it if the command can
@@ -428,7 +409,7 @@ impl SurveyRun<'_> {
         self.fail_incoming(&why, progress);
     }
 
-    fn end(&mut self, shot: SubmittedShot, progress: &mut Progress) {
+    fn end(&mut self, shot: SubmittedShot, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
         let outcome = match self.scheduler.wait(shot.id, Some(Duration::ZERO)) {
             Ok(WaitResult::Done) => Ok(()),
             Ok(_) => Err(Error::Cancelled),
@@ -440,6 +421,13 @@ impl SurveyRun<'_> {
         match outcome {
             Ok(()) => self.done(&shot, progress),
             Err(Error::Cancelled) if self.stop.is_asked() => self.leave(&shot, progress),
+            // No device of the kind of the saved state is left, or has the memory.
+            Err(error)
+                if (matches!(error, Error::NoDevice { .. }) || error.is_shortage())
+                    && self.saved.remove(&shot.number).is_some() =>
+            {
+                self.submit(shot.number, running, progress);
+            }
             Err(error @ Error::NoDevice { .. }) => self.without_device(shot.number, &error, progress),
             Err(error) if !self.stopping && self.waiting.accept(&error, &shot.files) => {
                 self.postpone(shot, &error, progress);
@@ -463,14 +451,14 @@ impl SurveyRun<'_> {
 
     /// Submits the waiting shots if the output folder can be written. Fails them if they have waited
     /// too long.
-    fn check_waiting(&mut self, room: &Room, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
+    fn check_waiting(&mut self, running: &mut VecDeque<SubmittedShot>, progress: &mut Progress) {
         let find_room = |files: &Files| self.output.check().and_then(|()| files.find_room());
         match self.waiting.check(find_room) {
             Checked::Wait => {}
             Checked::Ready(shots) => {
                 let begin = count(shots.len() as u64, "shot");
                 progress.for_people(&format!("the output folder can be written again; {begin} can begin"));
-                shots.into_iter().for_each(|shot| self.submit(shot.number, room, running, progress));
+                shots.into_iter().for_each(|shot| self.submit(shot.number, running, progress));
             }
             Checked::Over(shots) => {
                 shots.into_iter().for_each(|shot| self.fail(shot.number, &shot.why, progress));
