@@ -374,9 +374,13 @@ fn saved_states_are_continued_on_a_device_of_their_kind() {
 fn resumed_part_of_a_changed_survey_removes_stale_states_and_their_snapshots() {
     let changed = survey().replace("nt = 60", "nt = 20").replace("[snapshots]\nevery = 25\n", "");
     let part = ["run", "survey.toml", "--shots", "1-2"];
-    for resume in [true, false] {
+    for (resume, killed) in [(true, false), (false, false), (true, true), (false, true)] {
         let folder = Workspace::with_survey(&endless_survey());
         stopped_with(&folder, &part, 2);
+        if killed {
+            // The part ended while it wrote its states.
+            paused(&folder).iter().for_each(|name| fs::remove_file(folder.at("out").join(name)).unwrap());
+        }
         assert!(folder.at("out/shot_0001_step_000000.bin").exists(), "{:?}", folder.results().keys());
         fs::write(folder.at("survey.toml"), &changed).unwrap();
         let json: &[&str] = if resume { RESUME } else { &["--json"] };
@@ -386,15 +390,50 @@ fn resumed_part_of_a_changed_survey_removes_stale_states_and_their_snapshots() {
         if resume {
             let resumed = events.iter().find(|event| event["event"] == "resume").unwrap();
             assert_eq!(resumed["paused"], 0, "{resumed}");
-            assert_eq!(warned(&events, "other parameters"), 2, "{events:?}");
+            assert_eq!(warned(&events, "other parameters"), if killed { 0 } else { 2 }, "{events:?}");
         }
         let files = |folder: &Workspace| -> Vec<String> {
             folder.results().into_keys().filter(|name| name.starts_with("shot_")).collect()
         };
         let fresh = Workspace::with_survey(&changed);
         assert_eq!(fresh.gpusched(&part).status, 0);
-        assert_eq!(files(&folder), files(&fresh), "resume: {resume}");
+        assert_eq!(files(&folder), files(&fresh), "resume: {resume}, killed: {killed}");
     }
+}
+
+/// A killed run leaves snapshots without a description, and a changed survey has none of their step.
+#[test]
+fn snapshots_of_other_steps_are_removed_unless_a_description_lists_them() {
+    let folder = Workspace::with_survey(&survey().replace("nt = 60", "nt = 20"));
+    let files = |folder: &Workspace| -> Vec<String> {
+        folder.results().into_keys().filter(|name| name.starts_with("shot_")).collect()
+    };
+    run_well(&folder, &[]);
+    let whole = files(&folder);
+    let stray = |shot: u32| folder.at(format!("out/shot_000{shot}_step_000003.bin"));
+    let write = || (1..=6).for_each(|shot| fs::write(stray(shot), "").unwrap());
+    let there = || (1..=6).filter(|&shot| stray(shot).exists()).collect::<Vec<_>>();
+    write();
+    run_well(&folder, &["--resume", "--shots", "1,2"]);
+    assert_eq!(there(), [3, 4, 5, 6]);
+    run_well(&folder, &["--shots", "3"]);
+    assert_eq!(there(), [4, 5, 6]);
+    fs::write(folder.at("list"), "4").unwrap();
+    let mut command = folder.command(&["run", "survey.toml", "--resume", "--shots-from", "-"]);
+    let list = File::open(folder.at("list")).unwrap();
+    assert!(command.stdin(list).output().unwrap().status.success());
+    assert_eq!(there(), [5, 6]);
+    run_well(&folder, &["--resume"]);
+    assert_eq!(files(&folder), whole);
+    // A complete shot of another survey keeps its snapshots until it is computed again.
+    fs::write(
+        folder.at("survey.toml"),
+        survey().replace("nt = 60", "nt = 20").replace("every = 25", "every = 7"),
+    )
+    .unwrap();
+    assert_eq!(folder.gpusched(&["run", "survey.toml", "--stop-after", "0s"]).status, 1);
+    fs::write(folder.at("survey.toml"), survey().replace("nt = 60", "nt = 20")).unwrap();
+    assert_eq!(run_well(&folder, &["--resume", "--json"]).shots("kept"), [1, 2, 3, 4, 5, 6]);
 }
 
 /// As on a full disk: the failure is reported, and costs the steps only.

@@ -67,9 +67,14 @@ pub fn snapshot(number: usize, step: usize) -> String {
 
 /// Returns the number of the shot whose snapshot has this name.
 pub fn snapshot_of(name: &str) -> Option<usize> {
+    snapshot_parts(name).map(|(number, _)| number)
+}
+
+/// Returns the number of the shot, and the step, of the snapshot with this name.
+pub fn snapshot_parts(name: &str) -> Option<(usize, usize)> {
     let (number, step) = name.strip_prefix("shot_")?.strip_suffix(".bin")?.split_once("_step_")?;
     let (number, step) = (number.parse().ok()?, step.parse().ok()?);
-    (snapshot(number, step) == name).then_some(number)
+    (snapshot(number, step) == name).then_some((number, step))
 }
 
 /// Returns the number of the shot whose record, description, saved state or snapshot has this name.

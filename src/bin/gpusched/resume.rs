@@ -1,7 +1,7 @@
 //! Checks the output folder for results of an earlier run. Complete results of the same parameters
 //! and model are kept; all other shots are computed again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZero;
@@ -66,22 +66,50 @@ pub fn read_all<T: Send>(numbers: &[usize], read: impl Fn(usize) -> T + Sync) ->
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the snapshots of killed runs. Snapshots of shots with a description or a saved state of
-/// this survey stay. Without `resume` a saved state does not count.
-pub fn remove_strays(job: &Job, resume: bool) -> io::Result<()> {
+/// Snapshots of steps that the survey does not have, by shot.
+pub type Strays = BTreeMap<usize, Vec<String>>;
+
+/// Removes the snapshots of killed runs. A run of all shots removes those of shots without a
+/// description or a saved state of this survey; without `resume` a saved state does not count. Each
+/// run removes the strays of its shots, and returns the strays of shots that may arrive later.
+pub fn remove_strays(job: &Job, resume: bool) -> io::Result<Strays> {
+    let mut strays = Strays::new();
     for entry in fs::read_dir(&job.folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let Some(number) = name.to_str().and_then(names::snapshot_of) else { continue };
-        let is_of_survey = number <= job.shots.len();
+        let parts = name.to_str().and_then(|name| Some((name, names::snapshot_parts(name)?)));
+        let Some((name, (number, step))) = parts else { continue };
+        if !(1..=job.shots.len()).contains(&number) || !entry.file_type()?.is_file() {
+            continue;
+        }
         let path = |name: String| job.folder.join(name);
         let is_described = || path(names::side(number)).symlink_metadata().is_ok();
         let is_saved = || checkpoint::key(&path(names::paused(number))) == Some(job.key(number));
-        if is_of_survey && !is_described() && !(resume && is_saved()) && entry.file_type()?.is_file() {
+        if !side::has_snapshot(&job.shots[number - 1], step) {
+            strays.entry(number).or_default().push(name.to_owned());
+        } else if !(job.is_part || is_described() || (resume && is_saved())) {
             fs::remove_file(entry.path())?;
         }
     }
-    Ok(())
+    for &number in &job.numbers {
+        remove_unlisted(&job.folder, number, &mut strays);
+    }
+    Ok(strays)
+}
+
+/// Removes the strays of a shot, except those that its description or saved state lists: they are
+/// removed when the shot is computed again. A failure is logged.
+pub fn remove_unlisted(folder: &Path, number: usize, strays: &mut Strays) {
+    let Some(strays) = strays.remove(&number) else { return };
+    let description = side::read(&folder.join(names::side(number))).ok();
+    let description = description.and_then(|text| Description::parse(&text));
+    let described = description.into_iter().flat_map(|found| found.snapshots).map(|one| one.file);
+    let saved = checkpoint::header(&folder.join(names::paused(number)));
+    let saved = saved.into_iter().flat_map(|header| header.snapshots.into_keys());
+    let listed: BTreeSet<_> = described.chain(saved.map(|step| names::snapshot(number, step))).collect();
+    for name in strays.iter().filter(|name| !listed.contains(*name)) {
+        remove(&folder.join(name)).unwrap_or_else(|error| log::warn!("{error}"));
+    }
 }
 
 /// Checks one shot, as [`examine`] does.

@@ -23,7 +23,7 @@ use crate::manifest::{Earlier, Manifest};
 use crate::output::{Room, all_files};
 use crate::part::Part;
 use crate::restart::End;
-use crate::resume::{self, Found};
+use crate::resume::{self, Found, Strays};
 use crate::say::{self, say};
 use crate::shots::SurveyRun;
 use crate::side::About;
@@ -137,11 +137,13 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         }
         return Ok(End::Whole);
     };
-    if output.is_exclusive()
-        && let Err(error) = resume::remove_strays(&job, wanted.resume)
-    {
-        log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
-    }
+    let strays = match output.is_exclusive() || job.is_part {
+        true => resume::remove_strays(&job, wanted.resume).unwrap_or_else(|error| {
+            log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
+            Strays::new()
+        }),
+        false => Strays::new(),
+    };
     let mut manifest = Manifest::new(&job, summary, &earlier)?;
     let (mut kept, mut computed) = (BTreeSet::new(), BTreeSet::new());
     for (number, _) in found.into_iter().filter(|(_, found)| *found == Found::Whole) {
@@ -172,6 +174,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         numbers: job.numbers.clone(),
         kept,
         saved,
+        strays,
         computed,
         earlier,
         failed: BTreeSet::new(),

@@ -22,7 +22,7 @@ use crate::output::{Files, Room, all_files};
 use crate::picture::Picture;
 use crate::progress::{self, Progress};
 use crate::restart::{self, End, Restart};
-use crate::resume::{self, Found};
+use crate::resume::{self, Found, Strays};
 use crate::side::About;
 use crate::stopping::Stop;
 use crate::summary::{self, count};
@@ -60,6 +60,8 @@ pub struct SurveyRun<'a> {
     pub kept: BTreeSet<usize>,
     /// Usable saved states, by shot, of shots that may run on devices of that kind only.
     pub saved: BTreeMap<usize, Header>,
+    /// Snapshots of other surveys beside shots that may arrive.
+    pub strays: Strays,
     /// Numbers of the shots that earlier processes of the run have computed.
     pub computed: BTreeSet<usize>,
     pub earlier: Earlier,
@@ -369,6 +371,7 @@ impl SurveyRun<'_> {
             progress.add_shot();
         }
         self.failed.remove(&number);
+        resume::remove_unlisted(&self.job.folder, number, &mut self.strays);
         let about = About::new(self.job, number);
         if self.resume && resume::shot(&self.job.folder, &about, true) == Found::Whole {
             self.manifest.kept(number, all_files(&about));

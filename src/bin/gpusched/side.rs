@@ -201,6 +201,11 @@ impl Description {
     }
 }
 
+/// Returns true if the shot has a snapshot of this step.
+pub fn has_snapshot(shot: &Shot, step: usize) -> bool {
+    shot.snapshot_every.is_some_and(|every| step < shot.nt && step.is_multiple_of(every))
+}
+
 /// Reads a description. Returns an error for files that are not plain or exceed 1 GiB.
 pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     const LARGEST: u64 = 1 << 30;
