@@ -186,6 +186,11 @@ fn killed_part_leaves_its_finished_shots_to_collect() {
     assert!(refused.err.contains("another run writes to it"), "{refused:?}");
     let more = folder.gpusched(&["run", "survey.toml", "--shots", "1", "--stop-after", "1ms"]);
     assert_eq!(more.status, 1, "{more:?}");
+    // The merged report lists the running shots as queued.
+    let ended = folder.gpusched(&["collect", "out"]);
+    let lines = "0 of 4 shots done, 2 running or queued, 2 missing\nnot done: 1-4\n";
+    assert_eq!((ended.status, ended.out.as_str()), (1, lines), "{ended:?}");
+    assert_eq!(folder.json("out/survey.json")["state"], "running");
     run.kill().unwrap();
     run.wait().unwrap();
     let ended = folder.gpusched(&["status", "out"]);

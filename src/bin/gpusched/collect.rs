@@ -158,9 +158,13 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
         _ => {}
     }
     let is_paused = || checkpoint::key(&folder.join(names::paused(number))).is_some_and(|key| has_key(&key));
-    match listed.last() {
-        Some(last) if last.1["state"] == "failed" => entry(last),
-        Some(last) if last.0.text("state") == "running" && last.1["state"] == "queued" => entry(last),
+    // A merged report is of no run, and stays as it is when a run is killed.
+    let queued = listed.iter().rev().find(|(report, shot)| {
+        report.text("state") == "running" && !report.is_merged() && shot["state"] == "queued"
+    });
+    match (listed.last(), queued) {
+        (Some(last), _) if last.1["state"] == "failed" => entry(last),
+        (_, Some(queued)) => entry(queued),
         // A killed run that resumed the shot has no entry of its state.
         _ if is_paused() => in_state("paused").map_or_else(|| without_files("paused", None), entry),
         _ => without_files("missing", None),
@@ -211,7 +215,7 @@ impl Merged {
         let parts: Vec<Value> = self.reports.iter().map(|report| report.name().into()).collect();
         let merged = |run: &Value| run["report"] == names::MANIFEST || !parts.contains(&run["report"]);
         let (of_parts, of_all): (Vec<_>, Vec<_>) =
-            self.reports.iter().partition(|report| !report.content.contains_key("runs"));
+            self.reports.iter().partition(|report| !report.is_merged());
         let before = of_all.into_iter().flat_map(Report::runs).filter(merged);
         let runs: Vec<Value> = before.chain(of_parts.into_iter().map(Report::run)).collect();
         let (failed, done) = (self.numbers("failed").len(), self.numbers("done").len());

@@ -64,6 +64,11 @@ impl Report {
         Value::Object(run)
     }
 
+    /// Returns true for a report that `collect` has merged.
+    pub fn is_merged(&self) -> bool {
+        self.content.contains_key("runs")
+    }
+
     /// Returns the runs that were merged into the report.
     pub fn runs(&self) -> Vec<Value> {
         self.content.get("runs").and_then(Value::as_array).cloned().unwrap_or_default()
@@ -111,8 +116,7 @@ pub fn has_only_ended(folder: &Path, is_part: bool) -> bool {
     let reports: Vec<_> = manifests(folder).unwrap_or_default().into_iter().filter_map(read).collect();
     let node = names::node();
     let excludes = |report: &Report| {
-        let is_merged = report.content.contains_key("runs");
-        let counts = !is_merged && (!is_part || report.name() == names::MANIFEST);
+        let counts = !report.is_merged() && (!is_part || report.name() == names::MANIFEST);
         counts && report.text("state") == "running" && !report.is_known_to_have_ended(&node)
     };
     !reports.is_empty() && !reports.iter().any(excludes)
