@@ -52,6 +52,19 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
     assert_eq!(reports(&folder), 0);
     let (merged, of_one) = (folder.json("out/survey.json"), whole.json("out/survey.json"));
     assert_eq!((&merged["state"], merged["runs"].as_array().map(Vec::len)), (&"done".into(), Some(2)));
+    // The parts of the report that differ between runs are in `runs`.
+    let of_runs =
+        ["devices", "node", "process", "seconds", "shot_bytes", "shot_host_bytes", "slots", "warnings"];
+    for (key, value) in of_one.as_object().unwrap().iter().filter(|(key, _)| *key != "shots") {
+        match of_runs.contains(&key.as_str()) {
+            true => assert!(merged[key].is_null(), "{key} of one part: {merged}"),
+            false if key == "folder" => {}
+            false => assert_eq!(merged[key], *value, "{key}"),
+        }
+        let is_of_run = of_runs.contains(&key.as_str()) && key != "process";
+        let runs = merged["runs"].as_array().unwrap();
+        assert!(!is_of_run || runs.iter().all(|run| run.get(key).is_some()), "{key}: {merged}");
+    }
     for (found, expected) in
         merged["shots"].as_array().unwrap().iter().zip(of_one["shots"].as_array().unwrap())
     {

@@ -9,7 +9,7 @@ use gpusched::io::atomic;
 use gpusched::{Error, Result, descriptor};
 use serde_json::{Value, json};
 
-use crate::reports::{Report, is_empty, manifests};
+use crate::reports::{OF_RUN, Report, is_empty, manifests};
 use crate::say::{self, say};
 use crate::side::{self, Description};
 use crate::{checkpoint, names, part, resume};
@@ -209,8 +209,11 @@ impl Merged {
     /// Returns the merged `survey.json`.
     fn manifest(&self) -> Value {
         let mut content = self.reports.last().map(|last| last.content.clone()).unwrap_or_default();
-        for key in ["part", "node", "process", "seconds", "devices", "schedule"] {
+        for key in ["part", "process", "schedule", "output_bytes"].into_iter().chain(OF_RUN) {
             content.remove(key);
+        }
+        if let Some(bytes) = self.reports.last().and_then(Report::output_bytes) {
+            content.insert("output_bytes".into(), bytes.into());
         }
         let parts: Vec<Value> = self.reports.iter().map(|report| report.name().into()).collect();
         let merged = |run: &Value| run["report"] == names::MANIFEST || !parts.contains(&run["report"]);
