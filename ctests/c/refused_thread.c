@@ -61,6 +61,23 @@ static void gpu_fails_for_another_task(void) {
   of_a_gpu(1);
 }
 
+/* The CPU has no memory for the elements. */
+static int32_t needs_gpu(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
+  if (exec->device == 0) return SCHED_E_MEMORY;
+  return count_piece(exec, begin, end, user);
+}
+
+static void gpu_helps(void) {
+  sched_range_desc_t range = {.size = sizeof range, .end = 10, .run = needs_gpu, .user = &ran};
+  sched_task_t id;
+  create("cpu,cuda:0", 1);
+  OK(wait_for(s, submit(s, of_device(0, counts))));
+  usleep(50000);
+  OK(sched_submit_range(s, &range, &id));
+  OK(wait_long(id));
+  CHECK(ran == 11);
+}
+
 /* The third thread is the timer. */
 static void timer(void) {
   create("cpu", 2);
@@ -75,7 +92,7 @@ static void timer(void) {
 
 static const struct test_case cases[] = {CASE(gpu_runs),  CASE(gpu_runs_for_another_task),
                                          CASE(gpu_fails), CASE(gpu_fails_for_another_task),
-                                         CASE(timer),     {NULL, NULL}};
+                                         CASE(gpu_helps), CASE(timer), {NULL, NULL}};
 
 int main(int argc, char **argv) {
   (void)argc;

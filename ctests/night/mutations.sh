@@ -116,6 +116,7 @@ sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /p
 sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn wake_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a notified waiter stays counted;         src/sched/sleep/wait_queues.rs; s/parker.notify(|state| self.uncount(state))/parker.notify(|_| ())/; models
 sleep: a waiter counts before it has looked;    src/sched/sleep/wait_queues.rs; s/if !state.notified \&\& !std/if !std/; models
+sleep: blocked waiters are not notified;        src/sched/sleep/wait_queues.rs; /pub fn notify_blocked/,/^    }/s/if self.blocked/if false \&\& self.blocked/; models
 tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models
 tally: a drained phase is not told;         src/sched/light/epochs.rs; s/before >= EPOCHS || list.open.len() < before/before >= EPOCHS/; models
 gate: the worker does not look again;       src/sched/light/gate.rs; s/^        !self.is_closed(device)$/        true/; models

@@ -239,6 +239,7 @@ mod many_schedulers {
             ("gpu_runs_for_another_task", "2", "1"),
             ("gpu_fails", "2", "1000000"),
             ("gpu_fails_for_another_task", "2", "1000000"),
+            ("gpu_helps", "2", "3"),
             ("timer", "3", "1000000"),
         ] {
             let mut program = Command::new(c::program("refused_thread"));

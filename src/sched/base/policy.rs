@@ -205,7 +205,8 @@ Policy {
     /// Time between two saves of the learned rates: a killed process loses what it learned since.
     save_interval: Duration = 60 * S,
     /// Time after which an idle worker frees what it caches on a device that processes share. Also
-    /// the interval at which it advances the planner if there is no timer thread.
+    /// the interval at which it advances the planner if there is no timer thread, and after which a
+    /// thread is started again that the system has refused.
     rest: Duration = S,
 
     // Other processes of the node.
