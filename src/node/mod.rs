@@ -37,6 +37,6 @@ mod unsupported;
 #[cfg(target_os = "linux")]
 pub use linux::{LockedTable, Membership, SlotLease, install_fork_handlers};
 pub use queue::DeviceAvailability;
-pub use request::{NodePolicy, SharedDevice, SlotRequest, WaitEnd};
+pub use request::{NodePolicy, RequestedTask, SharedDevice, SlotRequest, WaitEnd};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{LockedTable, Membership, SlotLease, install_fork_handlers};

@@ -1,13 +1,14 @@
 //! The queue of the waiting members: pure functions of the members' records and of the time.
 //!
-//! Waiters are ordered by priority, then by ticket. In that order each is placed on the device
-//! where its task should end first: at once on a free slot, else when enough running tasks have
-//! ended. The slots that are left after all waiters ahead of a member are available to it.
+//! The tasks that the waiters request are ordered by priority, then by the waiter's ticket. In that
+//! order each is placed on the device where it should end first: at once on a free slot, else when
+//! enough running tasks have ended. The slots of a device that are left after all tasks ahead of
+//! the one that a member requests there are available to it; after all tasks, if it requests none.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::request::NodePolicy;
+use super::request::{NodePolicy, RequestedTask};
 
 /// The slots and memory of one device that other members use or will use first.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,7 +31,6 @@ pub(super) struct MemberRecord {
     pub id: usize,
     /// Order of arrival among the waiters. 0: the member does not wait.
     pub ticket: u64,
-    pub priority: i32,
     /// Number of times that the member resumed after its process had been stopped, or that others
     /// began in its place. After each, others wait for it again.
     pub resumptions: u32,
@@ -45,10 +45,8 @@ pub(super) struct DeviceEntry {
     pub device: usize,
     /// Maximum number of tasks at a time, of all members together.
     pub slots: u32,
-    /// Cost of the requested task on the device. `None`: the task can't run there.
-    pub cost: Option<f64>,
-    /// Bytes that the requested task would reserve.
-    pub bytes: u64,
+    /// The task that the member would begin on the device.
+    pub task: Option<RequestedTask>,
 }
 
 /// A slot that a member holds.
@@ -64,20 +62,62 @@ pub(super) struct HeldSlot {
     pub used_bytes: u64,
 }
 
-/// Identifies a wait: member, ticket, resumptions.
-pub(super) type WaitKey = (usize, u64, u32);
+/// Identifies the wait of a task: member, ticket, resumptions, number of the task.
+pub(super) type WaitKey = (usize, u64, u32, u32);
 
 impl MemberRecord {
     pub fn waits(&self) -> bool {
         self.ticket != 0
     }
 
-    pub fn wait_key(&self) -> WaitKey {
-        (self.id, self.ticket, self.resumptions)
+    /// Takes the member out of the queue.
+    pub fn end_wait(&mut self) {
+        self.ticket = 0;
+        self.devices.iter_mut().for_each(|entry| entry.task = None);
+    }
+
+    /// Returns the requested tasks. An invalid table may give one several priorities: the highest
+    /// counts.
+    fn tasks(&self) -> impl Iterator<Item = WaitingTask<'_>> {
+        let entries = self.devices.iter().filter(|_| self.waits());
+        let mut tasks: Vec<_> = entries.filter_map(|entry| entry.task).collect();
+        tasks.sort_by_key(|task| (task.number, Reverse(task.priority)));
+        tasks.dedup_by_key(|task| task.number);
+        tasks.into_iter().map(|RequestedTask { number, priority, .. }| WaitingTask {
+            member: self,
+            number,
+            priority,
+        })
     }
 
     fn entry(&self, device: usize) -> Option<&DeviceEntry> {
         self.devices.iter().find(|entry| entry.device == device)
+    }
+}
+
+/// A task that a member requests.
+struct WaitingTask<'a> {
+    member: &'a MemberRecord,
+    number: u32,
+    priority: i32,
+}
+
+impl<'a> WaitingTask<'a> {
+    fn key(&self) -> WaitKey {
+        let MemberRecord { id, ticket, resumptions, .. } = *self.member;
+        (id, ticket, resumptions, self.number)
+    }
+
+    fn rank(&self) -> (Reverse<i32>, u64, usize, u32) {
+        (Reverse(self.priority), self.member.ticket, self.member.id, self.number)
+    }
+
+    /// Returns the first so many devices on which it may begin, each with its cost there.
+    fn entries(&self, devices: usize) -> impl Iterator<Item = (&'a DeviceEntry, f64)> {
+        let number = self.number;
+        let cost = move |entry: &DeviceEntry| Some(entry.task.filter(|task| task.number == number)?.cost);
+        let entries = self.member.devices.iter().filter(move |entry| entry.device < devices);
+        entries.filter_map(move |entry| Some((entry, cost(entry)?)))
     }
 }
 
@@ -108,7 +148,7 @@ fn elapsed_s(held: &HeldSlot, now: u64) -> f64 {
 struct BusySlot {
     /// Seconds from now.
     until: f64,
-    /// The member whose view is computed holds it.
+    /// The member whose view is computed holds it, or will take it.
     own: bool,
 }
 
@@ -139,14 +179,14 @@ impl DeviceTimeline {
     }
 
     /// Places a task of a waiter with this slot limit.
-    fn occupy(&mut self, slots: u32, until: f64) {
+    fn occupy(&mut self, slots: u32, slot: BusySlot) {
         if let Some(begin) = self.wait_of(slots) {
             self.busy.remove(self.busy.len() - self.effective_slots(slots));
             if self.tightest.is_none_or(|(tightest, _)| slots < tightest) {
                 self.tightest = Some((slots, begin));
             }
         }
-        self.insert(BusySlot { until, own: false });
+        self.insert(slot);
     }
 
     /// Returns the seconds of work on the device.
@@ -160,20 +200,20 @@ impl DeviceTimeline {
 pub(super) struct QueueView {
     /// By the table's device index.
     pub devices: Vec<DeviceAvailability>,
-    /// Waiters ahead of the member that could begin now.
+    /// Tasks of other waiters that could begin now.
     pub ready: Vec<WaitKey>,
-    /// The member waits and could begin now.
+    /// The member waits and could begin a task now.
     pub is_ready: bool,
 }
 
-/// Computes the queue as `me` sees it. Waiters for which `skipped` returns true are left out.
+/// Computes the queue as `me` sees it. Tasks for which `skipped` returns true are left out.
 pub(super) fn queue_view(
     others: &[MemberRecord],
     me: &MemberRecord,
     devices: usize,
     seconds: f64,
     now: u64,
-    skipped: impl Fn(&MemberRecord) -> bool,
+    skipped: impl Fn(&WaitKey) -> bool,
 ) -> QueueView {
     let mut timelines = vec![DeviceTimeline::default(); devices];
     let mut available = vec![DeviceAvailability::default(); devices];
@@ -191,25 +231,31 @@ pub(super) fn queue_view(
         timeline.busy.sort_by(|a, b| a.until.total_cmp(&b.until));
     }
     for other in others.iter().filter(|other| other.waits()) {
-        for entry in other.devices.iter().filter(|entry| entry.device < devices && entry.cost.is_some()) {
+        for entry in other.devices.iter().filter(|entry| entry.device < devices && entry.task.is_some()) {
             available[entry.device].waiters += 1;
         }
     }
-    let ahead = |other: &&MemberRecord| other.waits() && is_ahead(other, me) && !skipped(other);
-    let mut queue: Vec<&MemberRecord> = others.iter().filter(ahead).collect();
-    queue.sort_by(|a, b| compare(a, b));
-    let mut ready = Vec::new();
-    for waiter in queue {
-        if let Some((entry, until)) = earliest_finish(waiter, &timelines, seconds) {
-            if timelines[entry.device].wait_of(entry.slots).is_none() {
-                ready.push(waiter.wait_key());
-            }
-            timelines[entry.device].occupy(entry.slots, until);
+    let others = others.iter().flat_map(MemberRecord::tasks).filter(|task| !skipped(&task.key()));
+    let mut queue: Vec<(WaitingTask<'_>, bool)> =
+        others.map(|task| (task, false)).chain(me.tasks().map(|task| (task, true))).collect();
+    queue.sort_by_key(|(task, _)| task.rank());
+    let (mut ready, mut is_ready) = (Vec::new(), false);
+    // The devices as the tasks ahead of the member's own leave them.
+    let mut ahead = vec![None; devices];
+    for (task, own) in queue {
+        for (entry, _) in task.entries(devices).filter(|_| own) {
+            ahead[entry.device] = Some(timelines[entry.device].clone());
         }
+        let Some((entry, until)) = earliest_finish(&task, &timelines, seconds) else { continue };
+        let begins = timelines[entry.device].wait_of(entry.slots).is_none();
+        is_ready |= begins && own;
+        if begins && !own {
+            ready.push(task.key());
+        }
+        timelines[entry.device].occupy(entry.slots, BusySlot { until, own });
     }
-    let first = me.waits().then(|| earliest_finish(me, &timelines, seconds)).flatten();
-    let is_ready = first.is_some_and(|(entry, _)| timelines[entry.device].wait_of(entry.slots).is_none());
-    for (device, timeline) in timelines.iter().enumerate() {
+    for (device, (timeline, ahead)) in timelines.iter().zip(&ahead).enumerate() {
+        let timeline = ahead.as_ref().unwrap_or(timeline);
         let busy = &mut available[device].busy_slots;
         busy.extend(timeline.busy.iter().filter(|slot| !slot.own).map(|slot| slot.until));
         let slots = me.entry(device).map_or(0, |entry| entry.slots);
@@ -221,18 +267,18 @@ pub(super) fn queue_view(
     QueueView { devices: available, ready, is_ready }
 }
 
-/// Returns the device where the waiter's task should end first, and the time of its end. If two
-/// ends are equal, the device with less work is chosen, then the lower index. The planner's
-/// `Schedule` does the same for ready tasks, with memory and slots of their own; waiters here have
-/// neither, and lie in a lower layer.
+/// Returns the device where the task should end first, and the time of its end. If two ends are
+/// equal, the device with less work is chosen, then the lower index. The planner's `Schedule` does
+/// the same for ready tasks, with memory and slots of their own; requested tasks have neither, and
+/// lie in a lower layer.
 fn earliest_finish<'a>(
-    waiter: &'a MemberRecord,
+    task: &WaitingTask<'a>,
     timelines: &[DeviceTimeline],
     seconds: f64,
 ) -> Option<(&'a DeviceEntry, f64)> {
-    let entries = waiter.devices.iter().filter(|entry| entry.device < timelines.len() && entry.slots > 0);
-    let ends = entries.filter_map(|entry| {
-        Some((entry, timelines[entry.device].wait_of(entry.slots).unwrap_or(0.0) + entry.cost? * seconds))
+    let entries = task.entries(timelines.len()).filter(|(entry, _)| entry.slots > 0);
+    let ends = entries.map(|(entry, cost)| {
+        (entry, timelines[entry.device].wait_of(entry.slots).unwrap_or(0.0) + cost * seconds)
     });
     ends.min_by(|(a, end_a), (b, end_b)| {
         let load = |entry: &DeviceEntry| timelines[entry.device].load_s();
@@ -241,18 +287,8 @@ fn earliest_finish<'a>(
     })
 }
 
-fn compare(a: &MemberRecord, b: &MemberRecord) -> Ordering {
-    b.priority.cmp(&a.priority).then(a.ticket.cmp(&b.ticket)).then(a.id.cmp(&b.id))
-}
-
-/// Returns true if `other` is ahead of `me` in the queue. Every waiter is ahead of a member that
-/// does not wait.
-fn is_ahead(other: &MemberRecord, me: &MemberRecord) -> bool {
-    !me.waits() || compare(other, me) == Ordering::Less
-}
-
-/// Waiters that could begin and have not, as one member has observed them, each with the time of
-/// the first observation.
+/// Tasks of waiters that could begin and have not, as one member has observed them, each with
+/// the time of the first observation.
 #[derive(Debug)]
 pub(super) struct StalledWaiters {
     first_seen: HashMap<WaitKey, u64>,
@@ -265,7 +301,7 @@ impl StalledWaiters {
         StalledWaiters { first_seen: HashMap::new(), limit: policy.stall_ns() }
     }
 
-    /// Computes the queue as `me` sees it, without the waiters that exceed the limit.
+    /// Computes the queue as `me` sees it, without the tasks that exceed the limit.
     pub fn view(
         &mut self,
         others: &[MemberRecord],
@@ -274,12 +310,13 @@ impl StalledWaiters {
         seconds: f64,
         now: u64,
     ) -> QueueView {
-        self.first_seen.retain(|key, _| others.iter().any(|other| other.wait_key() == *key));
+        let waits =
+            |key: &WaitKey| others.iter().flat_map(MemberRecord::tasks).any(|task| task.key() == *key);
+        self.first_seen.retain(|key, _| waits(key));
         let limit = self.limit;
         let stalled = |since: &u64| now.saturating_sub(*since) > limit;
-        let view = queue_view(others, me, devices, seconds, now, |other| {
-            self.first_seen.get(&other.wait_key()).is_some_and(stalled)
-        });
+        let skipped = |key: &WaitKey| self.first_seen.get(key).is_some_and(stalled);
+        let view = queue_view(others, me, devices, seconds, now, skipped);
         self.first_seen.retain(|key, since| stalled(since) || view.ready.contains(key));
         for key in &view.ready {
             self.first_seen.entry(*key).or_insert(now);
@@ -287,7 +324,7 @@ impl StalledWaiters {
         view
     }
 
-    /// Returns the next time at which a waiter exceeds the limit.
+    /// Returns the next time at which a task exceeds the limit.
     pub fn next_deadline(&self, now: u64) -> Option<u64> {
         let ends = self.first_seen.values().map(|since| since.saturating_add(self.limit).saturating_add(1));
         ends.filter(|end| *end > now).min()

@@ -12,17 +12,29 @@ pub struct SharedDevice<'a> {
     pub slots: u32,
 }
 
-/// A member's request to begin one task on one of several devices.
+/// A member's request to begin tasks: by the scheduler's device index, the task that would begin
+/// there. `None`, or beyond the end: none would.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct SlotRequest {
+pub struct SlotRequest(pub Vec<Option<RequestedTask>>);
+
+impl SlotRequest {
+    /// Returns the request of a single task, with its cost on each device.
+    pub fn of_task(priority: i32, costs: impl IntoIterator<Item = Option<f64>>) -> SlotRequest {
+        let task = |cost: Option<f64>| cost.map(|cost| RequestedTask { number: 0, priority, cost });
+        SlotRequest(costs.into_iter().map(task).collect())
+    }
+}
+
+/// A task that a member would begin on a device.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RequestedTask {
+    /// The same on all devices that wait for the same task. It begins on one of them.
+    pub number: u32,
     /// A higher priority is served first.
     pub priority: i32,
-    /// Cost of the task by the scheduler's device index, in a unit common to all processes: seconds
-    /// over the table's seconds per cost; before these are measured, work over the device's
-    /// bandwidth. `None`, or beyond the end: the task can't run there.
-    pub costs: Vec<Option<f64>>,
-    /// Bytes that the task would reserve, by device index.
-    pub bytes: Vec<u64>,
+    /// In a unit common to all processes: seconds over the table's seconds per cost; before these
+    /// are measured, work over the device's bandwidth.
+    pub cost: f64,
 }
 
 /// Why a wait has ended.

@@ -22,7 +22,7 @@ fn use_it(node: &Membership) -> Result<()> {
     let mut inside = node.lock()?;
     assert_eq!(inside.availability().len(), UUIDS.len());
     assert!(inside.seconds_per_cost() >= 0.0);
-    inside.request(Some(SlotRequest { priority: 1, costs: vec![Some(1.0); 2], bytes: vec![5; 2] }));
+    inside.request(Some(SlotRequest::of_task(1, [Some(1.0); 2])));
     let looks = inside.availability();
     assert!(looks.iter().flat_map(|look| &look.busy_slots).all(|lane| lane.is_finite() && *lane >= 0.0));
     let hold = inside.lease(1, Some(2.0), 7)?;

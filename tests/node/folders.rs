@@ -219,7 +219,7 @@ pub fn fill_disk(folder: &Path) -> ExitCode {
     let (a, b) = (join(&small.join("leases"), 4, 1).expect("room"), join(&small.join("leases"), 1, 1));
     assert!(b.expect_err("no room").to_string().contains("No space left"));
     drop(begin(&a, 0, 0, 1, 1.0, 1).unwrap().expect("a free slot"));
-    a.lock().unwrap().request(Some(SlotRequest { costs: vec![Some(1.0)], ..SlotRequest::default() }));
+    a.lock().unwrap().request(Some(SlotRequest::of_task(0, [Some(1.0)])));
     ExitCode::SUCCESS
 }
 
@@ -282,7 +282,7 @@ pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     let path = leases(&folder).join("leases-1");
     let (a, b) = (join(&leases(&folder), 3, 1).unwrap(), join(&leases(&folder), 2, 1).unwrap());
     let hold = begin(&a, 1, 0, 1, 1.0, 7).unwrap().expect("a free slot");
-    b.lock().unwrap().request(Some(SlotRequest { costs: vec![None, Some(1.0)], ..SlotRequest::default() }));
+    b.lock().unwrap().request(Some(SlotRequest::of_task(0, [None, Some(1.0)])));
     fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     for node in [&a, &b] {
         assert!(node.lock().expect_err("nothing").to_string().contains("delete it"));

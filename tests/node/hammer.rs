@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ExitCode};
 
-use gpusched::node::{Membership, SlotLease, SlotRequest};
+use gpusched::node::{Membership, RequestedTask, SlotLease, SlotRequest};
 use testkit::Random;
 use testkit::process::isolated;
 
@@ -92,8 +92,11 @@ pub fn play(arguments: &[String]) -> ExitCode {
         }
         let costs: Vec<_> =
             (0..4).map(|_| (random.below(4) > 0).then(|| 1.0 + random.below(9) as f64)).collect();
-        let want =
-            SlotRequest { priority: random.below(3) as i32, bytes: vec![random.below(100) as u64; 4], costs };
+        let task = |cost: Option<f64>| {
+            let (number, priority) = (random.below(2) as u32, random.below(3) as i32);
+            cost.map(|cost| RequestedTask { number, priority, cost })
+        };
+        let want = SlotRequest(costs.into_iter().map(task).collect());
         if let Some((device, hold)) = turn(&node, want, &held) {
             let Some((slot, witness)) = witnesses.take(device, &held) else {
                 println!("process {seed}: device {device} has more holders than slots");
@@ -113,7 +116,7 @@ pub fn play(arguments: &[String]) -> ExitCode {
 /// Begins if a slot is free, or waits for a moment with its ticket.
 fn turn(node: &Membership, want: SlotRequest, held: &[Taken<'_>]) -> Option<(usize, SlotLease)> {
     let mut table = node.lock().expect("table");
-    let costs = want.costs.clone();
+    let costs: Vec<_> = want.0.iter().map(|task| task.map(|task| task.cost)).collect();
     table.request(Some(want));
     let looks = table.availability();
     let free = |device: &usize| {

@@ -73,7 +73,7 @@ pub fn play(arguments: &[String]) -> ExitCode {
         let mut answer = "ok".to_owned();
         match word {
             "want" => {
-                let want = SlotRequest { priority: number as i32, costs: vec![Some(1.0)], bytes: vec![0] };
+                let want = SlotRequest::of_task(number as i32, [Some(1.0)]);
                 node.lock().expect("inside").request(Some(want));
             }
             "begin" => {

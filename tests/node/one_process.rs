@@ -36,7 +36,7 @@ pub fn lease_is_returned_while_its_thread_has_the_table_locked() {
 }
 
 fn request(node: &Membership) {
-    node.lock().unwrap().request(Some(SlotRequest { costs: vec![Some(1.0)], ..SlotRequest::default() }));
+    node.lock().unwrap().request(Some(SlotRequest::of_task(0, [Some(1.0)])));
 }
 
 fn members_within<const N: usize>(folder: &Folder, stall_limit: Duration) -> [Membership; N] {
@@ -159,7 +159,7 @@ pub fn member_leaves_when_its_last_lease_is_dropped() {
 pub fn lease_outlives_its_membership() {
     let (_folder, a, b) = two_members(1);
     let hold = lease(&a, 0).expect("a free slot");
-    a.lock().unwrap().request(Some(SlotRequest { costs: vec![Some(1.0)], ..SlotRequest::default() }));
+    a.lock().unwrap().request(Some(SlotRequest::of_task(0, [Some(1.0)])));
     assert_eq!(b.lock().unwrap().availability()[0].waiters, 1);
     drop(a);
     let look = b.lock().unwrap().availability().remove(0);

@@ -9,12 +9,13 @@
 //! The header: magic (8), boot id (16), count of changes (8), next ticket (8), seconds per unit of
 //! cost (8; 0: not measured), number of devices (4).
 //!
-//! A record: magic (4), process (4), ticket (8), priority (4), resumptions (4), number of devices
-//! (2), number of held slots (2), zeros (4). Then the devices: index (2), slots (2), cost (4; NaN:
-//! the task can't run there), bytes (8). Then the held slots: device (2), zeros (6), start (8),
-//! cost (8; NaN: not known), bytes (8), used bytes (8).
+//! A record: magic (4), process (4), ticket (8), zeros (4), resumptions (4), number of devices (2),
+//! number of held slots (2), zeros (4). Then the devices: index (2), slots (2); of the task that
+//! would begin there cost (4; NaN: there is none), priority (4), number (4). Then the held slots:
+//! device (2), zeros (6), start (8), cost (8; NaN: not known), bytes (8), used bytes (8).
 
 use crate::node::queue::{DeviceEntry, HeldSlot, MemberRecord};
+use crate::node::request::RequestedTask;
 
 pub(super) const MAX_MEMBERS: usize = 256;
 pub(super) const MAX_DEVICES: usize = 64;
@@ -145,7 +146,7 @@ pub(super) fn record_bytes(member: &MemberRecord, process: u32) -> Vec<u8> {
     into.extend(RECORD_MAGIC.to_le_bytes());
     into.extend(process.to_le_bytes());
     into.extend(member.ticket.to_le_bytes());
-    into.extend(member.priority.to_le_bytes());
+    into.extend([0; 4]);
     into.extend(member.resumptions.to_le_bytes());
     into.extend((member.devices.len() as u16).to_le_bytes());
     into.extend((member.held_slots.len() as u16).to_le_bytes());
@@ -153,8 +154,11 @@ pub(super) fn record_bytes(member: &MemberRecord, process: u32) -> Vec<u8> {
     for entry in &member.devices {
         into.extend((entry.device as u16).to_le_bytes());
         into.extend((entry.slots.min(MAX_SLOTS) as u16).to_le_bytes());
-        into.extend((entry.cost.map_or(f32::NAN, |cost| cost as f32)).to_bits().to_le_bytes());
-        into.extend(entry.bytes.to_le_bytes());
+        let none = RequestedTask { number: 0, priority: 0, cost: f64::NAN };
+        let RequestedTask { number, priority, cost } = entry.task.unwrap_or(none);
+        into.extend((cost as f32).to_bits().to_le_bytes());
+        into.extend(priority.to_le_bytes());
+        into.extend(number.to_le_bytes());
     }
     for held in &member.held_slots {
         into.extend((held.device as u16).to_le_bytes());
@@ -190,7 +194,7 @@ pub(super) fn parse_record(id: usize, record: &[u8], header: &TableHeader) -> Me
     }
     from.u32();
     member.ticket = Some(from.u64()).filter(|ticket| *ticket < header.next_ticket).unwrap_or(0);
-    member.priority = from.u32() as i32;
+    from.u32();
     member.resumptions = from.u32();
     let (devices, held_slots) = (from.u16(), from.u16());
     from.u32();
@@ -198,12 +202,11 @@ pub(super) fn parse_record(id: usize, record: &[u8], header: &TableHeader) -> Me
         if from.0.len() < DEVICE_BYTES {
             break;
         }
-        let entry = DeviceEntry {
-            device: from.u16().into(),
-            slots: from.u16().into(),
-            cost: valid_cost(f32::from_bits(from.u32()).into()),
-            bytes: from.u64(),
-        };
+        let (device, slots) = (from.u16().into(), from.u16().into());
+        let cost = valid_cost(f32::from_bits(from.u32()).into());
+        let (priority, number) = (from.u32() as i32, from.u32());
+        let task = cost.map(|cost| RequestedTask { number, priority, cost });
+        let entry = DeviceEntry { device, slots, task };
         let known = member.devices.iter().any(|other| other.device == entry.device);
         if entry.device < header.devices && !known {
             member.devices.push(entry);

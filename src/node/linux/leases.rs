@@ -10,7 +10,7 @@ use super::member::{LocalMember, TableState};
 use super::{folder, layout, sys};
 use crate::error::{Error, Result};
 use crate::node::queue::{self, DeviceAvailability, HeldSlot};
-use crate::node::request::{NodePolicy, SharedDevice, SlotRequest, WaitEnd};
+use crate::node::request::{NodePolicy, RequestedTask, SharedDevice, SlotRequest, WaitEnd};
 
 /// A scheduler's membership of its node.
 ///
@@ -225,10 +225,9 @@ impl LockedTable<'_> {
         let mut record = own.record.clone();
         for (device, entry) in self.member.entries.iter().enumerate() {
             let Some(entry) = entry.and_then(|entry| record.devices.get_mut(entry)) else { continue };
-            entry.cost = request.costs.get(device).copied().flatten().map(layout::clamp_cost);
-            entry.bytes = request.bytes.get(device).copied().unwrap_or(0);
+            let task = request.0.get(device).copied().flatten();
+            entry.task = task.map(|task| RequestedTask { cost: layout::clamp_cost(task.cost), ..task });
         }
-        record.priority = request.priority;
         if record.ticket == 0 {
             record.ticket = state.header.next_ticket;
             state.header.next_ticket += 1;

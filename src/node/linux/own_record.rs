@@ -21,8 +21,7 @@ impl OwnRecord {
     /// Takes the member out of the queue.
     pub fn end_wait(&mut self) {
         if self.record.waits() {
-            self.record.ticket = 0;
-            self.record.devices.iter_mut().for_each(|entry| (entry.cost, entry.bytes) = (None, 0));
+            self.record.end_wait();
             self.dirty = true;
         }
     }

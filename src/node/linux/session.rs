@@ -227,7 +227,7 @@ fn device_entries(
         entries.push(Some(known.unwrap_or(member.devices.len())));
         if known.is_none() {
             let slots = slots.min(layout::MAX_SLOTS);
-            member.devices.push(DeviceEntry { device, slots, cost: None, bytes: 0 });
+            member.devices.push(DeviceEntry { device, slots, task: None });
         }
     }
     if uuids.len() > MAX_DEVICES {

@@ -20,10 +20,17 @@ struct VirtualNode {
     ticket_drawn: Vec<u64>,
 }
 
+impl MemberRecord {
+    fn request(&mut self, priority: i32, costs: &[Option<f64>]) {
+        for (entry, cost) in self.devices.iter_mut().zip(costs) {
+            entry.task = cost.map(|cost| RequestedTask { number: 0, priority, cost });
+        }
+    }
+}
+
 impl VirtualNode {
     fn new(tasks: Vec<Vec<QueuedTask>>, slots: Vec<Vec<u32>>, measured: Option<f64>) -> VirtualNode {
-        let entry =
-            |(device, slots): (usize, &u32)| DeviceEntry { device, slots: *slots, cost: None, bytes: 0 };
+        let entry = |(device, slots): (usize, &u32)| DeviceEntry { device, slots: *slots, task: None };
         let members = slots.iter().enumerate().map(|(id, slots)| MemberRecord {
             id,
             devices: slots.iter().enumerate().map(entry).collect(),
@@ -55,7 +62,7 @@ impl VirtualNode {
         let me = &self.members[id];
         let mut best: Option<(f64, f64, usize, bool)> = None;
         for entry in &me.devices {
-            let Some(cost) = entry.cost else { continue };
+            let Some(RequestedTask { cost, .. }) = entry.task else { continue };
             let mut busy = view.devices[entry.device].busy_slots.clone();
             for held in me.held_slots.iter().filter(|held| held.device == entry.device) {
                 busy.push((held.cost.unwrap() * seconds - elapsed_s(held, self.now)).abs());
@@ -76,12 +83,9 @@ impl VirtualNode {
         let Some((priority, costs)) = self.tasks[id].last().cloned() else { return false };
         if !self.members[id].waits() {
             self.members[id].ticket = self.next_ticket;
-            self.members[id].priority = priority;
             self.next_ticket += 1;
             self.ticket_drawn[id] = self.now;
-            for (entry, cost) in self.members[id].devices.iter_mut().zip(&costs) {
-                entry.cost = *cost;
-            }
+            self.members[id].request(priority, &costs);
         }
         let Some((device, true)) = self.choice(id) else { return false };
         let ticket = std::mem::take(&mut self.members[id].ticket);
@@ -220,11 +224,12 @@ fn first_come_first_served_within_a_priority() {
                 let waited = node.members.clone();
                 node.begin_next(random.below(members));
                 for &(id, _, ticket, priority, ..) in &node.started[before..] {
-                    let me = MemberRecord { id, ticket, priority, ..MemberRecord::default() };
-                    assert!(
-                        !waited.iter().any(|other| other.id != id && other.waits() && precedes(other, &me)),
-                        "{seed}"
-                    );
+                    let precedes = |other: WaitingTask<'_>| {
+                        other.priority > priority
+                            || other.priority == priority && other.member.ticket < ticket
+                    };
+                    let mut others = waited.iter().filter(|other| other.id != id);
+                    assert!(!others.any(|other| other.tasks().any(precedes)), "{seed}");
                 }
             }
             node.begin_all(&mut random);
@@ -234,10 +239,6 @@ fn first_come_first_served_within_a_priority() {
         }
         assert_eq!(node.started.len(), 4 * members);
     }
-}
-
-fn precedes(other: &MemberRecord, me: &MemberRecord) -> bool {
-    other.priority > me.priority || other.priority == me.priority && other.ticket < me.ticket
 }
 
 /// One member allows a single task on the device; the others allow three and never pause.
@@ -283,8 +284,7 @@ fn all_members_compute_the_same_queue() {
                 node.members[id].ticket = node.next_ticket;
                 node.next_ticket += 1;
                 let (priority, costs) = node.tasks[id].last().cloned().unwrap();
-                node.members[id].priority = priority;
-                node.members[id].devices.iter_mut().zip(costs).for_each(|(entry, cost)| entry.cost = cost);
+                node.members[id].request(priority, &costs);
             }
         }
         let nobody = MemberRecord { id: 999, ..MemberRecord::default() };
@@ -308,8 +308,21 @@ fn all_members_compute_the_same_queue() {
 }
 
 fn one(id: usize, ticket: u64) -> MemberRecord {
-    let entry = DeviceEntry { device: 0, slots: 1, cost: Some(1.0), bytes: 0 };
-    MemberRecord { id, ticket, devices: vec![entry], ..MemberRecord::default() }
+    requests(id, ticket, &[Some((0, 0))])
+}
+
+/// Returns a member with a slot of each device, where it requests a task of this number and
+/// priority.
+fn requests(id: usize, ticket: u64, tasks: &[Option<(u32, i32)>]) -> MemberRecord {
+    let task = |(number, priority)| RequestedTask { number, priority, cost: 1.0 };
+    let entry = |(device, of): (usize, &Option<_>)| DeviceEntry { device, slots: 1, task: of.map(task) };
+    let devices = tasks.iter().enumerate().map(entry).collect();
+    MemberRecord { id, ticket, devices, ..MemberRecord::default() }
+}
+
+fn holds(id: usize, device: usize) -> MemberRecord {
+    let held = HeldSlot { device, started_ns: 0, cost: Some(1e6), bytes: 0, used_bytes: 0 };
+    MemberRecord { held_slots: vec![held], ..one(id, 0) }
 }
 
 /// In nanoseconds.
@@ -337,9 +350,7 @@ fn stalled_waiter_is_skipped_until_it_resumes() {
 
 #[test]
 fn blocked_waiter_is_never_skipped() {
-    let held = HeldSlot { device: 0, started_ns: 0, cost: Some(1e6), bytes: 0, used_bytes: 0 };
-    let holder = MemberRecord { held_slots: vec![held], ..one(2, 0) };
-    let others = [one(0, 1), holder];
+    let others = [one(0, 1), holds(2, 0)];
     let mut stalled = StalledWaiters::new(NodePolicy::default());
     for second in 0..5 {
         let view = stalled.view(&others, &one(1, 2), 1, 1.0, second * STALL_LIMIT);
@@ -371,4 +382,32 @@ fn availability_counts_holders_waiters_and_reserved_bytes() {
     assert_eq!((device.pending_bytes, device.waiters), (u64::MAX, 1));
     assert_eq!(view.devices[1], DeviceAvailability::default());
     assert!(view.ready.is_empty());
+}
+
+fn busy_slots(others: &[MemberRecord], me: &MemberRecord) -> Vec<usize> {
+    let view = queue_view(others, me, me.devices.len(), 1.0, 0, |_| false);
+    view.devices.iter().map(|device| device.busy_slots.len()).collect()
+}
+
+/// A member of priority 5 waits for a busy device; its other tasks begin on the next.
+#[test]
+fn priority_counts_on_the_devices_of_its_task() {
+    let other = requests(1, 2, &[None, Some((0, 0))]);
+    let urgent = |second| requests(0, 1, &[Some((0, 5)), second]);
+    let mut others = [holds(2, 0), other];
+    assert_eq!(busy_slots(&others, &urgent(None)), [1, 1]);
+    assert_eq!(busy_slots(&others, &urgent(Some((1, -1)))), [1, 1], "its other task has a lower priority");
+    assert_eq!(busy_slots(&others, &urgent(Some((1, 0)))), [1, 0], "it has the earlier ticket");
+    others[1] = urgent(Some((1, 0)));
+    assert_eq!(busy_slots(&others, &requests(1, 2, &[None, Some((0, 0))])), [1, 1]);
+    assert_eq!(busy_slots(&others, &requests(1, 2, &[None, Some((0, 1))])), [1, 0]);
+}
+
+/// Each of two tasks takes a slot, and a task that may begin on both devices only one.
+#[test]
+fn waiter_takes_a_slot_for_each_of_its_tasks() {
+    let me = requests(1, 2, &[Some((0, 0)); 2]);
+    let two = requests(0, 1, &[Some((3, 0)), Some((4, 0))]);
+    assert_eq!(busy_slots(&[two], &me), [1, 1]);
+    assert_eq!(busy_slots(&[requests(0, 1, &[Some((3, 0)); 2])], &me), [1, 0]);
 }

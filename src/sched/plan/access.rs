@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{DeadlineState, DeviceState, Effects, PeerLoad, Planner, TaskRecord, TaskState};
 use crate::error::{Error, Result};
-use crate::node::SlotRequest;
+use crate::node::{RequestedTask, SlotRequest};
 use crate::sched::base::{Completion, DeviceMask, Role, Task, TaskId, detached};
 
 /// Devices.
@@ -123,30 +123,36 @@ impl Planner {
         self.estimator.cost(record.class, index, record.work, self.seconds_per_cost)
     }
 
-    /// Returns the request of the first ready task that other processes keep from a device.
+    /// Returns the request for the first ready task of each device, if other processes keep a ready
+    /// task from a device.
     pub fn slot_request(&self, now: Duration) -> Option<SlotRequest> {
-        let taken = |index: usize| !self.devices[index].peer_load.ends.is_empty();
-        if !(0..self.devices.len()).any(taken) {
-            return None;
-        }
-        let kept = self.ready.iter().take(self.policy.horizon).find_map(|(_, id)| {
+        let is_kept = |index: usize| {
+            !self.devices[index].peer_load.ends.is_empty() && self.first_for(index, now, |_| true).is_some()
+        };
+        // Peers would wait for a task that does not begin on a device that backs off.
+        let task = |index: usize| {
+            let device = &self.devices[index];
+            let (record, id) = self.first_for(index, now, |record| {
+                !device.backs_off(now, record.known_bytes(device.info.backend))
+            })?;
+            let (number, cost) = (id.0 as u32, self.cost(record, index).unwrap_or(1.0));
+            Some(RequestedTask { number, priority: record.own_priority(), cost })
+        };
+        let devices = 0..self.devices.len();
+        devices.clone().any(is_kept).then(|| SlotRequest(devices.map(task).collect()))
+    }
+
+    /// Returns the first ready task that may begin on a device and for which `accepts` returns true.
+    fn first_for(
+        &self,
+        index: usize,
+        now: Duration,
+        accepts: impl Fn(&TaskRecord) -> bool,
+    ) -> Option<(&TaskRecord, TaskId)> {
+        self.ready.around(index, 0).take(self.policy.horizon).find_map(|(_, id)| {
             let record = self.tasks.get(id).ok()?;
             let may = self.eligible(now, record).without(self.devices_in_use(record, id));
-            (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))
-        });
-        let (record, may) = kept?;
-        // Peers would wait for a task that does not begin on a device that backs off.
-        let backs_off = |index: usize| {
-            let device = &self.devices[index];
-            device.backs_off(now, record.known_bytes(device.info.backend))
-        };
-        let can_begin = |index: usize| may.contains(index) && !backs_off(index);
-        let cost = |index: usize| can_begin(index).then(|| self.cost(record, index).unwrap_or(1.0));
-        let bytes = |index: usize| record.bytes.on(self.devices[index].info.backend);
-        Some(SlotRequest {
-            priority: record.rank.priority(),
-            costs: (0..self.devices.len()).map(cost).collect(),
-            bytes: (0..self.devices.len()).map(bytes).collect(),
+            (may.contains(index) && accepts(record)).then_some((record, id))
         })
     }
 

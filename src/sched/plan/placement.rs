@@ -333,9 +333,8 @@ impl Planner {
 
     /// Returns the first ready task's priority as its caller set it.
     pub fn first_priority(&self) -> Option<i32> {
-        let (rank, id) = self.ready.first()?;
-        let raised = self.tasks.get(id).map_or(0, |record| record.priority_gain);
-        Some(rank.priority().saturating_sub_unsigned(raised))
+        let (_, id) = self.ready.first()?;
+        Some(self.tasks.get(id).ok()?.own_priority())
     }
 
     /// Returns the devices, as bits, where ranges should take no more memory than they must: a

@@ -293,6 +293,11 @@ impl TaskRecord {
         }
     }
 
+    /// Returns the priority that the caller set, without that gained by waiting.
+    pub fn own_priority(&self) -> i32 {
+        self.rank.priority().saturating_sub_unsigned(self.priority_gain)
+    }
+
     /// Counts an attempt that begins. Returns true if it is a copy of one that runs.
     pub fn begin_attempt(&mut self, device: usize, slot: u32) -> bool {
         let is_copy = self.live_attempts > 0;

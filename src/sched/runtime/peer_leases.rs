@@ -94,12 +94,7 @@ impl Runtime {
             let taken = peers.taken.load(Ordering::SeqCst);
             let waits = taken != 0 && !self.light.queues.is_empty();
             let cost = |index: usize| (taken >> index & 1 == 1).then_some(light_cost);
-            let count = self.devices.len();
-            waits.then(|| SlotRequest {
-                priority: 0,
-                costs: (0..count).map(cost).collect(),
-                bytes: vec![0; count],
-            })
+            waits.then(|| SlotRequest::of_task(0, (0..self.devices.len()).map(cost)))
         };
         let request = guard.planner.slot_request(self.now()).or_else(light);
         // A request that peers no longer block keeps its place in the queue until its lease is

@@ -7,7 +7,8 @@ fn header() -> TableHeader {
 }
 
 fn full() -> MemberRecord {
-    let entry = |device| DeviceEntry { device, slots: 2, cost: (device != 1).then_some(0.5), bytes: 1 << 40 };
+    let task = RequestedTask { number: 1 << 31, priority: -4, cost: 0.5 };
+    let entry = |device| DeviceEntry { device, slots: 2, task: (device != 1).then_some(task) };
     let held = |device| HeldSlot {
         device,
         started_ns: 9,
@@ -18,7 +19,6 @@ fn full() -> MemberRecord {
     MemberRecord {
         id: 200,
         ticket: 99,
-        priority: -4,
         resumptions: 3,
         devices: vec![entry(2), entry(0), entry(1)],
         held_slots: (0..100).map(|number| held(number % 3)).collect(),
@@ -47,8 +47,7 @@ fn full_table_and_full_record_round_trip() {
     let bytes = header_and_uuids(&header, &uuids);
     assert_eq!(bytes.len(), RECORDS_OFFSET);
     assert_eq!(parse_uuids(&header, &bytes), Some(uuids));
-    let devices =
-        (0..MAX_DEVICES).map(|device| DeviceEntry { device, slots: 1, cost: None, bytes: 0 }).collect();
+    let devices = (0..MAX_DEVICES).map(|device| DeviceEntry { device, slots: 1, task: None }).collect();
     let held = HeldSlot { device: 63, started_ns: 1, cost: None, bytes: 2, used_bytes: 1 };
     let member = MemberRecord {
         devices,
@@ -94,8 +93,8 @@ fn invalid_header_is_refused() {
 fn invalid_entries_of_a_record_are_left_out() {
     let mut odd = full();
     odd.ticket = 100;
-    odd.devices.push(DeviceEntry { device: 3, slots: 1, cost: None, bytes: 0 });
-    odd.devices.push(DeviceEntry { device: 0, slots: 77, cost: None, bytes: 0 });
+    odd.devices.push(DeviceEntry { device: 3, slots: 1, task: None });
+    odd.devices.push(DeviceEntry { device: 0, slots: 77, task: None });
     odd.held_slots.push(HeldSlot { device: 3, started_ns: 0, cost: None, bytes: 0, used_bytes: 0 });
     for cost in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
         odd.held_slots.push(HeldSlot { device: 0, started_ns: 0, cost: Some(cost), bytes: 0, used_bytes: 0 });
@@ -131,9 +130,9 @@ fn random_bytes_give_valid_records() {
         assert!(read.ticket < header().next_ticket);
         assert!(read.devices.len() <= header().devices && read.held_slots.len() <= RECORD_BYTES / SLOT_BYTES);
         assert!(
-            read.devices
-                .iter()
-                .all(|entry| entry.device < 3 && entry.cost.is_none_or(|cost| valid_cost(cost).is_some()))
+            read.devices.iter().all(
+                |entry| entry.device < 3 && entry.task.is_none_or(|task| valid_cost(task.cost).is_some())
+            )
         );
         assert!(
             read.held_slots
@@ -156,9 +155,10 @@ fn clamped_costs_are_valid() {
         let cost = clamp_cost(cost);
         assert!(valid_cost(cost).is_some(), "{cost}");
         // The record of a waiter has a number of fewer digits.
-        let entry = DeviceEntry { device: 0, slots: 1, cost: Some(cost), bytes: 0 };
+        let task = Some(RequestedTask { number: 0, priority: 0, cost });
+        let entry = DeviceEntry { device: 0, slots: 1, task };
         let waiter = MemberRecord { devices: vec![entry], ..MemberRecord::default() };
         let read = parse_record(0, &record_bytes(&waiter, 1), &header());
-        assert!(read.devices[0].cost.is_some(), "{cost}");
+        assert!(read.devices[0].task.is_some(), "{cost}");
     }
 }

@@ -302,19 +302,54 @@ fn task_waits_for_a_device_of_peers_only_if_it_ends_sooner() {
     }
 }
 
+/// Returns the costs of the tasks that the planner requests.
+fn costs(driver: &Driver, now: u64) -> Vec<Option<f64>> {
+    let request = driver.planner.slot_request(S(now)).unwrap();
+    request.0.iter().map(|task| task.map(|task| task.cost)).collect()
+}
+
 #[test]
 fn slot_request_is_of_the_first_task_that_peers_keep_waiting() {
     let mut driver = driver_of(&[10.0, 1.0]);
     driver.submit(0, of_work(10.0));
     assert_eq!(driver.planner.slot_request(S(0)), None, "nobody is in the way");
     driver.planner.set_peer_load(S(0), 0, &[0.5], 0, false);
-    let ours = Task { priority: 3, device_bytes: 7, ..of_work(20.0) };
+    let ours = Task { priority: 3, ..of_work(20.0) };
     driver.submit(0, ours);
-    let request = driver.planner.slot_request(S(0)).unwrap();
-    assert_eq!((request.priority, &request.bytes), (3, &vec![7, 7]));
-    assert_eq!(request.costs, [Some(2.0), Some(20.0)]);
+    let [Some(first), Some(second)] = driver.planner.slot_request(S(0)).unwrap().0[..] else { panic!() };
+    assert_eq!((first.number, [first.priority, second.priority]), (second.number, [3; 2]));
+    assert_eq!([first.cost, second.cost], [2.0, 20.0]);
     driver.planner.set_peer_load(S(0), 0, &[], 0, false);
     assert_eq!(driver.planner.slot_request(S(0)), None);
+}
+
+#[test]
+fn slot_request_states_the_first_task_of_each_device() {
+    let only = |device| Task { devices: DeviceMask::only(device), ..task() };
+    let mut driver = driver(2);
+    (0..2).for_each(|device| driver.planner.set_peer_load(S(0), device, &[0.5], 0, false));
+    (0..2).for_each(|device| _ = driver.submit(0, only(device)));
+    assert_eq!(costs(&driver, 0), [Some(1.0); 2]);
+    let tasks = driver.planner.slot_request(S(0)).unwrap().0;
+    assert_ne!(tasks[0].map(|task| task.number), tasks[1].map(|task| task.number));
+    let mut driver = super::driver(2);
+    (0..driver.planner.policy.horizon).for_each(|_| _ = driver.submit(0, only(0)));
+    driver.submit(0, only(1));
+    driver.planner.set_peer_load(S(0), 1, &[0.5], 0, false);
+    assert!(driver.planner.slot_request(S(0)).is_some(), "it is behind many tasks of another device");
+}
+
+#[test]
+fn slot_request_has_the_priority_that_the_caller_set() {
+    let mut driver = driver(1).seasoned();
+    for (now, priority) in [(10, 1), (200, 7)] {
+        driver.submit(now, Task { priority, ..task() });
+    }
+    driver.planner.age_priorities(S(201));
+    driver.planner.set_peer_load(S(201), 0, &[0.5], 0, false);
+    let (rank, _) = driver.planner.ready.first().unwrap();
+    let request = driver.planner.slot_request(S(201)).unwrap();
+    assert_eq!((rank.priority(), request.0[0].map(|task| task.priority)), (7, Some(1)));
 }
 
 /// Peers would wait for a task that does not begin.
@@ -324,10 +359,10 @@ fn slot_request_leaves_out_a_device_that_backs_off() {
     driver.submit(0, Task { device_bytes: 600, ..of_work(20.0) });
     driver.planner.set_peer_load(S(0), 0, &[0.5], 0, false);
     driver.planner.devices[0].refuse(S(0), S(4), 600);
-    assert_eq!(driver.planner.slot_request(S(1)).unwrap().costs, [None, Some(20.0)]);
-    assert_eq!(driver.planner.slot_request(S(4)).unwrap().costs, [Some(2.0), Some(20.0)]);
+    assert_eq!(costs(&driver, 1), [None, Some(20.0)]);
+    assert_eq!(costs(&driver, 4), [Some(2.0), Some(20.0)]);
     driver.planner.devices[0].refuse(S(4), S(8), 601);
-    assert_eq!(driver.planner.slot_request(S(5)).unwrap().costs[0], Some(2.0), "it needs less");
+    assert_eq!(costs(&driver, 5)[0], Some(2.0), "it needs less");
 }
 
 /// The late task may get no copy there while there are other processes.
