@@ -76,6 +76,23 @@ impl MemberRecord {
         self.devices.iter_mut().for_each(|entry| entry.task = None);
     }
 
+    /// A task begins on a device, and leaves the request. The wait ends if nothing is left of it, or
+    /// if another member holds a slot of the device or waits for it.
+    pub fn begin_on(&mut self, device: usize, others: &[MemberRecord]) {
+        let number = |entry: &DeviceEntry| entry.task.map(|task| task.number);
+        if let Some(begun) = self.entry(device).and_then(number) {
+            let same = |entry: &&mut DeviceEntry| number(entry) == Some(begun);
+            self.devices.iter_mut().filter(same).for_each(|entry| entry.task = None);
+        }
+        let uses = |other: &MemberRecord| {
+            let held = other.held_slots.iter().any(|held| held.device == device);
+            held || other.waits() && other.entry(device).is_some_and(|entry| entry.task.is_some())
+        };
+        if others.iter().any(uses) || self.devices.iter().all(|entry| entry.task.is_none()) {
+            self.end_wait();
+        }
+    }
+
     /// Returns the requested tasks. An invalid table may give one several priorities: the highest
     /// counts.
     fn tasks(&self) -> impl Iterator<Item = WaitingTask<'_>> {

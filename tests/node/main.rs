@@ -70,6 +70,7 @@ fn main() -> std::process::ExitCode {
         case!(one_process::ticket_that_the_header_does_not_know_is_drawn_again),
         case!(one_process::member_that_has_left_is_no_member_and_has_no_file_open),
         case!(one_process::member_leaves_when_its_last_lease_is_dropped),
+        case!(one_process::ticket_ends_with_a_lease_that_others_want),
         case!(one_process::lease_outlives_its_membership),
         case!(one_process::devices_that_are_not_shared_are_leased_to_all),
         case!(one_process::the_257th_member_is_refused),

@@ -45,6 +45,26 @@ fn members_within<const N: usize>(folder: &Folder, stall_limit: Duration) -> [Me
     [(); N].map(|()| join_as(&leases(folder), &[device], policy).expect("to join"))
 }
 
+/// A member waits for one device, begins a task on another, and waits on.
+pub fn ticket_ends_with_a_lease_that_others_want() {
+    for wanted in [false, true] {
+        let (folder, a, b) = two_members(2);
+        let c = join(&leases(&folder), 2, 1).expect("to join");
+        let hold = lease(&c, 1).expect("a free slot");
+        let request = |node: &Membership, on: [bool; 2]| {
+            let costs = on.map(|on| on.then_some(1.0));
+            node.lock().unwrap().request(Some(SlotRequest::of_task(0, costs)));
+        };
+        request(&a, [false, true]);
+        request(&b, [wanted, !wanted]);
+        let _other = a.lock().unwrap().lease(0, Some(1.0), 10).unwrap();
+        [&b, &a].into_iter().for_each(|node| request(node, [false, true]));
+        drop(hold);
+        let begun = [&a, &b].map(|node| lease(node, 1));
+        assert_eq!(begun.each_ref().map(Option::is_some), [!wanted, wanted]);
+    }
+}
+
 /// It lives, so the others wait for it each time that a slot becomes free.
 pub fn living_waiter_is_waited_for_again_after_it_was_passed() {
     let (folder, limit) = (Folder::new(), Duration::from_millis(300));

@@ -181,7 +181,8 @@ impl LockedTable<'_> {
         queue::seconds_per_cost(state.header.seconds_per_cost, members, sys::now())
     }
 
-    /// Leases a slot of a device and memory there, and ends this member's wait: its next request
+    /// Leases a slot of a device and memory there. If another member holds a slot of the device or
+    /// waits for it, or the member requests no other task, this ends its wait: its next request
     /// draws a new ticket. The caller has checked by [`availability`](LockedTable::availability)
     /// that a slot is free. `cost`: of the task on that device; `None`: not known. On a device that
     /// is not shared the lease is empty.
@@ -207,7 +208,7 @@ impl LockedTable<'_> {
         let device = own.record.devices[entry].device;
         let (started_ns, cost) = (sys::now(), cost.map(layout::clamp_cost));
         let key = own.add(HeldSlot { device, started_ns, cost, bytes, used_bytes: 0 });
-        own.end_wait();
+        own.record.begin_on(device, &state.others);
         if let Err(error) = member.write(state, &mut own) {
             own.record = before;
             own.keys.pop();
@@ -217,7 +218,7 @@ impl LockedTable<'_> {
     }
 
     /// Sets what this member waits for. The first request draws a ticket, which the member keeps
-    /// until [`lease`](LockedTable::lease) or a request of `None`.
+    /// until [`lease`](LockedTable::lease) ends the wait or a request of `None` does.
     pub fn request(&mut self, request: Option<SlotRequest>) {
         let Some(state) = &mut self.state else { return };
         let mut own = self.member.own_record();
