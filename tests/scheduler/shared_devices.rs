@@ -79,6 +79,29 @@ fn leased_bytes_that_are_not_allocated_yet_stay_reserved() {
     assert_eq!(wait(&first, holds.unwrap()), Ok(WaitResult::Done));
 }
 
+/// Its attempts would take all turns of its scheduler.
+#[test]
+fn task_whose_memory_others_have_leaves_its_turns_to_smaller_ones() {
+    let (folder, backend) = (Folder::new(), Arc::new(Scripted::new(1)));
+    let backoff = [Duration::from_millis(1); 3];
+    let first = tuned_member(&folder, backend.clone(), 1, |policy| policy.backoff = backoff);
+    let second = member(&folder, Scripted::new(1).into(), 1);
+    backend.free[0].store(500, Ordering::SeqCst);
+    let (holds, gate) = occupy_as(&second, planned);
+    let refused = || Err(Error::NoMemory { what: "x".into(), needed: 600, place: "y".into(), there: 500 });
+    let large = Task { priority: 1, device_bytes: 600, ..planned(code(move |_| refused())) };
+    let large = first.submit(large).unwrap();
+    let small: Vec<TaskId> = (0..5).map(|_| first.submit(planned(quick())).unwrap()).collect();
+    let slow = || planned(effect(|| sleep(Duration::from_millis(5))));
+    let others: Vec<TaskId> = (0..40).map(|_| second.submit(slow()).unwrap()).collect();
+    gate.open();
+    small.into_iter().for_each(|id| assert_eq!(wait(&first, id), Ok(WaitResult::Done)));
+    let (done, attempts) = (second.stats().unwrap().counts.done, first.info(large).unwrap().attempts);
+    first.cancel(large).unwrap();
+    others.into_iter().chain([holds]).for_each(|id| assert_eq!(wait(&second, id), Ok(WaitResult::Done)));
+    assert!(done < 30 && attempts < 4, "after {done} tasks of the other, and {attempts} attempts");
+}
+
 /// Runs a task that waits for another task of its scheduler, on one slot. `between` runs once the
 /// first has begun.
 fn run_waiting(outer: Option<f64>, inner: Option<f64>, between: impl Fn(&Scheduler)) {

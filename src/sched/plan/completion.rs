@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::{Attempt, DeadlineState, Effects, Planner, TaskRecord, TaskState};
+use super::{Attempt, DeadlineState, Effects, FitCheck, Planner, TaskRecord, TaskState};
 use crate::error::{Error, Result};
 use crate::sched::base::{DeviceMask, Role, TaskId};
 use crate::sched::observe::{Ending, Span, TraceEvent};
@@ -309,6 +309,20 @@ impl Planner {
             }
         }
         true
+    }
+
+    /// Counts another refusal of the task that would find too little memory, if there is one. Returns
+    /// false if it was the last.
+    pub(super) fn refused_before_attempt(&mut self, fitting: &FitCheck<'_>, effects: &mut Effects) -> bool {
+        let (index, there) = (fitting.index, fitting.free.unwrap_or(0));
+        let Some((id, record)) = fitting.refused.and_then(|id| Some((id, self.tasks.get(id).ok()?))) else {
+            return false;
+        };
+        let device = &self.devices[index].info;
+        let (needed, place) = (record.bytes.on(device.backend), device.label());
+        let error = Error::NoMemory { what: record.name(), needed, place, there };
+        self.refused((id, index), needed, &error, effects)
+            && self.devices[index].backs_off(effects.now, needed)
     }
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that

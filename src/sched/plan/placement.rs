@@ -69,11 +69,15 @@ impl Planner {
         if fitting.unknown {
             return AssignResult::Unknown;
         }
+        if self.refused_before_attempt(&fitting, effects) {
+            return self.assign(index, slot, free, effects);
+        }
         let leased = self.devices[index].ledger.leased();
         let until = now.saturating_add(self.policy.shortage_memory);
         self.devices[index].shortage =
             fitting.free.filter(|_| fitting.short).map(|free| MemoryShortage { free, leased, until });
-        let Some(id) = id else { return AssignResult::Nothing };
+        // A task that was refused for the last time fails; its attempt reports the numbers.
+        let Some(id) = fitting.refused.or(id) else { return AssignResult::Nothing };
         for other in fitting.passed {
             if let Ok(record) = self.tasks.get_mut(other) {
                 record.times_passed += 1;

@@ -324,6 +324,8 @@ pub struct FitCheck<'a> {
     pub(super) unknown: bool,
     /// A task was left out for memory that others have taken.
     pub(super) short: bool,
+    /// A task that all its devices have refused, and that states more bytes than are free here.
+    pub(super) refused: Option<TaskId>,
     /// As if the device had unlimited memory.
     pub(super) roomy: bool,
     pub passed: Vec<TaskId>,
@@ -363,7 +365,8 @@ impl FitCheck<'_> {
 
     /// Returns the task if it fits. Free memory matters only beside attempts of this process.
     /// Alone, a task begins whatever other processes have taken: they may never return it, and the
-    /// task's own error has the numbers.
+    /// task's own error has the numbers. Once all its devices have refused it, its attempts would
+    /// only take the turns of smaller tasks.
     pub fn fits(&mut self, planner: &Planner, id: TaskId, record: &TaskRecord) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;
@@ -384,6 +387,12 @@ impl FitCheck<'_> {
         };
         let granted = bytes <= self.room(device);
         if fits && granted {
+            let alone = record.refused_rounds > 0 && !self.has_company(device);
+            if alone && self.free.is_none_or(|free| bytes > free) && bytes > 0 {
+                self.unknown |= self.free.is_none();
+                self.refused = self.refused.or(Some(id));
+                return None;
+            }
             return Some(id);
         }
         self.unknown |= granted && !record.exclusive && self.free.is_none();

@@ -272,7 +272,8 @@ fn begin_planned(
         AssignResult::Nothing => {
             let short =
                 known.is_none() && guard.planner.devices()[worker.device].known_free_bytes(now).is_some();
-            short || !queued || guard.planner.devices()[worker.device].is_taken()
+            let device = &guard.planner.devices()[worker.device];
+            short || !queued || device.is_taken() || device.backs_off(now, u64::MAX)
         }
         AssignResult::Unknown => false,
     };

@@ -427,6 +427,24 @@ fn memory_reserved_by_peers_is_not_free() {
     assert_eq!(driver.assign(5, 0, 0, Some(1000)).begun().unwrap().id, id);
 }
 
+/// Each refusal would take the turn of a smaller task; the last is an attempt, whose error counts.
+#[test]
+fn refused_task_begins_only_where_its_memory_is_free_or_for_the_last_time() {
+    let mut driver = driver(1);
+    driver.planner.policy = Policy { rounds_beside_others: 3, ..Policy::default() }.into();
+    let large = Task { device_bytes: 600, ..task() };
+    let large = driver.attempt([0, 1], 0, large, Err(short_of(600)));
+    let small = driver.submit(2, task());
+    assert!(matches!(driver.assign(3, 0, 0, None), AssignResult::Unknown));
+    let run = driver.assign(3, 0, 0, Some(599)).begun().unwrap();
+    assert_eq!(run.id, small);
+    driver.ends(4, 0, &run, Ok(()));
+    assert_eq!(driver.deadline(4), Some(S(7)), "the second back-off");
+    let is_large = |run: Option<Assignment>| run.map(|run| run.id) == Some(large);
+    assert!(driver.assign(8, 0, 0, Some(599)).begun().is_none(), "the third refusal");
+    assert!(is_large(driver.assign(30, 0, 0, Some(599)).begun()), "the fourth");
+}
+
 #[test]
 fn reserved_device_that_backs_off_takes_smaller_tasks() {
     let mut driver = driver(1);
