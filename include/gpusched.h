@@ -1097,8 +1097,9 @@ sched_status_t sched_device_info(const struct sched_t *s,
 int32_t sched_exec_cancelled(const struct sched_exec_t *exec);
 
 /**
- * Reports the fraction of the task that is done, from 0 to 1, for sched_task_info. `exec` as
- * above.
+ * Reports the fraction of the task that is done, from 0 to 1, for sched_task_info. Call this with
+ * a number above 0 when the callback has allocated its device memory: until then other processes
+ * keep the rest of its `device_bytes` free. `exec` as above.
  *
  * Errors: SCHED_E_ARGUMENT for a number outside 0 to 1; SCHED_E_STALE.
  */
@@ -1130,8 +1131,9 @@ sched_status_t sched_exec_fail(const struct sched_exec_t *exec, const char *mess
  * alignment is at least 64 bytes. The memory belongs to the callback until that returns; the
  * scheduler then caches it for later requests of the same size. Work that uses the memory must
  * be on the stream of `exec`, or be done when the callback returns. The task's `device_bytes`
- * should include these bytes. `exec` is the argument of the callback; call this function on
- * the thread that runs the callback.
+ * should include these bytes; other processes then count them as used, not also as reserved.
+ * `exec` is the argument of the callback; call this function on the thread that runs the
+ * callback.
  *
  * Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return
  * this status, so that the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT,

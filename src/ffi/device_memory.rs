@@ -70,8 +70,9 @@ impl Drop for AllocationScope {
 /// alignment is at least 64 bytes. The memory belongs to the callback until that returns; the
 /// scheduler then caches it for later requests of the same size. Work that uses the memory must
 /// be on the stream of `exec`, or be done when the callback returns. The task's `device_bytes`
-/// should include these bytes. `exec` is the argument of the callback; call this function on
-/// the thread that runs the callback.
+/// should include these bytes; other processes then count them as used, not also as reserved.
+/// `exec` is the argument of the callback; call this function on the thread that runs the
+/// callback.
 ///
 /// Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return
 /// this status, so that the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT,
@@ -93,7 +94,9 @@ pub unsafe extern "C" fn sched_exec_memory(
             let accepted = "the thread that runs the callback";
             return Err(Error::argument("the calling thread", "another", accepted));
         }
-        let mut allocation = with_exec(exec, |exec| Allocation::new(exec.lane, bytes))??;
+        let mut allocation = with_exec(exec, |exec| {
+            Allocation::new(exec.lane, bytes).inspect(|_| exec.count_allocated(bytes))
+        })??;
         let pointer = allocation.pointer();
         ALLOCATIONS.with_borrow_mut(|allocations| allocations.push((exec.addr(), allocation)));
         out.write(pointer);

@@ -268,8 +268,9 @@ pub unsafe extern "C" fn sched_exec_cancelled(exec: *const sched_exec_t) -> i32 
     guard_in_callers_mode(|| with_exec(exec, |exec| i32::from(exec.cancelled())))
 }
 
-/// Reports the fraction of the task that is done, from 0 to 1, for sched_task_info. `exec` as
-/// above.
+/// Reports the fraction of the task that is done, from 0 to 1, for sched_task_info. Call this with
+/// a number above 0 when the callback has allocated its device memory: until then other processes
+/// keep the rest of its `device_bytes` free. `exec` as above.
 ///
 /// Errors: SCHED_E_ARGUMENT for a number outside 0 to 1; SCHED_E_STALE.
 #[unsafe(no_mangle)]

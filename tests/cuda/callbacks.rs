@@ -3,8 +3,9 @@
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
-use crate::fixtures::{cu, driver_count};
+use crate::fixtures::{cu, driver_count, found};
 use gpusched::ffi::*;
+use gpusched::node::{Membership, NodePolicy, SharedDevice};
 
 fn create(devices: &CStr, slots: u32) -> *mut sched_t {
     // SAFETY: zeros are the defaults.
@@ -16,9 +17,18 @@ fn create(devices: &CStr, slots: u32) -> *mut sched_t {
 }
 
 fn run(scheduler: *mut sched_t, run: sched_run_fn, device_bytes: u64) -> sched_status_t {
+    run_with(scheduler, run, device_bytes, ptr::null_mut())
+}
+
+fn run_with(
+    scheduler: *mut sched_t,
+    run: sched_run_fn,
+    device_bytes: u64,
+    user: *mut c_void,
+) -> sched_status_t {
     // SAFETY: zeros are the defaults.
     let mut desc: sched_task_desc_t = unsafe { std::mem::zeroed() };
-    (desc.size, desc.run, desc.device_bytes) = (size_of_val(&desc), run, device_bytes);
+    (desc.size, desc.run, desc.device_bytes, desc.user) = (size_of_val(&desc), run, device_bytes, user);
     let mut id = 0;
     assert_eq!(unsafe { sched_submit(scheduler, &desc, &mut id) }, SCHED_OK);
     unsafe { sched_wait(scheduler, id, SCHED_FOREVER) }
@@ -64,6 +74,31 @@ pub fn a_callback_has_context_stream_and_memory() {
     let scheduler = create(c"cuda:0", 1);
     (0..5).for_each(|_| assert_eq!(run(scheduler, Some(fills), 2 * BYTES as u64), SCHED_OK));
     assert_eq!((driver_count(0, "allocations_made"), driver_count(0, "contexts_made")), (2, 1));
+    destroy(scheduler);
+}
+
+/// Stores the bytes that another member of the node counts as reserved and not allocated, before
+/// and after two allocations of half of them.
+unsafe extern "C-unwind" fn allocates_halves(exec: *const sched_exec_t, user: *mut c_void) -> i32 {
+    let (node, pending) = unsafe { &mut *user.cast::<(Membership, Vec<u64>)>() };
+    let mut look = || pending.push(node.lock().unwrap().availability()[0].pending_bytes);
+    look();
+    for _ in 0..2 {
+        assert_eq!(unsafe { sched_exec_memory(exec, 15 << 20, &mut ptr::null_mut()) }, SCHED_OK);
+        look();
+    }
+    SCHED_OK
+}
+
+pub fn memory_of_a_callback_is_not_reserved_as_well() {
+    let scheduler = create(c"cuda:0", 1);
+    let (devices, _) = found();
+    let device = Some(SharedDevice { uuid: devices[0].id.as_str(), slots: 1 });
+    let node = Membership::join(None, &[device], NodePolicy::default()).unwrap().unwrap();
+    let mut user = (node, Vec::<u64>::new());
+    let user_pointer = (&raw mut user).cast();
+    assert_eq!(run_with(scheduler, Some(allocates_halves), 30 << 20, user_pointer), SCHED_OK);
+    assert_eq!(user.1, [30 << 20, 15 << 20, 0]);
     destroy(scheduler);
 }
 

@@ -119,6 +119,7 @@ fn cases() -> Vec<Case> {
         case!(work::a_child_gets_no_pinned_memory, ONE),
         case!(work::child_forked_during_discovery_finds_no_gpus, "nvmlms=1500;dev=mem:1G"),
         case!(callbacks::a_callback_has_context_stream_and_memory, ONE),
+        case!(callbacks::memory_of_a_callback_is_not_reserved_as_well, "dev=mem:64M,ctx:8M"),
         case!(callbacks::callback_gets_the_memory_that_the_library_caches, "dev=mem:64M,ctx:8M"),
         case!(callbacks::status_of_a_callback_ends_or_retries_its_task, ONE),
         case!(callbacks::stream_left_in_a_capture_is_replaced, ONE),

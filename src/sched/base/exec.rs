@@ -2,12 +2,12 @@
 //! requests, commit and progress, and its lease.
 
 use std::ops::Deref;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use log::Level;
 
-use super::{TaskId, WaitResult};
+use super::{TaskId, WaitResult, lock};
 use crate::backend::Lane;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
@@ -74,10 +74,18 @@ impl Exec<'_> {
     /// above 0 says that the job has allocated its device memory: other processes then trust the
     /// device's own count and reserve nothing on top.
     pub fn report(&self, done: f64) {
-        if let Some(lease) = self.lease.filter(|_| done > 0.0) {
-            lease.mark_allocated();
+        if done > 0.0 {
+            self.count_allocated(u64::MAX);
         }
         self.signal.report(done);
+    }
+
+    /// Reports that the job has allocated so many more bytes of its device memory: other processes
+    /// count them as used, not also as reserved.
+    pub fn count_allocated(&self, more: u64) {
+        if let Some(lease) = self.lease {
+            lease.count_allocated(more);
+        }
     }
 
     /// Returns the finding that an earlier task, also of an earlier process, has recorded about
@@ -108,9 +116,9 @@ impl Exec<'_> {
 /// Leases a slot of a device until it is dropped.
 pub struct DeviceLease {
     lease: SlotLease,
-    bytes: u64,
-    /// Peers know that the memory is allocated.
-    allocated: AtomicBool,
+    pub bytes: u64,
+    /// Bytes of them that peers know as allocated.
+    allocated: Mutex<u64>,
 }
 
 impl DeviceLease {
@@ -127,14 +135,16 @@ impl DeviceLease {
             log.push((Level::Warn, text));
         };
         let lease = table.lease(device, cost, bytes).inspect_err(unseen).ok()?;
-        Some(DeviceLease { lease, bytes, allocated: AtomicBool::new(false) })
+        Some(DeviceLease { lease, bytes, allocated: Mutex::new(0) })
     }
 
-    /// Reports that the task has allocated its reserved bytes: from then on they are missing from
-    /// the free memory that the device itself reports, and count no longer as reserved.
-    pub fn mark_allocated(&self) {
-        if self.bytes > 0 && !self.allocated.swap(true, Ordering::Relaxed) {
-            self.lease.set_used_bytes(self.bytes);
+    /// Reports that the task has allocated so many more of its reserved bytes: from then on they are
+    /// missing from the free memory that the device itself reports, and count no longer as reserved.
+    fn count_allocated(&self, more: u64) {
+        let mut allocated = lock(&self.allocated);
+        let sum = allocated.saturating_add(more).min(self.bytes);
+        if sum > std::mem::replace(&mut allocated, sum) {
+            self.lease.set_used_bytes(sum);
         }
     }
 }
