@@ -152,6 +152,25 @@ unsafe extern "C-unwind" fn leaves_no_context(exec: *const sched_exec_t, user: *
     done
 }
 
+unsafe extern "C-unwind" fn synchronizes(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    let stream = unsafe { (*exec).stream };
+    if cu!(cuStreamSynchronize(stream => *mut c_void)) == 0 { SCHED_OK } else { SCHED_E_DEVICE }
+}
+
+pub fn gpu_that_is_lost_under_a_callback_is_retired() {
+    let scheduler = create(c"cuda", 1);
+    assert_eq!(run(scheduler, Some(synchronizes), 0), SCHED_OK);
+    let health = |device| {
+        // SAFETY: numbers.
+        let mut stats: sched_device_stats_t = unsafe { std::mem::zeroed() };
+        stats.size = size_of_val(&stats);
+        assert_eq!(unsafe { sched_device_stats(scheduler, device, &mut stats) }, SCHED_OK);
+        stats.health
+    };
+    assert_eq!([0, 1, 2].map(health), [SCHED_HEALTH_RETIRED, SCHED_HEALTH_RETIRED, SCHED_HEALTH_GOOD]);
+    destroy(scheduler);
+}
+
 pub fn status_of_a_callback_ends_or_retries_its_task() {
     let scheduler = create(c"cuda:0", 1);
     assert_eq!(run(scheduler, Some(reports_device), 0), SCHED_OK);

@@ -403,6 +403,20 @@ pub fn failed_load_without_a_fault_of_the_kernels_keeps_the_gpu() {
     let codes = codes.map(|code| format!("status {code}"));
     fails_with(&codes.each_ref().map(|code| [code, "small"]), "module_loads");
 }
+/// The callback returns SCHED_E_DEVICE whatever the library's call returns.
+pub fn gpu_that_is_lost_under_a_library_call_is_retired() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let callback = task(|stream| {
+        filled(stream, 1.0).map_err(|_| Error::Device {
+            device: stream.device().label(),
+            what: "the callback returned SCHED_E_DEVICE".into(),
+            fault: DeviceFault::Poisoned,
+        })
+    });
+    assert_eq!(run(&scheduler, callback), Ok(()));
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Retired, Health::Good]);
+}
+
 
 /// A kernel never ends: its task is restarted on the other GPU, its GPU is retired.
 pub fn a_hang() {

@@ -135,7 +135,7 @@ impl Context {
             return Err(Error::Device {
                 device: self.device.label(),
                 what: format!("its context is unusable: {why}"),
-                fault: DeviceFault::Poisoned,
+                fault: if self.device.is_lost(false) { DeviceFault::Lost } else { DeviceFault::Poisoned },
             });
         }
         // SAFETY: the context is alive, as checked above, and is destroyed only after all tasks

@@ -179,7 +179,8 @@ impl CudaDevice {
         }
     }
 
-    fn is_lost(&self, suspected: bool) -> bool {
+    /// Returns true if NVML reports that the GPU is lost. `suspected`: also if it can't query it.
+    pub(super) fn is_lost(&self, suspected: bool) -> bool {
         self.listed && nvml::is_lost(self.info.id.as_str(), suspected)
     }
 }

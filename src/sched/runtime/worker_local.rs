@@ -326,18 +326,23 @@ impl WorkerLocal {
 }
 
 /// Returns the outcome of code and of the work that it has queued. A fault of the device replaces
-/// the code's own error, which may be a consequence.
+/// the code's own error, which may be a consequence; so does a lost device a poisoned context.
 pub fn with_device_fault(outcome: Result<()>, finished: Result<()>) -> Result<()> {
     match (outcome, finished) {
-        (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
+        (Err(error), Err(fault @ Error::Device { .. })) if is_lost(&fault) || !error.is_of_device() => {
+            Err(fault)
+        }
         (outcome, finished) => outcome.and(finished),
     }
 }
 
 /// The end of an attempt whose queue failed: of this attempt, or of the device.
 fn queue_failed(what: &str, error: Error) -> AttemptEnd {
-    let lost = matches!(error, Error::Device { fault: DeviceFault::Lost, .. });
-    match error.is_of_device() && !lost {
+fn is_lost(error: &Error) -> bool {
+    matches!(error, Error::Device { fault: DeviceFault::Lost, .. })
+}
+
+    match error.is_of_device() && !is_lost(&error) {
         true => AttemptEnd::Ran(Err(error)),
         false => AttemptEnd::NoQueue(format!("it could not be {what}: {error}")),
     }
