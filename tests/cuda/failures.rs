@@ -113,7 +113,19 @@ pub fn memory_that_others_took_beside_a_new_context_is_waited_for() {
 
 /// Processes that wait for each other's memory would wait for each other's contexts, too.
 pub fn a_process_that_waits_for_memory_has_no_context() {
-    waits_without_a_context(&scheduler("cuda", 1).unwrap());
+    waits_without_a_context(&scheduler("cuda", 1).unwrap(), blocks(58));
+}
+
+/// A callback's status has no numbers.
+pub fn a_process_whose_callback_waits_for_memory_has_no_context() {
+    let fill = move |stream: &Stream| {
+        let blocks: Result<Vec<_>> = (0..29).map(|_| stream.alloc::<u8>(2 << 20, "a field")).collect();
+        let (what, place) = ("the callback returned SCHED_E_MEMORY".into(), stream.device().label());
+        let there = stream.free_bytes();
+        blocks.map(|_| ()).map_err(|_| Error::NoMemory { what, needed: 0, place, there })
+    };
+    let callback = Task { device_bytes: 58 << 20, ..task(fill) };
+    waits_without_a_context(&scheduler("cuda", 1).unwrap(), callback);
 }
 
 /// The queue of the slot that is idle would keep the context.
@@ -121,13 +133,13 @@ pub fn a_process_with_an_idle_slot_that_waits_for_memory_has_no_context() {
     let scheduler = scheduler("cuda", 2).unwrap();
     run_together(&scheduler, 2, |stream| filled(stream, 1.0));
     assert_eq!(driver_count(0, "streams"), 2);
-    waits_without_a_context(&scheduler);
+    waits_without_a_context(&scheduler, blocks(58));
     run_together(&scheduler, 2, |stream| filled(stream, 2.0));
     assert_eq!((health(&scheduler), driver_count(0, "retained")), (vec![Health::Good], 1));
 }
 
-fn waits_without_a_context(scheduler: &Scheduler) {
-    let id = scheduler.submit(blocks(58)).unwrap();
+fn waits_without_a_context(scheduler: &Scheduler, task: Task) {
+    let id = scheduler.submit(task).unwrap();
     while driver_count(0, "contexts_made") == 0 || driver_count(0, "contexts") == 1 {
         assert_eq!(scheduler.wait(id, Some(Duration::from_millis(5))), Ok(WaitResult::Pending));
     }
@@ -378,6 +390,20 @@ pub fn gpu_that_is_lost_is_retired() {
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
 }
 
+/// The callback returns SCHED_E_DEVICE whatever the library's call returns.
+pub fn gpu_that_is_lost_under_a_library_call_is_retired() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let callback = task(|stream| {
+        filled(stream, 1.0).map_err(|_| Error::Device {
+            device: stream.device().label(),
+            what: "the callback returned SCHED_E_DEVICE".into(),
+            fault: DeviceFault::Poisoned,
+        })
+    });
+    assert_eq!(run(&scheduler, callback), Ok(()));
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Retired, Health::Good]);
+}
+
 /// Old drivers report a GPU in use by this code. New ones have another code for that.
 pub fn gpu_that_a_new_driver_does_not_know_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();
@@ -403,20 +429,6 @@ pub fn failed_load_without_a_fault_of_the_kernels_keeps_the_gpu() {
     let codes = codes.map(|code| format!("status {code}"));
     fails_with(&codes.each_ref().map(|code| [code, "small"]), "module_loads");
 }
-/// The callback returns SCHED_E_DEVICE whatever the library's call returns.
-pub fn gpu_that_is_lost_under_a_library_call_is_retired() {
-    let scheduler = scheduler("cuda", 1).unwrap();
-    let callback = task(|stream| {
-        filled(stream, 1.0).map_err(|_| Error::Device {
-            device: stream.device().label(),
-            what: "the callback returned SCHED_E_DEVICE".into(),
-            fault: DeviceFault::Poisoned,
-        })
-    });
-    assert_eq!(run(&scheduler, callback), Ok(()));
-    assert_eq!(health(&scheduler), [Health::Retired, Health::Retired, Health::Good]);
-}
-
 
 /// A kernel never ends: its task is restarted on the other GPU, its GPU is retired.
 pub fn a_hang() {

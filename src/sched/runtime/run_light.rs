@@ -110,7 +110,7 @@ fn run_attempt(
     stats.light_since.store(since + 1, Ordering::Relaxed);
     let stop_flags = Some(&*runtime.light.stop_flags);
     let run = |exec: &Exec<'_>| attempt.job.run(exec);
-    let how = worker.run_attempt(id, attempt.number, context, signal, stop_flags, run);
+    let how = worker.run_attempt((id, attempt.number), context, signal, stop_flags, None, run);
     // Also the start of the next attempt.
     let end = runtime.clock().max(since);
     worker.last_ns.set(end);

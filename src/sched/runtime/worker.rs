@@ -369,9 +369,8 @@ fn run_planned(
     worker.queue.pushed.set(0);
     let nested = &worker.queue.shared.stats.nested;
     nested.set_planned((id, attempt));
-    let end = worker.run_attempt(known_as, attempt, context, &signal, None, |exec| {
-        job.run(&Exec { lease: lease.as_ref(), ..*exec })
-    });
+    let run = |exec: &Exec<'_>| job.run(exec);
+    let end = worker.run_attempt((known_as, attempt), context, &signal, None, lease.as_ref(), run);
     // Dropping the job is the caller's code inside the task, too: this may be its last owner.
     runtime.drop_job(job);
     // Cached memory would be in the way of the peer that begins here next.

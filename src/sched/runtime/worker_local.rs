@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU8;
 use super::{LightLease, Runtime};
 use crate::backend::Queue;
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::{Exec, Signal, TaskId, nanoseconds};
+use crate::sched::base::{DeviceLease, Exec, Signal, TaskId, nanoseconds};
 use crate::sched::light::LocalQueue;
 use crate::sched::plan::AttemptEnd;
 use crate::sched::sleep::Sleeper;
@@ -264,14 +264,14 @@ impl WorkerLocal {
     }
 
     /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend.
-    /// `stop_flags`: see [`Exec`].
+    /// `stop_flags`, `lease`: see [`Exec`].
     pub fn run_attempt(
         &self,
-        task: TaskId,
-        attempt: u32,
+        (task, attempt): (TaskId, u32),
         context: u32,
         signal: &Signal,
         stop_flags: Option<&AtomicU8>,
+        lease: Option<&DeviceLease>,
         run: impl FnOnce(&Exec<'_>) -> Result<()>,
     ) -> AttemptEnd {
         let opened = match self.enter_queue(context) {
@@ -291,7 +291,7 @@ impl WorkerLocal {
                 lane: opened.queue.lane(),
                 signal,
                 stop_flags,
-                lease: None,
+                lease,
                 findings: runtime.observability.findings.as_ref(),
             })
         });
@@ -310,8 +310,10 @@ impl WorkerLocal {
         let outcome = with_device_fault(outcome, finished);
         if outcome.as_ref().is_err_and(Error::is_shortage) {
             ignore_panic(|| opened.queue.relieve());
+            // The status of a callback has no number.
+            let stated = lease.map_or(0, |lease| lease.bytes);
             let others_have_it =
-                matches!(outcome, Err(Error::NoMemory { needed, there, .. }) if needed > there);
+                matches!(outcome, Err(Error::NoMemory { needed, there, .. }) if needed.max(stated) > there);
             if others_have_it && runtime.shares(self.device) {
                 // Its context would be in the way of processes that wait for memory as this one
                 // does.
@@ -336,12 +338,12 @@ pub fn with_device_fault(outcome: Result<()>, finished: Result<()>) -> Result<()
     }
 }
 
-/// The end of an attempt whose queue failed: of this attempt, or of the device.
-fn queue_failed(what: &str, error: Error) -> AttemptEnd {
 fn is_lost(error: &Error) -> bool {
     matches!(error, Error::Device { fault: DeviceFault::Lost, .. })
 }
 
+/// The end of an attempt whose queue failed: of this attempt, or of the device.
+fn queue_failed(what: &str, error: Error) -> AttemptEnd {
     match error.is_of_device() && !is_lost(&error) {
         true => AttemptEnd::Ran(Err(error)),
         false => AttemptEnd::NoQueue(format!("it could not be {what}: {error}")),
