@@ -128,6 +128,19 @@ pub fn a_process_whose_callback_waits_for_memory_has_no_context() {
     waits_without_a_context(&scheduler("cuda", 1).unwrap(), callback);
 }
 
+/// Another process leaves less of the GPU than a context takes.
+pub fn memory_for_a_context_is_waited_for() {
+    let mut builder = Scheduler::builder();
+    builder.devices = Some("cuda".into());
+    builder.policy.backoff = [Duration::from_millis(5); 3];
+    let scheduler = builder.build().unwrap();
+    let id = scheduler.submit(Task { device_bytes: 2 << 20, ..good() }).unwrap();
+    assert_eq!(scheduler.wait(id, Some(Duration::from_millis(500))), Ok(WaitResult::Pending));
+    let waits = scheduler.stats().unwrap().devices[0].refusal;
+    scheduler.cancel(id).unwrap();
+    assert_eq!(waits, Some("used by another process, or closed to all"));
+}
+
 /// The queue of the slot that is idle would keep the context.
 pub fn a_process_with_an_idle_slot_that_waits_for_memory_has_no_context() {
     let scheduler = scheduler("cuda", 2).unwrap();

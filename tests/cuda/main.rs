@@ -67,6 +67,7 @@ fn cases() -> Vec<Case> {
         faulty!(failures::memory_that_others_took_beside_a_new_context_is_waited_for, "nvml=470;dev=mem:64M,ctx:4M", "0:ctx:1:take=6e6"),
         faulty!(failures::a_process_that_waits_for_memory_has_no_context, "dev=mem:64M,ctx:4M", "0:ctx:1:take=6e6"),
         faulty!(failures::a_process_whose_callback_waits_for_memory_has_no_context, "dev=mem:64M,ctx:4M", "0:ctx:1:take=6e6"),
+        case!(failures::memory_for_a_context_is_waited_for, "dev=mem:64M,ctx:8M,other:58M"),
         faulty!(failures::gpu_that_is_lost_under_a_library_call_is_retired, THREE, "0:sync:1:lost;1:sync:1:lost"),
         faulty!(failures::a_process_with_an_idle_slot_that_waits_for_memory_has_no_context, "dev=mem:64M,ctx:4M", "0:ctx:1:take=6e6"),
         case!(shots::a_field_of_too_many_values_needs_the_cpu, "dev=mem:900G"),

@@ -10,7 +10,7 @@ use super::driver::{Driver, DriverFailure, DriverResult};
 use super::status::{self, StatusClass};
 use super::{nvml, probe};
 use crate::device::DeviceInfo;
-use crate::error::{DeviceFault, Error, RESTART};
+use crate::error::{DeviceFault, Error, RESTART, human};
 
 /// Status codes that a lost GPU causes, too.
 const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
@@ -174,6 +174,10 @@ impl CudaDevice {
                 if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>
             {
                 Error::Busy { device, what }
+            }
+            // Other processes have the memory, if this one has no context.
+            Error::NoMemory { what, place: device, there, .. } => {
+                Error::Busy { device, what: format!("{what}; {} are free", human(there)) }
             }
             error => error,
         }
