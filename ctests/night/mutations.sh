@@ -70,7 +70,9 @@ leases: the table lock never blocks;            src/node/linux/file_lock.rs;    
 leases: a child keeps what its parent had;  src/node/linux/sys.rs;     s/if descriptor >= 0 {/if descriptor >= 1_000_000 {/; --test node child
 leases: the end of a process is not reported;               src/node/linux/sys.rs;     s/libc::IN_MODIFY | libc::IN_CLOSE_WRITE/libc::IN_MODIFY/; --test node inotify
 leases: links are followed;                 src/node/linux/sys.rs;     s/| libc::O_NOFOLLOW//;                     --test node file
-leases: tickets are ignored;          src/node/queue.rs;    s/\.then(a.ticket.cmp(&b.ticket))//;     --lib node::queue
+leases: tickets are ignored;          src/node/queue.rs;    s/self.member.ticket, self/0, self/;     --lib node::queue
+leases: a ticket ends with any lease;  src/node/queue.rs;    s/others.iter().any(uses) ||/true ||/;     --test node ticket_ends
+leases: gained priority counts;        src/sched/plan/record.rs; s/saturating_sub_unsigned(self.priority_gain)/saturating_sub_unsigned(0)/; --lib slot_request_has
 leases: stopped waiters are waited for;       src/node/queue.rs;    s/now.saturating_sub(\*since) > limit/*since == u64::MAX/; --lib node::queue
 leases: members with fewer slots starve;      src/node/queue.rs;    s/is_none_or(|(tightest, _)| slots < tightest)/is_some()/; --lib node::queue
 place: a mask is not looked at;               src/sched/plan/record.rs;  s/devices.contains(index) && (b/true \&\& (b/; --test it random_worlds::
