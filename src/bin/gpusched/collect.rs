@@ -178,15 +178,7 @@ fn description(folder: &Path, number: usize) -> Option<Description> {
 /// Compares the checksums of the files of a shot with its description.
 fn whole(folder: &Path, found: &Description, number: usize) -> std::result::Result<(), String> {
     let Some(sums) = found.sums() else { return Err(format!("{} is damaged", names::side(number))) };
-    let check = |name: String, sum: u32| {
-        let path = folder.join(&name);
-        let read = fs::symlink_metadata(&path).and_then(|about| resume::checksum(&path, about.len()));
-        match read {
-            Ok(Some(found)) if found == sum => Ok(()),
-            Ok(_) => Err(format!("{name} is damaged: its checksum differs")),
-            Err(why) => Err(format!("{name}: {why}")),
-        }
-    };
+    let check = |name: String, sum: u32| resume::check(folder, &name, None, sum);
     check(names::record(number), sums.record)?;
     sums.snapshots.iter().try_for_each(|(&step, &sum)| check(names::snapshot(number, step), sum))
 }

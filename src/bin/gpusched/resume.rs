@@ -159,9 +159,8 @@ pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<C
     }
     for step in about.steps().take_while(|&step| step < header.done) {
         let name = names::snapshot(about.number, step);
-        let sum = checksum(&folder.join(&name), 4 * about.plan.model.grid.cells() as u64);
-        let saved = header.snapshots.get(&step);
-        if saved.is_none() || saved != sum.ok().flatten().as_ref() {
+        let (saved, cells) = (header.snapshots.get(&step), about.plan.model.grid.cells());
+        if saved.is_none_or(|&sum| check(folder, &name, Some(cells), sum).is_err()) {
             return Err(format!("{name} is missing or damaged"));
         }
     }
@@ -187,30 +186,34 @@ fn update(folder: &Path, about: &About, sums: &Sums, text: &[u8]) -> Result<()> 
 }
 
 fn whole(folder: &Path, about: &About, sums: &Sums) -> std::result::Result<(), String> {
-    let check = |name: String, values: usize, sum: u32| {
-        let read = checksum(&folder.join(&name), 4 * values as u64);
-        match read.map_err(|error| format!("{name}: {error}"))? {
-            Some(found) if found == sum => Ok(()),
-            Some(_) => Err(format!("{name} is damaged: its checksum differs")),
-            None => Err(format!("{name} is not {} bytes long", 4 * values as u64)),
-        }
-    };
-    check(names::record(about.number), about.traces() * about.shot.samples(), sums.record)?;
+    let record = about.traces() * about.shot.samples();
+    check(folder, &names::record(about.number), Some(record), sums.record)?;
     for step in about.steps() {
         let name = names::snapshot(about.number, step);
         let Some(&sum) = sums.snapshots.get(&step) else { return Err(format!("{name} is not described")) };
-        check(name, about.plan.model.grid.cells(), sum)?;
+        check(folder, &name, Some(about.plan.model.grid.cells()), sum)?;
     }
     Ok(())
 }
 
-/// Returns the CRC-32 of a plain file of that size, or `None` if it has another size.
-pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
+/// Compares the number of float32 values, unless it is `None`, and the CRC-32 of a file. The error is
+/// the difference.
+pub fn check(folder: &Path, name: &str, values: Option<usize>, sum: u32) -> std::result::Result<(), String> {
+    let size = values.map(|values| 4 * values as u64);
+    match checksum(&folder.join(name), size).map_err(|error| format!("{name}: {error}"))? {
+        Some(found) if found == sum => Ok(()),
+        Some(_) => Err(format!("{name} is damaged: its checksum differs")),
+        None => Err(format!("{name} is not {} bytes long", size.unwrap_or_default())),
+    }
+}
+
+/// Returns the CRC-32 of a plain file of that size, if one is given, or `None` if it has another.
+fn checksum(path: &Path, size: Option<u64>) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
     if !found.is_file() {
         return Err(io::Error::other("not a plain file"));
     }
-    if found.len() != size {
+    if size.is_some_and(|size| found.len() != size) {
         return Ok(None);
     }
     let mut file = descriptor::open_read(path)?;
