@@ -510,6 +510,8 @@ static void lists(void) {
   next = NO_ID;
   BAD("wait_next after the last", "ordered tasks", sched_wait_next(s, SCHED_FOREVER, &next));
   CHECK(next == NO_ID);
+  /* The drop of the released task must not count in the next section. */
+  OK(sched_wait_all(s, SCHED_FOREVER));
 }
 
 static void ranges(void) {
