@@ -24,7 +24,7 @@ use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::survey::{Effort, Gather, Receivers, Shot};
 use crate::fd::time_loop;
-use crate::fd::time_loop::cpu_steps::CpuSteps;
+use crate::fd::time_loop::cpu::CpuSteps;
 use crate::fd::wavelet::Wavelet;
 
 struct Advection;

@@ -21,7 +21,7 @@ use crate::fd::survey::{Receivers, Shot};
 use crate::fd::tiled::equation::TiledEquation;
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::steps::TiledSteps;
-use crate::fd::time_loop::cpu_steps::CpuSteps;
+use crate::fd::time_loop::cpu::CpuSteps;
 use crate::fd::vector::isa::Isa;
 use crate::fd::wavelet::{Shape, Wavelet};
 

@@ -8,7 +8,7 @@ use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, 
 use crate::error::Result;
 use crate::fd::grid::layout::Layout;
 use crate::fd::survey::{Shot, SourceKind};
-use crate::fd::time_loop::cuda_steps::{Buffers, CudaSteps, KERNELS, StepKind};
+use crate::fd::time_loop::cuda::{Buffers, CudaSteps, KERNELS, StepKind};
 use crate::fd::time_loop::field_kernels::inject;
 use crate::fd::time_loop::launch::Launch;
 

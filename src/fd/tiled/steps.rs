@@ -13,7 +13,7 @@ use crate::backend::cpu::{Buffer, Rows, TeamMember};
 use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
 use crate::fd::survey::Shot;
-use crate::fd::time_loop::cpu_steps::CpuSteps;
+use crate::fd::time_loop::cpu::CpuSteps;
 use crate::fd::vector::isa::Isa;
 
 /// Bytes of fields from which on fields are written past the caches, because a cache does not hold

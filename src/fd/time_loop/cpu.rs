@@ -5,15 +5,44 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::cpu_steps::CpuSteps;
 use super::instability::{self, PROBE, limit};
-use crate::backend::cpu::{Rows, Team, can_allocate, shortage};
+use crate::backend::cpu::{Rows, Team, TeamMember, can_allocate, shortage};
 use crate::error::{Error, Result};
 use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
 use crate::fd::record::{Record, snapshot};
 use crate::fd::survey::{Effort, Gather, Shot};
 use crate::fd::vector::isa::Isa;
+
+/// Steps of a shot, shared by the members of a team.
+pub trait CpuSteps: Sync {
+    /// State of one member.
+    type Own;
+
+    fn own(&self) -> Result<Self::Own>;
+
+    /// Computes a member's share of a step, with denormals flushed. All members call it for every
+    /// step, and it ends with a barrier. A member that has returned may read the pressure until it
+    /// calls it again.
+    fn step(&self, member: &TeamMember<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
+
+    /// Returns the pressure after a step.
+    fn pressure(&self, step: usize) -> Rows<'_>;
+
+    /// Marks the fields as not at rest. Called before the first step of a resumed shot.
+    fn resumed(&self) {}
+
+    /// Returns the share of the cells that the steps so far have computed.
+    fn computed(&self) -> f64 {
+        1.0
+    }
+
+    /// Returns the words for a padded cell in a message.
+    fn describe_cell(&self, cell: [usize; 3]) -> String;
+
+    /// Returns all fields that a step passes to the next.
+    fn fields(&self) -> Vec<Rows<'_>>;
+}
 
 /// Refuses a shot whose memory the host cannot provide: `own` bytes for its steps, its record and
 /// its snapshot.

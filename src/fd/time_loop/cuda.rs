@@ -10,11 +10,12 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::cpu::check_largest;
-use super::cuda_steps::{BATCH_STEPS, Buffers, CudaSteps, KERNELS, StepKind};
-use super::field_kernels::{Field, traces};
+use super::field_kernels::{Field, PTX, traces};
 use super::instability::{self, PROBE, limit};
-use super::launch::Launch;
-use crate::backend::cuda::{DeviceBuffer, Download, Event, Graphs, Kernel, Params, Stream, allocation_bytes};
+use super::launch::{Address, Launch};
+use crate::backend::cuda::{
+    DeviceBuffer, Download, Event, Graphs, Kernel, Launches, Params, Ptx, Stream, allocation_bytes,
+};
 use crate::error::{Error, Result};
 use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
@@ -22,6 +23,47 @@ use crate::fd::host_memory::host_zeros;
 use crate::fd::inject::source_pressures;
 use crate::fd::record::snapshot_cells;
 use crate::fd::survey::{Effort, Gather, Shot};
+
+/// Most steps of a batch.
+pub const BATCH_STEPS: usize = 16;
+
+/// A single static, because contexts know loaded kernels by the address of their text.
+pub static KERNELS: Ptx = Ptx { name: "field", text: PTX };
+
+/// Properties of a step that its launches depend on, besides its place in the batch.
+#[derive(Clone, Copy, PartialEq)]
+pub struct StepKind {
+    pub odd: bool,
+    /// It has a source.
+    pub has_source: bool,
+    /// It records a sample.
+    pub records: bool,
+}
+
+/// The steps of a shot.
+pub trait CudaSteps {
+    /// Appends the launches of the steps of a batch, whose amplitudes and samples lie at `at`.
+    fn launches(&self, steps: &[StepKind], at: Buffers, to: &mut Launches);
+
+    /// Returns the words for a padded cell in a message.
+    fn describe_cell(&self, cell: [usize; 3]) -> String;
+
+    /// Returns all fields that a step passes to the next.
+    fn fields(&self) -> &[DeviceBuffer<f32>];
+
+    /// Returns the counter of the cells that the steps so far have skipped, one value.
+    fn skipped(&self) -> &DeviceBuffer<u64>;
+
+    /// Returns the field that has the pressure after a step.
+    fn pressure(&self, step: usize) -> &DeviceBuffer<f32>;
+}
+
+/// Addresses of a batch's amplitudes, and of the rows of its samples.
+#[derive(Clone, Copy)]
+pub struct Buffers {
+    pub amplitudes: Address,
+    pub samples: Address,
+}
 
 /// The instability check is at the end of a batch.
 const _: () = assert!(PROBE.is_multiple_of(BATCH_STEPS));
@@ -207,7 +249,6 @@ impl<'a> CudaShot<'a> {
     /// Adds the place to the error of an unstable shot. `done`: steps done, which were on the
     /// stream when the host found the instability.
     fn with_place(&self, error: Error, done: usize) -> Error {
-        let Error::Unstable { .. } = error else { return error };
         let (layout, p) = (self.layout, self.steps.pressure(done - 1));
         instability::placed(error, &|cell| self.steps.describe_cell(cell), layout, Some(done), |y, look| {
             let first = layout.row(y * layout.padded[0]);

@@ -40,13 +40,12 @@ const DEPTH: usize = 16;
 impl Field {
     /// Makes the parameter of the field that begins at an address, in the layout of a GPU.
     pub fn new(layout: &Layout, begin: Address) -> Field {
-        let cells = |n: [usize; 3]| n.map(|n| n as i32);
         Field {
             first: begin + 4 * layout.lead as u64,
             pitch: layout.pitch as i64,
             plane: layout.stride(1) as i64,
-            padded: cells(layout.padded),
-            inner: cells(layout.inner),
+            padded: layout.padded.map(|n| n as i32),
+            inner: layout.inner.map(|n| n as i32),
             pml: layout.pml as i32,
             unused: 0,
         }

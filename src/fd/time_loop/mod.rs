@@ -2,9 +2,7 @@
 //! provides the steps.
 
 pub mod cpu;
-pub mod cpu_steps;
 pub mod cuda;
-pub mod cuda_steps;
 pub mod field_kernels;
 mod instability;
 pub mod launch;
