@@ -1,12 +1,10 @@
 //! A step on the CPU: in each tile the fluxes of a plane, then the divergence of those around it.
 
 mod divergence;
-mod fields;
 mod flux;
-mod queue;
 mod sweep;
 
-use self::queue::OldTtiQueue;
+use self::sweep::OldTtiQueue;
 use super::OldTtiPropagator;
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::one_pass::axis::{Axis, AxisFactors};
@@ -32,7 +30,7 @@ impl TiledEquation for OldTtiPropagator {
     const ROWS: [usize; SIZES] = [16, 24, 32, 12];
 
     fn increment_field(_from: usize) -> usize {
-        fields::INCREMENTS
+        sweep::INCREMENTS
     }
 
     fn kind(&self) -> String {
@@ -52,7 +50,7 @@ impl TiledEquation for OldTtiPropagator {
     }
 
     fn field_lens(&self) -> Vec<usize> {
-        fields::lens(&self.c.layout)
+        sweep::lens(&self.c.layout)
     }
 
     fn geometry(&self, partition: &Partition) -> OldTtiGeometry {

@@ -22,20 +22,111 @@
 //! beside the tile are computed for one plane at a time. So tiles do not depend on each other.
 
 use super::divergence::{DivergenceRow, SplitEnd, divergence};
-use super::fields::OldTtiFields;
 use super::flux::{DampedFlux, RotatedFluxRow, Target, flux};
-use super::queue::{AFTER, BEFORE, OldTtiQueue};
 use crate::backend::cpu::Rows;
 use crate::fd::anisotropy::Anisotropy;
 use crate::fd::equation::tti::material::TiltedMedium;
 use crate::fd::equation::tti::old::OldTtiPropagator;
+use crate::fd::grid::layout::Layout;
+use crate::fd::one_pass::fields::layer_lens;
 use crate::fd::one_pass::rows::{SplitPressure, TAPS};
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::copies::{in_ball, without_source};
 use crate::fd::tiled::equation::TileStep;
+use crate::fd::tiled::partition::Partition;
 use crate::fd::vector::isa::RowWork;
-use crate::fd::vector::lanes::Lanes;
+use crate::fd::vector::lanes::{Lanes, WIDEST};
+
+/// The fields, as the members of a team share them. Pairs are of even and of odd steps.
+#[derive(Clone, Copy)]
+struct OldTtiFields<'a> {
+    p: [Rows<'a>; 2],
+    q: [Rows<'a>; 2],
+    /// Flux along the symmetry axis.
+    w: [Rows<'a>; 2],
+    /// Increment of the split pressures without damping, of x and y together.
+    d: Rows<'a>,
+    /// Fluxes of x and y in their axis's PML zones: `[iy][slot][z]`, `[slot][ix][z]`.
+    zones: [[Rows<'a>; 2]; 2],
+    /// Split pressures in the layers of their axis: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
+    split: [Rows<'a>; 3],
+}
+
+/// The number of the increments.
+pub const INCREMENTS: usize = 6;
+
+impl<'a> OldTtiFields<'a> {
+    /// `all`: those of [`lens`].
+    fn new(all: &[Rows<'a>]) -> OldTtiFields<'a> {
+        let both = |first: usize| [all[first], all[first + 1]];
+        OldTtiFields {
+            p: both(0),
+            q: both(2),
+            w: both(4),
+            d: all[INCREMENTS],
+            zones: [both(7), both(9)],
+            split: [all[11], all[12], all[13]],
+        }
+    }
+}
+
+/// Returns the lengths of the fields.
+pub fn lens(layout: &Layout) -> Vec<usize> {
+    let [[x, y, _], split] = layer_lens(layout);
+    [layout.field_len(); INCREMENTS + 1].into_iter().chain([x, x, y, y]).chain(split).collect()
+}
+
+/// Rows beside a tile that its divergence reaches, before it and after it.
+const BEFORE: usize = HALF_WIDTH;
+const AFTER: usize = HALF_WIDTH - 1;
+/// Components of the flux.
+const COMPONENTS: usize = 3;
+
+/// The memory of one thread: fluxes of the planes that a divergence reaches, and rows that differ from a field's. Each row of
+/// a component lies between vectors of zeros.
+#[derive(Clone, Copy)]
+pub struct OldTtiQueue {
+    /// Values from component to component of a row's flux.
+    component: usize,
+    /// Values from row to row and from plane to plane.
+    row: usize,
+    plane: usize,
+    /// Planes of the tile's rows, `[iy % TAPS][ix]`.
+    planes: *mut f32,
+    /// The rows beside the tile of one plane, first those before it.
+    beside: *mut f32,
+    /// Rows of the pressures P and Q without the source, and of `1 + 2 epsilon` and `sqrt(1 + 2 delta)` in the ball.
+    without_source: [*mut f32; 2],
+    ball: [*mut f32; 2],
+}
+
+impl OldTtiQueue {
+    /// For any tile of any tiling: returns the positions after `first`, and how many values they are.
+    #[inline]
+    pub fn new(tiles: &Partition, first: *mut f32) -> (OldTtiQueue, usize) {
+        let (columns, len) = (tiles.columns, tiles.ends.len);
+        // An odd number of lines, so that rows beside each other lie in different sets of a cache.
+        let component = ((len / WIDEST + 1) | 1) * WIDEST;
+        let row = COMPONENTS * component;
+        let plane = columns * row;
+        let mut taken = WIDEST;
+        let mut take = |len: usize| {
+            taken += len;
+            first.wrapping_add(taken - len)
+        };
+        let queue = OldTtiQueue {
+            component,
+            row,
+            plane,
+            planes: take(TAPS * plane),
+            beside: take((BEFORE + AFTER) * row),
+            without_source: [take(component), take(component)],
+            ball: [take(component), take(component)],
+        };
+        (queue, taken)
+    }
+}
 
 /// The sweep of a tile as a kernel. `X_PML`, `Y_PML`: whether the tile stores damped fluxes of that axis. Its helpers are
 /// `#[inline]`: `Isa::run` is compiled in another unit of the crate, and calls to them take a tenth of the time. "Position" of
