@@ -185,34 +185,26 @@ impl Model {
         };
         let [_, rho, epsilon, delta, theta, phi] = &all;
         check_moduli(&grid, &vp, rho.as_ref().unwrap_or(&Values::Constant(WATER)))?;
-        let vp_range = vp.range();
-        let (fastest, direct_velocity, density_at) = (vp_range[1], vp.at(0), DensityAt::default());
+        let horizontal = |cell: usize| {
+            let epsilon = epsilon.as_ref().map_or(0.0, |epsilon| epsilon.at(cell));
+            (f64::from(vp.at(cell)) * f64::from(1.0 + 2.0 * epsilon).sqrt()) as f32
+        };
+        let cells = epsilon.as_ref().map_or(0, |epsilon| vp.distinct().len().max(epsilon.distinct().len()));
         let thetas = || theta.iter().flat_map(|theta| theta.distinct());
-        let tilt = thetas().map(|theta| theta.sin().abs()).fold(0.0, f32::max).asin();
-        let largest_theta = thetas().map(|theta| theta.abs()).fold(0.0, f32::max);
         let varies = |angle: &Values| angle.distinct().iter().any(|value| *value != angle.at(0));
-        let angles_vary = [theta, phi].into_iter().flatten().any(varies);
-        let parameters = [epsilon, delta].into_iter().flatten();
-        let is_anisotropic = parameters.flat_map(|values| values.distinct()).any(|value| *value != 0.0);
-        let mut outline = Outline {
+        let is_other_than_zero = |values: &Values| values.distinct().iter().any(|value| *value != 0.0);
+        let vp_range = vp.range();
+        let outline = Outline {
             grid,
             vp_range,
-            fastest,
-            direct_velocity,
-            tilt,
-            largest_theta,
-            angles_vary,
-            is_anisotropic,
-            density_at,
+            fastest: (0..cells).map(horizontal).fold(vp_range[1], f32::max),
+            direct_velocity: horizontal(0),
+            tilt: thetas().map(|theta| theta.sin().abs()).fold(0.0, f32::max).asin(),
+            largest_theta: thetas().map(|theta| theta.abs()).fold(0.0, f32::max),
+            angles_vary: [theta, phi].into_iter().flatten().any(varies),
+            is_anisotropic: [epsilon, delta].into_iter().flatten().any(is_other_than_zero),
+            density_at: DensityAt::default(),
         };
-        if let Some(epsilon) = epsilon {
-            let horizontal = |cell: usize| {
-                (f64::from(vp.at(cell)) * f64::from(1.0 + 2.0 * epsilon.at(cell)).sqrt()) as f32
-            };
-            let cells = vp.distinct().len().max(epsilon.distinct().len());
-            outline.fastest = (0..cells).map(horizontal).fold(outline.fastest, f32::max);
-            outline.direct_velocity = horizontal(0);
-        }
         Ok(Model { outline, vp, others: all })
     }
 
@@ -379,12 +371,13 @@ mod tests {
 
     #[test]
     fn horizontal_velocities_follow_epsilon() {
-        let properties = [(Property::Vp, vec![2000.0, 3000.0].into()), (Property::Epsilon, 0.22.into())];
-        let model = Model::of(GRID, properties).unwrap();
-        assert_eq!((model.direct_velocity, model.fastest), (2400.0, 3600.0));
-        assert_eq!(model.vp_range, [2000.0, 3000.0]);
-        let properties = [(Property::Vp, 2000.0.into()), (Property::Epsilon, vec![-0.18, 0.0].into())];
-        let model = Model::of(GRID, properties).unwrap();
-        assert_eq!((model.direct_velocity, model.fastest), (1600.0, 2000.0));
+        let model = |vp: Values, epsilon: Values| {
+            Model::of(GRID, [(Property::Vp, vp), (Property::Epsilon, epsilon)]).unwrap()
+        };
+        let faster = model(vec![2000.0, 3000.0].into(), 0.22.into());
+        assert_eq!((faster.direct_velocity, faster.fastest), (2400.0, 3600.0));
+        assert_eq!(faster.vp_range, [2000.0, 3000.0]);
+        let slower = model(2000.0.into(), vec![-0.18, 0.0].into());
+        assert_eq!((slower.direct_velocity, slower.fastest), (1600.0, 2000.0));
     }
 }

@@ -15,28 +15,22 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    pub fn new(c: &Coefficients, Partition { zones, ends, .. }: &Partition) -> Geometry {
-        let layout = &c.layout;
-        let z = &c.axes[2];
-        let active = layout.active(2);
-        let middle = |at: usize| zones[2].middle.contains(&(active.start + at));
+    pub fn new(c: &Coefficients, partition: &Partition) -> Geometry {
+        let (z, Partition { zones, ends, .. }) = (&c.axes[2], partition);
+        let middle = |at: usize| zones[2].middle.contains(&(c.layout.active(2).start + at));
         let squares = (0..ends.len).map(|at| if middle(at) { z.rate * z.rate } else { 0.0 }).collect();
         let near_and_far = [0, 1].map(|end| {
-            // Beyond the updated cells all factors are 0.
-            let of = |values: &[f32], only: &dyn Fn(usize) -> bool| -> Vec<f32> {
-                let value = |at: usize| {
-                    let moves = only(at) && active.contains(&(active.start + at));
-                    if moves { values[active.start + at] } else { 0.0 }
-                };
-                ends.pml(end).map(value).collect()
-            };
+            let all = |values: &[f32]| partition.along_z(&c.layout, values)[ends.pml(end)].to_vec();
             // Cells of the middle in these vectors have no such term.
-            let split = |at: usize| !middle(at);
+            let split = |values: &[f32]| {
+                let values = ends.pml(end).zip(all(values));
+                values.map(|(at, value)| if middle(at) { 0.0 } else { value }).collect()
+            };
             AxisFactors {
-                keep: of(&z.factors.keep, &|_| true),
-                velocity_rate: of(&z.factors.velocity_rate, &|_| true),
-                loss: of(&z.factors.loss, &split),
-                pressure_rate: of(&z.factors.pressure_rate, &split),
+                keep: all(&z.factors.keep),
+                velocity_rate: all(&z.factors.velocity_rate),
+                loss: split(&z.factors.loss),
+                pressure_rate: split(&z.factors.pressure_rate),
             }
         });
         Geometry { square: Axis::squares(&c.axes), squares, near_and_far }
