@@ -76,9 +76,8 @@ const RETRIES: u32 = 2;
 pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl ShotOutput + 'static) -> Result<Task> {
     plan.check(&shot)?;
     let bytes = plan.shot_bytes(&shot, threads);
-    let equation = plan.options.equation;
     let cpu_only = plan.needs_cpu("").is_some();
-    let (class, idempotent) = (equation.class(), shot.snapshot_every.is_none());
+    let (class, idempotent) = (plan.options.equation.class(), shot.snapshot_every.is_none());
     let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
         let (gather, effort) =

@@ -67,11 +67,8 @@ pub fn check(what: &str, off: f64) -> Result<()> {
         return Ok(());
     }
     let value = format!("off by up to {off:.1e} of a cell's value, because the largest value is far larger");
-    Err(Error::argument(
-        format!("{what} in 16 bits"),
-        value,
-        format!("at most {WORST:e}; store it in float32"),
-    ))
+    let accepted = format!("at most {WORST:e}; store it in float32");
+    Err(Error::argument(format!("{what} in 16 bits"), value, accepted))
 }
 
 #[cfg(test)]

@@ -130,6 +130,16 @@ impl Shot {
         };
         Ok(Shot { kind, wavelet, nt, receivers, mute: None, ..*self })
     }
+
+    /// Returns the number of samples of each trace.
+    pub fn samples(&self) -> usize {
+        self.nt.div_ceil(self.record_every.max(1))
+    }
+
+    /// Returns the padded indices of the source's cell. `pml`: cells of the absorbing layer.
+    pub fn padded_source(&self, pml: usize) -> [usize; 3] {
+        std::array::from_fn(|axis| (self.source[axis] + pml).saturating_add_signed(self.outside[axis]))
+    }
 }
 
 impl Default for Shot {
@@ -147,17 +157,5 @@ impl Default for Shot {
             snapshot_every: None,
             mute: None,
         }
-    }
-}
-
-impl Shot {
-    /// Returns the number of samples of each trace.
-    pub fn samples(&self) -> usize {
-        self.nt.div_ceil(self.record_every.max(1))
-    }
-
-    /// Returns the padded indices of the source's cell. `pml`: cells of the absorbing layer.
-    pub fn padded_source(&self, pml: usize) -> [usize; 3] {
-        std::array::from_fn(|axis| (self.source[axis] + pml).saturating_add_signed(self.outside[axis]))
     }
 }

@@ -33,11 +33,8 @@ impl Grid {
                 return Err(Error::argument(format!("n{name}"), n[axis], "1 to 100000 cells"));
             }
             if !(h[axis].is_finite() && h[axis] >= CLOSEST) {
-                return Err(Error::argument(
-                    format!("d{name}"),
-                    h[axis],
-                    format!("a finite number of metres, at least {CLOSEST}"),
-                ));
+                let accepted = format!("a finite number of metres, at least {CLOSEST}");
+                return Err(Error::argument(format!("d{name}"), h[axis], accepted));
             }
         }
         Ok(Grid { n, h })

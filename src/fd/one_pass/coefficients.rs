@@ -12,7 +12,6 @@ use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
 
 /// Coefficients of a model that do not depend on the time step.
-#[derive(Clone)]
 pub struct BulkMaterial {
     pub model: Outline,
     pub storage: Storage,
@@ -29,8 +28,10 @@ pub struct Coefficients {
     /// 1 / rho if that is constant. Else rho / 2: then `1 / (b[i] + b[i + beside])` is 1 / rho
     /// between two cells.
     pub b: Arc<EdgeField>,
-    /// See [`Beside`].
-    pub beside: Beside,
+    /// Distance in cells from a cell to the second of the two cells whose densities its half point
+    /// averages; the first is the cell itself. 0 takes the cell's density only; `None` if the density
+    /// is constant.
+    pub beside: Option<usize>,
     /// (rho vp) vp.
     pub kappa: Arc<EdgeField>,
     /// Coefficients of the derivative.
@@ -41,11 +42,6 @@ pub struct Coefficients {
     pub spacing: [f32; 3],
     pub storage: Storage,
 }
-
-/// Distance in cells from a cell to the second of the two cells whose densities its half point
-/// averages; the first is the cell itself. 0 takes the cell's density only; `None` if the density
-/// is constant.
-pub type Beside = Option<usize>;
 
 impl BulkMaterial {
     /// Computes the coefficients with layers of `pml` cells.

@@ -69,7 +69,7 @@ pub struct StepParams {
     pub plane: u32,
     pub slots: [u32; 2],
     pub pml: i32,
-    /// [`Beside`](crate::fd::one_pass::coefficients::Beside), -1 for `None`.
+    /// [`Coefficients::beside`], -1 for `None`.
     pub beside: i32,
     /// Coefficients of the derivative.
     pub stencil: [f32; HALF_WIDTH],

@@ -10,22 +10,20 @@ use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 /// Line of rows along an axis: places of its fluxes and terms, and its coefficients.
-#[derive(Clone, Copy)]
 pub struct Line {
     pub axis: usize,
     /// Whether the tile stores PML velocities along the axis.
     pub pml: bool,
     /// Index along the other axis.
     pub other: usize,
-    /// Fluxes, `[index % PLACES]`, and values from place to place.
+    /// Fluxes, `[index % PLACES]`.
     pub fluxes: *mut f32,
-    pub apart: usize,
-    /// Target of the terms of the first of a few rows, and values from row to row.
+    /// Target of the terms of the first of a few rows.
     pub to: *mut f32,
-    pub to_apart: usize,
-    /// Sums to which the first row's terms are added where velocities are eliminated, or null;
-    /// `to_apart` values from row to row.
+    /// Sums to which the first row's terms are added where velocities are eliminated, or null.
     pub onto: *const f32,
+    /// Values from place to place of the fluxes, and from row to row of the terms and sums.
+    pub apart: usize,
     /// Coefficients, along x only: those of the user's first row, and values from row to row.
     pub b: (*const f32, usize),
     pub kappa: (*const f32, usize),
@@ -116,7 +114,7 @@ impl<P: OnePassEquation> Sweep<'_, P> {
             square: self.step.geometry.square[axis],
             onto: line.onto,
             to: line.to,
-            to_apart: line.to_apart,
+            to_apart: line.apart,
             kappa: [std::ptr::null(); U],
             prefetched: [[std::ptr::null(); U]; PREFETCHED],
             count: 0,

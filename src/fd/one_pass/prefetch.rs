@@ -18,7 +18,6 @@ const NEXT: usize = HALF_WIDTH - 1 + ROWS_PER_BLOCK;
 const BESIDE: usize = FLUX_PLANES;
 
 /// Rows to prefetch while another is computed.
-#[derive(Clone, Copy)]
 pub struct Prefetch {
     pub p: *const f32,
     pub b: *const f32,

@@ -12,7 +12,6 @@ use crate::fd::vector::lanes::WIDEST;
 pub const PLACES: usize = FLUX_PLANES;
 
 /// Pointers to the parts of a thread's scratch.
-#[derive(Clone, Copy)]
 pub struct ScratchPointers {
     /// Values from row to row and from plane to plane of the fluxes along y,
     /// `[index % PLACES][column][z]`.

@@ -45,7 +45,7 @@ pub struct Activity<'a> {
     /// Cells that the next step computes.
     cells: usize,
     /// Cells that all steps so far have computed, and the number of these steps.
-    computed: f64,
+    pub computed: f64,
     steps: f64,
 }
 
@@ -221,11 +221,6 @@ impl<'a> Activity<'a> {
         if has_grown {
             self.grow(active.nth, &grown);
         }
-    }
-
-    /// Returns the number of cells that the steps so far have computed.
-    pub fn computed(&self) -> f64 {
-        self.computed
     }
 
     fn all_cells(&self) -> f64 {

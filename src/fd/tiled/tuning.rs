@@ -98,7 +98,7 @@ impl Tuning {
     pub fn tiling(&mut self, next: usize, activity: &Activity<'_>) -> usize {
         let Some(autotuner) = &self.autotuner else { return 0 };
         if let Some(lap) = self.lap.take_if(|lap| next >= lap.end) {
-            let cells = activity.computed() - lap.computed;
+            let cells = activity.computed - lap.computed;
             autotuner.took(lap.candidate, lap.begin.elapsed().as_secs_f64() / cells);
         }
         if let Some(lap) = &self.lap {
@@ -115,7 +115,7 @@ impl Tuning {
         let (candidate, timed) = autotuner.next();
         if timed {
             self.begun = true;
-            let computed = activity.computed();
+            let computed = activity.computed;
             self.lap = Some(TunedLap { candidate, end: next + LAP, begin: Instant::now(), computed });
         }
         candidate

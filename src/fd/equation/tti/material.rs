@@ -14,7 +14,6 @@ use crate::fd::storage::Storage;
 pub type Rotation = (&'static [Property], fn(f64, f64) -> f32);
 
 /// The medium, for any time step. `N`: numbers of the rotation.
-#[derive(Clone)]
 pub struct TtiMaterial<const N: usize> {
     pub model: Outline,
     pub layout: Layout,

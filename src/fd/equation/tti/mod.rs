@@ -11,7 +11,7 @@
 //! a step computes one increment each of `h` and `v`. The [sponge] damps both, and the pressures.
 //!
 //! **Order of operations**, `fma(x, y, z) = x y + z` and `fnma(x, y, z) = z - x y` rounded once. `V = vp²`; `c` are the
-//! [weights](Weights) of an axis times `(dt/h)²`, `c0` their sum of all axes, `k` the coefficients of the first derivative times
+//! [weights](centred::Weights) of an axis times `(dt/h)²`, `c0` their sum of all axes, `k` the coefficients of the first derivative times
 //! `dt/h`; `r` are the sponge's values at the cell's indices.
 //!
 //! ```text
@@ -49,8 +49,6 @@ use self::propagator::TiltedPropagator;
 use super::traits::{Absorber, Equation, PropagatorFactory, Properties};
 use crate::error::Result;
 use crate::fd::centred;
-#[cfg(doc)]
-use crate::fd::centred::Weights;
 use crate::fd::model::{Model, Property};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
