@@ -99,6 +99,26 @@ fn certain_step_of_vti_is_stable() {
     }
 }
 
+/// Epsilon is 0 beside the source, where a negative one would allow a larger step.
+#[test]
+fn certain_step_of_vti_is_stable_beside_a_source_in_negative_epsilon() {
+    let grid = Grid::new([20; 3], [10.0; 3]).unwrap();
+    let mut random = Random::new(1);
+    let density = |_| if random.between(0.0, 1.0) < 0.5 { 300.0 } else { 6000.0 };
+    let rho: Vec<f32> = (0..grid.cells()).map(density).collect();
+    let properties = [
+        (Property::Vp, 2000.0.into()),
+        (Property::Rho, rho.into()),
+        (Property::Epsilon, (-0.45).into()),
+        (Property::Delta, (-0.45).into()),
+    ];
+    let model = Arc::new(Model::of(grid, properties).unwrap().with_density_at(DensityAt::Cells));
+    let options = Options { equation: by_name("vti").unwrap(), pml: 8, ..Options::default() };
+    let dt = options.dt_sure(&model) as f32;
+    let shot = Shot { source: [10; 3], ..shot(dt, 1500) };
+    check_decay(&try_fire(&model, dt, &shot, options, 1).unwrap(), "epsilon -0.45");
+}
+
 #[test]
 fn a_step_is_surely_stable_by_the_densities_around_a_cell() {
     let grid = Grid { n: [3, 4, 20], h: [10.0, 12.0, 8.0] };

@@ -51,10 +51,10 @@ impl Equation for Vti {
 
     /// With epsilon not below delta the matrix `[E S; S 1]` is at most a diagonal one whose two entries balance the
     /// terms of x and y against that of z: no eigenvalue is above `rho vp² (E r_xy + r_z)`, with the sums `r` of the
-    /// magnitudes in a row of `acoustic1`'s operator.
+    /// magnitudes in a row of `acoustic1`'s operator. Beside the source of a shot E is between its value and 1.
     fn dt_sure(&self, model: &Model, stencil: Stencil) -> f64 {
         let epsilon = model.or_zero(Property::Epsilon);
-        acoustic1::dt_sure_with(model, stencil, |cell| 1.0 + 2.0 * f64::from(epsilon.at(cell)))
+        acoustic1::dt_sure_with(model, stencil, |cell| (1.0 + 2.0 * f64::from(epsilon.at(cell))).max(1.0))
     }
 
     fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
