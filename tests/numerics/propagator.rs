@@ -12,7 +12,7 @@ use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{ShotOutput, run, task};
-use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
+use gpusched::fd::survey::{Effort, Gather, Receivers, Shot, SourceKind};
 use gpusched::fd::verify::cells_per_wavelength;
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::sched::{Exec, Scheduler};
@@ -173,17 +173,29 @@ fn bad_shots_are_refused_with_the_parameter() {
 #[test]
 fn constants_give_the_bits_of_volumes_in_less_memory() {
     let grid = Grid { n: [9, 8, 11], h: [10.0, 12.0, 8.0] };
-    let volume = |value: f32| Values::Volume(vec![value; grid.cells()]);
-    for storage in Storage::ALL {
-        let [constant, whole] =
-            [[2000.0.into(), 1800.0.into()], [volume(2000.0), volume(1800.0)]].map(|[vp, rho]| {
-                let model = Model::of(grid, [(Property::Vp, vp), (Property::Rho, rho)]).unwrap();
-                let plan = Plan::new(Arc::new(model), DT, Options { storage, ..Options::default() }).unwrap();
-                let bytes = plan.resident_bytes(Lane::Cpu(&Team::new(1).unwrap()), &shot(60));
-                (go(&plan, &shot(60)).unwrap(), bytes)
+    let all =
+        [(Property::Vp, 2000.0), (Property::Rho, 1800.0), (Property::Epsilon, 0.2), (Property::Delta, 0.1)];
+    for (name, properties) in [("acoustic1", &all[..2]), ("vti", &all)] {
+        for storage in Storage::ALL {
+            let options = Options { equation: by_name(name).unwrap(), storage, ..Options::default() };
+            let [constants, volumes] = [true, false].map(|constant| {
+                let values = |value| match constant {
+                    true => Values::Constant(value),
+                    false => Values::Volume(vec![value; grid.cells()]),
+                };
+                let properties = properties.iter().map(|&(property, value)| (property, values(value)));
+                Plan::new(Arc::new(Model::of(grid, properties).unwrap()), DT, options).unwrap()
             });
-        assert!(constant.0 == whole.0 && constant.0.data.iter().any(|value| *value != 0.0), "{storage:?}");
-        assert!(constant.1 < whole.1, "{storage:?}: {} bytes, {} as volumes", constant.1, whole.1);
+            for kind in [SourceKind::Pressure, SourceKind::Monopole, SourceKind::ForceX] {
+                let shot = Shot { source: [4, 3, 5], kind, ..shot(60) };
+                let [constant, whole] = [&constants, &volumes].map(|plan| go(plan, &shot).unwrap());
+                let what = format!("{name}, {storage:?}, {:?}", shot.kind);
+                assert!(constant == whole && constant.data.iter().any(|value| *value != 0.0), "{what}");
+            }
+            let bytes = |plan: &Plan| plan.resident_bytes(Lane::Cpu(&Team::new(1).unwrap()), &shot(60));
+            let [constant, whole] = [&constants, &volumes].map(bytes);
+            assert!(constant < whole, "{name}, {storage:?}: {constant} bytes, {whole} as volumes");
+        }
     }
 }
 

@@ -86,11 +86,13 @@ impl Coefficients {
         Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt, Stencil::Taylor, false))
     }
 
-    /// Returns 1/rho half a cell after a padded cell along an axis.
+    /// Returns 1/rho half a cell after a padded cell along an axis, rounded as in a step: equal
+    /// densities give that of a constant.
     pub fn buoyancy(&self, cell: [usize; 3], axis: usize) -> f64 {
         let (b, mut next) = (self.b.value(&self.layout, cell), cell);
         next[axis] += self.beside.unwrap_or(0);
-        if self.beside.is_some() { 1.0 / (b + self.b.value(&self.layout, next)) } else { b }
+        let mean = || f64::from(1.0 / (b as f32 + self.b.value(&self.layout, next) as f32));
+        if self.beside.is_some() { mean() } else { b }
     }
 }
 
