@@ -3,12 +3,15 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicIsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::fd::control::Control;
+use gpusched::fd::equation::by_name;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::{Model, Property};
 use gpusched::fd::plan::{Options, Plan};
 use gpusched::fd::survey::{Shot, SourceKind};
 use gpusched::fd::wavelet::{Shape, Wavelet};
@@ -94,6 +97,27 @@ fn refused_allocation_is_an_error_of_the_shot() {
         assert!(done.is_err_and(|error| error == Error::Cancelled));
         assert!(refused >= least, "{refused} of {least} in {:?}", shot.kind);
     }
+}
+
+#[test]
+fn memory_of_a_shot_is_counted_without_a_large_allocation() {
+    let _alone = ALONE.lock().unwrap();
+    let grid = Grid::new([100_000; 3], [10.0; 3]).unwrap();
+    let properties = [
+        (Property::Vp, 2000.0.into()),
+        (Property::Epsilon, 0.1.into()),
+        (Property::Delta, 0.05.into()),
+        (Property::Theta, 0.5.into()),
+        (Property::Phi, 0.1.into()),
+    ];
+    let model = Arc::new(Model::of(grid, properties).unwrap());
+    let options = Options { equation: by_name("tti").unwrap(), ..Options::default() };
+    let plan = Plan::new(model, 1e-4, options).unwrap();
+    let shot = plain_shot([0; 3], vec![1.0], 10, vec![[0; 3]]);
+    LEFT.store(0, Relaxed);
+    let bytes = plan.shot_bytes(&shot, 4);
+    assert_eq!(LEFT.swap(-1, Relaxed), 0, "a large allocation");
+    assert!(bytes.device > 1 << 50, "{bytes:?}");
 }
 
 /// The shot is unstable, so that it ends soon although its wavelet is long.

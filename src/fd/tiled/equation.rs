@@ -84,8 +84,12 @@ pub trait TiledEquation: SourceMedium + Send + Sync {
 
     /// Divides the grid into tiles for `threads` threads.
     fn partition(&self, threads: usize) -> Partition {
-        let sizes = Self::ROWS.map(|rows| [rows, PLANES]);
-        Partition::new(self.layout(), Self::zones(self.layout()), threads, &sizes)
+        Partition::new(self.layout(), Self::zones(self.layout()), threads, &Self::sizes())
+    }
+
+    /// Returns the most rows along x and planes along y of a tile, for each tiling.
+    fn sizes() -> [[usize; 2]; SIZES] {
+        Self::ROWS.map(|rows| [rows, PLANES])
     }
 
     /// Returns the fields of a shot at rest.
@@ -100,8 +104,8 @@ pub trait TiledEquation: SourceMedium + Send + Sync {
 
     /// Returns the bytes of the scratch of `threads` threads.
     fn thread_bytes(&self, threads: usize) -> u64 {
-        // Tiles for more threads are shorter, and as wide.
-        Buffer::bytes_of(self.scratch_len(&self.partition(1))).saturating_mul(threads as u64)
+        let untiled = Partition::untiled(self.layout(), Self::zones(self.layout()), &Self::sizes());
+        Buffer::bytes_of(self.scratch_len(&untiled)).saturating_mul(threads as u64)
     }
 }
 

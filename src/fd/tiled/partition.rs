@@ -1,6 +1,6 @@
 //! Division of the grid for a sweep: the zones of each axis, and tiles of several sizes.
 
-use super::tiles::{Tile, tiles};
+use super::tiles::{Tile, tiles, widest};
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::{Ends, Zones};
 
@@ -32,9 +32,14 @@ impl Partition {
                 tilings.push(Tiling { rows, tiles });
             }
         }
-        let tiles = tilings.iter().flat_map(|tiling| &tiling.tiles);
-        let columns = tiles.map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0);
-        Partition { ends: Ends::new(layout, &zones[2]), zones, tilings, columns }
+        Partition { tilings, ..Partition::untiled(layout, zones, sizes) }
+    }
+
+    /// Returns the division without tiles, which allocates nothing. A thread's scratch has the same
+    /// length as with the tiles of any number of threads.
+    pub fn untiled(layout: &Layout, zones: [Zones; 3], sizes: &[[usize; 2]]) -> Partition {
+        let columns = sizes.iter().map(|&[rows, _]| widest(&zones[0], rows)).max().unwrap_or(0);
+        Partition { ends: Ends::new(layout, &zones[2]), zones, tilings: Vec::new(), columns }
     }
 
     /// Returns the values of the indices along z as a sweep reads them: from the first updated cell on, in whole vectors, 0

@@ -55,16 +55,26 @@ pub fn tiles(zones: &[Zones; 3], [rows, mut planes]: [usize; 2], threads: usize)
     tiles
 }
 
+/// Returns the ends and the middle of an axis, with [`Side::pml`] for each.
+fn parts(Zones { near, far, middle, .. }: &Zones) -> [(Range<usize>, bool); 3] {
+    [(near.start..middle.start, true), (middle.clone(), false), (middle.end..far.end, true)]
+}
+
+/// Returns the most cells of a tile along an axis.
+pub fn widest(zones: &Zones, most: usize) -> usize {
+    let cells = parts(zones).into_iter().flat_map(|(zone, _)| cut(zone, most));
+    cells.map(|cells| cells.len()).max().unwrap_or(0)
+}
+
 fn sides(zones: &Zones, most: usize) -> Vec<Side> {
-    let (near, far, middle) = (&zones.near, &zones.far, &zones.middle);
-    let parts = [(near.start..middle.start, true), (middle.clone(), false), (middle.end..far.end, true)];
+    let middle = &zones.middle;
     // Velocities in the middle that the terms of either side read. In a narrow middle, those that
     // both read belong to the far side.
     let from_far = (middle.end - HALF_WIDTH).max(middle.start);
     let from_near = (middle.start + HALF_WIDTH - 1).min(from_far);
     let mut sides = Vec::new();
-    for (zone, pml) in parts {
-        for cells in cut(zone.clone(), most) {
+    for (zone, pml) in parts(zones) {
+        for cells in cut(zone, most) {
             let begin = if pml && cells.start == middle.end { from_far } else { cells.start };
             let end = if pml && cells.end == middle.start { from_near } else { cells.end };
             sides.push(Side { cells, pml, own: begin..end });
