@@ -67,6 +67,20 @@ fn shot_beyond_the_address_space_of_the_process_is_refused_before_the_run() {
     assert!(ended.status == 2 && ended.err.contains(said), "{ended:?}");
 }
 
+/// A shot takes 8 bytes a cell and its layers, 2.7 GiB; two volumes and their coefficients would
+/// take 3.2 GiB.
+#[test]
+#[cfg(target_os = "linux")]
+fn model_of_constants_needs_no_address_space() {
+    let (layers, snapshots) = (SURVEY.find("vp = ").unwrap(), "[snapshots]\nevery = 30\n");
+    let time = SURVEY.find("[time]").unwrap();
+    let survey = SURVEY.replace(&SURVEY[layers..time], "vp = 2000.0\n").replace(snapshots, "");
+    let survey = one_shot(&survey).replace("[24, 8, 16]", "[600, 600, 600]");
+    let folder = Workspace::with_survey(&format!("equation = \"acoustic2\"\n{survey}"));
+    let ended = run_limited(&folder, 3200, "--dry-run");
+    assert_eq!(ended.status, 0, "{ended:?}");
+}
+
 /// Stacks and buffers count, so a run that the check accepts does not end in a shortage.
 #[test]
 #[cfg(target_os = "linux")]

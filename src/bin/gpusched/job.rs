@@ -262,9 +262,13 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
 
 /// Returns an error if the host has no memory for the model, before any of it is allocated.
 fn check_host_memory(grid: &Grid, from: &survey::Model, storage: plan::Storage) -> Result<()> {
-    // The properties, and about as many coefficients, at least two.
-    let properties = model::stated(from).len().max(2);
-    let needed = (properties * (4 + storage.bytes())) as u64 * grid.cells() as u64;
+    // The volumes among the properties, and about as many coefficients.
+    let bytes = match model::volumes(from) {
+        0 => 0,
+        // A file is in memory twice while its cells are checked.
+        volumes => (volumes * (4 + storage.bytes())).max(8),
+    };
+    let needed = bytes as u64 * grid.cells() as u64;
     cpu::check_free(&format!("a model of {} x {} x {} cells", grid.n[0], grid.n[1], grid.n[2]), needed)
 }
 

@@ -28,6 +28,16 @@ pub fn stated(from: &Model) -> Vec<(fd::Property, &Property)> {
     fd::Property::ALL.into_iter().zip(all).filter_map(|(property, from)| Some((property, from?))).collect()
 }
 
+/// Returns the number of properties of a `[model]` table that are not constant.
+pub fn volumes(from: &Model) -> usize {
+    let is_volume = |from: &Property| !matches!(from, Property::Constant(_));
+    let counts = |(property, stated): &(fd::Property, &Property)| match stated {
+        Property::Name(name) if *property == fd::Property::Rho && name == GARDNER => is_volume(&from.vp),
+        stated => is_volume(stated),
+    };
+    stated(from).iter().filter(|stated| counts(stated)).count()
+}
+
 /// Returns the key of a property in a survey file.
 pub fn key(property: fd::Property) -> String {
     format!("model.{}", property.name())
