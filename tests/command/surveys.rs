@@ -185,6 +185,38 @@ fn a_picture_that_fails_does_not_fail_its_shot() {
 }
 
 #[test]
+fn picture_is_listed_if_a_later_one_fails() {
+    let folder = Workspace::with_survey(&SURVEY.replace("count = [4, 1]", "count = [1, 1]"));
+    fs::create_dir_all(folder.at("out/shot_0001_snapshot.png")).unwrap();
+    let ended = run_well(&folder, &[]);
+    assert!(ended.err.contains("shot_0001_snapshot.png"), "{ended:?}");
+    assert_eq!(pictures(&folder), ["shot_0001_gather.png"]);
+}
+
+/// A section of one row or column has no picture.
+#[test]
+fn flat_grid_has_only_the_picture_of_its_record() {
+    let survey = SURVEY.replace("count = [4, 1]", "count = [1, 1]");
+    for (n, listed) in [("[30, 9, 1]", &["shot_0001_gather.png"][..]), ("[1, 9, 30]", &[])] {
+        let survey = survey.replace("[24, 8, 16]", n).replace("[60.0, 40.0, 10.0]", "[0.0, 40.0, 0.0]");
+        let folder = Workspace::with_survey(&survey);
+        for args in [&[][..], &["--resume"]] {
+            let ended = run_well(&folder, args);
+            assert!(!ended.err.contains("picture"), "{n}: {ended:?}");
+            assert_eq!(pictures(&folder), listed, "{n}");
+        }
+    }
+}
+
+/// Returns the pictures that the list of a survey has for its first shot.
+fn pictures(folder: &Workspace) -> Vec<String> {
+    let manifest = folder.json("out/survey.json");
+    let files = manifest["shots"][0]["files"].as_array().unwrap();
+    let names = files.iter().map(|name| name.as_str().unwrap().to_owned());
+    names.filter(|name| name.ends_with(".png")).collect()
+}
+
+#[test]
 fn dry_run_prints_the_survey_and_writes_nothing() {
     let folder = Workspace::with_survey(SURVEY);
     let ended = run_well(&folder, &["--dry-run"]);

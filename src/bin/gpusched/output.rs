@@ -440,8 +440,7 @@ impl shot::ShotOutput for Files {
         state.sums.snapshots.insert(step, checksum(field));
         if self.inner.section_step == Some(step) {
             let seconds = time(step, about.plan.dt);
-            state.picture.section =
-                Some(Section::cut(&about.plan.model.grid, about.shot.source, seconds, field));
+            state.picture.section = Section::cut(&about.plan.model.grid, about.shot.source, seconds, field);
         }
         Ok(())
     }

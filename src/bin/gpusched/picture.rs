@@ -68,8 +68,12 @@ impl Line {
 }
 
 impl Section {
-    pub fn cut(grid: &Grid, source: [usize; 3], seconds: f64, field: &[f32]) -> Section {
+    /// Returns the section at the source's y. `None`: it has one row or column only.
+    pub fn cut(grid: &Grid, source: [usize; 3], seconds: f64, field: &[f32]) -> Option<Section> {
         let [nx, _, nz] = grid.n;
+        if nx < 2 || nz < 2 {
+            return None;
+        }
         let start = grid.index([0, source[1], 0]);
         let far = positions::metres(grid, grid.n.map(|n| n - 1));
         let image = Image {
@@ -78,7 +82,7 @@ impl Section {
             across: [0.0, far[0]],
             down: [0.0, far[2]],
         };
-        Section { image, seconds, source_m: positions::metres(grid, source) }
+        Some(Section { image, seconds, source_m: positions::metres(grid, source) })
     }
 }
 
@@ -99,12 +103,18 @@ impl Picture {
             let field = raw::read(&folder.join(names::snapshot(about.number, step)), grid.cells())?;
             Ok::<_, gpusched::Error>(Section::cut(grid, shot.source, time(step, plan.dt), &field))
         };
-        Ok(Picture { line, section: section_step(about).map(section).transpose()? })
+        Ok(Picture { line, section: section_step(about).map(section).transpose()?.flatten() })
     }
 
-    /// Draws the pictures and returns the names of their files.
-    pub fn draw(&self, folder: &Path, number: usize, title: &str, percentile: f64) -> Result<Vec<String>> {
-        let mut names = Vec::new();
+    /// Draws the pictures and appends the name of each file that is written to `names`.
+    pub fn draw(
+        &self,
+        folder: &Path,
+        number: usize,
+        title: &str,
+        percentile: f64,
+        names: &mut Vec<String>,
+    ) -> Result<()> {
         let mut draw = |what, image: &Image, labels: &plot::Labels, colours, true_scale| {
             let path = names::picture(folder, number, what);
             plot::draw(&path, image, labels, colours, percentile, true_scale)?;
@@ -129,6 +139,6 @@ impl Picture {
             };
             draw("snapshot", image, &labels, Colours::BlueRed, true)?;
         }
-        Ok(names)
+        Ok(())
     }
 }

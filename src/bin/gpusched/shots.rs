@@ -565,21 +565,23 @@ impl SurveyRun<'_> {
     fn draw(&self, number: usize, picture: Result<Picture>, progress: &Progress) -> Vec<String> {
         let title = self.job.survey.title.as_deref().unwrap_or("Survey");
         let percentile = self.job.survey.output.clip_percentile;
+        let mut names = Vec::new();
         let draw = || {
             self.output.check()?;
-            picture?.draw(&self.job.folder, number, title, percentile)
+            picture?.draw(&self.job.folder, number, title, percentile, &mut names)
         };
         let drawn = match catch_unwind(AssertUnwindSafe(draw)) {
             Ok(drawn) => drawn.map_err(|error| error.to_string()),
             Err(_) => Err("drawing it panicked".into()),
         };
-        drawn.unwrap_or_else(|why| {
+        if let Err(why) = drawn {
+            let lacks = if names.is_empty() { "no picture" } else { "only a part of its pictures" };
             progress.alert(
-                &format!("warning: shot {number} has no picture: {why}"),
+                &format!("warning: shot {number} has {lacks}: {why}"),
                 &json!({ "event": "warning", "shot": number, "warning": why }),
             );
-            Vec::new()
-        })
+        }
+        names
     }
 }
 
