@@ -135,6 +135,7 @@ fn cases() -> Vec<Case> {
         case!(failures::no_memory_has_numbers, "dev=mem:64M,ctx:8M"),
         case!(failures::a_task_that_fits_only_without_the_context_is_refused_at_once, "dev=mem:64M,ctx:8M"),
         case!(failures::a_task_that_fits_only_without_the_context_is_refused_at_once, "dev=cc:9.0,mem:128M,mig:2,ctx:8M"),
+        case!(failures::a_task_that_fits_only_without_the_context_is_refused_at_once, "dev=mem:64M,ctx:8M;dev=mem:64M,lost:1"),
         case!(failures::half_a_gpu_is_its_context, "dev=mem:64M,ctx:32M"),
         case!(failures::a_task_that_does_not_fit_beside_a_context_goes_to_another_gpu, "dev=mem:64M,ctx:8M,speed:9;dev=mem:64M"),
         faulty!(failures::task_goes_on_where_nothing_is_short, TWO, "0:alloc:1:take=2100e6"),

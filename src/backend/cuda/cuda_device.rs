@@ -70,7 +70,7 @@ impl CudaDevice {
     /// memory meanwhile.
     pub(super) fn measure_context(&self, create: impl FnOnce() -> DriverResult) -> DriverResult {
         let listed = self.listed && !self.integrated;
-        let own = || listed.then(|| nvml::own_bytes(self.info.id.as_str())).flatten();
+        let own = || listed.then(|| nvml::own_bytes(self.info.id.as_str(), self.pci())).flatten();
         let before = own().unwrap_or(0);
         create()?;
         if let Some(now) = own() {
@@ -114,7 +114,7 @@ impl CudaDevice {
     /// `cached` by this process. Without NVML the context reports the free bytes. Without a context
     /// the library uses nothing of the GPU, and all bytes count as free.
     pub(super) fn free_bytes(&self, cached: u64, context_reports: impl FnOnce() -> Option<u64>) -> u64 {
-        let reported = self.listed.then(|| nvml::memory(self.info.id.as_str())).flatten();
+        let reported = self.listed.then(|| nvml::memory(self.info.id.as_str(), self.pci())).flatten();
         let free = reported.map(|memory| memory.free);
         let free = free.or_else(context_reports).unwrap_or(self.info.total_bytes);
         probe::usable_free_bytes(free, self.integrated).saturating_add(cached).min(self.info.total_bytes)
@@ -185,6 +185,10 @@ impl CudaDevice {
 
     /// Returns true if NVML reports that the GPU is lost. `suspected`: also if it can't query it.
     pub(super) fn is_lost(&self, suspected: bool) -> bool {
-        self.listed && nvml::is_lost(self.info.id.as_str(), suspected)
+        self.listed && nvml::is_lost(self.info.id.as_str(), self.pci(), suspected)
+    }
+
+    fn pci(&self) -> Option<&str> {
+        self.info.pci_bus_id.as_deref()
     }
 }

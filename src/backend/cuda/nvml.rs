@@ -137,30 +137,43 @@ fn memory_of(device: &Device<'_>) -> Result<NvmlMemory, NvmlError> {
     Ok(NvmlMemory { total: memory.total, free: memory.free })
 }
 
-/// Returns the memory of the device with this UUID.
-pub fn memory(uuid: &str) -> Option<NvmlMemory> {
-    memory_of(&library().ok()?.device_by_uuid(uuid).ok()?).ok()
+/// Returns the GPU at this PCI address; for a part, the GPU that it belongs to. A search by UUID
+/// fails with [`NvmlError::GpuLost`] if any GPU of the machine is lost, so it is made only if the
+/// address is not known.
+fn gpu<'a>(nvml: &'a Nvml, uuid: &str, pci: Option<&str>) -> Result<Device<'a>, NvmlError> {
+    pci.map_or_else(|| nvml.device_by_uuid(uuid), |pci| nvml.device_by_pci_bus_id(pci))
 }
 
-/// Returns the bytes of the device with this UUID that this process uses. `None`: NVML does not
+/// Returns a whole GPU, or a part, which only its UUID identifies.
+fn device<'a>(nvml: &'a Nvml, uuid: &str, pci: Option<&str>) -> Result<Device<'a>, NvmlError> {
+    gpu(nvml, uuid, pci.filter(|_| !uuid.starts_with("MIG-")))
+}
+
+/// Returns the memory of the device with this UUID, on a GPU at this PCI address.
+pub fn memory(uuid: &str, pci: Option<&str>) -> Option<NvmlMemory> {
+    memory_of(&device(library().ok()?, uuid, pci).ok()?).ok()
+}
+
+/// Returns the bytes of the device, see [`memory`], that this process uses. `None`: NVML does not
 /// report them, or lists the process under its number outside a container.
-pub fn own_bytes(uuid: &str) -> Option<u64> {
-    let processes = library().ok()?.device_by_uuid(uuid).ok()?.running_compute_processes().ok()?;
+pub fn own_bytes(uuid: &str, pci: Option<&str>) -> Option<u64> {
+    let processes = device(library().ok()?, uuid, pci).ok()?.running_compute_processes().ok()?;
     match processes.iter().find(|process| process.pid == std::process::id())?.used_gpu_memory {
         UsedGpuMemory::Used(bytes) => Some(bytes),
         UsedGpuMemory::Unavailable => None,
     }
 }
 
-/// Returns true if the GPU has fallen off the bus. Not all drivers report it by that code. If the
-/// driver can't reach the GPU (`suspected`), the NVML codes "unknown" and "not found" count, too.
-pub fn is_lost(uuid: &str, suspected: bool) -> bool {
+/// Returns true if the GPU of the device, see [`memory`], has fallen off the bus. Not all drivers
+/// report it by that code. If the driver can't reach the GPU (`suspected`), the NVML codes
+/// "unknown" and "not found" count, too.
+pub fn is_lost(uuid: &str, pci: Option<&str>, suspected: bool) -> bool {
     let gone = |why: NvmlError| match why {
         NvmlError::GpuLost => true,
         NvmlError::ResetRequired | NvmlError::Unknown | NvmlError::NotFound => suspected,
         _ => false,
     };
-    library().is_ok_and(|nvml| nvml.device_by_uuid(uuid).and_then(|gpu| memory_of(&gpu)).is_err_and(gone))
+    library().is_ok_and(|nvml| gpu(nvml, uuid, pci).and_then(|gpu| memory_of(&gpu)).is_err_and(gone))
 }
 
 /// Converts NVML's `00000000:01:00.0` to the driver's `0000:01:00.0`, in capitals.

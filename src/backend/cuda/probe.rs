@@ -161,7 +161,7 @@ fn probe_device(
     let integrated = attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Ok(1);
     let prohibited = same.is_some_and(|same| same.prohibited)
         || attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == Ok(PROHIBITED);
-    let (health, note) = health(ordinal, &id, prohibited, capability);
+    let (health, note) = health(ordinal, &id, pci.as_deref(), prohibited, capability);
     notes.extend(note);
     let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
     let width = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
@@ -189,9 +189,15 @@ fn probe_device(
 }
 
 /// Returns the health of a device, and a message if it can't be used.
-fn health(ordinal: c_int, id: &str, prohibited: bool, capability: (u32, u32)) -> (Health, Option<String>) {
+fn health(
+    ordinal: c_int,
+    id: &str,
+    pci: Option<&str>,
+    prohibited: bool,
+    capability: (u32, u32),
+) -> (Health, Option<String>) {
     let label = format!("cuda:{ordinal}");
-    if nvml::is_lost(id, false) {
+    if nvml::is_lost(id, pci, false) {
         let note = format!("{label} ({id}) has fallen off the bus; restart the machine");
         (Health::Retired, Some(note))
     } else if prohibited {

@@ -135,6 +135,8 @@ nvml! {
     }
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Device) {
         let wanted = CStr::from_ptr(uuid).to_string_lossy();
+        // The search may initialise any GPU on its way, and fails if one is lost.
+        if let Some(lost) = initialised()?.gpus.iter().find(|gpu| gpu.lost()) { return Err(lost.spec.gone) }
         for (gpu, spec) in initialised()?.config.gpus.iter().enumerate() {
             let instance = (0..spec.mig).find(|i| spec.mig_uuid_text(*i).eq_ignore_ascii_case(&wanted));
             if let Some(instance) = instance {
@@ -148,6 +150,14 @@ nvml! {
             }
         }
         Err::<(), _>(NOT_FOUND)?
+    }
+    fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, device: *mut Device) {
+        let wanted = CStr::from_ptr(id).to_string_lossy().to_ascii_uppercase();
+        let gpus = &initialised()?.config.gpus;
+        let at = |spec: &GpuSpec| [4, 8].iter().any(|digits| spec.pci_text(*digits) == wanted);
+        let gpu = gpus.iter().position(at).ok_or(NOT_FOUND)?;
+        touch(gpu + 1)?;
+        *device = gpu + 1;
     }
     fn nvmlDeviceGetName(device: Device, name: *mut c_char, length: c_int) {
         touch(device)?;
