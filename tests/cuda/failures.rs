@@ -492,6 +492,19 @@ pub fn a_first_context_that_is_refused() {
     assert!(why.contains("status 214") && !why.contains(RESTART), "{why}");
 }
 
+/// The driver grants contexts, but each refuses its first call. Only a process with a failure before would gain by a restart.
+pub fn gpu_whose_contexts_are_unusable_at_once_is_retired() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    assert_eq!(attempts(&scheduler, |task| task), [1]);
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+    let why = scheduler.stats().unwrap().devices[0].retired.clone().expect("it is retired");
+    assert!(why.contains("status 201") && !why.contains(RESTART), "{why}");
+}
+
+pub fn unusable_contexts_after_a_failed_kernel_require_a_restart() {
+    requires_restart(&scheduler("cuda", 1).unwrap(), 0);
+}
+
 /// The next use of the context has the same handle, and no object of before the reset.
 pub fn a_context_that_another_library_resets() {
     let scheduler = scheduler("cuda", 2).unwrap();

@@ -157,6 +157,8 @@ fn cases() -> Vec<Case> {
         faulty!(failures::gpu_that_is_lost_is_retired, "dev=speed:2,mem:1G,gone:999;dev=mem:1G", "0:launch:1:lost"),
         faulty!(failures::gpu_that_is_lost_is_retired, "dev=speed:2,mem:1G,gone:16;dev=mem:1G", "0:launch:1:lost"),
         faulty!(failures::gpu_that_a_new_driver_does_not_know_is_retired, TWO, "0:ctx:1:101"),
+        faulty!(failures::gpu_whose_contexts_are_unusable_at_once_is_retired, TWO, "0:stream:*:201"),
+        faulty!(failures::unusable_contexts_after_a_failed_kernel_require_a_restart, ONE, "0:launch:1:201;0:stream:2+:201"),
         faulty!(failures::a_first_context_that_is_refused, TWO, "0:ctx:1:214"),
         case!(failures::a_context_that_another_library_resets, ONE),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:222"),

@@ -149,6 +149,11 @@ impl CudaDevice {
         self.poisoned_by.store(code, Ordering::SeqCst);
     }
 
+    /// Returns true if a context of this process was poisoned.
+    pub(super) fn has_failed_context(&self) -> bool {
+        self.poisoned_by.load(Ordering::SeqCst) != 0
+    }
+
     /// [`error`](CudaDevice::error) for a context that could not be retained.
     ///
     /// Once a kernel has failed, a driver may give the process no context of the GPU again, and

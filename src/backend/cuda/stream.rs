@@ -21,7 +21,7 @@ use super::module::Ptx;
 use super::pinned::{Pinned, PlainNumber};
 use super::primary::PrimaryContext;
 use super::shared_objects::SharedObject;
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{DeviceFault, Error, RESTART, Result};
 
 /// The stream does not synchronise with the default stream.
 const NON_BLOCKING: c_uint = 1;
@@ -46,21 +46,31 @@ impl Stream {
     /// Opens a queue on a worker's thread. From then on the thread makes all calls in the relaxed
     /// capture mode.
     pub(super) fn open(primary: &PrimaryContext) -> Result<Stream> {
-        primary.device().driver.relax_worker();
-        let mut spent = Vec::new();
+        let device = primary.device();
+        device.driver.relax_worker();
+        let failed_before = device.has_failed_context();
+        let (mut spent, mut why) = (Vec::new(), String::new());
         for _ in 0..TRIES {
             let context = primary.context()?;
             match context.in_use_while(|| context.enter().and_then(|()| Stream::of(&context, true))) {
                 // Another queue or another library has poisoned the context meanwhile. It is kept
                 // alive, so that the next attempt destroys it and does not merely release it.
-                Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => spent.push(context),
+                Err(Error::Device { what, fault: DeviceFault::Poisoned, .. }) => {
+                    spent.push(context);
+                    why = what;
+                }
                 made => return made,
             }
         }
-        let what = format!(
-            "{TRIES} contexts in a row were unusable at once; look for an Xid in the kernel log (dmesg)"
+        // As for a context that the driver refuses, see `CudaDevice::retain_error`.
+        let mut what = format!(
+            "{TRIES} contexts in a row were unusable at once: {why}; look for an Xid in the kernel log (dmesg)"
         );
-        Err(Error::Busy { device: primary.device().label(), what })
+        if failed_before {
+            what += "; ";
+            what += RESTART;
+        }
+        Err(Error::Device { device: device.label(), what, fault: DeviceFault::Lost })
     }
 
     /// Creates a stream. The context is current.
