@@ -170,6 +170,30 @@ pub fn lost_gpu() {
     assert_eq!(labels("all"), ["cuda:1"]);
 }
 
+pub fn part_of_an_old_driver_is_the_one_that_the_variable_names() {
+    let named = std::env::var("CUDA_VISIBLE_DEVICES").unwrap();
+    let (gpus, notes) = found();
+    let gpu = &gpus[0];
+    assert_eq!((gpu.id.as_str(), gpu.health), (named.as_str(), Health::Good), "{notes}");
+    // Half of the GPU has half of its memory and bandwidth.
+    assert_eq!((gpu.total_bytes, gpu.free_bytes, gpu.speed), (40 << 30, 40 << 30, Some(64e9)));
+    assert!(notes.starts_with("CUDA gives a process one MIG part") && !notes.contains(&named), "{notes}");
+    compute("cuda:MIG-GPU-cc");
+}
+
+pub fn only_part_of_an_old_driver_needs_no_name() {
+    let (gpus, notes) = found();
+    let part = "MIG-GPU-cc000000-0000-0000-0000-000000000001/1/0";
+    assert_eq!((gpus[0].id.as_str(), gpus[0].health, notes.as_str()), (part, Health::Good, ""));
+}
+
+pub fn unnamed_part_of_an_old_driver_is_barred() {
+    let (gpus, notes) = found();
+    assert_eq!((gpus.len(), gpus[0].health), (1, Health::Barred), "{notes}");
+    assert!(notes.contains("CUDA_VISIBLE_DEVICES") && notes.contains("CUDA 11.4 (470)"), "{notes}");
+    assert_eq!(labels("all"), ["cpu:0"]);
+}
+
 pub fn a_toolkits_stub() {
     let (gpus, notes) = found();
     assert_eq!(gpus, []);

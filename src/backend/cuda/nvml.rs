@@ -25,6 +25,12 @@ pub struct NvmlDevice {
     pub extent: DeviceExtent,
 }
 
+impl NvmlDevice {
+    pub fn is_part(&self) -> bool {
+        matches!(self.extent, DeviceExtent::Part { .. })
+    }
+}
+
 /// How programs can use a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeviceExtent {

@@ -21,6 +21,8 @@ const MIN_CAPABILITY: (u32, u32) = (3, 5);
 /// The driver's value of the compute mode that excludes all programs.
 const PROHIBITED: c_int = 2;
 const NO_DEVICE: u32 = 100;
+/// First CUDA version whose driver reports the UUID of a part. Older ones report that of its GPU.
+const PART_UUIDS_SINCE: i32 = 11040;
 
 /// Result of a probe.
 #[derive(Debug, Clone, Default)]
@@ -148,10 +150,14 @@ fn probe_device(
         attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)? as u32,
     );
 
-    let part = own != parent;
-    let same = nvml_entry(listed, own, part, pci.as_deref());
-    let id =
-        same.map_or_else(|| format_uuid(if part { "MIG" } else { "GPU" }, own), |same| same.uuid.clone());
+    let divided = if driver.is_older_than(PART_UUIDS_SINCE) { divided_gpu(listed, own) } else { None };
+    let part = divided.is_some() || own != parent;
+    let same = match divided {
+        Some(gpu) => chosen_part(listed, gpu),
+        None => nvml_entry(listed, own, part, pci.as_deref()),
+    };
+    let id = same.or(divided).map(|same| same.uuid.clone());
+    let id = id.unwrap_or_else(|| format_uuid(if part { "MIG" } else { "GPU" }, own));
     let memory = same.and_then(|same| same.memory);
     let total = total as u64;
     let whole = match same.map(|same| same.extent) {
@@ -161,7 +167,12 @@ fn probe_device(
     let integrated = attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Ok(1);
     let prohibited = same.is_some_and(|same| same.prohibited)
         || attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == Ok(PROHIBITED);
-    let (health, note) = health(ordinal, &id, pci.as_deref(), prohibited, capability);
+    let is_unknown = divided.is_some() && same.is_none();
+    let (health, note) = if is_unknown {
+        (Health::Barred, Some(unknown_part(ordinal, &id)))
+    } else {
+        health(ordinal, &id, pci.as_deref(), prohibited, capability)
+    };
     notes.extend(note);
     let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
     let width = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
@@ -245,16 +256,40 @@ fn nvml_entry<'a>(
     listed.iter().find(named).or_else(|| listed.iter().find(placed))
 }
 
+/// Returns the divided GPU with this UUID.
+fn divided_gpu(listed: &[NvmlDevice], uuid: [u8; 16]) -> Option<&NvmlDevice> {
+    let digits = format_uuid("", uuid);
+    listed
+        .iter()
+        .find(|gpu| gpu.extent == DeviceExtent::Divided && gpu.uuid.to_lowercase().ends_with(&digits))
+}
+
+/// Returns the part of a divided GPU that the driver gives to this process: the first that
+/// `CUDA_VISIBLE_DEVICES` names, or the only one.
+fn chosen_part<'a>(listed: &'a [NvmlDevice], gpu: &NvmlDevice) -> Option<&'a NvmlDevice> {
+    let parts = || listed.iter().filter(|part| part.is_part() && part.pci == gpu.pci);
+    let visible = visible().unwrap_or_default();
+    let mut names = visible.split(',').map(str::trim);
+    let named = names.find_map(|name| parts().find(|part| part.uuid.eq_ignore_ascii_case(name)));
+    named.or_else(|| parts().next().filter(|_| parts().count() == 1))
+}
+
+fn unknown_part(ordinal: c_int, gpu: &str) -> String {
+    format!(
+        "cuda:{ordinal} is a MIG part of {gpu}, and drivers before CUDA 11.4 (470) do not report which; put the \
+         name that nvidia-smi -L lists into CUDA_VISIBLE_DEVICES, or install a newer driver"
+    )
+}
+
 /// Adds messages about GPUs that `CUDA_VISIBLE_DEVICES` hides from this process, and about hidden
 /// instances: CUDA gives a process at most one.
 fn note_hidden(listed: &[NvmlDevice], found: &mut ProbeResult) {
     let is_visible =
         |gpu: &NvmlDevice| found.devices.iter().any(|device| device.info.id.as_str() == gpu.uuid);
-    let is_part = |gpu: &NvmlDevice| matches!(gpu.extent, DeviceExtent::Part { .. });
-    let has_part = listed.iter().any(|gpu| is_part(gpu) && is_visible(gpu));
+    let has_part = listed.iter().any(|gpu| gpu.is_part() && is_visible(gpu));
     let hidden = |others: bool| {
         let hidden = listed.iter().filter(|gpu| !is_visible(gpu) && gpu.extent != DeviceExtent::Divided);
-        let hidden = hidden.filter(|gpu| others == (has_part && is_part(gpu)));
+        let hidden = hidden.filter(|gpu| others == (has_part && gpu.is_part()));
         hidden.map(|gpu| format!("{} ({})", gpu.uuid, gpu.name)).collect::<Vec<_>>().join(", ")
     };
     let (parts, gpus) = (hidden(true), hidden(false));

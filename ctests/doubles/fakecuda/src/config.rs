@@ -30,6 +30,9 @@ pub struct GpuSpec {
     pub pci: (u32, u32, u32),
     pub mode: i32,
     pub mig: u32,
+    /// The driver is older than CUDA 11.4: NVML names instances as `MIG-GPU-…/1/0`, and the driver
+    /// reports only the UUID of their GPU.
+    pub old_parts: bool,
     pub context_bytes: u64,
     pub other: u64,
     pub sms: i32,
@@ -104,6 +107,8 @@ impl Config {
                 other => return Err(format!("'{other}' is no setting")),
             }
         }
+        let old_parts = config.driver < 11040;
+        config.gpus.iter_mut().for_each(|gpu| gpu.old_parts = old_parts);
         Ok(config)
     }
 
@@ -127,6 +132,9 @@ impl Config {
                 Err(_) => {
                     let is_named = |gpu: &&usize| {
                         let spec = &self.gpus[**gpu];
+                        if spec.mig > 0 && spec.old_parts && entry.starts_with("MIG-") {
+                            return (0..spec.mig).any(|instance| spec.mig_uuid_text(instance) == entry);
+                        }
                         let name = if spec.mig > 0 && entry.starts_with("MIG-") {
                             spec.mig_uuid_text(0)
                         } else {
@@ -222,7 +230,10 @@ impl GpuSpec {
     }
 
     pub fn mig_uuid_text(&self, instance: u32) -> String {
-        format!("MIG-{}", dashed(&self.mig_uuid(instance)))
+        match self.old_parts {
+            true => format!("MIG-{}/{}/0", self.uuid_text(), instance + 1),
+            false => format!("MIG-{}", dashed(&self.mig_uuid(instance))),
+        }
     }
 
     pub fn usable(&self) -> u64 {

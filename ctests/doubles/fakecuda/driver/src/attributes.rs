@@ -13,7 +13,7 @@ cuda! {
     fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) { out(uuid, Driver::get().gpu(device)?.spec.uuid)? }
     fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) {
         let spec = &Driver::get().gpu(device)?.spec;
-        out(uuid, if spec.mig > 0 { spec.mig_uuid(0) } else { spec.uuid })?
+        out(uuid, if spec.mig > 0 && !spec.old_parts { spec.mig_uuid(0) } else { spec.uuid })?
     }
     fn cuDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) {
         text(id, length, &Driver::get().gpu(device)?.spec.pci_text(4))?
