@@ -194,6 +194,22 @@ pub fn unnamed_part_of_an_old_driver_is_barred() {
     assert_eq!(labels("all"), ["cpu:0"]);
 }
 
+fn names_the_gpu_without_parts() {
+    let (_, notes) = found();
+    assert!(notes.contains("GPU-ee000000-0000-0000-0000-000000000001 (H100)"), "{notes}");
+    assert!(notes.contains("nvidia-smi mig") && !notes.contains("finds no GPU"), "{notes}");
+}
+
+pub fn divided_gpu_without_parts_is_named() {
+    names_the_gpu_without_parts();
+    assert!(refused("cuda").contains("nvidia-smi mig"));
+}
+
+pub fn divided_gpu_without_parts_is_named_beside_others() {
+    names_the_gpu_without_parts();
+    assert_eq!(labels("all"), ["cuda:0"]);
+}
+
 pub fn a_toolkits_stub() {
     let (gpus, notes) = found();
     assert_eq!(gpus, []);

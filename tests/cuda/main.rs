@@ -32,6 +32,7 @@ const MIG_OF_AN_ADMINISTRATOR: &str =
 /// A driver before CUDA 11.4 does not report the UUID of a part.
 const OLD_MIG: &str =
     "driver=11030;dev=name:A100,cc:8.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001";
+const EMPTY_MIG: &str = "dev=name:H100,cc:9.0,mem:80G,mig:empty,uuid:ee000000-0000-0000-0000-000000000001";
 const CLOSED: &str = "dev=name:A,speed:2,mode:prohibited,mem:1G;dev=name:B,mem:1G";
 const THREE: &str = "dev=mem:1G;dev=mem:1G;dev=mem:1G";
 const TAKEN: &str = "dev=mode:exclusive,other:1M,mem:1G,speed:2;dev=mode:exclusive,mem:1G";
@@ -98,6 +99,9 @@ fn cases() -> Vec<Case> {
         case!(discovery::part_of_an_old_driver_is_the_one_that_the_variable_names, OLD_MIG, "CUDA_VISIBLE_DEVICES" = "MIG-GPU-cc000000-0000-0000-0000-000000000001/2/0"),
         case!(discovery::only_part_of_an_old_driver_needs_no_name, "driver=11030;dev=cc:8.0,mem:80G,mig:1,uuid:cc000000-0000-0000-0000-000000000001"),
         case!(discovery::unnamed_part_of_an_old_driver_is_barred, OLD_MIG),
+        case!(discovery::divided_gpu_without_parts_is_named, EMPTY_MIG),
+        case!(discovery::divided_gpu_without_parts_is_named, EMPTY_MIG, "CUDA_VISIBLE_DEVICES" = "MIG-69"),
+        case!(discovery::divided_gpu_without_parts_is_named_beside_others, "dev=name:H100,cc:9.0,mem:80G,mig:empty,uuid:ee000000-0000-0000-0000-000000000001;dev=mem:1G"),
         case!(discovery::no_driver, "", "CASE_NVML" = "nothing"),
         case!(discovery::cpu_fallback_replaces_missing_gpus_unless_the_variable_is_0, ""),
         case!(discovery::cpu_fallback_replaces_missing_gpus_unless_the_variable_is_0, "", "GPUSCHED_CPU_FALLBACK" = "1"),

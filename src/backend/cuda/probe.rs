@@ -94,12 +94,16 @@ fn probe_devices(
     match unsafe { driver.init(0) } {
         Ok(()) => {}
         Err(failure) if failure.code == NO_DEVICE => {
-            return Err(match (listed.is_empty(), visible()) {
-                (false, Some(visible)) => {
-                    format!("CUDA_VISIBLE_DEVICES={visible} hides every GPU from this process")
-                }
-                _ => "NVIDIA's driver finds no GPU".into(),
-            });
+            let all_divided = listed.iter().all(|gpu| gpu.extent == DeviceExtent::Divided);
+            return Err(
+                match (note_without_parts(listed, &found.devices).filter(|_| all_divided), visible()) {
+                    (Some(note), _) => note,
+                    (None, Some(visible)) if !listed.is_empty() => {
+                        format!("CUDA_VISIBLE_DEVICES={visible} hides every GPU from this process")
+                    }
+                    _ => "NVIDIA's driver finds no GPU".into(),
+                },
+            );
         }
         Err(failure) => return Err(unusable(failure)),
     }
@@ -115,6 +119,7 @@ fn probe_devices(
         }
     }
     note_hidden(listed, found);
+    found.notes.extend(note_without_parts(listed, &found.devices));
     Ok(())
 }
 
@@ -302,6 +307,24 @@ fn note_hidden(listed: &[NvmlDevice], found: &mut ProbeResult) {
     if let Some(visible) = visible().filter(|_| !gpus.is_empty()) {
         found.notes.push(format!("CUDA_VISIBLE_DEVICES={visible} hides from this process: {gpus}"));
     }
+}
+
+/// Returns a message about divided GPUs that have no part. `None`: there is no such GPU.
+fn note_without_parts(listed: &[NvmlDevice], found: &[ProbedDevice]) -> Option<String> {
+    let has_part = |gpu: &NvmlDevice| {
+        // NVML may list no part because it can't query the one that the driver found.
+        listed.iter().any(|part| part.is_part() && part.pci == gpu.pci)
+            || found.iter().any(|device| device.info.pci_bus_id == gpu.pci)
+    };
+    let empty = listed.iter().filter(|gpu| gpu.extent == DeviceExtent::Divided && !has_part(gpu));
+    let empty: Vec<_> = empty.map(|gpu| format!("{} ({})", gpu.uuid, gpu.name)).collect();
+    (!empty.is_empty()).then(|| {
+        format!(
+            "MIG is on and NVML lists no part: {}; create parts: nvidia-smi mig -i GPU -cgi PROFILE -C (nvidia-smi \
+             mig -lgip lists the profiles)",
+            empty.join(", ")
+        )
+    })
 }
 
 fn visible() -> Option<String> {

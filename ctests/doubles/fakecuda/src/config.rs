@@ -14,7 +14,7 @@
 //! | `root` | 0: NVML hides the memory of a GPU that is divided | 1 |
 //!
 //! Settings of a GPU: `name`, `cc`, `mem` (K, M, G, T: powers of 1024), `speed`, `uuid`, `pci`,
-//! `mode` (`exclusive`, `prohibited`), `mig` (instances), `ctx` (bytes of a context), `other`
+//! `mode` (`exclusive`, `prohibited`), `mig` (instances; `empty`: divided, without one), `ctx` (bytes of a context), `other`
 //! (bytes of another process), `sms`, `lost` (1: fallen off the bus), `gone` (NVML's code for it
 //! then, 15), `integrated` (1: its memory is the host's).
 
@@ -29,6 +29,8 @@ pub struct GpuSpec {
     pub uuid: [u8; 16],
     pub pci: (u32, u32, u32),
     pub mode: i32,
+    /// MIG is on.
+    pub divided: bool,
     pub mig: u32,
     /// The driver is older than CUDA 11.4: NVML names instances as `MIG-GPU-…/1/0`, and the driver
     /// reports only the UUID of their GPU.
@@ -121,6 +123,7 @@ impl Config {
     /// The GPUs that a program sees, in its order. Read once, when the driver is initialised.
     pub fn visible(&self, order: Option<&str>, visible: Option<&str>) -> Vec<usize> {
         let mut all = self.pci_order();
+        all.retain(|gpu| !self.gpus[*gpu].divided || self.gpus[*gpu].mig > 0);
         if order != Some("PCI_BUS_ID") {
             all.sort_by(|a, b| self.gpus[*b].speed.total_cmp(&self.gpus[*a].speed));
         }
@@ -207,7 +210,11 @@ impl GpuSpec {
                 }
                 "mode" if value == "prohibited" => gpu.mode = PROHIBITED,
                 "mode" if value == "exclusive" => gpu.mode = EXCLUSIVE,
-                "mig" => gpu.mig = number(key, value)?,
+                "mig" if value == "empty" => gpu.divided = true,
+                "mig" => {
+                    gpu.mig = number(key, value)?;
+                    gpu.divided = gpu.mig > 0;
+                }
                 "lost" => gpu.lost = value == "1",
                 "gone" => gpu.gone = number(key, value)?,
                 "integrated" => gpu.integrated = value == "1",

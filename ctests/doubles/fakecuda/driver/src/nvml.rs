@@ -205,7 +205,7 @@ nvml! {
     fn nvmlDeviceGetMigMode(device: Device, current: *mut c_uint, pending: *mut c_uint) {
         touch(device)?;
         if spec(device)?.cc.0 < 8 { return Err(NOT_SUPPORTED) }
-        *current = (spec(device)?.mig > 0).into();
+        *current = spec(device)?.divided.into();
         *pending = *current;
     }
     fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: *mut c_uint) {
