@@ -40,7 +40,7 @@ fn use_it(node: &Membership) -> Result<()> {
 fn lease_file() {
     run(&Target {
         name: "leases",
-        words: &["gpuslea1", "bmem", "GPU-1", "GPU-2", "\x00\x00", "\x01", "\x02\x00", "\x7f", "@"],
+        words: &["gpuslea2", "bmem", "GPU-1", "GPU-2", "\x00\x00", "\x01", "\x02\x00", "\x7f", "@"],
         runs: 1000,
         most: 5 * 8192,
         memory: |length| (16 << 20) + 100 * length,
@@ -49,7 +49,7 @@ fn lease_file() {
             let leases = folder.at("leases");
             let first = join(&leases).expect("to join an empty folder");
             use_it(&first).expect("to lease");
-            let file = fs::File::options().write(true).open(leases.join("leases-1")).expect("the file");
+            let file = fs::File::options().write(true).open(leases.join("leases-2")).expect("the file");
             file.write_all_at(bytes, 0).expect("to write");
             drop(file);
             let last = use_it(&first).and_then(|()| use_it(&join(&leases)?)).err();
@@ -59,7 +59,7 @@ fn lease_file() {
             let folder = Folder::new();
             let node = join(&folder.at("leases")).expect("to join");
             let hold = node.lock().and_then(|mut inside| inside.lease(0, Some(2.0), 7)).expect("a slot");
-            let mut bytes = fs::read(folder.at("leases/leases-1")).expect("the file");
+            let mut bytes = fs::read(folder.at("leases/leases-2")).expect("the file");
             drop(hold);
             bytes.truncate(2 * 8192 + 200);
             vec![bytes]

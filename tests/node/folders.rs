@@ -79,7 +79,7 @@ pub fn folder_is_created_for_the_user_alone() {
     let folder = Folder::new();
     let node = join(&leases(&folder), 1, 1).expect("to join");
     assert_eq!(node.folder(), leases(&folder));
-    assert_eq!((mode(node.folder()), mode(&node.folder().join("leases-1"))), (0o700, 0o600));
+    assert_eq!((mode(node.folder()), mode(&node.folder().join("leases-2"))), (0o700, 0o600));
 }
 
 pub fn unsuitable_folder_is_refused_with_its_reason() {
@@ -100,7 +100,7 @@ pub fn unsuitable_folder_is_refused_with_its_reason() {
     }
     set_mode(&path, 0o755);
     refuses_to_another_owner(&path, &path);
-    assert!(!path.join("leases-1").exists(), "nothing is made in a folder that is refused");
+    assert!(!path.join("leases-2").exists(), "nothing is made in a folder that is refused");
     drop(join(&path, 1, 1).expect("now it will do"));
 }
 
@@ -108,7 +108,7 @@ pub fn unsuitable_file_is_refused_with_its_reason() {
     let folder = Folder::new();
     let leases = folder.make("leases");
     set_mode(&leases, 0o700);
-    let (path, elsewhere) = (leases.join("leases-1"), folder.at("elsewhere"));
+    let (path, elsewhere) = (leases.join("leases-2"), folder.at("elsewhere"));
     fs::write(&elsewhere, "mine").unwrap();
     let kinds: [(&dyn Fn(), &str); 5] = [
         (&|| symlink(&elsewhere, &path).unwrap(), "it is a link; delete it"),
@@ -184,7 +184,7 @@ pub fn folder_that_may_not_be_written_to_is_an_error() {
         chown(&path, Some(NOBODY), None).unwrap();
     }
     let said = told_by(&program, &[("GPUSCHED_LEASE_DIR", &path)], user);
-    assert!(said.contains("Permission denied") && said.contains("leases-1"), "{said}");
+    assert!(said.contains("Permission denied") && said.contains("leases-2"), "{said}");
 }
 
 /// Fills a small file system that only the mounting process sees.
@@ -227,8 +227,8 @@ pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {
     let folder = Folder::new();
     fs::create_dir(leases(&folder)).unwrap();
     set_mode(&leases(&folder), 0o700);
-    let path = leases(&folder).join("leases-1");
-    for bytes in [vec![], vec![0; 100], vec![255; 100_000], b"gpuslea1".repeat(5000)] {
+    let path = leases(&folder).join("leases-2");
+    for bytes in [vec![], vec![0; 100], vec![255; 100_000], b"gpuslea2".repeat(5000)] {
         fs::write(&path, bytes).unwrap();
         let node = join(&leases(&folder), 2, 1).expect("nobody uses it");
         assert!(begin(&node, 1, 0, 1, 1.0, 1).unwrap().is_some());
@@ -264,7 +264,7 @@ pub fn table_that_loses_its_name_in_use_is_replaced() {
     ];
     for lose_name in moves {
         let folder = Folder::new();
-        let path = leases(&folder).join("leases-1");
+        let path = leases(&folder).join("leases-2");
         let old = join(&leases(&folder), 2, 1).unwrap();
         let hold = begin(&old, 1, 0, 1, 1.0, 1).unwrap();
         assert!(hold.is_some());
@@ -279,7 +279,7 @@ pub fn table_that_loses_its_name_in_use_is_replaced() {
 
 pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     let folder = Folder::new();
-    let path = leases(&folder).join("leases-1");
+    let path = leases(&folder).join("leases-2");
     let (a, b) = (join(&leases(&folder), 3, 1).unwrap(), join(&leases(&folder), 2, 1).unwrap());
     let hold = begin(&a, 1, 0, 1, 1.0, 7).unwrap().expect("a free slot");
     b.lock().unwrap().request(Some(SlotRequest::of_task(0, [None, Some(1.0)])));

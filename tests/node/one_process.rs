@@ -101,7 +101,7 @@ pub fn waiter_of_a_new_table_is_not_taken_for_one_of_the_old() {
     let [stopped, observer] = members_within(&folder, limit);
     request(&stopped);
     assert!(soon(|| leased(&observer) == 0));
-    fs::remove_file(leases(&folder).join("leases-1")).unwrap();
+    fs::remove_file(leases(&folder).join("leases-2")).unwrap();
     let [waiter] = members_within(&folder, limit);
     request(&waiter);
     assert_eq!(leased(&observer), 1);
@@ -110,7 +110,7 @@ pub fn waiter_of_a_new_table_is_not_taken_for_one_of_the_old() {
 /// The header was not written, because the disk failed or was full.
 pub fn ticket_that_the_header_does_not_know_is_drawn_again() {
     let (folder, a, b) = two_members(1);
-    let file = fs::File::options().read(true).write(true).open(leases(&folder).join("leases-1")).unwrap();
+    let file = fs::File::options().read(true).write(true).open(leases(&folder).join("leases-2")).unwrap();
     let mut header = [0; 128];
     file.read_exact_at(&mut header, 0).unwrap();
     request(&a);

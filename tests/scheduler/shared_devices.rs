@@ -167,7 +167,7 @@ fn light_task_begins_when_the_table_becomes_unreadable() {
     let (_, gate) = occupy_as(&first, planned);
     let id = second.submit(quick()).unwrap();
     until(|| taken(&second) == [true]);
-    let table = std::fs::File::options().write(true).open(folder.at("leases/leases-1")).unwrap();
+    let table = std::fs::File::options().write(true).open(folder.at("leases/leases-2")).unwrap();
     // A member that holds the table's lock may write the header once more.
     let ended = (0..200).any(|_| {
         table.write_all_at(&[0xff; 64], 0).unwrap();

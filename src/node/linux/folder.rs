@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 /// Name of the table file. It contains the version of the layout, so libraries with another layout
 /// use another file.
-pub(super) const FILE_NAME: &CStr = c"leases-1";
+pub(super) const FILE_NAME: &CStr = c"leases-2";
 pub(super) const VARIABLE: &str = "GPUSCHED_LEASE_DIR";
 
 /// File systems shared between machines, whose locks may not reach other machines. On one that is
@@ -104,7 +104,7 @@ fn open_table(path: &Path) -> Result<Descriptor> {
         _ => folder_error(path, error),
     })?;
     check_folder(&opened, sys::file_system_type).map_err(|why| folder_error(path, why))?;
-    open_file(&opened).map_err(|why| folder_error(&path.join("leases-1"), why))
+    open_file(&opened).map_err(|why| folder_error(&path.join("leases-2"), why))
 }
 
 /// Returns why the folder is refused. `file_system` returns the type of its file system.

@@ -32,7 +32,7 @@ const PREFIX_BYTES: usize = 32;
 const DEVICE_BYTES: usize = 16;
 const SLOT_BYTES: usize = 40;
 
-const TABLE_MAGIC: [u8; 8] = *b"gpuslea1";
+const TABLE_MAGIC: [u8; 8] = *b"gpuslea2";
 const RECORD_MAGIC: u32 = 0x6d65_6d62;
 /// Bound of the counters. 2^62 changes would take over 100,000 years at one per microsecond.
 const MAX_COUNT: u64 = 1 << 62;

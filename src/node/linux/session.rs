@@ -38,7 +38,7 @@ impl Session {
         devices: &[Option<SharedDevice<'_>>],
         lock_timeout: Duration,
     ) -> Result<(Session, JoinState)> {
-        let path = folder.join("leases-1");
+        let path = folder.join("leases-2");
         file_lock::lock_table(&file, MAX_MEMBERS, lock_timeout).map_err(|why| file_error(&path, why))?;
         let joined = claim_record(&file, boot_id, devices);
         let unlocked = file_lock::unlock_table(&file, MAX_MEMBERS);
