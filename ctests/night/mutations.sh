@@ -107,7 +107,7 @@ rates: an odd sample is believed;           src/sched/base/policy.rs;  s/surpris
 rates: a warm-up is believed;               src/sched/base/policy.rs;  s/warm_up: f64 = 1.5/warm_up: f64 = 1e9/; --lib estimator
 rates: nothing fades;                       src/sched/base/policy.rs;  s/fade: f64 = 0.95/fade: f64 = 1.0/;    --lib estimator
 ids: a released one means another task;     src/sched/base/registry.rs; s/| slot.generation => Ok/| high \& (GENERATIONS - 1) => Ok/; --lib base::registry
-ranges: a piece is in two hands;            src/sched/range/division.rs; s/rest.end = stolen.start/_ = \&rest/; --lib division
+ranges: two participants have a chunk;          src/sched/range/division.rs; s/rest.end = stolen.start/_ = \&rest/; --lib division
 ranges: what failed is not done again;      src/sched/range/work.rs; s/state.partitioner.give_back(chunk.clone())/_ = \&chunk/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/plan/slots.rs; s/let waiting = self.waiting_slots as usize + /let waiting = 0 * /; --test scheduler nested
 wait: peers come before the awaited task;   src/sched/plan/slots.rs; s/running < self.own_slots.owned || //; --test scheduler shared_devices
@@ -119,15 +119,15 @@ sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /p
 sleep: a notified waiter stays counted;         src/sched/sleep/wait_queues.rs; s/parker.notify(|state| self.uncount(state))/parker.notify(|_| ())/; models
 sleep: a waiter counts before it has looked;    src/sched/sleep/wait_queues.rs; s/if !state.notified \&\& !std/if !std/; models
 sleep: blocked waiters are not notified;        src/sched/sleep/wait_queues.rs; /pub fn notify_blocked/,/^    }/s/if self.blocked/if false \&\& self.blocked/; models
-tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models
-tally: a drained phase is not told;         src/sched/light/epochs.rs; s/before >= EPOCHS || list.open.len() < before/before >= EPOCHS/; models
+epochs: a closed one is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models
+epochs: a drained one is not published;        src/sched/light/epochs.rs; s/before >= EPOCHS || list.open.len() < before/before >= EPOCHS/; models
 gate: the worker does not look again;       src/sched/light/gate.rs; s/^        !self.is_closed(device)$/        true/; models
 gate: the planner looks before it closes;   src/sched/light/gate.rs; s/self.closed.fetch_or(1 << device, Ordering::SeqCst)/let runs_light = (|found: bool| move || found)((runs_light(), &).0)/; models
 gate: a worker that leaves wakes nobody;    src/sched/light/gate.rs; /pub fn leave/,/^    }/s/self.is_closed(device) || /false \&\& /; models
 followers: a light task that has ended is waited for; src/sched/light/task.rs; s/state.followed |= outcome.is_none()/return Ok(None)/; models
 followers: an end is not reported;          src/sched/light/task.rs; s/state.followed |= outcome.is_none()/_ = \&mut state/; models
 promotion: a cancel meanwhile is overlooked; src/sched/light/task.rs; /pub fn promote(/,/^    }/s/self.signal.is_cancelled()/false/; models
-tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; models
+epochs: a thread that joins is overlooked;            src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; models
 handles: a removed object is found;          src/ffi/handle.rs; s/last.token == token \&\& last.removed == removed/last.token == token/; --lib handle
 ends: a thread that waits is not notified;  src/sched/plan/access.rs; s/record.awaited = true/_ = \&record/; --lib end_is_reported
 ends: code of the caller keeps the lock;    src/sched/base/exec.rs; s/needs_drop::<Self>()/needs_drop::<u8>()/; --lib only_callers_code

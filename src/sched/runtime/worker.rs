@@ -322,6 +322,7 @@ fn assign(
     let mut effects = Effects::at(now);
     let taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
     guard.log.append(&mut effects.log);
+    guard.planner.check_step();
     match taken {
         AssignResult::Begins(_) => worker.last_planned_ns.set(clock),
         AssignResult::Nothing => {
