@@ -89,11 +89,13 @@ impl<T> HandleTable<T> {
             Some(last) if last.token == token && last.removed == removed => last,
             _ => LastLookup { token, removed, object: self.get(handle)? },
         };
-        let result = call(&lookup.object);
-        // An object that may have been removed meanwhile is not kept.
-        let lookup = (self.removed.load(Ordering::Acquire) == lookup.removed).then_some(lookup);
+        let (removed, result) = (lookup.removed, call(&lookup.object));
         // Drops the lookup of a call inside this one. A thread whose locals are destroyed stores none.
-        drop(cell.try_with(|cell| cell.replace(lookup)));
+        drop(cell.try_with(|cell| cell.replace(Some(lookup))));
+        // An object that may have been removed meanwhile is not kept.
+        if self.removed.load(Ordering::Acquire) != removed {
+            drop(cell.try_with(Cell::take));
+        }
         result
     }
 

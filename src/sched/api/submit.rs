@@ -192,7 +192,9 @@ impl Scheduler {
         slots.try_reserve_exact(light).map_err(failed)?;
         guard.planner.reserve(tasks.len() - light)?;
         let ordered = tasks.iter().filter(|task| task.ordered).count();
-        lock(&self.ordered).try_reserve(ordered).map_err(failed)?;
+        if ordered > 0 {
+            lock(&self.ordered).try_reserve(ordered).map_err(failed)?;
+        }
         // The small allocations abort the process where one fails, so all are tried at once.
         let mut small: Vec<[u8; SMALL_BYTES]> = Vec::new();
         black_box(&mut small).try_reserve_exact(tasks.len()).map_err(failed)?;
