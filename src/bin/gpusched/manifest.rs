@@ -48,6 +48,12 @@ impl Earlier {
             let Some(content) = serde_json::from_slice(&text).ok().filter(is_own) else { continue };
             return Ok(Earlier::of(path, &content));
         }
+        // `gpusched collect` may have merged it while the folder was free.
+        let merged = side::read(&job.folder.join(names::MANIFEST)).unwrap_or_default();
+        let merged: Option<Value> = serde_json::from_slice(&merged).ok();
+        if merged.is_some_and(|content| content["key"] == job.survey_key().as_str()) {
+            return Ok(Earlier::default());
+        }
         let why = "the survey, its model or output.folder was changed during the run; `gpusched run --resume` \
                    with the earlier ones computes the missing shots";
         Err(Error::io("continue the run in", &job.folder, why))
@@ -230,7 +236,29 @@ fn queued(job: &Job, number: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use testkit::command::brief;
+
     use super::*;
+
+    /// `gpusched collect` may write the report of a run that starts again, without its process.
+    #[test]
+    fn restart_goes_on_with_the_same_survey_only() {
+        let folder = testkit::Folder::new();
+        std::fs::write(folder.at("survey.toml"), brief()).unwrap();
+        let job = Job::load(&folder.at("survey.toml")).unwrap();
+        std::fs::create_dir_all(&job.folder).unwrap();
+        assert!(Earlier::read(&job).is_err(), "no report");
+        let (key, process) = (job.survey_key(), process::name());
+        for (content, goes_on) in [
+            (json!({ "key": key, "process": process }), Some(true)),
+            (json!({ "key": key }), Some(false)),
+            (json!({ "key": "another", "process": process }), None),
+        ] {
+            std::fs::write(job.folder.join(names::MANIFEST), content.to_string()).unwrap();
+            let earlier = Earlier::read(&job).ok();
+            assert_eq!(earlier.map(|earlier| earlier.path.is_some()), goes_on, "{content}");
+        }
+    }
 
     #[test]
     fn manifest_is_rewritten_only_after_a_multiple_of_its_cost() {

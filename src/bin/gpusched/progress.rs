@@ -129,7 +129,7 @@ impl Progress {
         let TaskCounts { queued, running, done, failed, cancelled, .. } = now.counts;
         let submitted = (queued + running + done + failed + cancelled) as f64;
         let part = if now.work_total > 0.0 { (now.work_done - now.work_lost) / now.work_total } else { 0.0 };
-        (self.complete as f64 + part * submitted) / self.shots.max(1) as f64
+        ((self.complete as f64 + part * submitted) / self.shots.max(1) as f64).min(1.0)
     }
 
     /// Returns true if no shot runs because devices begin none.
