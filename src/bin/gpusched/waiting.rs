@@ -94,6 +94,12 @@ impl WaitingShots {
                 self.checks += 1;
                 Checked::Ready(self.take())
             }
+            Err(error) if !may_pass(&error) => {
+                let why = error.to_string();
+                Checked::Over(
+                    self.take().into_iter().map(|shot| WaitingShot { why: why.clone(), ..shot }).collect(),
+                )
+            }
             Err(_) if self.time_left() == Duration::ZERO => Checked::Over(self.take()),
             Err(_) => {
                 self.checks += 1;
@@ -177,6 +183,11 @@ mod tests {
         waiting.since = Instant::now().checked_sub(PATIENCE);
         waiting.next = Instant::now();
         assert!(matches!(waiting.check(full), Checked::Over(shots) if shots[0].number == 2));
+        assert_eq!(waiting.add(2, files(), "full".into()), None);
+        (waiting.since, waiting.next) = (Some(Instant::now()), Instant::now());
+        let refused = waiting.check(|_| Err(failure(libc::EACCES)));
+        assert!(matches!(refused, Checked::Over(shots) if shots[0].why.contains("(os error 13)")));
+        waiting.since = Instant::now().checked_sub(PATIENCE);
         assert!(!waiting.accept(&failure(libc::ENOSPC), &files()));
         waiting.next = Instant::now().checked_sub(2 * QUIET).unwrap();
         assert!(waiting.accept(&failure(libc::ENOSPC), &files()), "a later failure");
