@@ -1,7 +1,6 @@
 //! Schedulers: create, query, destroy.
 
 use std::ffi::c_char;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,9 +120,7 @@ pub unsafe extern "C" fn sched_create(
             (config, OutParam::new("out", out)?, text(config.devices), rates.transpose()?)
         };
         // The program may change its working directory.
-        let absolute =
-            |path: PathBuf| std::path::absolute(&path).map_err(|error| Error::io("find", &path, error));
-        let rates = rates.map(absolute).transpose()?;
+        let rates = rates.map(|path| std::path::absolute(&path).unwrap_or(path));
         if config.reserved != 0 {
             return Err(Error::argument("reserved of sched_config_t", config.reserved, "0"));
         }
