@@ -51,8 +51,11 @@ pub fn probe() -> Result<ProbeResult> {
     let driver = match Driver::get() {
         Ok(driver) => driver,
         Err(none) => {
-            descriptor::open_read("/dev/null".as_ref())
-                .map_err(|why| Error::io("search for GPUs with", LIBRARY.as_ref(), why))?;
+            if let Err(why) = descriptor::open_read("/dev/null".as_ref())
+                && matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+            {
+                return Err(Error::io("search for GPUs with", LIBRARY.as_ref(), why));
+            }
             // Without a driver, NVML is useless, too.
             let (why, unusable) = match none {
                 NoDriver::Missing(why) => (why, false),
