@@ -255,7 +255,7 @@ impl Runtime {
             return;
         }
         let why = Error::NoThread { purpose: "to run tasks", why: "see the log".into() };
-        let all = !self.pool.is_occupied();
+        let all = (0..self.devices.len()).all(|index| deserted.contains(index));
         if all {
             self.end_all_queued_with(&why);
         }
