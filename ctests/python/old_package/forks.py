@@ -133,7 +133,8 @@ def searching():
     has_driver = lambda: "libfakecuda" in open("/proc/self/maps").read()
     while thread.is_alive() and not has_driver():
         time.sleep(0.01)
-    time.sleep(0.2)
+    # The driver is loaded; the search begins at once, and takes four seconds.
+    time.sleep(1)
     if not thread.is_alive():
         problems.append("the call was over before its process forked")
     expect(problems, "a child, meanwhile", in_child(lambda: call_on_gpu(library, "meanwhile")), SENTENCE)
@@ -151,7 +152,7 @@ def main():
         variables = {"GPUSCHED_DEVICES": "cpu"} if kind == "cpu" else {}
         with node.Node(library, virtual, **variables) as place:
             if kind == "searching":
-                place.environment["FAKECUDA"] += ";nvmlms=3000"
+                place.environment["FAKECUDA"] += ";nvmlms=4000"
             status = place.start("forks.py", "family", kind).wait(5 * LIMIT)
             problems += [f"{kind}: ended with {status}"] if status else []
             halves = [name for name in place.records() if name.endswith(".part")]
