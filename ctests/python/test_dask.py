@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+from concurrent.futures import Future
 from pathlib import Path
 from unittest import mock
 
@@ -186,6 +187,15 @@ class OnDask(unittest.TestCase):
         found = gpusched.dask.run(survey, self.client, command=str(command))
         self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
 
+    def test_client_needs_neither_the_devices_nor_the_working_folder_of_the_nodes(self) -> None:
+        command = self.folder / "command"
+        on_node = f"pwd >{self.folder}/place; exec {COMMAND} $(echo $* | sed s/cuda:99/cpu/)"
+        command.write_text(f'#!/bin/sh\ncase $* in *shots-from*) {on_node};; esac\nexec {COMMAND} "$@"\n')
+        command.chmod(0o755)
+        found = gpusched.dask.run(self.survey(20), self.client, devices="cuda:99", command=os.path.relpath(command))
+        self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
+        self.assertEqual((self.folder / "place").read_text().strip(), str(self.folder.resolve()))
+
     def test_plugin_that_a_node_refuses_is_removed(self) -> None:
         command = self.folder / "command"
         refusal = "case $* in *shots-from*) echo no licence >&2; exit 2; esac"
@@ -357,6 +367,25 @@ class HandOut(unittest.TestCase):
     def test_item_that_has_failed_on_all_nodes_goes_to_the_fastest(self) -> None:
         self.items.failed[2] = ["fast", "slow"]
         self.assertEqual(self.items._next(), ["fast"])
+
+
+class NodeProcess(unittest.TestCase):
+    def test_process_that_saves_its_state_for_long_is_not_killed(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        command = Path(holder.name, "command")
+        survey = json.dumps({"event": "survey", "survey": {"slots": 1}})
+        save = "trap 'sleep 2; echo whole >state; exit' TERM"
+        command.write_text(f"#!/bin/sh\n{save}\necho '{survey}'\nwhile :; do sleep 0.1; done\n")
+        command.chmod(0o755)
+        node = gpusched.dask._Node("node", [str(command)], holder.name)
+        asyncio.run(node.setup(mock.Mock(metrics={}, set_resources=mock.AsyncMock())))
+        node.waiting[1] = Future()
+        with mock.patch.object(gpusched.dask, "STOP_S", 1.0):
+            node._stop()
+        assert node.process
+        self.assertEqual(node.process.wait(), 0)
+        self.assertEqual(Path(holder.name, "state").read_text(), "whole\n")
 
 
 class OverSsh(unittest.TestCase):

@@ -39,12 +39,12 @@ fn small_stack_of_the_shell_is_enough() {
     all_shots_are_there(&folder);
 }
 
-/// Runs the survey with a limit of the address space, in MiB.
+/// Runs the survey with a limit of the address space, in MiB. The options have blanks between them.
 #[cfg(target_os = "linux")]
-fn run_limited(folder: &Workspace, most: u64, option: &str) -> Ended {
+fn run_limited(folder: &Workspace, most: u64, options: &str) -> Ended {
     let mut shell = isolated("sh");
     shell.args(["-c", r#"ulimit -v "$1"; shift; exec "$@""#, "sh", &(most << 10).to_string()]);
-    shell.arg(executable()).args(["run", "survey.toml", option]).current_dir(folder.path());
+    shell.arg(executable()).args(["run", "survey.toml"]).args(options.split(' ')).current_dir(folder.path());
     Ended::from(output(&mut shell).unwrap())
 }
 
@@ -60,6 +60,11 @@ fn shot_beyond_the_address_space_of_the_process_is_refused_before_the_run() {
         assert!(ended.status == 2 && ended.err.contains("(ulimit -v) leaves"), "{ended:?}");
         assert!(!ended.err.contains("other processes") && !folder.at("out").exists(), "{ended:?}");
     }
+    let checked = run_limited(&folder, 293, "--dry-run --devices none");
+    assert!(
+        checked.status == 0 && checked.out.contains("is valid, no memory was checked, and"),
+        "{checked:?}"
+    );
     // A model beyond the limit is refused before it is loaded.
     let ended = run_limited(&folder, 150, "--no-rates-cache");
     let said =

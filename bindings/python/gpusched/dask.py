@@ -64,8 +64,8 @@ RETRIES = 2
 LOSSES = 3
 # Seconds between two reads of the list of workers.
 LOOK_S = 0.5
-# Seconds for which a node's process may save the state of its shots.
-STOP_S = 60.0
+# Seconds for which a worker waits while its process saves the states of its shots: several GB each.
+STOP_S = 900.0
 # Name of the metric of a worker's occupancy.
 METRIC = "gpusched"
 # Seconds without a shot after which a node's process ends, as when the client was killed.
@@ -404,10 +404,9 @@ class _Node(WorkerPlugin):  # type: ignore[misc] # distributed has no complete t
         if running:
             process.terminate()
         process.stdin.close()
-        try:
+        # A process that needs longer may still write states, and ends by itself.
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 class _ShotError(RuntimeError):
@@ -464,9 +463,9 @@ def run(
     """Computes the shots of a survey on all workers, and collects their results.
 
     The survey file, its model and its output folder must have the same paths on all nodes. A shot
-    that fails, or whose node is lost, is computed again elsewhere, up to three times in all. A
-    worker that joins gets shots. On `KeyboardInterrupt` running shots save their state for
-    `resume`.
+    that fails is tried three times in all, on other nodes if there are any. A shot whose node is
+    lost is computed elsewhere, up to three times more. A worker that joins gets shots. On
+    `KeyboardInterrupt` running shots save their state for `resume`.
 
     Parameters
     ----------
@@ -499,14 +498,16 @@ def run(
     """
     path = Path(survey).resolve()
     command = command or _find_command()
-    options = ["--devices", devices] if devices else []
-    # A part, of all shots: nodes of a client that was killed may still write to the folder.
-    dry = ["run", str(path), "--dry-run", "--array-index", "1/1", *options]
+    if os.path.dirname(command):
+        command = os.path.abspath(command)  # the nodes have other working folders
+    # A part, of all shots: nodes of a client that was killed may still write to the folder. Only
+    # the nodes need the devices, and memory for the shots.
+    dry = ["run", str(path), "--dry-run", "--array-index", "1/1", "--devices", "none"]
     described = _call(command, *dry, event="survey")["survey"]
     folder = path.parent / described["folder"]
     name = f"gpusched-{uuid.uuid4().hex[:8]}"
-    options += ["--resume"] if resume else []
-    node = _Node(name, [command, "run", str(path), "--json", "--shots-from", "-", *options], str(Path.cwd()))
+    options = [*(["--devices", devices] if devices else []), *(["--resume"] if resume else [])]
+    node = _Node(name, [command, "run", str(path), "--json", "--shots-from", "-", *options], str(path.parent))
     attempts = itertools.count()
 
     def begin(shot: int, worker: str) -> Any:

@@ -69,7 +69,7 @@ pub enum Command {
         #[arg(long)]
         check_devices: bool,
         /// Check the survey, the memory, the output folder and the file of --trace, print the
-        /// numbers, and stop.
+        /// numbers, and stop. With --devices none: without the memory.
         #[arg(long)]
         dry_run: bool,
         /// Print only warnings and errors, to standard error.

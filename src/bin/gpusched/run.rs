@@ -80,8 +80,12 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let scheduler = build_scheduler(&wanted, selection.clone(), job.survey.run.slots)?;
     let devices = scheduler.devices();
     let takes = job.shot_bytes(scheduler.cpu_threads());
-    checks::memory(&job, takes, devices)?;
-    checks::address_space(&job, &scheduler)?;
+    // A client of nodes with devices of their own checks the survey and the output folder only.
+    let without_devices = wanted.dry_run && wanted.devices.is_some() && devices.is_empty();
+    if !without_devices {
+        checks::memory(&job, takes, devices)?;
+        checks::address_space(&job, &scheduler)?;
+    }
     check_inputs(&job, wanted.trace.as_deref())?;
     let mut earlier = if wanted.restarts > 0 { Earlier::read(&job)? } else { Earlier::default() };
     let claimed = match wanted.dry_run {
@@ -128,6 +132,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let Some(output) = output else {
         if !wanted.as_json {
             let fits = match must_wait {
+                _ if without_devices => "no memory was checked",
                 Some(true) => "it will fit once other processes release memory",
                 _ => "it fits",
             };
