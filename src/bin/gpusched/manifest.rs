@@ -49,8 +49,11 @@ impl Earlier {
             return Ok(Earlier::of(path, &content));
         }
         // `gpusched collect` may have merged it while the folder was free.
-        let merged = side::read(&job.folder.join(names::MANIFEST)).unwrap_or_default();
-        let merged: Option<Value> = serde_json::from_slice(&merged).ok();
+        let path = job.folder.join(names::MANIFEST);
+        let merged: Option<Value> = match side::read(&path) {
+            Err(why) if why.kind() == ErrorKind::NotFound => None,
+            read => serde_json::from_slice(&read.map_err(|why| Error::io("read", &path, why))?).ok(),
+        };
         if merged.is_some_and(|content| content["key"] == job.survey_key().as_str()) {
             return Ok(Earlier::default());
         }
@@ -87,6 +90,8 @@ pub struct Manifest {
     begun: Instant,
     /// Time of the last write, and its duration.
     written: Option<(Instant, Duration)>,
+    /// The file has been written, so that another process can continue the run.
+    is_on_disk: bool,
 }
 
 impl Manifest {
@@ -117,7 +122,8 @@ impl Manifest {
             None if job.is_part => claim_name(&job.folder)?,
             None => job.folder.join(names::MANIFEST),
         };
-        Ok(Manifest { path, content: summary, numbers, begun: earlier.begun(), written: None })
+        let (begun, is_on_disk) = (earlier.begun(), earlier.path.is_some());
+        Ok(Manifest { path, content: summary, numbers, begun, written: None, is_on_disk })
     }
 
     /// Adds a shot, or resets its state.
@@ -184,7 +190,13 @@ impl Manifest {
             .map_err(|error| Error::Internal(format!("survey.json: {error}")))?;
         let done = atomic::write(&self.path, text.as_bytes());
         self.written = Some((Instant::now(), begin.elapsed()));
+        self.is_on_disk |= done.is_ok();
         done
+    }
+
+    /// Writes the manifest unless it has been written. Returns false after a failure.
+    pub fn ensure_on_disk(&mut self) -> bool {
+        self.is_on_disk || self.write().is_ok()
     }
 
     pub fn write_now_and_then(&mut self) -> Result<()> {
@@ -268,8 +280,14 @@ mod tests {
         for (took, renewed) in [(Duration::ZERO, true), (Duration::from_secs(3600), false)] {
             let _ = std::fs::remove_file(&path);
             let written = Some((now, took));
-            let mut manifest =
-                Manifest { path: path.clone(), content: json!({}), numbers: Vec::new(), begun: now, written };
+            let mut manifest = Manifest {
+                path: path.clone(),
+                content: json!({}),
+                numbers: Vec::new(),
+                begun: now,
+                written,
+                is_on_disk: false,
+            };
             manifest.write_now_and_then().unwrap();
             assert_eq!(path.exists(), renewed, "after {took:?}");
         }

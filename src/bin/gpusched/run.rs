@@ -13,7 +13,6 @@ use gpusched::sched::{Scheduler, discover_all};
 use serde_json::json;
 
 use crate::checks;
-use crate::collect;
 use crate::device_check;
 use crate::devices::check_selection;
 use crate::folder::{self, OutputFolder, check_inputs, check_results};
@@ -29,7 +28,7 @@ use crate::shots::SurveyRun;
 use crate::side::About;
 use crate::stopping::Stop;
 use crate::summary::count;
-use crate::waiting::WaitingShots;
+use crate::waiting::{Start, WaitingShots};
 
 /// Maximum number of events of a trace: about 150 MB.
 const TRACE_EVENTS: usize = 1_000_000;
@@ -64,18 +63,9 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     let is_stream = wanted.shots_from == Some(Path::new("-"));
     // A new process reads the list again, so the list must be a file.
     let can_restart = !is_stream && wanted.shots_from.is_none_or(Path::is_file);
-    let part = match (wanted.shots, wanted.shots_from, wanted.array_index) {
-        (Some(list), ..) => Some(Part::parse("--shots", list)?),
-        (_, Some(_), _) if is_stream => Some(Part::none()),
-        (_, Some(file), _) => Some(Part::read(file)?),
-        (.., Some(index)) => Some(Part::of_array(index)?),
-        (None, None, None) => None,
-    };
-    let mut job = Job::load(wanted.survey)?;
-    if let Some(part) = part {
-        job.numbers = part.numbers(job.shots.len())?;
-        job.is_part = true;
-    }
+    let stop = (wanted.restarts > 0).then(|| Stop::new(end)).transpose()?;
+    let mut start = Start::new(stop, wanted.survey, wanted.as_json);
+    let mut job = start.repeat(|| load(&wanted, is_stream))?;
     let selection = wanted.devices.clone().or_else(|| job.survey.run.devices.clone());
     let scheduler = build_scheduler(&wanted, selection.clone(), job.survey.run.slots)?;
     let devices = scheduler.devices();
@@ -87,14 +77,11 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         checks::address_space(&job, &scheduler)?;
     }
     check_inputs(&job, wanted.trace.as_deref())?;
-    let mut earlier = if wanted.restarts > 0 { Earlier::read(&job)? } else { Earlier::default() };
-    let claimed = match wanted.dry_run {
-        true => OutputFolder::probe(&job.folder, job.is_part).map(|free| (None, free)),
-        false => OutputFolder::claim(&job.folder, job.is_part).map(|output| {
-            let free = output.free_bytes();
-            (Some(Arc::new(output)), free)
-        }),
+    let mut earlier = match wanted.restarts {
+        0 => Earlier::default(),
+        _ => start.repeat(|| Earlier::read(&job))?,
     };
+    let claimed = start.repeat(|| claim(&job, wanted.dry_run));
     let (output, free) = match claimed {
         Err(_) if wanted.resume && !is_stream && wanted.trace.is_none() && is_complete(&job)? => {
             report_complete(&job, wanted.as_json);
@@ -107,7 +94,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     job.warnings.extend(full);
     if let Some(trace) = &wanted.trace {
         // The file is removed, because it is dropped without a commit.
-        atomic::Output::create(trace)?;
+        start.repeat(|| atomic::Output::create(trace).map(drop))?;
     }
     let slots: u32 = scheduler.stats()?.devices.iter().map(|device| device.slots).sum();
     let summary = checks::summary(&job, takes, devices, slots);
@@ -149,7 +136,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         }),
         false => Strays::new(),
     };
-    let mut manifest = Manifest::new(&job, summary, &earlier)?;
+    let mut manifest = start.repeat(|| Manifest::new(&job, summary.clone(), &earlier))?;
     let (mut kept, mut computed) = (BTreeSet::new(), BTreeSet::new());
     for (number, _) in found.into_iter().filter(|(_, found)| *found == Found::Whole) {
         match earlier.shots.remove(&number) {
@@ -163,11 +150,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
             }
         }
     }
-    manifest.write()?;
-    if output.is_exclusive() {
-        collect::remove_parts(&job.folder);
-    }
-    let stop = Stop::new(end)?;
+    let stop = start.into_stop().map_or_else(|| Stop::new(end), Ok)?;
     let incoming = if is_stream { Some(Incoming::open(job.shots.len())?) } else { None };
     let survey = SurveyRun {
         job: &job,
@@ -194,6 +177,34 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         unwritten: String::new(),
     };
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
+}
+
+/// Reads the survey, and the numbers of the shots to compute.
+fn load(wanted: &Wanted<'_>, is_stream: bool) -> Result<Job> {
+    let part = match (wanted.shots, wanted.shots_from, wanted.array_index) {
+        (Some(list), ..) => Some(Part::parse("--shots", list)?),
+        (_, Some(_), _) if is_stream => Some(Part::none()),
+        (_, Some(file), _) => Some(Part::read(file)?),
+        (.., Some(index)) => Some(Part::of_array(index)?),
+        (None, None, None) => None,
+    };
+    let mut job = Job::load(wanted.survey)?;
+    if let Some(part) = part {
+        job.numbers = part.numbers(job.shots.len())?;
+        job.is_part = true;
+    }
+    Ok(job)
+}
+
+/// Claims the output folder, or only probes it for a dry run. Also returns the free bytes of its file
+/// system.
+fn claim(job: &Job, dry_run: bool) -> Result<(Option<Arc<OutputFolder>>, Option<u64>)> {
+    if dry_run {
+        return Ok((None, OutputFolder::probe(&job.folder, job.is_part)?));
+    }
+    let output = OutputFolder::claim(&job.folder, job.is_part)?;
+    let free = output.free_bytes();
+    Ok((Some(Arc::new(output)), free))
 }
 
 /// Returns true if every shot is complete, in a folder that the run cannot write to. Returns an error

@@ -13,6 +13,7 @@ use gpusched::{Error, Result};
 use serde_json::json;
 
 use crate::checkpoint::Header;
+use crate::collect;
 use crate::folder::{OutputFolder, remove};
 use crate::incoming::{Arrival, Incoming};
 use crate::job::Job;
@@ -88,6 +89,10 @@ impl SurveyRun<'_> {
         let begun = self.earlier.begun();
         let complete = (self.kept.len(), self.computed.len());
         let mut progress = Progress::new(self.numbers.len(), complete, begun, as_json);
+        self.note(&progress);
+        if self.unwritten.is_empty() && self.output.is_exclusive() {
+            collect::remove_parts(&self.job.folder);
+        }
         let mut running = VecDeque::new();
         for &number in self.job.numbers.difference(&(&self.kept | &self.computed)) {
             match self.is_stopping(&running, &progress) {
@@ -187,7 +192,7 @@ impl SurveyRun<'_> {
         let wanted = !self.stop.is_asked() && restart::helps(&self.devices());
         let restart = self.restarts.filter(|_| wanted);
         let restart = restart.and_then(|before| Restart::after(before, self.numbers.len() > missing, left));
-        let restart = restart.filter(|_| self.remove_earlier(&deviceless));
+        let restart = restart.filter(|_| self.manifest.ensure_on_disk() && self.remove_earlier(&deviceless));
         if restart.is_none() {
             deviceless.into_iter().for_each(|(number, why)| self.fail(number, &why, progress));
             return None;

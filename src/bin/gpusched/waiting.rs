@@ -1,11 +1,19 @@
 //! Shots that wait until the output folder can be written again, as after a full disk or a failure
-//! of a file server.
+//! of a file server. The start of a process that continues a run waits in the same way.
 
+use std::path::Path;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use gpusched::{Error, Result};
+use serde_json::json;
 
+use crate::document::Document;
 use crate::output::Files;
+use crate::progress;
+use crate::say::{self, say};
+use crate::stopping::Stop;
+use crate::survey::Survey;
 
 /// Default of `run.write_retry_s`.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -13,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const PAUSES_S: [u64; 4] = [1, 4, 16, 60];
 /// Time after the last check after which another failure has a time limit of its own.
 const QUIET: Duration = Duration::from_secs(120);
+/// Interval at which a wait reads the stop flag.
+const POLL: Duration = Duration::from_millis(20);
 
 pub struct WaitingShots {
     shots: Vec<WaitingShot>,
@@ -120,8 +130,77 @@ impl WaitingShots {
     }
 
     fn set_next(&mut self) {
-        let pause = Duration::from_secs(PAUSES_S[self.checks.min(PAUSES_S.len() - 1)]);
-        self.next = Instant::now() + pause.min(self.time_left());
+        self.next = Instant::now() + pause(self.checks).min(self.time_left());
+    }
+}
+
+/// Returns the pause after so many checks.
+fn pause(checks: usize) -> Duration {
+    Duration::from_secs(PAUSES_S[checks.min(PAUSES_S.len() - 1)])
+}
+
+/// The start of a process. If the process continues a run, it repeats what fails for a reason that
+/// may pass.
+pub struct Start {
+    /// Ends the wait. `None`: the first process of a run, which repeats nothing.
+    stop: Option<Stop>,
+    /// Maximum time to wait.
+    patience: Duration,
+    since: Option<Instant>,
+    checks: usize,
+    as_json: bool,
+}
+
+impl Start {
+    /// `stop`: `None` for the first process of a run. `survey`: file with the time limit, which is the
+    /// default if the file cannot be read.
+    pub fn new(stop: Option<Stop>, survey: &Path, as_json: bool) -> Start {
+        let stated = || Document::open(survey).and_then(|file| file.read::<Survey>()).ok()?.run.write_retry_s;
+        let patience = stop.as_ref().and_then(|_| Duration::try_from_secs_f64(stated()?).ok());
+        Start { stop, patience: patience.unwrap_or(PATIENCE), since: None, checks: 0, as_json }
+    }
+
+    /// Returns the stop flag of a process that continues a run.
+    pub fn into_stop(self) -> Option<Stop> {
+        self.stop
+    }
+
+    /// Calls `attempt` until it succeeds. Returns its error if that can't pass, at the end of the
+    /// time, and after a stop request.
+    pub fn repeat<T>(&mut self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let error = match (attempt(), &self.stop) {
+                (Err(error), Some(_)) if may_pass(&error) => error,
+                (ended, _) => return ended,
+            };
+            let is_first = self.since.is_none();
+            let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+            let left = self.patience.saturating_sub(waited);
+            if left.is_zero() || self.is_stopped() {
+                return Err(error);
+            }
+            if is_first {
+                self.warn(&error);
+            }
+            let (begun, pause) = (Instant::now(), pause(self.checks).min(left));
+            self.checks += 1;
+            while begun.elapsed() < pause && !self.is_stopped() {
+                sleep(POLL);
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(Stop::is_asked)
+    }
+
+    fn warn(&self, error: &Error) {
+        let time = progress::time(self.patience);
+        let warning = format!("{error}; the run waits until that succeeds, for up to {time}");
+        match self.as_json {
+            true => say!("{}", json!({ "event": "warning", "warning": warning })),
+            false => say::alert(&format!("warning: {warning}")),
+        }
     }
 }
 
