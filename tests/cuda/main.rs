@@ -180,6 +180,7 @@ fn cases() -> Vec<Case> {
         faulty!(wrong_results::a_check_finds_a_wrong_gpu_first, THREE, concat!("0:launch:*:nan=1;", flips!(2))),
         faulty!(wrong_results::gpu_that_passes_its_second_check_is_used, ONE, "0:launch:9:nan=1;0:launch:10:nan=2;0:launch:11:nan=3"),
         faulty!(wrong_results::survey_leaves_out_a_wrong_gpu, TWO, flips!(0)),
+        case!(wrong_results::busy_gpu_is_not_checked_and_stays_in_the_survey, TAKEN),
         case!(wrong_results::benchmark_fails_if_a_repetition_has_another_record, ONE),
         faulty!(wrong_results::no_gpu_is_left, TWO, concat!(flips!(0), "1:launch:*:nan=2")),
         faulty!(failures::unknown_codes_are_errors_with_their_number, ONE, "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"),

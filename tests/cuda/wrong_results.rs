@@ -5,6 +5,7 @@ use std::process::Command;
 use gpusched::Error;
 use gpusched::device::Health;
 use gpusched::fd::{check, survey::Receivers};
+use serde_json::Value;
 
 use crate::fixtures::*;
 use testkit::Random;
@@ -129,6 +130,21 @@ pub fn survey_leaves_out_a_wrong_gpu() {
     let shots = of("shot");
     assert_eq!(shots.len(), 4);
     assert!(shots.iter().all(|shot| shot["state"] == "done" && shot["device"] == "cuda:1"), "{ended:?}");
+}
+
+/// The first GPU is used exclusively by another process.
+pub fn busy_gpu_is_not_checked_and_stays_in_the_survey() {
+    let folder = Workspace::with_survey(&brief());
+    let ended = check_devices(&folder, &["--json"]);
+    assert_eq!((ended.status, ended.shots("done").len()), (0, 4), "{ended:?}");
+    let events = ended.events();
+    let checks: Vec<_> = events.iter().filter(|event| event["event"] == "check").collect();
+    let passed: Vec<_> = checks.iter().map(|check| &check["passed"]).collect();
+    assert_eq!(passed, [&Value::Null, &true.into()], "{ended:?}");
+    assert!(checks[0]["error"].as_str().is_some_and(|why| why.contains("can't be used now")), "{ended:?}");
+    assert_eq!(events.last().unwrap()["schedule"]["devices"][0]["retired"], Value::Null, "{ended:?}");
+    let ended = check_devices(&folder, &[]);
+    assert!(ended.status == 0 && ended.err.contains("cuda:0, Virtual GPU 0: not checked: "), "{ended:?}");
 }
 
 pub fn no_gpu_is_left() {

@@ -235,7 +235,7 @@ Files: $XDG_CACHE_HOME/gpusched/rates, else ~/.cache/gpusched/rates, caches the 
 
 Exit status:
   0  every shot is written, and the trace if requested
-  1  a shot failed, the run was stopped, no device passed its check, or output was lost; --resume continues
+  1  a shot failed, the run was stopped, every device failed its check, or output was lost; --resume continues
   2  the survey or an option was refused; nothing ran";
 
 const AFTER_STATUS: &str = "\

@@ -30,24 +30,26 @@ pub fn check_devices(devices: Option<&str>, as_json: bool) -> Result<Vec<Unfit>>
     }
     let mut unfit = Vec::new();
     for (device, outcome) in scheduler.devices().iter().zip(check::devices(&scheduler)?) {
-        let label = device.label();
+        let (label, name) = (device.label(), &device.name);
+        let checked = !outcome.as_ref().is_err_and(may_pass);
         if as_json {
+            let passed = checked.then_some(outcome.is_ok());
             let error = outcome.as_ref().err().map(ToString::to_string);
-            say!(
-                "{}",
-                json!({ "event": "check", "device": label, "passed": error.is_none(), "error": error })
-            );
-        }
-        match outcome {
-            Ok(()) if as_json => {}
-            Ok(()) => say!("{label}, {}: passed the check shot", device.name),
-            Err(why) => {
-                if !as_json {
-                    say::alert(&format!("warning: {label}, {} is not used: {why}", device.name));
-                }
-                unfit.push(Unfit { device: label, why });
+            say!("{}", json!({ "event": "check", "device": label, "passed": passed, "error": error }));
+        } else {
+            match &outcome {
+                Ok(()) => say!("{label}, {name}: passed the check shot"),
+                Err(why) if checked => say::alert(&format!("warning: {label}, {name} is not used: {why}")),
+                Err(why) => say::alert(&format!("warning: {label}, {name}: not checked: {why}")),
             }
         }
+        unfit.extend(outcome.err().filter(|_| checked).map(|why| Unfit { device: label, why }));
     }
     Ok(unfit)
+}
+
+/// Returns true if a check could not run for a reason that passes: the device is in use, or something
+/// is short that others release.
+fn may_pass(error: &Error) -> bool {
+    error.is_shortage() || matches!(error, Error::Busy { .. } | Error::NoThread { .. })
 }
