@@ -136,6 +136,18 @@ class Progress(unittest.TestCase):
         self.closes_beside_a_callback(self.scheduler, lambda: self.scheduler.submit(lambda exec: 1))
         self.assertLessEqual({type(error) for error in raised}, {gpusched.GpuschedError, ValueError})
 
+    def test_scheduler_closes_while_its_callback_waits_for_a_task_that_only_the_close_ends(self) -> None:
+        raised = self.unraisable()
+
+        def run(exec: gpusched.Exec) -> None:
+            while not exec.cancelled:
+                threading.Event().wait(0.01)
+
+        self.scheduler.submit(run)
+        queued = self.scheduler.submit(lambda exec: 1)
+        self.closes_beside_a_callback(self.scheduler, lambda: queued.result(2 * LONG))
+        self.assertEqual([type(error) for error in raised], [gpusched.Cancelled])
+
     def test_ctrl_c_while_a_callback_is_set_leaves_none(self) -> None:
         raised, told = self.unraisable(), Told()
 

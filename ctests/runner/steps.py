@@ -110,7 +110,7 @@ def python_steps(level: str, python: str) -> list[Step]:
              " -p test_without_numpy.py", "quick", needs=("build",), counts="unittest", minimum=2,
              environment=library),
         Step("python", f"{python} -m unittest discover -v -s ctests/python", FULL,
-             needs=("build", "python-packages"), counts="unittest", minimum=115,
+             needs=("build", "python-packages"), counts="unittest", minimum=116,
              environment=library),
         Step("kills", f"{python} ctests/night/kills", "night", needs=("build", "python-packages"),
              exclusive="cargo"),

@@ -121,11 +121,12 @@ class Scheduler(Handle):
         self._pid = os.getpid()
         made = c_void_p()
         check(lib.sched_default(byref(made)))
-        self._own(made.value)
+        self._own(made.value, is_shared=True)
         return self
 
-    def _own(self, handle: int | None) -> None:
+    def _own(self, handle: int | None, is_shared: bool = False) -> None:
         self._handle = handle
+        self._is_shared = is_shared
         self._listener: int | None = None
         # Held during a progress callback. No callback is called while another thread holds it.
         self._calling = threading.RLock()
@@ -578,7 +579,7 @@ class Scheduler(Handle):
             but still exists: `stats` and its tasks show which one hangs. Or if only a callback of
             `Task.add_done_callback` has not returned: the scheduler is closed then. In both cases
             call this again to wait longer. Or if a progress callback has not returned: the
-            scheduler then continues as before.
+            scheduler, unless it is shared, has cancelled its tasks then, and accepts others.
         GpuschedError
             As `close`.
         """
@@ -622,8 +623,12 @@ class Scheduler(Handle):
         if is_in_task():
             yield
             return
-        if not self._calling.acquire(timeout=-1 if timeout is None else timeout):
-            raise TimeoutError(f"timed out after {timeout:.3g} s, in a callback of on_progress")
+        if not self._calling.acquire(blocking=False):
+            # It may wait for a task that only the end of the scheduler would end.
+            if not self._is_shared:
+                self._completer.cancel_all()
+            if not self._calling.acquire(timeout=-1 if timeout is None else timeout):
+                raise TimeoutError(f"timed out after {timeout:.3g} s, in a callback of on_progress")
         try:
             yield
         finally:

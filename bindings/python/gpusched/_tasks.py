@@ -327,6 +327,12 @@ class Message(enum.Enum):
     SEARCH = enum.auto()
 
 
+def _cancel(tasks: list[Task[Any]]) -> None:
+    # Without an id, the library has not accepted the task.
+    for task in filter(operator.attrgetter("id"), tasks):
+        lib.sched_cancel(task._owner, task.id)
+
+
 class Completer:
     """Completes the tasks of a scheduler as futures, on one thread of its own.
 
@@ -388,6 +394,10 @@ class Completer:
             with contextlib.suppress(TimeoutError, GpuschedError):
                 task._collect(DROPPED_S if task._job.is_dropped else 0)
 
+    def cancel_all(self) -> None:
+        """Cancels the tasks that have not ended; does not wait."""
+        _cancel(list(self._tasks.values()))
+
     def stop(self, timeout: float | None) -> None:
         """Completes all tasks that are left, and waits for the callbacks."""
         # A submission that the library has accepted adds its task before the thread ends.
@@ -418,8 +428,7 @@ class Completer:
         if isinstance(message, Job):
             self._complete(message)
         elif isinstance(message, list):
-            for task in filter(operator.attrgetter("id"), message):
-                lib.sched_cancel(task._owner, task.id)
+            _cancel(message)
         return message is not Message.STOP
 
     def _search(self) -> float | None:
