@@ -20,10 +20,12 @@
  *           issued twice, so a stale one is an error (SCHED_E_STALE) and not a crash.
  * Threads   Any thread may call any function, also inside a task, but no signal handler may: it
  *           would wait for locks of the thread that it interrupts. Callbacks run on threads of the
- *           library; they must not join, detach or cancel those. A forked child can't use its
- *           parent's scheduler (SCHED_E_FORKED); it may create its own. docs/embedding.md describes
+ *           library; they must not join, detach or cancel those. docs/embedding.md describes
  *           forks, exits, dlclose, exceptions, signals and the effects of the library on its
  *           process.
+ * Errors    Each function lists its own. Any call with a scheduler of the parent of a forked
+ *           process returns SCHED_E_FORKED; the child may create its own. Any call with the
+ *           scheduler NULL may create the shared one, and returns the errors of sched_default.
  * Units     end a name: _bytes, _ns, _s, _m, _hz. Lengths of arrays (_len, count) are elements.
  * Timeouts  are in nanoseconds: negative for no timeout, 0 to return at once.
  * Process   The library prints nothing, does not end the process, and changes no signal handler and no
@@ -452,7 +454,7 @@ typedef struct sched_device_stats_t {
   uint64_t done;
   /** Attempts that failed, or stopped on request. */
   uint64_t failed;
-  /** Time that the slots have spent in tasks, summed, in nanoseconds. */
+  /** Time that the slots have spent in attempts that have ended, summed, in nanoseconds. */
   uint64_t busy_ns;
   /** Memory that is reserved for running tasks now, in bytes. */
   uint64_t leased_bytes;
@@ -616,7 +618,8 @@ typedef struct sched_task_desc_t {
   /**
    * Class of the task. Tasks of a class are alike: the scheduler learns the speed of every
    * device, and the expected duration, for each class. 0 is a class like any other; in
-   * sched_fd_submit it means the class that all shots share.
+   * sched_fd_submit it means the class of the shot's equation and absorbing layer. Classes from
+   * 0xfd000000 up are the library's.
    */
   uint32_t task_class;
   /** Must be zero. */
@@ -1024,7 +1027,7 @@ sched_status_t sched_default(struct sched_t **out);
  * SCHED_PENDING after a timeout. The outcomes remain available. The shared scheduler
  * (sched_default) stays open: the call only waits.
  *
- * Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+ * Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task or a `drop` of the same scheduler.
  */
 sched_status_t sched_drain(struct sched_t *s, int64_t timeout_ns);
 
@@ -1039,7 +1042,7 @@ sched_status_t sched_drain(struct sched_t *s, int64_t timeout_ns);
  * callback returns later, `drop` is called then.
  *
  * Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a
- * task or a `drop` of the same scheduler, which then continues as before.
+ * task, a `drop` or the progress function of the same scheduler, which then continues as before.
  */
 sched_status_t sched_destroy(struct sched_t *s);
 
@@ -1073,14 +1076,14 @@ sched_status_t sched_device_stats(const struct sched_t *s,
  * Stores the number of devices of a scheduler in `*count`. With NULL: of the devices that the
  * machine has and GPUSCHED_DEVICES allows. Devices are numbered from 0 and keep their numbers.
  *
- * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+ * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
  */
 sched_status_t sched_device_count(const struct sched_t *s, uint32_t *count);
 
 /**
  * Fills in the properties of device `index`, counted from 0.
  *
- * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+ * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
  */
 sched_status_t sched_device_info(const struct sched_t *s,
                                  uint32_t index,
@@ -1128,12 +1131,12 @@ sched_status_t sched_exec_fail(const struct sched_exec_t *exec, const char *mess
 /**
  * Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory
  * of the GPU on a GPU, memory of the host on the CPU device. The contents are undefined, the
- * alignment is at least 64 bytes. The memory belongs to the callback until that returns; the
- * scheduler then caches it for later requests of the same size. Work that uses the memory must
- * be on the stream of `exec`, or be done when the callback returns. The task's `device_bytes`
- * should include these bytes; other processes then count them as used, not also as reserved.
- * `exec` is the argument of the callback; call this function on the thread that runs the
- * callback.
+ * alignment is at least 64 bytes. The memory belongs to the callback until that returns. Then
+ * memory of the host is freed, and memory of a GPU is cached for later requests that it exceeds by
+ * an eighth at most. Work that uses the memory must be on the stream of `exec`, or be done when the
+ * callback returns. The task's `device_bytes` should include these bytes; other processes then
+ * count them as used, not also as reserved. `exec` is the argument of the callback; call this
+ * function on the thread that runs the callback.
  *
  * Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return
  * this status, so that the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT,
@@ -1174,7 +1177,7 @@ sched_status_t sched_submit_many(struct sched_t *s,
  * a failure is then in sched_last_error and, for any thread, in sched_task_error.
  *
  * Other errors: SCHED_E_STALE; SCHED_E_ARGUMENT for a detached task; SCHED_E_DEADLOCK for a wait
- * inside a task that could never end.
+ * inside a task that could never end, or beside 64 tasks that wait already.
  */
 sched_status_t sched_wait(struct sched_t *s, sched_task_t id, int64_t timeout_ns);
 
@@ -1182,7 +1185,7 @@ sched_status_t sched_wait(struct sched_t *s, sched_task_t id, int64_t timeout_ns
  * Waits until every task that was submitted before has ended, successfully or not. Returns 0, or
  * SCHED_PENDING after a timeout. The outcomes remain available.
  *
- * Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+ * Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task or a `drop` of the same scheduler.
  */
 sched_status_t sched_wait_all(struct sched_t *s, int64_t timeout_ns);
 
@@ -1193,7 +1196,7 @@ sched_status_t sched_wait_all(struct sched_t *s, int64_t timeout_ns);
  * next call.
  *
  * Errors: SCHED_E_ARGUMENT, also for an empty list; SCHED_E_STALE if any id is unknown;
- * SCHED_E_DEADLOCK for a wait inside a task that could never end.
+ * SCHED_E_DEADLOCK as in sched_wait; SCHED_E_MEMORY for the copy of the list.
  */
 sched_status_t sched_wait_any(struct sched_t *s,
                               const sched_task_t *ids,
@@ -1207,15 +1210,16 @@ sched_status_t sched_wait_any(struct sched_t *s,
  * after a timeout. Each task is returned once, to one of the waiting threads; sched_wait then
  * returns its outcome. A task that was released before its turn is skipped.
  *
- * Errors: SCHED_E_ARGUMENT, also if no task is left to return; SCHED_E_STALE; SCHED_E_DEADLOCK for
- * a wait inside a task that could never end.
+ * Errors: SCHED_E_ARGUMENT, also if no task is left to return; SCHED_E_STALE; SCHED_E_DEADLOCK as
+ * in sched_wait.
  */
 sched_status_t sched_wait_next(struct sched_t *s, int64_t timeout_ns, sched_task_t *id);
 
 /**
  * Cancels a task. Does not wait. A queued task never starts. A running one sees the request in
  * sched_exec_cancelled and ends as cancelled, whatever its callback returns, unless it has
- * committed before. A task that has ended does not change.
+ * committed before. If the callback does not return and has a deadline, the task may end with
+ * SCHED_E_DEADLINE. A task that has ended does not change.
  *
  * Errors: SCHED_E_STALE.
  */
@@ -1335,7 +1339,7 @@ sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model, double *dt_
  * `dt_s`; zero after the end of the wavelet.
  * `wavelet` is one of SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` is its peak frequency.
  *
- * Errors: SCHED_E_ARGUMENT.
+ * Errors: SCHED_E_ARGUMENT, SCHED_E_MEMORY.
  */
 sched_status_t sched_fd_wavelet(int32_t wavelet,
                                 float frequency_hz,
@@ -1355,12 +1359,11 @@ sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
 
 /**
  * Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including
- * the NUL. They concern shots that are accepted but are usually mistakes: too few cells per
- * wavelength, a wavelet that begins after the record's end, a step that density may make unstable,
- * a PML where the symmetry axis is nearly horizontal, anisotropy that is reduced around the source
- * in more than half of the model, a mute of all samples. Stores the length of the whole text without
- * the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if `len` is 0; `length` may be
- * NULL. sched_fd_submit logs the same warnings, each once for a model.
+ * the NUL. They concern shots that are accepted but are usually mistakes, such as too few cells per
+ * wavelength, a wavelet whose centre is after the end of the record, a step that density may make
+ * unstable, a force beside the absorbing layer, or a mute of all samples. Stores the length of the
+ * whole text without the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if `len`
+ * is 0; `length` may be NULL. sched_fd_submit logs the same warnings, each once for a model.
  *
  * Errors: as sched_fd_shot_size.
  */

@@ -53,6 +53,22 @@ static void submits_a_list(void) {
   OK(sched_destroy(s));
 }
 
+static void waits_for_a_list_and_makes_a_wavelet(void) {
+  enum { STEPS = 2 << 20 };
+  sched_t *s = scheduler(1);
+  sched_task_t *ids = calloc(COUNT, sizeof *ids);
+  float *samples = calloc(STEPS, sizeof *samples);
+  size_t index = 0;
+  CHECK(ids && samples);
+  leave(1 << 20);
+  EXPECT(SCHED_E_MEMORY, sched_wait_any(s, ids, COUNT, 0, &index));
+  SAYS("a copy of ids");
+  EXPECT(SCHED_E_MEMORY, sched_fd_wavelet(0, 20, 1e-7f, samples, STEPS));
+  leave(0);
+  SAYS("a wavelet");
+  OK(sched_destroy(s));
+}
+
 static void submit_beside(size_t bytes, sched_task_desc_t *descs, sched_task_t *ids, int count) {
   sched_t *s = scheduler(1);
   leave(bytes);
@@ -96,7 +112,8 @@ static void submits_lists_with_less_and_less(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      CASE(submits_a_list), CASE(submits_lists_with_less_and_less), {NULL, NULL}};
+      CASE(submits_a_list), CASE(submits_lists_with_less_and_less),
+      CASE(waits_for_a_list_and_makes_a_wavelet), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);
 }

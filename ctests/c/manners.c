@@ -36,7 +36,11 @@ static void call_all(sched_t *s) {
   sched_range_desc_t range = {.size = sizeof range, .end = 3, .run = count_piece};
   sched_task_info_t info = {.size = sizeof info};
   sched_stats_t stats = {.size = sizeof stats};
+  sched_device_stats_t device_stats = {.size = sizeof device_stats};
+  sched_device_info_t device = {.size = sizeof device};
+  sched_progress_t progress = {.size = sizeof progress};
   size_t index = 0;
+  uint32_t count = 0;
   sched_t *shared = NULL;
   sched_task_t id = 0;
   EXPECT(SCHED_E_FORKED, sched_submit(s, &desc, &id));
@@ -49,6 +53,13 @@ static void call_all(sched_t *s) {
   EXPECT(SCHED_E_FORKED, sched_release(s, 1));
   EXPECT(SCHED_E_FORKED, sched_task_info(s, 1, &info));
   EXPECT(SCHED_E_FORKED, sched_stats(s, &stats));
+  EXPECT(SCHED_E_FORKED, sched_device_stats(s, 0, &device_stats));
+  EXPECT(SCHED_E_FORKED, sched_device_count(s, &count));
+  EXPECT(SCHED_E_FORKED, sched_device_info(s, 0, &device));
+  EXPECT(SCHED_E_FORKED, sched_progress(s, &progress));
+  EXPECT(SCHED_E_FORKED, sched_progress_callback(s, NULL, NULL, 0));
+  EXPECT(SCHED_E_FORKED, sched_trace_write(s, "/dev/null"));
+  EXPECT(SCHED_E_FORKED, sched_task_error(s, 1, NULL, 0, NULL));
   EXPECT(SCHED_E_FORKED, sched_drain(s, SCHED_FOREVER));
   EXPECT(SCHED_E_FORKED, sched_shutdown(s, SCHED_FOREVER));
   EXPECT(SCHED_E_FORKED, sched_submit(NULL, &desc, &id));

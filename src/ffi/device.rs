@@ -7,7 +7,7 @@ use super::input::{OutParam, OutStruct, VersionedStruct, text_field};
 use super::scheduler_handle::{sched_t, with_scheduler};
 use super::status::sched_status_t;
 use crate::device::{BackendKind, DeviceInfo, Health};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::sched::Scheduler;
 
 /// Bit of a backend mask: the CPU device.
@@ -33,7 +33,7 @@ pub struct sched_device_stats_t {
     pub done: u64,
     /// Attempts that failed, or stopped on request.
     pub failed: u64,
-    /// Time that the slots have spent in tasks, summed, in nanoseconds.
+    /// Time that the slots have spent in attempts that have ended, summed, in nanoseconds.
     pub busy_ns: u64,
     /// Memory that is reserved for running tasks now, in bytes.
     pub leased_bytes: u64,
@@ -128,6 +128,12 @@ fn info_of(device: &DeviceInfo) -> sched_device_info_t {
     }
 }
 
+/// Returns the devices of a scheduler of this process.
+fn devices_of(scheduler: &Scheduler) -> Result<&[DeviceInfo]> {
+    scheduler.runtime.process.check()?;
+    Ok(scheduler.devices())
+}
+
 /// Fills in the counts of device `index`, counted from 0.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
@@ -159,20 +165,20 @@ pub unsafe extern "C" fn sched_device_stats(
 /// Stores the number of devices of a scheduler in `*count`. With NULL: of the devices that the
 /// machine has and GPUSCHED_DEVICES allows. Devices are numbered from 0 and keep their numbers.
 ///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_device_count(s: *const sched_t, count: *mut u32) -> sched_status_t {
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutParam` checks it.
         let out = unsafe { OutParam::new("count", count)? };
-        out.write(with_scheduler(s, |scheduler| Ok(scheduler.devices().len()))? as u32);
+        out.write(with_scheduler(s, |scheduler| Ok(devices_of(scheduler)?.len()))? as u32);
         Ok(())
     })
 }
 
 /// Fills in the properties of device `index`, counted from 0.
 ///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_device_info(
     s: *const sched_t,
@@ -183,7 +189,7 @@ pub unsafe extern "C" fn sched_device_info(
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(info)? };
         with_scheduler(s, |scheduler| {
-            let devices = scheduler.devices();
+            let devices = devices_of(scheduler)?;
             let device = devices.get(index as usize).ok_or_else(|| no_such_device(index, devices.len()))?;
             out.fill(info_of(device));
             Ok(())

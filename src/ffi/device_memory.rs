@@ -1,4 +1,5 @@
-//! Device memory that a callback allocates while it runs. It is freed when the callback returns.
+//! Device memory that a callback allocates while it runs. It is freed, or cached on a GPU, when the
+//! callback returns.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -67,12 +68,12 @@ impl Drop for AllocationScope {
 
 /// Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory
 /// of the GPU on a GPU, memory of the host on the CPU device. The contents are undefined, the
-/// alignment is at least 64 bytes. The memory belongs to the callback until that returns; the
-/// scheduler then caches it for later requests of the same size. Work that uses the memory must
-/// be on the stream of `exec`, or be done when the callback returns. The task's `device_bytes`
-/// should include these bytes; other processes then count them as used, not also as reserved.
-/// `exec` is the argument of the callback; call this function on the thread that runs the
-/// callback.
+/// alignment is at least 64 bytes. The memory belongs to the callback until that returns. Then
+/// memory of the host is freed, and memory of a GPU is cached for later requests that it exceeds by
+/// an eighth at most. Work that uses the memory must be on the stream of `exec`, or be done when the
+/// callback returns. The task's `device_bytes` should include these bytes; other processes then
+/// count them as used, not also as reserved. `exec` is the argument of the callback; call this
+/// function on the thread that runs the callback.
 ///
 /// Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return
 /// this status, so that the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT,

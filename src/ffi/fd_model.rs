@@ -301,7 +301,7 @@ const _: () = assert!(
 /// `dt_s`; zero after the end of the wavelet.
 /// `wavelet` is one of SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` is its peak frequency.
 ///
-/// Errors: SCHED_E_ARGUMENT.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_wavelet(
     wavelet: i32,

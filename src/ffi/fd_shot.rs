@@ -344,12 +344,11 @@ pub(super) fn wavelet_stated(desc: &sched_fd_shot_desc_t) -> Option<(Shape, f32)
 }
 
 /// Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including
-/// the NUL. They concern shots that are accepted but are usually mistakes: too few cells per
-/// wavelength, a wavelet that begins after the record's end, a step that density may make unstable,
-/// a PML where the symmetry axis is nearly horizontal, anisotropy that is reduced around the source
-/// in more than half of the model, a mute of all samples. Stores the length of the whole text without
-/// the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if `len` is 0; `length` may be
-/// NULL. sched_fd_submit logs the same warnings, each once for a model.
+/// the NUL. They concern shots that are accepted but are usually mistakes, such as too few cells per
+/// wavelength, a wavelet whose centre is after the end of the record, a step that density may make
+/// unstable, a force beside the absorbing layer, or a mute of all samples. Stores the length of the
+/// whole text without the NUL in `*length`: 0 if there is no warning. `buffer` may be NULL if `len`
+/// is 0; `length` may be NULL. sched_fd_submit logs the same warnings, each once for a model.
 ///
 /// Errors: as sched_fd_shot_size.
 #[unsafe(no_mangle)]

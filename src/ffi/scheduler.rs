@@ -161,7 +161,7 @@ pub unsafe extern "C" fn sched_default(out: *mut *mut sched_t) -> sched_status_t
 /// SCHED_PENDING after a timeout. The outcomes remain available. The shared scheduler
 /// (sched_default) stays open: the call only waits.
 ///
-/// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+/// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task or a `drop` of the same scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
     guard(|| with_scheduler(s, |scheduler| scheduler.drain(timeout(timeout_ns))).map(wait_status))
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_
 /// callback returns later, `drop` is called then.
 ///
 /// Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a
-/// task or a `drop` of the same scheduler, which then continues as before.
+/// task, a `drop` or the progress function of the same scheduler, which then continues as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_destroy(s: *mut sched_t) -> sched_status_t {
     guard(|| shut_down(s, None))

@@ -71,7 +71,8 @@ pub struct sched_task_desc_t {
     pub flags: u32,
     /// Class of the task. Tasks of a class are alike: the scheduler learns the speed of every
     /// device, and the expected duration, for each class. 0 is a class like any other; in
-    /// sched_fd_submit it means the class that all shots share.
+    /// sched_fd_submit it means the class of the shot's equation and absorbing layer. Classes from
+    /// 0xfd000000 up are the library's.
     pub task_class: u32,
     /// Must be zero.
     pub reserved: u32,

@@ -58,7 +58,7 @@ unsafe impl VersionedStruct for sched_task_info_t {
 /// a failure is then in sched_last_error and, for any thread, in sched_task_error.
 ///
 /// Other errors: SCHED_E_STALE; SCHED_E_ARGUMENT for a detached task; SCHED_E_DEADLOCK for a wait
-/// inside a task that could never end.
+/// inside a task that could never end, or beside 64 tasks that wait already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_ns: i64) -> sched_status_t {
     guard_in_callers_mode(|| {
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_n
 /// Waits until every task that was submitted before has ended, successfully or not. Returns 0, or
 /// SCHED_PENDING after a timeout. The outcomes remain available.
 ///
-/// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+/// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task or a `drop` of the same scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait_all(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
     guard(|| with_scheduler(s, |scheduler| scheduler.wait_all(timeout(timeout_ns))).map(wait_status))
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn sched_wait_all(s: *mut sched_t, timeout_ns: i64) -> sch
 /// next call.
 ///
 /// Errors: SCHED_E_ARGUMENT, also for an empty list; SCHED_E_STALE if any id is unknown;
-/// SCHED_E_DEADLOCK for a wait inside a task that could never end.
+/// SCHED_E_DEADLOCK as in sched_wait; SCHED_E_MEMORY for the copy of the list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait_any(
     s: *mut sched_t,
@@ -113,8 +113,8 @@ pub unsafe extern "C" fn sched_wait_any(
 /// after a timeout. Each task is returned once, to one of the waiting threads; sched_wait then
 /// returns its outcome. A task that was released before its turn is skipped.
 ///
-/// Errors: SCHED_E_ARGUMENT, also if no task is left to return; SCHED_E_STALE; SCHED_E_DEADLOCK for
-/// a wait inside a task that could never end.
+/// Errors: SCHED_E_ARGUMENT, also if no task is left to return; SCHED_E_STALE; SCHED_E_DEADLOCK as
+/// in sched_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait_next(
     s: *mut sched_t,
@@ -136,7 +136,8 @@ pub unsafe extern "C" fn sched_wait_next(
 
 /// Cancels a task. Does not wait. A queued task never starts. A running one sees the request in
 /// sched_exec_cancelled and ends as cancelled, whatever its callback returns, unless it has
-/// committed before. A task that has ended does not change.
+/// committed before. If the callback does not return and has a deadline, the task may end with
+/// SCHED_E_DEADLINE. A task that has ended does not change.
 ///
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]

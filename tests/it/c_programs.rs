@@ -72,6 +72,12 @@ fn list_without_memory_for_its_copy_is_dropped() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn wait_and_wavelet_without_memory_return_an_error() {
+    c::run_plain(&c::program("little_memory"), &["waits_for_a_list_and_makes_a_wavelet"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn list_is_submitted_or_refused_whatever_memory_is_left() {
     c::run_plain(&c::program("little_memory"), &["submits_lists_with_less_and_less"]);
 }

@@ -151,6 +151,66 @@ fn layout_is_as_promised_and_without_holes() {
     compiles(&compiler(), "c", "c11", &folder.at("layout.c"));
 }
 
+/// Returns the comment of each function in a header.
+fn comments(header: &str) -> BTreeMap<&str, &str> {
+    let mut comments = BTreeMap::new();
+    for part in header.split("/**").skip(1) {
+        let (comment, code) = part.split_once("*/").expect("the end of a comment");
+        let name = code.split_once('(').and_then(|(before, _)| before.rsplit([' ', '*']).next());
+        if let Some(name) = name.filter(|name| name.starts_with("sched_") && !code.contains("typedef")) {
+            comments.insert(name, comment);
+        }
+    }
+    comments
+}
+
+/// Returns true if the comment of a function states a status, itself or by `as` another function.
+fn is_listed(comments: &BTreeMap<&str, &str>, function: &str, status: &str) -> bool {
+    let comment = comments[function].replace("as in ", "as ");
+    let words = comment.split([' ', '\n', '.', ',', ';', '(', ')']).filter(|word| !["", "*"].contains(word));
+    let words: Vec<&str> = words.collect();
+    words.contains(&status)
+        || words.windows(2).any(|pair| {
+            pair[0] == "as" && comments.contains_key(pair[1]) && is_listed(comments, pair[1], status)
+        })
+}
+
+/// Returns the status that a statement of a test program expects of a call, and the called function.
+fn expected<'a>(statement: &'a str, comments: &BTreeMap<&str, &str>) -> Option<(&'a str, &'a str)> {
+    let after = |begin| statement.split_once(begin).map(|(_, rest)| rest);
+    let row = || after("ROW(\"")?.split_once("\", E_").map(|(_, rest)| rest);
+    let status = match after("EXPECT(SCHED_E_").or_else(row) {
+        Some(rest) => rest.split(',').next()?,
+        None => after("BAD(\"").map(|_| "ARGUMENT")?,
+    };
+    let calls = statement
+        .match_indices("sched_")
+        .map(|(at, _)| statement[at..].split_once('(').map(|(name, _)| name));
+    let function = calls.flatten().filter(|name| comments.contains_key(name)).last()?;
+    Some((status, function))
+}
+
+/// `EXPECT(STATUS, call)`, `ROW(name, STATUS, part, call)` and `BAD(name, part, call)`, an argument.
+#[test]
+fn each_error_that_a_test_program_expects_is_listed_at_its_function() {
+    let header = generate();
+    let comments = comments(&header);
+    let mut seen = 0;
+    for file in std::fs::read_dir(root().join("ctests/c")).expect("ctests/c") {
+        let text = std::fs::read_to_string(file.expect("a file").path()).expect("UTF-8");
+        for (status, function) in text.split(';').filter_map(|statement| expected(statement, &comments)) {
+            // The first is in the head of the header; sched_wait returns any failure of a task.
+            if status == "FORKED" || function == "sched_wait" {
+                continue;
+            }
+            let status = format!("SCHED_E_{status}");
+            assert!(is_listed(&comments, function, &status), "the header lacks {status} at {function}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 60, "only {seen} calls");
+}
+
 fn statuses(header: &str) -> Vec<(String, i32)> {
     let defines = header.lines().filter_map(|line| line.strip_prefix("#define "));
     let pairs = defines.filter_map(|define| define.split_once(' '));

@@ -64,7 +64,7 @@ class Device:
     failed : int
         Attempts that failed here, or stopped on request.
     busy_s : float
-        Time that the slots have spent in tasks, summed.
+        Time that the slots have spent in attempts that have ended, summed.
     leased_bytes : int
         Memory that is reserved for running tasks now.
     peak_bytes : int

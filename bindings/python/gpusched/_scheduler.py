@@ -179,7 +179,8 @@ class Scheduler(Handle):
         retries : int
             Number of times that a failed attempt is retried.
         task_class : int
-            Tasks of a class are alike: speeds and durations are learned for each class.
+            Tasks of a class are alike: speeds and durations are learned for each class. Classes
+            from 0xfd000000 up are the library's.
         deadline_s : float
             Time limit of an attempt in seconds, positive and at most 9e9; the attempt is then asked
             to stop (`Exec.cancelled`). If it has not returned after as long again, and at least 10 s,
