@@ -292,6 +292,17 @@ impl Error {
         }
         Error::Io { action, path: path.to_owned(), why }
     }
+
+    /// Returns true for an error of a file with one of these numbers of the system (`errno`).
+    pub fn is_os_error(&self, codes: &[i32]) -> bool {
+        let Error::Io { why, .. } = self else { return false };
+        codes.iter().any(|code| why.contains(&format!("(os error {code})")))
+    }
+
+    /// Returns true if the process, or the system, can open no further file.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        self.is_os_error(&[libc::EMFILE, libc::ENFILE])
+    }
 }
 
 #[cfg(test)]

@@ -207,6 +207,19 @@ mod many_schedulers {
         assert!(said.contains("SCHED_E_IO: ") && said.contains("(ulimit -n)"), "{said}");
     }
 
+    /// Schedulers without leases would compute on the GPUs of others.
+    #[test]
+    fn no_descriptor_for_leases_in_a_default_folder() {
+        let folder = Folder::new();
+        let defaults = format!(
+            "unset GPUSCHED_LEASE_DIR XDG_RUNTIME_DIR; export TMPDIR={}; ulimit -n 60;",
+            folder.path().display()
+        );
+        let said = on_gpus(program(&defaults, &["100", "0"]));
+        assert!(said.contains("SCHED_E_IO: ") && said.contains("(ulimit -n)"), "{said}");
+        assert!(!said.contains("of 100 schedulers 100 "), "{said}");
+    }
+
     /// The system refuses all threads from a certain one on, or just one: a device with fewer
     /// threads works.
     #[test]

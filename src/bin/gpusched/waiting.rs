@@ -207,9 +207,7 @@ impl Start {
 /// Returns true for an error of a file that may pass by itself: a full disk, a quota, a failure of a
 /// device or file server.
 fn may_pass(error: &Error) -> bool {
-    const CODES: [i32; 5] = [libc::ENOSPC, libc::EDQUOT, libc::EIO, libc::ESTALE, libc::ETIMEDOUT];
-    let Error::Io { why, .. } = error else { return false };
-    CODES.iter().any(|code| why.contains(&format!("(os error {code})")))
+    error.is_os_error(&[libc::ENOSPC, libc::EDQUOT, libc::EIO, libc::ESTALE, libc::ETIMEDOUT])
 }
 
 #[cfg(test)]

@@ -54,8 +54,8 @@ fn default_folders() -> Vec<PathBuf> {
 }
 
 /// Returns the first folder that passes the checks and has room for the table, and the result of
-/// `join`. Any other error of `join` is returned: members that use the folder would not see the
-/// leases of one that is elsewhere.
+/// `join`. Any other error of `join` is returned, and the want of descriptors: members that use the
+/// folder would not see the leases of one that is elsewhere.
 pub(super) fn first_usable<T>(
     candidates: &[PathBuf],
     mut join: impl FnMut(&Path, Descriptor) -> Result<T>,
@@ -64,6 +64,7 @@ pub(super) fn first_usable<T>(
     for candidate in candidates {
         let file = match open_table(candidate) {
             Ok(file) => file,
+            Err(error) if error.is_out_of_descriptors() => return Err(error),
             Err(error) => {
                 log::info!("leases: {error}");
                 last = error;
@@ -72,7 +73,7 @@ pub(super) fn first_usable<T>(
         };
         match join(candidate, file) {
             Ok(joined) => return Ok((candidate.clone(), joined)),
-            Err(error) if !is_disk_full(&error) => return Err(error),
+            Err(error) if !error.is_os_error(&[libc::ENOSPC, libc::EDQUOT]) => return Err(error),
             Err(error) => {
                 log::warn!("leases: {error}");
                 last = error;
@@ -80,12 +81,6 @@ pub(super) fn first_usable<T>(
         }
     }
     Err(last)
-}
-
-/// Returns true if the error is that of a full disk.
-fn is_disk_full(error: &Error) -> bool {
-    let full = io::Error::from_raw_os_error(libc::ENOSPC).to_string();
-    matches!(error, Error::Io { why, .. } if *why == full)
 }
 
 /// Creates the folder and the table file if they are missing, checks both and opens the file.

@@ -93,7 +93,7 @@ impl Builder {
 }
 
 /// Joins the processes of the node. A folder that fails is an error only if the caller or the
-/// environment named it.
+/// environment named it, or if no file can be opened.
 fn join_peers(
     folder: Option<PathBuf>,
     found: &[FoundDevice],
@@ -103,7 +103,7 @@ fn join_peers(
     let slots = if slots == AUTO_SLOTS { 1 } else { slots };
     let joined = Peers::join(folder.as_deref(), found, slots, policy);
     let named = folder.is_some() || env::var_os("GPUSCHED_LEASE_DIR").is_some_and(|named| !named.is_empty());
-    joined.or_else(|error| match named {
+    joined.or_else(|error| match named || error.is_out_of_descriptors() {
         true => Err(error),
         false => {
             log::warn!("other processes do not know which GPUs this one uses: {error}");
