@@ -9,10 +9,11 @@
 //! or change it. A waiting member sleeps until inotify reports a write to the table.
 //!
 //! The folder is the first of: the caller's, `GPUSCHED_LEASE_DIR` (`none`: no leases),
-//! `$XDG_RUNTIME_DIR/gpusched`, `<temp dir>/gpusched-<uid>`. It must be a folder of the user, not a
-//! link, not writable by others and not on a network file system. A named folder that fails this
-//! check is an error; of the default folders the next one is tried. A folder whose table can't be
-//! joined is not left for the next one, unless its disk is full: members may use it.
+//! `$XDG_RUNTIME_DIR/gpusched`, `$TMPDIR/gpusched-<uid>`, `/tmp/gpusched-<uid>`. It must be a folder
+//! of the user, not a link, not writable by others and not on a network file system. A named folder
+//! that fails this check is an error; of the default folders the next one is tried. A folder whose
+//! table can't be joined is not left for the next one, unless its disk or quota is full: members may
+//! use it.
 //!
 //! This module starts and stops no task. Members read the queue ([`LockedTable::availability`]) and
 //! keep to it voluntarily; a member that takes more takes it from others, so the folder belongs to

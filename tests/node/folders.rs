@@ -134,7 +134,8 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     let folder = Folder::new();
     let [named, session, temporary] = ["named", "session", "temporary"].map(|name| folder.make(name));
     // SAFETY: takes nothing.
-    let last = temporary.join(format!("gpusched-{}", unsafe { libc::geteuid() }));
+    let name = format!("gpusched-{}", unsafe { libc::geteuid() });
+    let (last, common) = (temporary.join(&name), Path::new("/tmp").join(name));
     let within = |path: PathBuf| format!("in {}", path.display());
     let usual = [("XDG_RUNTIME_DIR", &*session), ("TMPDIR", &*temporary)];
     assert_eq!(told(&usual), within(session.join("gpusched")));
@@ -154,7 +155,11 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     assert_eq!(told(&usual), within(last.clone()));
     fs::remove_dir_all(&last).unwrap();
     symlink(&named, &last).unwrap();
-    assert!(told(&usual).contains("it is a link or a file"));
+    assert_eq!(told(&usual), within(common.clone()));
+    // A folder that depends on the working directory would not be shared.
+    for temporary in ["", "relative"] {
+        assert_eq!(told(&[("TMPDIR", Path::new(temporary))]), within(common.clone()));
+    }
 }
 
 /// A member elsewhere would not see the leases of those that use the folder.
@@ -221,6 +226,23 @@ pub fn fill_disk(folder: &Path) -> ExitCode {
     drop(begin(&a, 0, 0, 1, 1.0, 1).unwrap().expect("a free slot"));
     a.lock().unwrap().request(Some(SlotRequest::of_task(0, [Some(1.0)])));
     ExitCode::SUCCESS
+}
+
+/// A daemon that has become another user may not enter its folder, and its descriptor works on.
+pub fn leases_go_on_when_the_folder_may_not_be_entered_any_more() {
+    let folder = Folder::new();
+    let (a, b) = (join(&leases(&folder), 1, 1).unwrap(), join(&leases(&folder), 1, 1).unwrap());
+    let is_root = is_root();
+    let enter = |may: bool| match is_root {
+        // SAFETY: takes a number.
+        true => assert_eq!(unsafe { libc::seteuid(if may { 0 } else { NOBODY }) }, 0),
+        false => set_mode(&leases(&folder), if may { 0o700 } else { 0 }),
+    };
+    enter(false);
+    let first = begin(&a, 0, 0, 1, 1.0, 1);
+    let second = begin(&b, 0, 0, 1, 1.0, 1);
+    enter(true);
+    assert!(first.expect("the table").is_some() && second.expect("the table").is_none());
 }
 
 pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {

@@ -55,6 +55,7 @@ fn main() -> std::process::ExitCode {
         case!(folders::default_folder_that_members_use_is_not_left_for_the_next),
         case!(folders::folder_that_may_not_be_written_to_is_an_error),
         case!(folders::full_disk_is_an_error_and_a_file_with_room_works_on),
+        case!(folders::leases_go_on_when_the_folder_may_not_be_entered_any_more),
         case!(folders::invalid_table_is_replaced_if_unused_and_else_an_error),
         case!(folders::table_that_is_deleted_or_cut_in_use_is_replaced),
         case!(folders::table_that_loses_its_name_in_use_is_replaced),

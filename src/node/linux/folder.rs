@@ -48,9 +48,16 @@ pub(super) fn candidates(named: Option<&Path>) -> Result<Option<Vec<PathBuf>>> {
 }
 
 fn default_folders() -> Vec<PathBuf> {
-    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let temporary = std::env::temp_dir().join(format!("gpusched-{}", sys::effective_user()));
-    session.map(|path| path.join("gpusched")).into_iter().chain([temporary]).collect()
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let own = format!("gpusched-{}", sys::effective_user());
+    let session = variable("XDG_RUNTIME_DIR").map(|path| path.join("gpusched"));
+    let temporary = variable("TMPDIR").map(|path| path.join(&own));
+    let mut folders: Vec<_> = [session, temporary].into_iter().flatten().collect();
+    let common = Path::new("/tmp").join(own);
+    if !folders.contains(&common) {
+        folders.push(common);
+    }
+    folders
 }
 
 /// Returns the first folder that passes the checks and has room for the table, and the result of
@@ -170,6 +177,8 @@ fn folder_error(path: &Path, why: impl std::fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -194,11 +203,17 @@ mod tests {
     fn next_folder_is_used_where_joining_the_first_fails() {
         let folder = testkit::Folder::new();
         let candidates = [folder.at("full"), folder.at("free")];
-        let (used, ()) = first_usable(&candidates, |path, _| match path.ends_with("full") {
-            true => Err(folder_error(path, io::Error::from_raw_os_error(libc::ENOSPC))),
-            false => Ok(()),
-        })
-        .unwrap();
-        assert_eq!(used, candidates[1]);
+        for full in [libc::ENOSPC, libc::EDQUOT] {
+            let (used, ()) = first_usable(&candidates, |path, _| match path.ends_with("full") {
+                true => Err(folder_error(path, io::Error::from_raw_os_error(full))),
+                false => Ok(()),
+            })
+            .unwrap();
+            assert_eq!(used, candidates[1]);
+        }
+        fs::remove_dir_all(&candidates[0]).unwrap();
+        fs::write(&candidates[0], "").unwrap();
+        let refused = first_usable(&candidates[..1], |_, _| Ok(())).unwrap_err().to_string();
+        assert!(refused.contains("it is a link or a file"), "{refused}");
     }
 }

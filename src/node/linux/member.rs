@@ -91,7 +91,7 @@ impl LocalMember {
         devices: &[Option<SharedDevice<'_>>],
         policy: NodePolicy,
     ) -> Result<LocalMember> {
-        let (boot_id, process) = (session::boot_id(), ProcessMark::here());
+        let (boot_id, process) = (session::boot_id()?, ProcessMark::here());
         let (folder, (session, (header, record, entries))) =
             folder::first_usable(&candidates, |folder, file| {
                 Session::join(folder, file, boot_id, devices, policy.lock_timeout)

@@ -66,6 +66,10 @@ impl Session {
     pub fn has_lost_name(&self) -> io::Result<bool> {
         let named = match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            // The process has become another user. The open file still works.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(self.file.status()?.links == 0);
+            }
             named => named?,
         };
         Ok((named.dev(), named.ino()) != self.file.status()?.identity)
@@ -238,13 +242,34 @@ fn device_entries(
 
 /// Returns the id of the running kernel, different on each machine and after each boot. It is the
 /// same in all containers of a machine, except those of LXC and systemd-nspawn, which replace it.
-pub(super) fn boot_id() -> BootId {
-    let text = descriptor::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
-    let digits: Vec<u8> =
-        text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
-    let mut boot_id = [0; 16];
-    for (byte, pair) in boot_id.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair[0] << 4 | pair[1];
+pub(super) fn boot_id() -> Result<BootId> {
+    read_boot_id(Path::new("/proc/sys/kernel/random/boot_id"))
+}
+
+fn read_boot_id(path: &Path) -> Result<BootId> {
+    let text = descriptor::read_to_string(path);
+    let text = text.map_err(|why| Error::io("lease GPUs without", path, why))?;
+    let digits: String = text.trim().split('-').collect();
+    let number = u128::from_str_radix(&digits, 16);
+    number.map(u128::to_be_bytes).map_err(|why| Error::io("lease GPUs without a boot id in", path, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_id_that_cannot_be_read_is_an_error() {
+        let folder = testkit::Folder::new();
+        let path = folder.at("boot_id");
+        let error = || read_boot_id(&path).unwrap_err().to_string();
+        assert!(error().contains("boot_id: No such file"), "{}", error());
+        fs::write(&path, "none\n").unwrap();
+        assert!(error().contains("boot_id: invalid digit"), "{}", error());
+        fs::write(&path, "00112233-4455-6677-8899-aabbccddeeff\n").unwrap();
+        assert_eq!(
+            read_boot_id(&path).unwrap().map(|byte| byte % 16),
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+        );
     }
-    boot_id
 }
