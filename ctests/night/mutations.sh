@@ -154,7 +154,7 @@ C progress: the default interval is a minute; src/ffi/observability.rs; s/INTERV
 layers: two files import from each other; src/io/floats.rs; 0,/^use /s//use super::raw as _\x3b\nuse /; --test it layers::
 files: a folder that may not be read is an error; src/io/atomic.rs; s/PermissionDenied => return Ok(())/PermissionDenied => return Err(error)/; --lib unreadable_folder
 legacy: the record is named without a snapshot; src/legacy/files.rs; s/try_for_each(Sealed::commit)?/try_for_each(Sealed::commit).or(Ok::<(), Error>(()))?/; --lib record_is_not_named
-legacy: the tilt is read from the file of the azimuth; src/ffi/legacy.rs; s/path("theta", theta)/path("theta", psi)/; --test it golden_cases::tti_hetero
+legacy: the tilt is read from the file of the azimuth; src/ffi/legacy.rs; s/("theta", theta)/("theta", psi)/; --test it golden_cases::tti_hetero
 legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/gpus == (device.backend != BackendKind::Cpu)/true/; --lib strict_number
 survey: all sources stand in one row; src/bin/gpusched/positions.rs; s/first\[1\] + iy \* step\[1\]/first[1] + 0 * iy * step[1]/; --features cli --test command sources_form
 survey: a duration is rounded down; src/bin/gpusched/job.rs; s/(duration \/ f64::from(dt)).round()/(duration \/ f64::from(dt)).floor()/; --features cli --test command duration_is

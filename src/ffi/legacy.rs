@@ -20,8 +20,25 @@ pub type c_bool = u8;
 /// Wavelet of the functions without a choice.
 const RICKER: c_int = Shape::CutRicker as c_int;
 
-fn run(function: &'static Function, args: impl FnOnce() -> Result<Args>) -> Result<()> {
-    let outcome = args().and_then(|args| function.call(&args));
+/// Calls an old function with the paths of its files, which `args` lacks.
+///
+/// # Safety
+/// The pointers are as for [`path`].
+unsafe fn run(
+    function: &'static Function,
+    models: &[(&str, *const c_char)],
+    snap: Result<PathBuf>,
+    shot: *const c_char,
+    args: Args,
+) -> Result<()> {
+    reset_last_error();
+    let with_paths = || {
+        // SAFETY: as promised by the caller.
+        let path = |&(name, at): &(&str, _)| unsafe { path(name, at) };
+        let models = models.iter().map(path).collect::<Result<_>>()?;
+        Ok(Args { models, snap: snap?, shot: path(&("shot", shot))?, ..args })
+    };
+    let outcome = with_paths().and_then(|args| function.call(&args));
     outcome.inspect_err(|error| log::error!("{}: {error}", function.name))
 }
 
@@ -58,17 +75,14 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) {
     guard(|| {
-        reset_last_error();
-        run(&ACOUSTIC1, || {
-            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-            let (models, snap, shot) =
-                unsafe { (vec![path("vel", vel)?, path("rho", rho)?], prefix(snap, show_snapshot)?, path("shot", shot)?) };
-            Ok(Args {
-                models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
-                dgx, dgy, dgt, nt, dt, wtype, fm, show_snapshot: show_snapshot != 0,
-                cut_directwave: cut_directwave != 0, snap_interval, device,
-            })
-        })
+        let args = Args {
+            models: Vec::new(), snap: PathBuf::new(), shot: PathBuf::new(),
+            is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz, dgx, dgy, dgt, nt, dt,
+            wtype, fm, show_snapshot: show_snapshot != 0, cut_directwave: cut_directwave != 0,
+            snap_interval, device,
+        };
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        unsafe { run(&ACOUSTIC1, &[("vel", vel), ("rho", rho)], prefix(snap, show_snapshot), shot, args) }
     })
 }
 
@@ -90,18 +104,15 @@ pub unsafe extern "C" fn cuda_3dfd(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) {
     guard(|| {
-        reset_last_error();
         let _ = kt;
-        run(&ACOUSTIC2, || {
-            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-            let (models, snap, shot) =
-                unsafe { (vec![path("vel", vel)?], prefix(snap, show_snapshot)?, path("shot", shot)?) };
-            Ok(Args {
-                models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
-                dgx, dgy, dgt, nt, dt, wtype: RICKER, fm, show_snapshot: show_snapshot != 0,
-                cut_directwave: cut_directwave != 0, snap_interval, device,
-            })
-        })
+        let args = Args {
+            models: Vec::new(), snap: PathBuf::new(), shot: PathBuf::new(),
+            is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz, dgx, dgy, dgt, nt, dt,
+            wtype: RICKER, fm, show_snapshot: show_snapshot != 0, cut_directwave: cut_directwave != 0,
+            snap_interval, device,
+        };
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        unsafe { run(&ACOUSTIC2, &[("vel", vel)], prefix(snap, show_snapshot), shot, args) }
     })
 }
 
@@ -122,22 +133,15 @@ pub unsafe extern "C" fn cuda_3dfd_vti(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) {
     guard(|| {
-        reset_last_error();
-        run(&VTI, || {
-            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-            let (models, snap, shot) = unsafe {
-                (
-                    vec![path("vel", vel)?, path("rho", rho)?, path("epsilon", epsilon)?, path("delta", delta)?],
-                    prefix(snap, show_snapshot)?,
-                    path("shot", shot)?,
-                )
-            };
-            Ok(Args {
-                models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
-                dgx, dgy, dgt, nt, dt, wtype: RICKER, fm, show_snapshot: show_snapshot != 0,
-                cut_directwave: cut_directwave != 0, snap_interval, device,
-            })
-        })
+        let args = Args {
+            models: Vec::new(), snap: PathBuf::new(), shot: PathBuf::new(),
+            is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz, dgx, dgy, dgt, nt, dt,
+            wtype: RICKER, fm, show_snapshot: show_snapshot != 0, cut_directwave: cut_directwave != 0,
+            snap_interval, device,
+        };
+        let models = [("vel", vel), ("rho", rho), ("epsilon", epsilon), ("delta", delta)];
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        unsafe { run(&VTI, &models, prefix(snap, show_snapshot), shot, args) }
     })
 }
 
@@ -162,31 +166,17 @@ pub unsafe extern "C" fn cuda_3dfd_tti(
     show_snapshot: c_bool, cut_directwave: c_bool, snap_interval: c_int, device: c_int,
 ) -> c_int {
     guard(|| {
-        reset_last_error();
         // The old function never opened this file.
         let _ = rho;
-        run(&TTI, || {
-            // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
-            let (models, snap, shot) = unsafe {
-                (
-                    vec![
-                        path("vel", vel)?,
-                        path("epsilon", epsilon)?,
-                        path("delta", delta)?,
-                        path("theta", theta)?,
-                        path("psi", psi)?,
-                    ],
-                    path("snap", snap)?,
-                    path("shot", shot)?,
-                )
-            };
-            Ok(Args {
-                models, snap, shot, is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz,
-                dgx, dgy, dgt, nt, dt, wtype: RICKER, fm, show_snapshot: show_snapshot != 0,
-                cut_directwave: cut_directwave != 0, snap_interval, device,
-            })
-        })
-        .map(|()| 0)
+        let args = Args {
+            models: Vec::new(), snap: PathBuf::new(), shot: PathBuf::new(),
+            is, ns, nx, ny, nz, dx, dy, dz, sxbeg, sybeg, szbeg, jsx, jsy, jsz, dgx, dgy, dgt, nt, dt,
+            wtype: RICKER, fm, show_snapshot: show_snapshot != 0, cut_directwave: cut_directwave != 0,
+            snap_interval, device,
+        };
+        let models = [("vel", vel), ("epsilon", epsilon), ("delta", delta), ("theta", theta), ("psi", psi)];
+        // SAFETY: texts that end with NUL, as the old function takes them; NULL is an error.
+        unsafe { run(&TTI, &models, path("snap", snap), shot, args) }.map(|()| 0)
     })
     // The status of a failure is negative; the old function returned 1.
     .signum()
