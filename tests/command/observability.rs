@@ -84,6 +84,36 @@ fn speeds_are_cached_for_the_next_run_unless_disabled() {
     assert_eq!(lines[2..], ["end 1"], "{text}");
 }
 
+/// Its shot ends by a copy on the other GPU.
+#[test]
+fn run_reports_that_it_waits_for_a_gpu_that_hangs_at_the_last_shot() {
+    for as_json in [false, true] {
+        let folder = Workspace::with_survey(&brief());
+        let mut command = folder.command(&["run", "--no-rates-cache", "survey.toml"]);
+        command.args(as_json.then_some("--json"));
+        attach(&mut command, "dev=mem:1G;dev=mem:1G", &folder.at("leases"));
+        let ended = Ended::from(output(command.env("FAKECUDA_FAULTS", "0:launch:1:hang")).unwrap());
+        let waits = "the run waits for cuda:0, where an attempt has not returned";
+        let lost = "an attempt on it has not returned after";
+        let lines: Vec<String> = match as_json {
+            false => {
+                assert!(ended.out.contains("4 of 4 shots written"), "{ended:?}");
+                // The first warning is about the survey.
+                let warnings = ended.err.lines().filter_map(|line| line.strip_prefix("warning: "));
+                warnings.skip(1).map(Into::into).collect()
+            }
+            true => {
+                let events = ended.events();
+                let end = events.iter().position(|event| event["event"] == "end").unwrap();
+                let word = |event: &Value, key| event[key].as_str().unwrap_or_default().to_owned();
+                events[end + 1..].iter().map(|event| word(event, "warning") + &word(event, "why")).collect()
+            }
+        };
+        assert_eq!((ended.status, lines.len()), (0, 2), "{ended:?}");
+        assert!(lines[0].starts_with(waits) && lines[1].contains(lost), "{ended:?}");
+    }
+}
+
 #[test]
 fn dry_run_states_which_gpus_other_processes_fill_and_what_the_run_does() {
     let waits = "other processes use the memory of cuda:0, so a shot does not fit now; the run waits until they release \

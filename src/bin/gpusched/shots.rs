@@ -37,6 +37,9 @@ const WATCHED: usize = 256;
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval while more shots may arrive, so that a busy device can begin them next.
 const INCOMING_INTERVAL: Duration = Duration::from_millis(20);
+/// Time after which the end of a run reports what it waits for, and interval of its further checks.
+/// An attempt that is not needed returns after 32 steps at most.
+const SHUTDOWN_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A submitted shot.
 struct SubmittedShot {
@@ -153,6 +156,7 @@ impl SurveyRun<'_> {
                 .alert(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
         }
         if let Some(restart) = restart {
+            self.shut_down(&mut retired, &progress);
             return End::Restart(restart, self.stop);
         }
         let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
@@ -173,10 +177,34 @@ impl SurveyRun<'_> {
                 "schedule": stats.as_ref().map(summary::object),
             }),
         );
+        self.shut_down(&mut retired, &progress);
         match self.failed.len() + self.open == 0 && !self.refused && listed.is_ok() && traced {
             true => End::Whole,
             false => End::Incomplete,
         }
+    }
+
+    /// Ends the scheduler. Reports the devices that do not end their attempts, and those that are
+    /// retired for that.
+    fn shut_down(&self, retired: &mut BTreeSet<String>, progress: &Progress) {
+        let mut is_reported = false;
+        while let Ok(None) = self.scheduler.shutdown_within(Some(SHUTDOWN_INTERVAL)) {
+            let devices = self.devices();
+            report_retired(&devices, retired, progress);
+            // A retired device is not waited for.
+            let busy = devices.iter().filter(|one| one.leased_bytes > 0 && one.retired.is_none());
+            let busy: Vec<_> = busy.map(|one| one.device.label()).collect();
+            if !busy.is_empty() && !is_reported {
+                is_reported = true;
+                let warning = format!(
+                    "the run waits for {}, where an attempt has not returned: for as long again as that has run, at least 10 s",
+                    busy.join(", ")
+                );
+                let event = json!({ "event": "warning", "warning": warning });
+                progress.alert(&format!("warning: {warning}"), &event);
+            }
+        }
+        report_retired(&self.devices(), retired, progress);
     }
 
     /// Decides about the shots for which no device is left: either a new process may compute them,
