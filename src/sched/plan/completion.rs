@@ -320,7 +320,8 @@ impl Planner {
         };
         let device = &self.devices[index].info;
         let (needed, place) = (record.bytes.on(device.backend), device.label());
-        let error = Error::NoMemory { what: record.name(), needed, place, there };
+        // The message names the task already.
+        let error = Error::NoMemory { what: "it".into(), needed, place, there };
         self.refused((id, index), needed, &error, effects)
             && self.devices[index].backs_off(effects.now, needed)
     }

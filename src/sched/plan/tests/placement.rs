@@ -446,6 +446,16 @@ fn refused_task_begins_only_where_its_memory_is_free_or_for_the_last_time() {
 }
 
 #[test]
+fn message_about_a_refused_task_names_it_once() {
+    let mut driver = driver(1);
+    let large = Task { device_bytes: 600, label: "large".into(), ..task() };
+    driver.attempt([0, 1], 0, large, Err(short_of(600)));
+    [3, 8].into_iter().for_each(|at| assert!(driver.assign(at, 0, 0, Some(599)).begun().is_none()));
+    let (_, text) = driver.effects.log.last().unwrap();
+    assert!(text.contains(" waits for memory, 1.0 h at most: it needs 600 B"), "{text}");
+}
+
+#[test]
 fn reserved_device_that_backs_off_takes_smaller_tasks() {
     let mut driver = driver(1);
     let [large, small] = [600, 0].map(|device_bytes| driver.submit(0, Task { device_bytes, ..task() }));
