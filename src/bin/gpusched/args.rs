@@ -222,7 +222,7 @@ const AFTER_RUN: &str = "\
 Paths in the survey file are relative to its folder. The output folder, `out` by default, gets survey.json
 (the state of each shot), shot_0001.bin (the record, float32), shot_0001.json (its axes and units), snapshots
 and pictures. Units: m, s, Hz, m/s, kg/m3. Progress goes to standard output, warnings and errors to standard
-error. A second SIGTERM or SIGINT ends the run at once.
+error. A second SIGTERM or SIGINT ends the run at once if it comes a second or more after the first.
 
 Examples:
   gpusched run survey.toml --dry-run

@@ -119,7 +119,9 @@ pub fn space(job: &Job, present: u64, free: Option<u64>) -> Option<String> {
     let free = free.filter(|&free| free < needed)?;
     let sizes =
         format!("the output needs {} more, and its file system has {} free", human(needed), human(free));
-    Some(format!("{sizes}; shots fail once it is full: free space, or change output.folder"))
+    Some(format!(
+        "{sizes}; once it is full, running shots fail and others wait: free space, or change output.folder"
+    ))
 }
 
 /// Returns the number of snapshots of a shot.

@@ -88,8 +88,8 @@ fn main() -> ExitCode {
 
 /// Logs a warning for each variable with a name that resembles a variable of the library.
 fn warn_of_misspelt_variables() {
-    const NAMES: [&str; 7] =
-        ["DEVICES", "SLOTS", "CPU_FALLBACK", "LEASE_DIR", "LOG", "LEGACY_DEVICE", "LIBRARY"];
+    const NAMES: [&str; 8] =
+        ["DEVICES", "SLOTS", "CPU_FALLBACK", "LEASE_DIR", "LOG", "LEGACY_DEVICE", "LIBRARY", "PARALLEL"];
     for (variable, _) in std::env::vars_os() {
         let variable = variable.to_string_lossy();
         let Some(name) = variable.strip_prefix("GPUSCHED_").filter(|name| !NAMES.contains(name)) else {
