@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::command::{Ended, Workspace, brief, executable};
+use testkit::command::{Ended, SURVEY, Workspace, brief, executable};
 use testkit::process::{isolated, output};
 
 use crate::{finished, flip_a_bit, running_elsewhere};
@@ -381,4 +381,17 @@ fn shots_begin_as_their_numbers_arrive_on_standard_input() {
     let mut again = folder.command(&["run", "survey.toml", "--json", "--resume", "--shots-from", "-"]);
     let ended = Ended::from(again.stdin(File::open(folder.at("list")).unwrap()).output().unwrap());
     assert_eq!((ended.status, ended.shots("kept")), (0, vec![1, 2, 3, 4]), "{ended:?}");
+}
+
+#[test]
+fn pictures_of_kept_shots_that_arrive_are_drawn_again() {
+    let folder = finished(SURVEY);
+    let pictures = ["gather", "snapshot"].map(|what| folder.at(format!("out/shot_0001_{what}.png")));
+    let drawn = pictures.each_ref().map(|path| fs::read(path).unwrap());
+    pictures.iter().for_each(|path| fs::remove_file(path).unwrap());
+    fs::write(folder.at("list"), "1,2").unwrap();
+    let mut command = folder.command(&["run", "survey.toml", "--json", "--resume", "--shots-from", "-"]);
+    let ended = Ended::from(command.stdin(File::open(folder.at("list")).unwrap()).output().unwrap());
+    assert_eq!((ended.status, ended.shots("kept")), (0, vec![1, 2]), "{ended:?}");
+    assert!(pictures.map(|path| fs::read(path).unwrap_or_default()) == drawn, "{ended:?}");
 }

@@ -1,6 +1,6 @@
 //! `gpusched run`: checks a survey and its devices, then runs the shots.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,6 +174,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         resume: wanted.resume,
         stop,
         stopping: false,
+        undrawn: VecDeque::new(),
         unwritten: String::new(),
     };
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))

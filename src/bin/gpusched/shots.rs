@@ -82,6 +82,8 @@ pub struct SurveyRun<'a> {
     pub stop: Stop,
     /// The run is stopping: no more shots begin.
     pub stopping: bool,
+    /// Kept shots whose pictures are to be drawn.
+    pub undrawn: VecDeque<usize>,
     /// The last reason why the manifest could not be written; "" if it was.
     pub unwritten: String,
 }
@@ -105,7 +107,7 @@ impl SurveyRun<'_> {
         }
         // The earlier run may have ended before it drew them, or the title has changed.
         let pictured = self.job.survey.output.pictures.saturating_add(1);
-        let mut undrawn: VecDeque<usize> = self.kept.range(..pictured).copied().collect();
+        self.undrawn = self.kept.range(..pictured).copied().collect();
         let mut retired = self
             .devices()
             .into_iter()
@@ -114,26 +116,26 @@ impl SurveyRun<'_> {
             .collect();
         while !running.is_empty()
             || self.incoming.is_some()
-            || !undrawn.is_empty()
+            || !self.undrawn.is_empty()
             || !self.waiting.is_empty()
         {
             if self.is_stopping(&running, &progress) {
-                undrawn.clear();
+                self.undrawn.clear();
                 self.open += self.waiting.take().len();
             }
-            if let Some(number) = undrawn.pop_front() {
+            if let Some(number) = self.undrawn.pop_front() {
                 self.draw_kept(number, &progress);
             }
             self.check_waiting(&mut running, &mut progress);
             self.take_incoming(&mut running, &mut progress);
             if !running.is_empty() {
                 let interval = match self.incoming {
-                    _ if !undrawn.is_empty() => Duration::ZERO,
+                    _ if !self.undrawn.is_empty() => Duration::ZERO,
                     Some(_) => INCOMING_INTERVAL,
                     None => REPORT_INTERVAL,
                 };
                 self.wait(interval, &mut running, &mut progress);
-            } else if !self.waiting.is_empty() && undrawn.is_empty() {
+            } else if !self.waiting.is_empty() && self.undrawn.is_empty() {
                 sleep(REPORT_INTERVAL);
             }
             let devices = self.devices();
@@ -410,6 +412,9 @@ impl SurveyRun<'_> {
             self.manifest.kept(number, all_files(&about));
             if self.kept.insert(number) {
                 progress.keep_shot();
+                if number <= self.job.survey.output.pictures {
+                    self.undrawn.push_back(number);
+                }
             }
             let event = json!({ "event": "shot", "shot": number, "state": "kept" });
             progress.say(&format!("shot {number} kept"), &event);
