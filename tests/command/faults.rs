@@ -384,6 +384,8 @@ fn shots_that_have_not_begun_wait_until_the_folder_can_be_written_again() {
             event["warning"].as_str().is_some_and(|why| why.contains("shots that have not begun wait"))
         };
         assert_eq!(events.iter().filter(waits).count(), 1, "{ended:?}");
+        let again: Vec<_> = events.iter().filter(|event| event["event"] == "writable").collect();
+        assert!(again.len() == 1 && again[0]["shots"].as_u64() > Some(3), "{ended:?}");
         let schedule = &events.last().unwrap()["schedule"];
         assert_eq!(schedule["devices"][0]["attempts_failed"], failed.len(), "{schedule}");
         assert_eq!(folder.gpusched(RESUME).status, 0);
@@ -399,6 +401,20 @@ fn shots_that_have_not_begun_wait_until_the_folder_can_be_written_again() {
             );
         }
     }
+}
+
+/// The first shot finds the full disk only when the run is stopped.
+#[test]
+fn shot_that_could_not_begin_is_open_after_a_stop() {
+    let folder = folder();
+    let survey = fs::read_to_string(folder.at("survey.toml")).unwrap();
+    fs::write(folder.at("survey.toml"), survey.replace("write_retry_s = 0.2", "")).unwrap();
+    let fault = Fault { at: 9, how: libc::ENOSPC.to_string(), lasts: true };
+    let mut command = folder.command(&[RUN, &["--stop-after", "1s"]].concat());
+    command.env("FAULT_AFTER_MS", "1500").env("GPUSCHED_SLOTS", "1");
+    let ended = Ended::from(fault.set(&folder, &mut command).output().unwrap());
+    let end = ended.events().into_iter().find(|event| event["event"] == "end").unwrap();
+    assert_eq!((ended.shots("failed"), &end["open"]), (vec![], &SHOTS.into()), "{ended:?}");
 }
 
 /// After a failed write, the command checks the room for a whole record before it computes a shot.

@@ -15,6 +15,8 @@
  *
  * With FAULT_MS set, calls fail for so many milliseconds only, from the first one on.
  *
+ * With FAULT_AFTER_MS set, a call that fails takes so many milliseconds.
+ *
  * With FAULT_CALL set, only calls of that name count.
  *
  * With FAULT_LOCK set to an errno other than 0, each flock of FAULT_FOLDER itself fails with it. */
@@ -101,6 +103,8 @@ static int hit(const char *call, const char *path) {
         if (moved && *how == 'r') mkdir(getenv("FAULT_FOLDER"), 0755);
         return 0;
     }
+    const char *after = getenv("FAULT_AFTER_MS");
+    if (after) usleep(1000 * atoi(after));
     errno = atoi(how);
     return 1;
 }

@@ -470,8 +470,12 @@ impl SurveyRun<'_> {
                 self.submit(shot.number, running, progress);
             }
             Err(error @ Error::NoDevice { .. }) => self.without_device(shot.number, &error, progress),
-            Err(error) if !self.stopping && self.waiting.accept(&error, &shot.files) => {
-                self.postpone(shot, &error, progress);
+            Err(error) if self.waiting.accept(&error, &shot.files) => {
+                self.stop.count_unbegun(shot.files.report().device);
+                match self.stopping {
+                    true => self.leave(&shot, progress),
+                    false => self.postpone(shot, &error, progress),
+                }
             }
             Err(error) => self.fail(shot.number, &error.to_string(), progress),
         }
@@ -480,7 +484,6 @@ impl SurveyRun<'_> {
     /// Lets a shot wait until the output folder can be written.
     fn postpone(&mut self, shot: SubmittedShot, error: &Error, progress: &Progress) {
         let why = error.to_string();
-        self.stop.count_unbegun(shot.files.report().device);
         if let Some(time) = self.waiting.add(shot.number, shot.files, why.clone()) {
             let time = progress::time(time);
             let warning =
@@ -496,9 +499,12 @@ impl SurveyRun<'_> {
         let find_room = |files: &Files| self.output.check().and_then(|()| files.find_room());
         match self.waiting.check(find_room) {
             Checked::Wait => {}
-            Checked::Ready(shots) => {
-                let begin = count(shots.len() as u64, "shot");
-                progress.for_people(&format!("the output folder can be written again; {begin} can begin"));
+            Checked::Ready(shots, is_first) => {
+                if is_first {
+                    let begin = count(shots.len() as u64, "shot");
+                    let sentence = format!("the output folder can be written again; {begin} can begin");
+                    progress.say(&sentence, &json!({ "event": "writable", "shots": shots.len() }));
+                }
                 shots.into_iter().for_each(|shot| self.submit(shot.number, running, progress));
             }
             Checked::Over(shots) => {

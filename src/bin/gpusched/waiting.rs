@@ -34,6 +34,8 @@ pub struct WaitingShots {
     checks: usize,
     /// Time of the next check, or of the last one if no shot waits.
     next: Instant,
+    /// The end of the failure is reported. It is not the end if the next shots fail, too.
+    is_end_reported: bool,
 }
 
 pub struct WaitingShot {
@@ -46,8 +48,9 @@ pub struct WaitingShot {
 pub enum Checked {
     /// The shots wait on.
     Wait,
-    /// The folder can be written: these shots can begin.
-    Ready(Vec<WaitingShot>),
+    /// The folder can be written: these shots can begin. True for the first time since the reported
+    /// failure.
+    Ready(Vec<WaitingShot>, bool),
     /// The time is over: these shots have failed.
     Over(Vec<WaitingShot>),
 }
@@ -56,7 +59,8 @@ impl WaitingShots {
     /// `patience_s`: `run.write_retry_s` of the survey.
     pub fn new(patience_s: Option<f64>) -> WaitingShots {
         let patience = patience_s.map_or(PATIENCE, Duration::from_secs_f64);
-        WaitingShots { shots: Vec::new(), patience, since: None, checks: 0, next: Instant::now() }
+        let next = Instant::now();
+        WaitingShots { shots: Vec::new(), patience, since: None, checks: 0, next, is_end_reported: false }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -79,6 +83,7 @@ impl WaitingShots {
     /// Adds a shot. If the failure is the first, returns the time for which shots wait at most.
     pub fn add(&mut self, number: usize, files: Files, why: String) -> Option<Duration> {
         let is_first = self.since.is_none();
+        self.is_end_reported &= !is_first;
         self.since.get_or_insert_with(Instant::now);
         if self.shots.is_empty() {
             self.set_next();
@@ -102,7 +107,7 @@ impl WaitingShots {
         match find_room(&first.files) {
             Ok(()) => {
                 self.checks += 1;
-                Checked::Ready(self.take())
+                Checked::Ready(self.take(), !std::mem::replace(&mut self.is_end_reported, true))
             }
             Err(error) if !may_pass(&error) => {
                 let why = error.to_string();
@@ -250,13 +255,18 @@ mod tests {
             assert!((pause as f64 - 1.0..=pause as f64).contains(&left), "{left} of {pause} s");
         }
         let ready = |waiting: &mut WaitingShots| match waiting.check(|_| Ok(())) {
-            Checked::Ready(shots) => shots.into_iter().map(|shot| shot.number).collect(),
-            _ => Vec::new(),
+            Checked::Ready(shots, is_first) => {
+                (shots.into_iter().map(|shot| shot.number).collect(), is_first)
+            }
+            _ => (Vec::new(), false),
         };
         // A shot that had begun before has been written.
         waiting.written();
-        assert_eq!(ready(&mut waiting), [1, 2]);
+        assert_eq!(ready(&mut waiting), (vec![1, 2], true));
         assert_eq!(waiting.add(2, files(), "full".into()), None, "the failure is the same");
+        waiting.next = Instant::now();
+        assert_eq!(ready(&mut waiting), (vec![2], false));
+        assert_eq!(waiting.add(2, files(), "full".into()), None);
         waiting.since = Instant::now().checked_sub(PATIENCE);
         waiting.next = Instant::now();
         assert!(matches!(waiting.check(full), Checked::Over(shots) if shots[0].number == 2));
@@ -270,5 +280,7 @@ mod tests {
         assert!(waiting.accept(&failure(libc::ENOSPC), &files()), "a later failure");
         waiting.written();
         assert_eq!(waiting.add(1, files(), "full".into()), Some(PATIENCE));
+        waiting.next = Instant::now();
+        assert_eq!(ready(&mut waiting), (vec![1], true));
     }
 }
