@@ -1,5 +1,4 @@
-//! A shot fails with an error, and does not end the process, if the system refuses one of its large
-//! allocations. This needs its own program, since it refuses the process's allocations.
+//! A shot or a trace does not end the process if the system refuses one of its large allocations. This needs its own program, since it refuses the process's allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -17,6 +16,7 @@ use gpusched::fd::survey::{Shot, SourceKind};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::io::raw;
 use gpusched::legacy::{ACOUSTIC2, Args};
+use gpusched::sched::{Builder, Exec, Task, WaitResult};
 use gpusched::{Error, Result, fd::shot::run};
 use testkit::Folder;
 use testmodels::shots::{homogeneous, plain_shot};
@@ -147,4 +147,19 @@ fn refused_allocation_is_an_error_of_an_old_call() {
             break;
         }
     }
+}
+
+#[test]
+fn trace_leaves_out_an_event_for_which_memory_is_refused() {
+    let _alone = ALONE.lock().unwrap();
+    let devices = Some("cpu".into());
+    let scheduler = Builder { devices, trace_events: 10_000, ..Builder::default() }.build().unwrap();
+    LEFT.store(0, Relaxed);
+    for _ in 0..5000 {
+        let id = scheduler.submit(Task::new(|_: &Exec<'_>| Ok(()))).unwrap();
+        assert_eq!(scheduler.wait(id, None), Ok(WaitResult::Done));
+        scheduler.release(id).unwrap();
+    }
+    assert!(LEFT.swap(-1, Relaxed) < 0, "no large allocation");
+    assert_eq!(scheduler.timeline().unwrap().left_out(), 1);
 }

@@ -16,7 +16,7 @@ use crate::sched::base::{TaskId, lock};
 /// The most bytes of a label, so that the number of events bounds the memory of a trace.
 const MAX_LABEL: usize = 120;
 /// Events copied at a time while a trace is written, so that recording threads don't wait for a
-/// disk.
+/// disk; and the first for which memory is allocated.
 const PORTION: usize = 1024;
 
 /// The way in which an attempt ended.
@@ -76,7 +76,7 @@ pub(crate) enum TraceEvent {
     Leased(Duration, usize, u64),
 }
 
-/// Records up to a number of events, and counts the events beyond it.
+/// Records up to a number of events, and counts the others.
 #[derive(Debug)]
 pub struct Trace {
     names: Vec<String>,
@@ -101,16 +101,18 @@ impl Trace {
         Trace { names, capacity, buffer: Mutex::default() }
     }
 
-    /// Records an event. A longer text than [`MAX_LABEL`] is cut.
+    /// Records an event, or counts it if the host refuses the memory. A longer text than
+    /// [`MAX_LABEL`] is cut.
     pub(crate) fn record(&self, mut event: TraceEvent) {
         if let TraceEvent::Attempt(Span { label: text, .. }) | TraceEvent::Flag(_, _, text) = &mut event {
             truncate(text);
         }
-        let mut buffer = lock(&self.buffer);
-        if buffer.events.len() < self.capacity {
-            buffer.events.push(event);
+        let TraceBuffer { events, left_out } = &mut *lock(&self.buffer);
+        let more = events.len().max(PORTION).min(self.capacity - events.len());
+        if more > 0 && (events.len() < events.capacity() || events.try_reserve_exact(more).is_ok()) {
+            events.push(event);
         } else {
-            buffer.left_out += 1;
+            *left_out += 1;
         }
     }
 
@@ -225,6 +227,7 @@ fn truncate(text: &mut String) {
         let end = (0..=MAX_LABEL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         text.truncate(end);
         text.push('…');
+        text.shrink_to_fit();
     }
 }
 
@@ -256,7 +259,7 @@ impl Display for Quoted<'_> {
 pub struct Timeline {
     trace: Arc<Trace>,
     running: Vec<Span>,
-    /// The numbers of events in the trace and beyond its capacity.
+    /// The numbers of events in the trace, and of those left out.
     count: usize,
     left_out: u64,
 }
@@ -296,8 +299,21 @@ impl Timeline {
         writeln!(out, "\n]}}")
     }
 
-    /// Returns the number of events beyond the capacity of the trace.
+    /// Returns the number of events for which the trace had no room.
     pub fn left_out(&self) -> u64 {
         self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_take_no_more_memory_than_short_ones() {
+        let trace = Trace::new(&[], 1);
+        trace.record(TraceEvent::Flag(Duration::ZERO, 0, "x".repeat(1 << 20)));
+        let buffer = lock(&trace.buffer);
+        assert!(matches!(&buffer.events[..], [TraceEvent::Flag(_, _, text)] if text.capacity() < 200));
     }
 }
