@@ -225,12 +225,8 @@ impl Planner {
 
     /// Fails the ready tasks that no device but these may run.
     pub fn fail_ready(&mut self, devices: DeviceMask, why: &Error, effects: &mut Effects) {
-        let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
-        for id in ready {
-            let fails = |record: &TaskRecord| {
-                record.live_attempts == 0 && self.possible(record).without(devices) == DeviceMask::NONE
-            };
-            if self.tasks.get(id).is_ok_and(fails) {
+        for id in self.ready.confined_to(DeviceMask(self.retired.0 | devices.0)) {
+            if self.tasks.get(id).is_ok_and(|record| record.live_attempts == 0) {
                 self.end_task(id, Err(why.clone()), effects);
             }
         }

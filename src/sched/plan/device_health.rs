@@ -3,7 +3,7 @@
 
 use log::Level;
 
-use super::{Attempt, Effects, Planner, TaskRecord};
+use super::{Attempt, Effects, Planner};
 use crate::device::Health;
 use crate::error::{DeviceFault, Error};
 use crate::sched::base::{DeviceMask, Role, TaskId, WaitResult};
@@ -25,10 +25,8 @@ impl Planner {
 
     /// Ends the ready tasks that no device may run.
     pub(super) fn end_deviceless(&mut self, effects: &mut Effects) {
-        let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
-        for id in ready {
-            let is_deviceless = |record: &TaskRecord| record.live_attempts == 0 && !self.has_device(record);
-            if self.tasks.get(id).is_ok_and(is_deviceless) {
+        for id in self.ready.confined_to(self.retired) {
+            if self.tasks.get(id).is_ok_and(|record| record.live_attempts == 0) {
                 self.end_without_device(id, effects);
             }
         }

@@ -118,13 +118,9 @@ impl Planner {
         match record.role {
             _ if !record.state.is_open() => {}
             Role::EmptyRange => self.end_task(id, Ok(()), effects),
-            _ if !self.has_device(record) => self.end_without_device(id, effects),
+            _ if self.possible(record) == DeviceMask::NONE => self.end_without_device(id, effects),
             _ => self.change_state(effects.now, id, TaskState::make_ready),
         }
-    }
-
-    pub(super) fn has_device(&self, record: &TaskRecord) -> bool {
-        self.possible(record) != DeviceMask::NONE
     }
 
     pub(super) fn end_without_device(&mut self, id: TaskId, effects: &mut Effects) {

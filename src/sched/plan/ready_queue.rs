@@ -82,6 +82,12 @@ impl ReadyQueue {
         self.some(|_| usize::MAX)
     }
 
+    /// Returns the tasks that may use no devices but these.
+    pub fn confined_to(&self, devices: DeviceMask) -> Vec<TaskId> {
+        let lines = self.lines.iter().filter(|(reach, _)| reach.without(devices) == DeviceMask::NONE);
+        lines.flat_map(|(_, line)| line.tasks.values().copied()).collect()
+    }
+
     /// Returns the tasks that may use a device and the first few of each other line, in order.
     pub fn around(&self, device: usize, few: usize) -> impl Iterator<Item = (Rank, TaskId)> {
         self.some(move |reach| if reach.contains(device) { usize::MAX } else { few })
@@ -172,6 +178,8 @@ mod tests {
         assert_eq!(ids(ready.iter()), [a, b, c, d, e]);
         assert_eq!((ids(ready.around(0, 0)), ids(ready.around(1, 0))), (vec![a, b, d, e], vec![b, c]));
         assert_eq!(ids(ready.around(1, 1)), [a, b, c]);
+        assert_eq!(ready.confined_to(DeviceMask::only(0)), [a, d, e]);
+        assert_eq!(ready.confined_to(DeviceMask::only(2)), []);
         assert_eq!((ready.first().map(|(_, id)| id), ready.last().map(|(_, id)| id)), (Some(a), Some(e)));
         let kinds = [BackendKind::Cuda, BackendKind::Cpu];
         assert_eq!(kinds.map(|kind| ready.least(0, kind)), [Some(0); 2]);

@@ -352,6 +352,9 @@ impl FitCheck<'_> {
     pub fn nothing_fits(&mut self, planner: &Planner) -> bool {
         let device = &planner.devices[self.index];
         let Some(least) = planner.ready.least(self.index, device.info.backend) else { return true };
+        if device.backs_off(self.now, least) {
+            return true;
+        }
         if self.roomy || least > self.room(device) {
             return !self.roomy;
         }

@@ -350,6 +350,26 @@ fn task_of_a_device_without_threads_begins_elsewhere() {
     assert_eq!(driver.take(0, 0).map(|run| run.id), Some(id));
 }
 
+/// Returns how often records are read when so many more tasks are ready: on a device that backs
+/// off, and when tasks of a device without threads fail.
+fn reads_beside(count: u32) -> [usize; 2] {
+    let mut driver = driver(2);
+    let here = || Task { devices: DeviceMask(1), ..task() };
+    driver.attempt([0, 1], 0, here(), Err(busy()));
+    (0..count).for_each(|_| _ = driver.submit(1, here()));
+    let before = driver.planner.tasks.reads.get();
+    assert_eq!(driver.planner.runnable_devices(S(1)), DeviceMask::NONE);
+    let backing_off = driver.planner.tasks.reads.get();
+    driver.planner.fail_ready(DeviceMask(2), &busy(), &mut driver.effects);
+    assert!(driver.effects.ended.is_empty());
+    [backing_off - before, driver.planner.tasks.reads.get() - backing_off]
+}
+
+#[test]
+fn tasks_that_can_not_begin_are_not_read() {
+    assert_eq!(reads_beside(300), reads_beside(30));
+}
+
 /// Returns how often records are read while so many refused tasks are cancelled.
 fn reads_to_cancel(count: u32) -> usize {
     let mut driver = with_slots(count);
