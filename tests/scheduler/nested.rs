@@ -49,6 +49,22 @@ fn waiter_learns_of_the_cancellation_of_the_awaited_task() {
     assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
+#[test]
+fn waiting_tasks_run() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let outer = nested(&scheduler, |scheduler, _| {
+        let inner = nested(scheduler, |scheduler, _| {
+            let counts = scheduler.stats()?.counts;
+            assert_eq!((counts.running, counts.queued), (2, 0));
+            Ok(())
+        });
+        assert_eq!(wait(scheduler, scheduler.submit(inner)?), Ok(WaitResult::Done));
+        Ok(())
+    });
+    assert_eq!(run(&scheduler, outer), Ok(WaitResult::Done));
+    assert_eq!(scheduler.stats().unwrap().counts.running, 0);
+}
+
 /// The worker that ends moves the awaited task from its own queue to the common one.
 #[test]
 fn waiting_for_a_task_that_a_worker_leaves_behind_is_no_deadlock() {

@@ -48,6 +48,8 @@ pub struct WorkerStats {
     pub busy_ns: AtomicU64,
     /// When the light task began that it runs, plus 1; 0 while it runs none.
     pub light_since: AtomicU64,
+    /// Light tasks that run on its thread: one, and those that wait for it.
+    pub running: AtomicU64,
     /// When the last light task ended.
     pub light_until: AtomicU64,
     /// The worker's flag at the [`LightGate`](super::gate::LightGate).

@@ -108,6 +108,7 @@ fn run_attempt(
     let nested = worker.in_planned.get().then(|| stats.nested.push(NestedTask { id, epoch }));
     let context = worker.context();
     stats.light_since.store(since + 1, Ordering::Relaxed);
+    stats.running.store(stats.running.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     let stop_flags = Some(&*runtime.light.stop_flags);
     let run = |exec: &Exec<'_>| attempt.job.run(exec);
     let how = worker.run_attempt((id, attempt.number), context, signal, stop_flags, None, run);
@@ -116,6 +117,8 @@ fn run_attempt(
     worker.last_ns.set(end);
     stats.light_until.store(end, Ordering::Relaxed);
     stats.light_since.store(0, Ordering::Relaxed);
+    // 0 if the thread was abandoned meanwhile.
+    stats.running.store(stats.running.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
     if runtime.light.is_stopping() {
         signal.cancel();
     }
@@ -261,7 +264,10 @@ impl Runtime {
         }
         let mut guard = self.lock();
         let fails = |&index: &usize| deserted.contains(index) && (all || guard.refused_threads[index] > 1);
-        let deserted = (0..self.devices.len()).filter(fails).collect();
+        let deserted: DeviceMask = (0..self.devices.len()).filter(fails).collect();
+        if deserted == DeviceMask::NONE {
+            return;
+        }
         let mut effects = Effects::at(self.now());
         guard.planner.fail_ready(deserted, &why, &mut effects);
         if !effects.ended.is_empty() {
@@ -308,6 +314,7 @@ impl Runtime {
             };
             for nested in worker.stats.nested.take_all((id, attempt), hold).into_iter().rev() {
                 worker.stats.light_since.store(0, Ordering::Relaxed);
+                worker.stats.running.store(0, Ordering::Relaxed);
                 let what = "the task inside which it ran".into();
                 let device = self.devices[worker.device].label();
                 let outcome = Err(Error::Deadline { what, limit_s, device });

@@ -343,7 +343,7 @@ impl Runtime {
         drop(guard);
         self.light.queues.for_each_worker(|worker| {
             let (light, device) = (&worker.stats, &mut stats.devices[worker.device]);
-            stats.counts.running += u64::from(light.light_since.load(Ordering::Relaxed) != 0);
+            stats.counts.running += light.running.load(Ordering::Relaxed);
             device.done += light.ends.done.load(Ordering::Relaxed);
             // A cancelled attempt is a failed one.
             device.failed += light.ends.failed.load(Ordering::Relaxed);
