@@ -110,9 +110,35 @@ static void submits_lists_with_less_and_less(void) {
   CHECK(accepted >= 10 && refused >= 10);
 }
 
+/* A task comes after many that have not ended. */
+static void submits_a_task_after_many(void) {
+  sched_task_desc_t *descs = calloc(COUNT, sizeof *descs), last = task(counts, &ran);
+  sched_task_t *ids = calloc(COUNT, sizeof *ids), id = 0;
+  CHECK(descs && ids);
+  last.after = ids, last.after_count = COUNT;
+  for (size_t megabytes = 1; megabytes <= 33; megabytes += 4) {
+    pid_t child = fork();
+    int status = -1;
+    if (child == 0) {
+      within(60), failures = 0;
+      sched_t *s = scheduler(1);
+      for (int i = 0; i < COUNT; i++) descs[i] = task(lasts, &ran), descs[i].work = 1;
+      OK(sched_submit_many(s, descs, COUNT, ids));
+      leave(megabytes << 20);
+      sched_status_t submitted = sched_submit(s, &last, &id);
+      leave(0);
+      CHECK(submitted == SCHED_OK || submitted == SCHED_E_MEMORY);
+      OK(sched_destroy(s));
+      _exit(failures ? 1 : 0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      CASE(submits_a_list), CASE(submits_lists_with_less_and_less),
+      CASE(submits_a_list), CASE(submits_lists_with_less_and_less), CASE(submits_a_task_after_many),
       CASE(waits_for_a_list_and_makes_a_wavelet), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);

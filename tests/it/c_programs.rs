@@ -82,6 +82,12 @@ fn list_is_submitted_or_refused_whatever_memory_is_left() {
     c::run_plain(&c::program("little_memory"), &["submits_lists_with_less_and_less"]);
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn task_after_many_is_submitted_or_refused_whatever_memory_is_left() {
+    c::run_plain(&c::program("little_memory"), &["submits_a_task_after_many"]);
+}
+
 /// `acoustic2`, `vti` and `tti`, with each of their absorbing layers.
 #[test]
 fn shots_of_every_equation_have_the_same_bits_on_any_number_of_threads() {

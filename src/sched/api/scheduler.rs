@@ -9,7 +9,7 @@ use super::watch::Watch;
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::sched::base::{TaskId, TaskInfo, WaitResult, lock, stale};
+use crate::sched::base::{TaskId, TaskInfo, WaitResult, lock, no_memory, stale};
 use crate::sched::light::{CLOSED, STOPPING};
 use crate::sched::observe::Timeline;
 use crate::sched::plan::{Progress, Stats};
@@ -154,6 +154,7 @@ impl Scheduler {
         }
         // Check all: an unknown id is an error whether or not another task has ended.
         let mut watches = Vec::new();
+        watches.try_reserve_exact(ids.len()).map_err(|_| no_memory::<Watch<'_>>("the wait", ids.len()))?;
         let watched = ids.iter().try_for_each(|&id| {
             watches.push(Watch::start(runtime, id)?);
             Ok(())

@@ -16,6 +16,8 @@ use crate::sched::runtime::PlannerGuarded;
 /// Upper bound of the bytes of a task in small allocations: the completion of a planned one, a place
 /// of a light one, and nodes of queues.
 const SMALL_BYTES: usize = 256;
+/// Predecessors of tasks that take as much at most: a node of a set and the first successors each.
+const PREDECESSORS: usize = 3;
 
 impl Scheduler {
     /// Submits a task. Fails at once, with the numbers, if no device could ever run it.
@@ -197,7 +199,9 @@ impl Scheduler {
         }
         // The small allocations abort the process where one fails, so all are tried at once.
         let mut small: Vec<[u8; SMALL_BYTES]> = Vec::new();
-        black_box(&mut small).try_reserve_exact(tasks.len()).map_err(failed)?;
+        let predecessors: usize = tasks.iter().map(|task| task.after.len()).sum();
+        let count = tasks.len() + predecessors.div_ceil(PREDECESSORS);
+        black_box(&mut small).try_reserve_exact(count).map_err(failed)?;
         drop(small);
         for task in tasks {
             if task.is_light() {
