@@ -14,6 +14,8 @@ pub use spin::mutex::SpinMutexGuard as SpinGuard;
 pub use super::sync::MutexGuard as SpinGuard;
 #[cfg(loom)]
 use super::sync::{Mutex as Inner, locked};
+#[cfg(not(loom))]
+use crate::backend::thread::CancelGuard;
 
 #[derive(Default)]
 pub struct SpinLock<T>(Inner<T>);
@@ -36,6 +38,8 @@ impl<T> SpinLock<T> {
     fn wait(&self) -> SpinGuard<'_, T> {
         /// The pause of a thread that has yielded often: a holder of lower priority gets the core.
         const PAUSE: std::time::Duration = std::time::Duration::from_micros(50);
+        // A sleep is a cancellation point.
+        let _whole = CancelGuard::here();
         let backoff = crossbeam_utils::Backoff::new();
         loop {
             match backoff.is_completed() {
