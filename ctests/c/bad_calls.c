@@ -646,6 +646,17 @@ static void logs(void) {
   EXPECT(1, cuda_3dfd_tti(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 1, N, N, N, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1,
                           1, 1, 1, 1, 0, 0, 1, 0));
   CHECK(logged == 1);
+  /* Each file has the name of its own argument. */
+  static const char *const arguments[] = {"vel", "epsilon", "delta", "theta", "psi"};
+  for (int missing = 0; missing < 5; missing++) {
+    const char *media[] = {"absent", "absent", "absent", "absent", "absent"};
+    char words[32];
+    media[missing] = NULL;
+    EXPECT(1, cuda_3dfd_tti(media[0], NULL, media[1], media[2], media[3], media[4], "snap", "record", 0, 1, N, N, N, 1, 1,
+                            1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 0));
+    snprintf(words, sizeof words, "%s is NULL", arguments[missing]);
+    CHECK(strstr(sched_last_error(), words) != NULL);
+  }
   /* Without snapshots their prefix is not read. */
   cuda_3dfd_1order("absent", "absent", NULL, "record", 0, 1, N, N, N, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0,
                    1, 0);
