@@ -644,6 +644,15 @@ class Callables(WithScheduler):
         self.assertEqual(two.submit(lambda exec: 2).result(), 2)
         two.close()
 
+    def test_closed_handle_of_the_shared_scheduler_releases_its_ended_tasks(self) -> None:
+        with gpusched.Scheduler.shared() as other:
+            with gpusched.Scheduler.shared() as scheduler:
+                task = scheduler.submit(lambda exec: 1)
+                self.assertEqual(task.result(), 1)
+            info = abi.sched_task_info_t(size=ctypes.sizeof(abi.sched_task_info_t))
+            found = _library.lib.sched_task_info(other._raw, task.id, ctypes.byref(info))
+            self.assertEqual((found, task.result()), (abi.SCHED_E_STALE, 1))
+
     def test_wait_times_out_and_running_task_is_cancelled(self) -> None:
         task = self.scheduler.submit(until_cancelled)
         for wait in (task.result, task.exception):

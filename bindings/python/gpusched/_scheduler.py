@@ -132,6 +132,8 @@ class Scheduler(Handle):
         self._calling = threading.RLock()
         # Until `wait_next` returns them.
         self._ordered: OrderedDict[Task[Any], None] = OrderedDict()
+        # Of a shared scheduler.
+        self._tasks: weakref.WeakValueDictionary[Job, Task[Any]] = weakref.WeakValueDictionary()
         self._completer = Completer()
         _open.add(self)
 
@@ -271,6 +273,8 @@ class Scheduler(Handle):
         """Returns the task of a job, which the library accepts next."""
         task: Task[Any] = Task(self, job)
         self._completer.add(task)
+        if self._is_shared:
+            self._tasks[job] = task
         if options.get("ordered"):
             self._ordered[task] = None
         return task
@@ -610,6 +614,10 @@ class Scheduler(Handle):
         # The library waits for the progress callback, which may wait for `ending`.
         with self._without_progress(left()), self._completer.ending:
             self._completer.collect()
+            # Other handles may keep the scheduler, and nobody could release these later.
+            for task in (ref() for ref in self._tasks.valuerefs()):
+                if task is not None and task._outcome is not None:
+                    lib.sched_release(handle, task.id)
             status = check(lib.sched_shutdown(handle, 0))
         if status == _abi.SCHED_PENDING:
             # The outcomes are lost when the scheduler ends.
