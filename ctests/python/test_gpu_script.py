@@ -24,10 +24,11 @@ class Commands(measure.Report):
 
     def __init__(self, answer, seconds=470.0):
         super().__init__(seconds)
-        self.answer, self.calls = answer, []
+        self.answer, self.calls, self.limits = answer, [], []
 
     def run(self, command, seconds=1e9, **variables):
         self.calls.append(([str(word) for word in command], variables))
+        self.limits.append(seconds)
         return 0, self.answer(self.calls[-1][0]), ""
 
     def texts(self):
@@ -138,6 +139,41 @@ class GpuScript(unittest.TestCase):
             found = measure.all_kernels(folder, [0])
         self.assertEqual(list(found[0]), ["a_4x2", "a_4x2_16_bit"])
         self.assertEqual(texts["a_4x2"], (head + entries[1], 128))
+
+    def test_a_context_is_released_with_drivers_before_cuda_11(self):
+        called = []
+        names = "cuDeviceGet cuDevicePrimaryCtxRetain cuCtxSetCurrent cuDeviceGetAttribute cuDevicePrimaryCtxRelease"
+        for newer in ("", "_v2"):
+            functions = {name: mock.Mock(return_value=0) for name in names.split()}
+            functions["cuDevicePrimaryCtxRelease" + newer] = lambda _, newer=newer: called.append(newer) or 0
+            driver = object.__new__(measure.Driver)
+            driver.cu = SimpleNamespace(**functions)
+            self.assertEqual(driver.kernels(0, {}), {})
+        self.assertEqual(called, ["", "_v2"])
+
+    def test_a_program_that_is_ended_has_its_complete_lines(self):
+        code = "import time; print(1, flush=True); print('{', end='', flush=True); time.sleep(30)"
+        done = measure.Report(60).run([sys.executable, "-c", code], seconds=2)
+        self.assertEqual(done, (None, "1\n", "the time was up"))
+        done = measure.Report(60).run([sys.executable, "-c", "import time; time.sleep(30)"], seconds=2)
+        self.assertEqual(done, (None, "", "the time was up"))
+
+    def test_shots_that_were_not_reached_fail(self):
+        class Ended(Commands):
+            def run(self, command, seconds=1e9, **variables):
+                return None, super().run(command, seconds, **variables)[1], "the time was up"
+
+        times = {"first_s": 1.0, "next_s": 1.0, "one_receiver_s": 1.0, "two_at_once_s": 1.0, "three_at_once_s": 1.0}
+        line = {"device": "cuda:0", "grid": "8x8x8", "ok": True, "steps": 9, "bits": True, **times}
+        report = Ended(lambda _: json.dumps(line))
+        quietly(measure.details, report, Path("/here"), SimpleNamespace(pml=20, slow=False, shots=["8x8x8", "9x9x9"]))
+        self.assertEqual((report.failures, len(report.rows)), (["shots: the time was up"], 5))
+
+    def test_memory_checks_have_limits_of_their_own(self):
+        report = Commands(lambda _: "ERROR SUMMARY: 0 errors")
+        with mock.patch.object(measure.shutil, "which", return_value="compute-sanitizer"):
+            quietly(measure.memcheck, report, Path("/here"))
+        self.assertEqual((report.limits, report.failures), ([120, 120], []))
 
     def test_shots_whose_records_differ_fail(self):
         line = {"device": "cuda:0", "grid": "8x8x8", "ok": False, "why": "a later shot: record"}
