@@ -28,7 +28,7 @@ pub enum CpuFallback {
     Quiet,
     /// The machine may have some, but their driver can't be used.
     Warned,
-    /// The machine has some, but not for this process.
+    /// The machine has some, but not for this process, or not yet.
     Refused,
 }
 

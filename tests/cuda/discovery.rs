@@ -1,12 +1,14 @@
 //! Discovery: the GPUs that are found, their numbers, and the notes on the others.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::device::{DeviceInfo, Health};
 use gpusched::sched::Builder;
 
 use crate::fixtures::*;
+use testkit::process::in_child;
 
 /// Returns the names by the driver's numbers. Checks that NVML and the driver describe the same GPU.
 fn names() -> Vec<String> {
@@ -229,6 +231,41 @@ pub fn a_driver_that_does_not_begin() {
     assert!(warnings.len() == 1 && warnings[0].contains("status 803"), "{warnings:?}");
 }
 
+/// A service of the machine begins after the job: the CPU must not compute what the GPUs should.
+pub fn driver_that_is_not_ready_is_not_replaced_by_the_cpu() {
+    for devices in ["all", "cuda", "cuda:0"] {
+        match impatient(devices).err() {
+            Some(Error::NoDevice { why, .. }) => assert!(why.contains("nvidia-fabricmanager"), "{why}"),
+            other => panic!("{devices}: {other:?}"),
+        }
+    }
+    assert!(in_child(|| matches!(impatient("all"), Err(Error::NoDevice { .. }))));
+    assert_eq!(impatient("cpu").unwrap().devices().len(), 1);
+}
+
+pub fn driver_is_initialised_again_until_it_is_ready() {
+    assert_eq!(impatient("all").unwrap().devices()[0].label(), "cuda:0");
+    compute("cuda");
+}
+
+/// Another thread waits for the driver at the fork.
+pub fn child_forked_during_the_wait_for_the_driver_finds_no_gpus() {
+    std::thread::scope(|scope| {
+        let parent = scope.spawn(|| labels("all"));
+        while !driver_is_loaded() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // The parent waits a second.
+        std::thread::sleep(Duration::from_millis(300));
+        let child = in_child(|| {
+            let refused = matches!(impatient("all"), Err(Error::NoDevice { .. }));
+            refused && impatient("cpu").is_ok()
+        });
+        assert!(child);
+        assert_eq!(parent.join().unwrap(), ["cuda:0"]);
+    });
+}
+
 /// Records the warnings of the library.
 struct Warnings;
 
@@ -306,8 +343,7 @@ pub fn old_gpu() {
 pub fn selection_without_gpus_loads_no_driver() {
     let scheduler = scheduler("cpu", 1).unwrap();
     assert_eq!(scheduler.devices().len(), 1);
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    assert!(!maps.contains("libfakecuda"), "{maps}");
+    assert!(!driver_is_loaded());
 }
 
 pub fn cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu() {

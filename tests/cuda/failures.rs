@@ -130,10 +130,7 @@ pub fn a_process_whose_callback_waits_for_memory_has_no_context() {
 
 /// Another process leaves less of the GPU than a context takes.
 pub fn memory_for_a_context_is_waited_for() {
-    let mut builder = Scheduler::builder();
-    builder.devices = Some("cuda".into());
-    builder.policy.backoff = [Duration::from_millis(5); 3];
-    let scheduler = builder.build().unwrap();
+    let scheduler = impatient("cuda").unwrap();
     let id = scheduler.submit(Task { device_bytes: 2 << 20, ..good() }).unwrap();
     assert_eq!(scheduler.wait(id, Some(Duration::from_millis(500))), Ok(WaitResult::Pending));
     let waits = scheduler.stats().unwrap().devices[0].refusal;

@@ -30,6 +30,14 @@ pub fn scheduler_with_grace(devices: &str, slots: u32, grace: Option<Duration>) 
     builder.build()
 }
 
+/// Returns a scheduler that waits only milliseconds for what another process has.
+pub fn impatient(devices: &str) -> Result<Scheduler> {
+    let mut builder = Scheduler::builder();
+    builder.devices = Some(devices.into());
+    builder.policy.backoff = [Duration::from_millis(5); 3];
+    builder.build()
+}
+
 pub fn found() -> (Vec<DeviceInfo>, String) {
     let (devices, notes) = discover_all().unwrap();
     let gpus = devices.into_iter().filter(|device| device.cpu_threads.is_none());
@@ -118,6 +126,11 @@ pub fn report() -> Value {
     serde_json::from_slice(&text[..length as usize]).expect("JSON")
 }
 
+/// Returns true if the process has loaded the virtual driver.
+pub fn driver_is_loaded() -> bool {
+    std::fs::read_to_string("/proc/self/maps").unwrap().contains("libfakecuda")
+}
+
 /// Returns a number of the virtual driver's report on a GPU, by its place in `FAKECUDA`.
 pub fn driver_count(gpu: usize, what: &str) -> u64 {
     report()["gpus"][gpu][what].as_u64().unwrap_or_else(|| panic!("no {what} in the report"))
@@ -132,8 +145,7 @@ pub fn keeps_objects() {
 
 /// Checks that no object is left on any GPU. Every case ends with this.
 pub fn assert_nothing_is_left() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    if KEEPS_OBJECTS.load(Ordering::Relaxed) || !maps.contains("libfakecuda") {
+    if KEEPS_OBJECTS.load(Ordering::Relaxed) || !driver_is_loaded() {
         return;
     }
     let report = report();

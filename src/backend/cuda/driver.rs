@@ -45,9 +45,9 @@ pub fn is_forked_child() -> bool {
 
 /// State of this process's search for GPUs, for its forked children.
 static GPU_SEARCH: AtomicU8 = AtomicU8::new(NO_GPUS);
-/// No search has begun, or it has found no GPU.
+/// No search has begun, or the machine has no GPU for this process.
 const NO_GPUS: u8 = 0;
-/// The driver is loaded, and its GPUs are not known yet.
+/// The driver is loaded, and the search has not ended.
 const SEARCHING: u8 = 1;
 const FOUND: u8 = 2;
 
@@ -56,8 +56,8 @@ pub fn begin_search() {
     let _ = GPU_SEARCH.compare_exchange(NO_GPUS, SEARCHING, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Records the end of a search. After GPUs have been found a search without a result changes
-/// nothing.
+/// Records the end of a search. `has_gpus`: it has found GPUs, or a driver that is not ready. After
+/// that a search without a result changes nothing.
 pub fn end_search(has_gpus: bool) {
     if has_gpus {
         GPU_SEARCH.store(FOUND, Ordering::Relaxed);
@@ -66,8 +66,8 @@ pub fn end_search(has_gpus: bool) {
     }
 }
 
-/// Returns true in a forked child of a process that had found GPUs, or was searching for them: the
-/// child can't use them.
+/// Returns true in a forked child of a process that had found GPUs or a driver that was not ready, or
+/// was searching: the child can't use them.
 pub fn parent_uses_gpus() -> bool {
     // In this order: a process that does not search for GPUs must not count as the driver's first.
     GPU_SEARCH.load(Ordering::Relaxed) != NO_GPUS && is_forked_child()

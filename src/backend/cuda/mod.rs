@@ -46,13 +46,15 @@ pub use shared_objects::SharedObject;
 pub use stream::Stream;
 
 use self::primary::PrimaryContext;
+use self::probe::DriverState;
 use super::{Backend, CpuFallback, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 
 /// The GPUs that this process may use. Without a driver the list is empty.
-#[derive(Default)]
 pub struct CudaBackend {
+    /// Times after which a driver that is not ready is initialised again.
+    backoff: [Duration; 3],
     last_probe: Mutex<LastProbe>,
 }
 
@@ -60,12 +62,12 @@ pub struct CudaBackend {
 struct LastProbe {
     primaries: Vec<Arc<PrimaryContext>>,
     notes: Vec<String>,
-    unusable: bool,
+    driver: DriverState,
 }
 
 impl CudaBackend {
-    pub fn new() -> Self {
-        CudaBackend::default()
+    pub fn new(backoff: [Duration; 3]) -> Self {
+        CudaBackend { backoff, last_probe: Mutex::default() }
     }
 
     fn primary(&self, ordinal: u32) -> Result<Arc<PrimaryContext>> {
@@ -88,7 +90,7 @@ impl Backend for CudaBackend {
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        let found = probe::probe()?;
+        let found = probe::probe(&self.backoff)?;
         let mut infos: Vec<_> = found.devices.iter().map(|device| device.info.clone()).collect();
         let primaries: Vec<_> = match driver::Driver::get() {
             Ok(driver) => {
@@ -99,15 +101,16 @@ impl Backend for CudaBackend {
         for (info, primary) in infos.iter_mut().zip(&primaries) {
             info.context_bytes = primary.device().context_bytes();
         }
-        *self.last_probe() = LastProbe { primaries, notes: found.notes, unusable: found.unusable };
+        *self.last_probe() = LastProbe { primaries, notes: found.notes, driver: found.driver };
         Ok(infos)
     }
 
     fn cpu_fallback(&self) -> CpuFallback {
-        match self.last_probe().unusable {
+        match self.last_probe().driver {
             _ if parent_uses_gpus() => CpuFallback::Refused,
-            true => CpuFallback::Warned,
-            false => CpuFallback::Quiet,
+            DriverState::Usable => CpuFallback::Quiet,
+            DriverState::Unusable => CpuFallback::Warned,
+            DriverState::NotReady => CpuFallback::Refused,
         }
     }
 

@@ -6,11 +6,13 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUuuid};
 
 use super::driver::{self, Driver, DriverFailure, DriverResult, LIBRARY, NoDriver};
 use super::nvml::{self, DeviceExtent, NvmlDevice};
+use super::status::{self, StatusClass};
 use crate::backend::cpu::free_bytes;
 use crate::descriptor;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
@@ -30,8 +32,18 @@ pub struct ProbeResult {
     pub devices: Vec<ProbedDevice>,
     /// Messages for users: what is missing or unusable, why, and what to do.
     pub notes: Vec<String>,
-    /// The driver is installed and can't be used.
-    pub unusable: bool,
+    pub driver: DriverState,
+}
+
+/// Whether this process can use the installed driver.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum DriverState {
+    /// It can, or no driver is installed.
+    #[default]
+    Usable,
+    Unusable,
+    /// It can't yet.
+    NotReady,
 }
 
 #[derive(Debug, Clone)]
@@ -45,8 +57,9 @@ pub struct ProbedDevice {
     pub integrated: bool,
 }
 
+/// Searches for GPUs. A driver that is not ready is initialised again after each time of `backoff`.
 /// Fails if the process can open no file: then nothing says whether there are GPUs.
-pub fn probe() -> Result<ProbeResult> {
+pub fn probe(backoff: &[Duration]) -> Result<ProbeResult> {
     let mut found = ProbeResult::default();
     let driver = match Driver::get() {
         Ok(driver) => driver,
@@ -57,14 +70,18 @@ pub fn probe() -> Result<ProbeResult> {
                 return Err(Error::io("search for GPUs with", LIBRARY.as_ref(), why));
             }
             // Without a driver, NVML is useless, too.
-            let (why, unusable) = match none {
-                NoDriver::Missing(why) => (why, false),
-                NoDriver::Unusable(why) => (why, true),
+            let (why, driver) = match none {
+                NoDriver::Missing(why) => (why, DriverState::Usable),
+                NoDriver::Unusable(why) => (why, DriverState::Unusable),
             };
-            return Ok(ProbeResult { notes: vec![why], unusable, ..found });
+            return Ok(ProbeResult { notes: vec![why], driver, ..found });
         }
     };
     driver::begin_search();
+    // Fails harmlessly if the driver is not initialised: no code can capture a graph then.
+    let _relaxed = driver.relaxed();
+    // Before NVML's list, which may change while the driver is not ready.
+    let initialised = initialise(driver, backoff);
     let listed = match nvml::list() {
         Ok(list) => {
             found.notes.extend(list.notes);
@@ -75,26 +92,47 @@ pub fn probe() -> Result<ProbeResult> {
             Vec::new()
         }
     };
-    if let Err(why) = probe_devices(driver, &listed, &mut found) {
+    if let Err(why) = probe_devices(driver, initialised, &listed, &mut found) {
         found.notes.push(why);
     }
-    driver::end_search(!found.devices.is_empty());
+    driver::end_search(!found.devices.is_empty() || found.driver == DriverState::NotReady);
     Ok(found)
+}
+
+/// Initialises the driver. Waits while the driver, or a service that it needs, is not ready.
+fn initialise(driver: &Driver, backoff: &[Duration]) -> DriverResult {
+    // SAFETY: the flags must be 0 and are.
+    let init = || unsafe { driver.init(0) };
+    let mut done = init();
+    for wait in backoff {
+        match done {
+            Err(failure) if status::class_of(failure.code) == StatusClass::Busy => {
+                log::warn!(
+                    "tries again in {} s to use NVIDIA's driver: {}",
+                    wait.as_secs_f64(),
+                    failure.message()
+                );
+                std::thread::sleep(*wait);
+                done = init();
+            }
+            _ => break,
+        }
+    }
+    done
 }
 
 fn probe_devices(
     driver: &Driver,
+    initialised: DriverResult,
     listed: &[NvmlDevice],
     found: &mut ProbeResult,
 ) -> std::result::Result<(), String> {
     let mut unusable = |failure: DriverFailure| {
-        found.unusable = true;
+        let is_busy = status::class_of(failure.code) == StatusClass::Busy;
+        found.driver = if is_busy { DriverState::NotReady } else { DriverState::Unusable };
         format!("NVIDIA's driver can't be used: {}; nvidia-smi may report more", failure.message())
     };
-    // Fails harmlessly if the driver is not initialised: no code can capture a graph then.
-    let _relaxed = driver.relaxed();
-    // SAFETY: the flags must be 0 and are.
-    match unsafe { driver.init(0) } {
+    match initialised {
         Ok(()) => {}
         Err(failure) if failure.code == NO_DEVICE => {
             let all_divided = listed.iter().all(|gpu| gpu.extent == DeviceExtent::Divided);

@@ -79,7 +79,7 @@ impl Builder {
             Error::argument("stack_bytes", bytes, format!("{least} to {most} bytes (1 MiB to 64 GiB)"))
         })?;
         let shared = self.backends.is_none() || self.lease_folder.is_some();
-        let backends = self.backends.unwrap_or_else(|| compiled_in(self.cpu_threads));
+        let backends = self.backends.unwrap_or_else(|| compiled_in(self.cpu_threads, &self.policy));
         let found = find_devices(&backends, self.devices.as_deref())?;
         if found.len() > MAX_DEVICES {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
@@ -115,22 +115,25 @@ fn join_peers(
 /// Returns the devices of this machine that `selection` names (`None`: the value of
 /// `GPUSCHED_DEVICES`, else all), in the order in which a scheduler has them.
 pub fn discover(selection: Option<&str>) -> Result<Vec<DeviceInfo>> {
-    Ok(find_devices(&compiled_in(None), selection)?.into_iter().map(|(device, _)| device).collect())
+    Ok(find_devices(&compiled_in(None, &Policy::default()), selection)?
+        .into_iter()
+        .map(|(device, _)| device)
+        .collect())
 }
 
 /// Returns every device of this machine, usable or not, and notes for the user about what was found
 /// or missed.
 pub fn discover_all() -> Result<(Vec<DeviceInfo>, Vec<String>)> {
     let (mut devices, mut notes) = (Vec::new(), Vec::new());
-    for backend in compiled_in(None) {
+    for backend in compiled_in(None, &Policy::default()) {
         devices.extend(backend.devices()?);
         notes.extend(backend.notes());
     }
     Ok((devices, notes))
 }
 
-fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
-    vec![Arc::new(CpuBackend::new(cpu_threads)), Arc::new(CudaBackend::new())]
+fn compiled_in(cpu_threads: Option<u32>, policy: &Policy) -> Vec<Arc<dyn Backend>> {
+    vec![Arc::new(CpuBackend::new(cpu_threads)), Arc::new(CudaBackend::new(policy.backoff))]
 }
 
 /// Returns the selected devices, in the order in which a scheduler has them.

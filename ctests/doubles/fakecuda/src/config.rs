@@ -10,7 +10,7 @@
 //! | `nvml` | `ok`, `notloaded`, `mismatch`; `470`: without the functions that drivers before 510 lack, which list processes, too | `ok` |
 //! | `nvmlms` | milliseconds that `nvmlInit` takes | 0 |
 //! | `jitms` | milliseconds that loading a module takes | 0 |
-//! | `init` | result of `cuInit`; 34: the driver is a toolkit's stub | 0 |
+//! | `init` | result of `cuInit`; 34: the driver is a toolkit's stub; `807:2`: of the first two calls | 0 |
 //! | `root` | 0: NVML hides the memory of a GPU that is divided | 1 |
 //!
 //! Settings of a GPU: `name`, `cc`, `mem` (K, M, G, T: powers of 1024), `speed`, `uuid`, `pci`,
@@ -56,6 +56,8 @@ pub struct Config {
     pub nvml_ms: u64,
     pub jit_ms: u64,
     pub init: i32,
+    /// Number of calls of `cuInit` that return [`init`](Config::init).
+    pub init_calls: u64,
     pub root: bool,
     pub gpus: Vec<GpuSpec>,
 }
@@ -103,7 +105,10 @@ impl Config {
                 },
                 "nvmlms" => config.nvml_ms = number(key, value)?,
                 "jitms" => config.jit_ms = number(key, value)?,
-                "init" => config.init = number(key, value)?,
+                "init" => {
+                    let (code, calls) = value.split_once(':').unwrap_or((value, "18446744073709551615"));
+                    (config.init, config.init_calls) = (number(key, code)?, number(key, calls)?);
+                }
                 "root" => config.root = value == "1",
                 "dev" => config.gpus.push(GpuSpec::parse(value, config.gpus.len())?),
                 other => return Err(format!("'{other}' is no setting")),

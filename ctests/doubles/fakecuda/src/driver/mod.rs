@@ -85,6 +85,8 @@ pub struct Driver {
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
     pub calls: AtomicU64,
+    /// Calls of `cuInit`.
+    inits: AtomicU64,
     pub pinned: Mutex<BTreeMap<usize, Pinned>>,
 }
 
@@ -121,6 +123,7 @@ impl Driver {
                 objects: Mutex::default(),
                 next: AtomicUsize::new(1),
                 calls: AtomicU64::new(0),
+                inits: AtomicU64::new(0),
                 pinned: Mutex::default(),
             }
         })
@@ -130,7 +133,8 @@ impl Driver {
         if FORKED.load(Ordering::Relaxed) {
             return Err(code::NOT_INITIALIZED);
         }
-        if self.config.init != 0 {
+        let call = self.inits.fetch_add(1, Ordering::Relaxed);
+        if self.config.init != 0 && call < self.config.init_calls {
             return Err(self.config.init);
         }
         let visible = self.visible.get_or_init(|| {
