@@ -502,6 +502,20 @@ pub fn unusable_contexts_after_a_failed_kernel_require_a_restart() {
     requires_restart(&scheduler("cuda", 1).unwrap(), 0);
 }
 
+/// MPS serves this process again only if the process is a new one.
+pub fn context_that_mps_refuses_after_a_failed_kernel_requires_a_restart() {
+    let scheduler = impatient("cuda").unwrap();
+    let error = run(&scheduler, good()).unwrap_err();
+    assert!(matches!(error, Error::NoDevice { .. }) && error.to_string().contains(RESTART), "{error}");
+    assert!(health(&scheduler).iter().all(|&health| health == Health::Retired));
+}
+
+pub fn mps_that_is_not_ready_is_waited_for() {
+    let scheduler = impatient("cuda").unwrap();
+    run(&scheduler, good()).unwrap();
+    assert_eq!((health(&scheduler), driver_count(0, "contexts_made")), (vec![Health::Good], 1));
+}
+
 /// The next use of the context has the same handle, and no object of before the reset.
 pub fn a_context_that_another_library_resets() {
     let scheduler = scheduler("cuda", 2).unwrap();

@@ -172,7 +172,7 @@ impl Context {
         let replaced = UNKNOWN_OBJECT.contains(&failure.code) && self.has_unknown_stream();
         let class = match status::is_known(failure.code) {
             true if replaced => StatusClass::Poisoned,
-            true => status::class_of(failure.code),
+            true => status::class_in_context(failure.code),
             false if self.repeats(failure.code) => StatusClass::Poisoned,
             false => StatusClass::Plain,
         };

@@ -1,6 +1,6 @@
 //! A GPU as this process sees it: its properties, and the meaning of its failures.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
 const INVALID_DEVICE: u32 = 101;
 /// First CUDA version with a separate status code for a GPU that another process uses exclusively.
 const UNAVAILABLE_SINCE: i32 = 11070;
+
+/// A context of this process was poisoned, on any GPU.
+static FAILED: AtomicBool = AtomicBool::new(false);
 
 pub struct CudaDevice {
     pub(super) driver: &'static Driver,
@@ -147,6 +150,7 @@ impl CudaDevice {
     /// Records that a context is poisoned.
     pub(super) fn note_poison(&self, code: u32) {
         self.poisoned_by.store(code, Ordering::SeqCst);
+        FAILED.store(true, Ordering::SeqCst);
     }
 
     /// Returns true if a context of this process was poisoned.
@@ -158,18 +162,21 @@ impl CudaDevice {
     ///
     /// Once a kernel has failed, a driver may give the process no context of the GPU again, and
     /// return the kernel's status code instead: the GPU is lost to this process, and a new process
-    /// may use it. If no context has failed before, a new process would fare no better.
+    /// may use it. If no context has failed before, a new process would fare no better. An MPS server
+    /// that has seen a failure on any GPU serves nobody until all its processes have exited, so this
+    /// one must not wait for it.
     ///
     /// Drivers before CUDA 11.7 have no status code for a GPU whose compute mode excludes this
     /// process.
     pub(super) fn retain_error(&self, failure: DriverFailure) -> Error {
         let what = "creating a context";
         let poisoned_by = self.poisoned_by.load(Ordering::SeqCst);
-        let repeated = poisoned_by == failure.code;
-        let class = if repeated { StatusClass::Poisoned } else { status::class_of(failure.code) };
+        let by_mps = FAILED.load(Ordering::SeqCst) && status::is_refused_by_mps(failure.code);
+        let barred = by_mps || poisoned_by == failure.code;
+        let class = if barred { StatusClass::Poisoned } else { status::class_of(failure.code) };
         match self.error(failure, class, what, || self.free_bytes(0, || None)) {
             Error::Device { device, mut what, fault: DeviceFault::Poisoned } => {
-                if poisoned_by != 0 {
+                if by_mps || poisoned_by != 0 {
                     what += "; after a kernel's failure the driver gives this process no context of the GPU again: ";
                     what += RESTART;
                 }

@@ -186,6 +186,18 @@ pub fn class_of(code: u32) -> StatusClass {
     entry(code).map_or(Plain, |entry| entry.2)
 }
 
+/// Returns the class of a code that a call in a live context returned. The MPS server has ended such
+/// a context if it does not answer.
+pub fn class_in_context(code: u32) -> StatusClass {
+    if code == CUresult::CUDA_ERROR_MPS_RPC_FAILURE as u32 { Poisoned } else { class_of(code) }
+}
+
+/// Returns true for the codes of an MPS daemon that does not serve the process now.
+pub fn is_refused_by_mps(code: u32) -> bool {
+    let first = CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED as u32;
+    (first..=CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED as u32).contains(&code)
+}
+
 /// Returns true if the tables have the code.
 pub fn is_known(code: u32) -> bool {
     entry(code).is_some()
