@@ -138,6 +138,15 @@ pub fn memory_for_a_context_is_waited_for() {
     assert_eq!(waits, Some("used by another process, or closed to all"));
 }
 
+/// The host is short of memory, or the process of address space: no other process takes the GPU's.
+pub fn context_without_memory_on_an_empty_gpu_is_not_waited_for() {
+    let scheduler = impatient("cuda").unwrap();
+    let error = run(&scheduler, good()).unwrap_err();
+    assert!(matches!(error, Error::NoMemory { there: 0x2_0000_0000, .. }), "{error:?}");
+    assert!(error.to_string().contains("ulimit -v"), "{error}");
+    assert_eq!((scheduler.stats().unwrap().counts.retried, health(&scheduler)), (3, vec![Health::Good]));
+}
+
 /// The queue of the slot that is idle would keep the context.
 pub fn a_process_with_an_idle_slot_that_waits_for_memory_has_no_context() {
     let scheduler = scheduler("cuda", 2).unwrap();
@@ -514,6 +523,15 @@ pub fn mps_that_is_not_ready_is_waited_for() {
     let scheduler = impatient("cuda").unwrap();
     run(&scheduler, good()).unwrap();
     assert_eq!((health(&scheduler), driver_count(0, "contexts_made")), (vec![Health::Good], 1));
+}
+
+/// The administrator closes the GPU after the search, and may open it again.
+pub fn gpu_that_is_closed_after_the_search_is_waited_for() {
+    let scheduler = impatient("cuda").unwrap();
+    let id = scheduler.submit(good()).unwrap();
+    assert_eq!(scheduler.wait(id, Some(Duration::from_millis(500))), Ok(WaitResult::Pending));
+    assert_eq!(health(&scheduler), [Health::Good]);
+    scheduler.cancel(id).unwrap();
 }
 
 /// The next use of the context has the same handle, and no object of before the reset.

@@ -13,10 +13,12 @@ use crate::device::DeviceInfo;
 use crate::error::{DeviceFault, Error, RESTART, human};
 
 /// Status codes that a lost GPU causes, too.
-const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
+const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, status::UNKNOWN];
 const INVALID_DEVICE: u32 = 101;
 /// First CUDA version with a separate status code for a GPU that another process uses exclusively.
 const UNAVAILABLE_SINCE: i32 = 11070;
+/// Free bytes that suffice for any context, which takes 60 to 700 MB.
+const ROOM_FOR_A_CONTEXT: u64 = 1 << 30;
 
 /// A context of this process was poisoned, on any GPU.
 static FAILED: AtomicBool = AtomicBool::new(false);
@@ -117,10 +119,14 @@ impl CudaDevice {
     /// `cached` by this process. Without NVML the context reports the free bytes. Without a context
     /// the library uses nothing of the GPU, and all bytes count as free.
     pub(super) fn free_bytes(&self, cached: u64, context_reports: impl FnOnce() -> Option<u64>) -> u64 {
-        let reported = self.listed.then(|| nvml::memory(self.info.id.as_str(), self.pci())).flatten();
-        let free = reported.map(|memory| memory.free);
-        let free = free.or_else(context_reports).unwrap_or(self.info.total_bytes);
+        let free = self.reported_bytes().or_else(context_reports).unwrap_or(self.info.total_bytes);
         probe::usable_free_bytes(free, self.integrated).saturating_add(cached).min(self.info.total_bytes)
+    }
+
+    /// Returns the bytes that NVML reports as free.
+    fn reported_bytes(&self) -> Option<u64> {
+        let memory = self.listed.then(|| nvml::memory(self.info.id.as_str(), self.pci())).flatten();
+        memory.map(|memory| memory.free)
     }
 
     /// Returns the error of a driver failure: the GPU may be lost, or belong to another process.
@@ -175,6 +181,11 @@ impl CudaDevice {
         let barred = by_mps || poisoned_by == failure.code;
         let class = if barred { StatusClass::Poisoned } else { status::class_of(failure.code) };
         match self.error(failure, class, what, || self.free_bytes(0, || None)) {
+            Error::Device { device, what, fault: DeviceFault::Poisoned }
+                if failure.code == status::UNKNOWN && poisoned_by == 0 && self.is_prohibited() =>
+            {
+                Error::Busy { device, what: format!("{what}; its compute mode is prohibited") }
+            }
             Error::Device { device, mut what, fault: DeviceFault::Poisoned } => {
                 if by_mps || poisoned_by != 0 {
                     what += "; after a kernel's failure the driver gives this process no context of the GPU again: ";
@@ -187,6 +198,13 @@ impl CudaDevice {
             {
                 Error::Busy { device, what }
             }
+            Error::NoMemory { what, needed, place, there }
+                if self.reported_bytes().is_some_and(|free| free >= ROOM_FOR_A_CONTEXT) =>
+            {
+                let what =
+                    format!("{what}; the host lacks memory, or this process address space (ulimit -v)");
+                Error::NoMemory { what, needed, place, there }
+            }
             // Other processes have the memory, if this one has no context.
             Error::NoMemory { what, place: device, there, .. } => {
                 Error::Busy { device, what: format!("{what}; {} are free", human(there)) }
@@ -198,6 +216,11 @@ impl CudaDevice {
     /// Returns true if NVML reports that the GPU is lost. `suspected`: also if it can't query it.
     pub(super) fn is_lost(&self, suspected: bool) -> bool {
         self.listed && nvml::is_lost(self.info.id.as_str(), self.pci(), suspected)
+    }
+
+    /// Returns true if NVML reports that the compute mode excludes all programs.
+    fn is_prohibited(&self) -> bool {
+        self.listed && nvml::is_prohibited(self.info.id.as_str(), self.pci())
     }
 
     fn pci(&self) -> Option<&str> {

@@ -104,7 +104,7 @@ fn list_device(list: &mut NvmlList, uuid: String, device: &Device<'_>) {
         uuid,
         name: device.name().unwrap_or_default(),
         pci: device.pci_info().ok().map(|pci| short_pci(&pci.bus_id)),
-        prohibited: matches!(device.compute_mode(), Ok(ComputeMode::Prohibited)),
+        prohibited: excludes_programs(device),
         memory,
         extent: if divided { DeviceExtent::Divided } else { DeviceExtent::Whole },
     };
@@ -180,6 +180,15 @@ pub fn is_lost(uuid: &str, pci: Option<&str>, suspected: bool) -> bool {
         _ => false,
     };
     library().is_ok_and(|nvml| gpu(nvml, uuid, pci).and_then(|gpu| memory_of(&gpu)).is_err_and(gone))
+}
+
+/// Returns true if the compute mode of the device, see [`memory`], excludes all programs.
+pub fn is_prohibited(uuid: &str, pci: Option<&str>) -> bool {
+    library().is_ok_and(|nvml| gpu(nvml, uuid, pci).is_ok_and(|gpu| excludes_programs(&gpu)))
+}
+
+fn excludes_programs(gpu: &Device<'_>) -> bool {
+    matches!(gpu.compute_mode(), Ok(ComputeMode::Prohibited))
 }
 
 /// Converts NVML's `00000000:01:00.0` to the driver's `0000:01:00.0`, in capitals.

@@ -8,6 +8,10 @@ use crate::error::{DeviceFault, Error};
 /// The driver's status code for lack of memory.
 pub const OUT_OF_MEMORY: u32 = 2;
 
+/// The driver's status code for an unknown cause. The creation of a context returns it if the compute
+/// mode excludes all programs.
+pub const UNKNOWN: u32 = 999;
+
 /// Consequence of a status code.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StatusClass {

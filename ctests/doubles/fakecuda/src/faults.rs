@@ -10,6 +10,7 @@
 //! | a status code | the call returns it |
 //! | `hang` | the launch never ends |
 //! | `lost` | the GPU falls off the bus |
+//! | `closed` | the compute mode becomes prohibited; the call returns 999 |
 //! | `take=BYTES` | another process takes memory; the call succeeds |
 //! | `wait=MS` | the call takes so many milliseconds more |
 //! | `nan=SEED`, `flip=SEED` | silent corruption; the call succeeds |
@@ -32,6 +33,7 @@ pub enum Effect {
     Code(i32),
     Hang,
     Lost,
+    Closed,
     Take(u64),
     Wait(u64),
     Corrupt(Corruption),
@@ -118,6 +120,7 @@ impl Faults {
                 Some(_) => return Err(wrong()),
                 None if what == "hang" => Effect::Hang,
                 None if what == "lost" => Effect::Lost,
+                None if what == "closed" => Effect::Closed,
                 None => Effect::Code(what.parse().map_err(|_| wrong())?),
             };
             rules.push(Rule { gpu: gpu.parse().map_err(|_| wrong())?, operation, first, last, effect });

@@ -199,8 +199,7 @@ nvml! {
         if used > 0 { *list = Process { pid: std::process::id(), used, instances: [c_uint::MAX; 2] } }
     }
     fn nvmlDeviceGetComputeMode(device: Device, mode: *mut c_uint) {
-        touch(device)?;
-        *mode = spec(device)?.mode as c_uint;
+        *mode = Driver::get().gpus[touch(device)?].mode() as c_uint;
     }
     fn nvmlDeviceGetMigMode(device: Device, current: *mut c_uint, pending: *mut c_uint) {
         touch(device)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Answer, Context, Driver, code, lock};
-use crate::config::GpuSpec;
+use crate::config::{GpuSpec, PROHIBITED};
 use crate::faults::Corruption;
 use crate::node::Node;
 use crate::ptx::{Memory, Region};
@@ -31,6 +31,7 @@ pub struct Gpu {
     /// old one has ended.
     pub making: Mutex<()>,
     lost: AtomicBool,
+    closed: AtomicBool,
     /// Code of a failed kernel. After the end of its context the process gets no other one.
     barred: AtomicI32,
 }
@@ -77,8 +78,8 @@ impl Gpu {
     pub fn new(index: usize, spec: GpuSpec) -> Self {
         let state = State { other: spec.other, ..State::default() };
         let lost = AtomicBool::new(spec.lost);
-        let barred = AtomicI32::new(0);
-        Gpu { index, spec, state: Mutex::new(state), making: Mutex::default(), lost, barred }
+        let (closed, barred) = (AtomicBool::new(false), AtomicI32::new(0));
+        Gpu { index, spec, state: Mutex::new(state), making: Mutex::default(), lost, closed, barred }
     }
 
     /// Returns the handle of the primary context. A later primary context has the same handle,
@@ -93,6 +94,16 @@ impl Gpu {
 
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Changes the compute mode to prohibited.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the compute mode.
+    pub fn mode(&self) -> i32 {
+        if self.closed.load(Ordering::Relaxed) { PROHIBITED } else { self.spec.mode }
     }
 
     pub fn bar(&self, code: i32) {

@@ -176,6 +176,10 @@ impl Driver {
                     gpu.lose();
                     return Err(code::UNKNOWN);
                 }
+                Effect::Closed => {
+                    gpu.close();
+                    return Err(code::UNKNOWN);
+                }
                 Effect::Take(bytes) => lock(&gpu.state).other += bytes,
                 Effect::Wait(ms) => std::thread::sleep(std::time::Duration::from_millis(ms)),
                 Effect::Corrupt(how) => lock(&gpu.state).corruptions.push(how),
