@@ -188,6 +188,22 @@ fn failed_shot_is_computed_by_the_next_process_or_the_run_ends() {
     }
 }
 
+/// The next process would take the survey for another one.
+#[test]
+fn run_that_cannot_write_survey_json_does_not_start_again() {
+    let folder = Workspace::new();
+    let out = fs::canonicalize(folder.path()).unwrap().join("out");
+    fs::write(folder.at("survey.toml"), format!("{}folder = {out:?}\n", brief())).unwrap();
+    let mut command = folder.command(&["run", "--json", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:1:700");
+    command.env("LD_PRELOAD", c::preload("inject", folder.path())).env("FAULT_MARK", folder.at("mark"));
+    command.env("FAULT_FOLDER", out);
+    command.envs([("FAULT_CALL", "rename"), ("FAULT_AT", "1"), ("FAULT_LASTS", "1"), ("FAULT_HOW", "5")]);
+    let ended = Ended::from(output(&mut command).unwrap());
+    assert_eq!((ended.status, restarts(&ended)), (1, 0), "{ended:?}");
+    assert_eq!(ended.shots("failed"), [1, 2, 3, 4], "{ended:?}");
+}
+
 /// Shots of a stream are reported at once: their sender may compute them elsewhere. A pipe cannot
 /// be read again.
 #[test]
