@@ -951,7 +951,8 @@ typedef struct sched_fd_shot_size_t {
   uint64_t device_bytes;
   /**
    * Additional host memory in bytes, on any device: the record, and with exact time the memory
-   * of its correction.
+   * of its correction. On a GPU not counted: at most two snapshots and the samples of 32 steps,
+   * on their way.
    */
   uint64_t host_bytes;
 } sched_fd_shot_size_t;

@@ -150,7 +150,8 @@ pub struct sched_fd_shot_size_t {
     /// at once.
     pub device_bytes: u64,
     /// Additional host memory in bytes, on any device: the record, and with exact time the memory
-    /// of its correction.
+    /// of its correction. On a GPU not counted: at most two snapshots and the samples of 32 steps,
+    /// on their way.
     pub host_bytes: u64,
 }
 
