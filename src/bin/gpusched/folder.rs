@@ -22,6 +22,28 @@ const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Errors of a file that may pass by themselves.
+const PASSING: &[i32] = &[
+    // A full disk, a quota, a failure of a device.
+    libc::ENOSPC,
+    libc::EDQUOT,
+    libc::EIO,
+    // File servers: of NFS; of Lustre and Ceph, which exclude a node for a time; of SMB; of BeeGFS.
+    libc::ESTALE,
+    libc::ETIMEDOUT,
+    libc::ESHUTDOWN,
+    libc::EHOSTDOWN,
+    #[cfg(target_os = "linux")]
+    libc::ECOMM,
+    #[cfg(target_os = "linux")]
+    libc::EREMOTEIO,
+    // The network.
+    libc::ENOTCONN,
+    libc::EHOSTUNREACH,
+    libc::ENETUNREACH,
+    libc::ECONNRESET,
+];
+
 pub struct OutputFolder {
     path: PathBuf,
     /// Device and inode.
@@ -199,6 +221,11 @@ pub fn fill(output: &mut dyn Write, bytes: usize) -> io::Result<()> {
         output.write_all(&block[..BLOCK.min(bytes - begin)])?;
     }
     Ok(())
+}
+
+/// Returns true for an error of a file that may pass by itself.
+pub fn may_pass(error: &Error) -> bool {
+    error.is_os_error(PASSING)
 }
 
 /// Removes a file, if it exists.

@@ -9,6 +9,7 @@ use gpusched::{Error, Result};
 use serde_json::json;
 
 use crate::document::Document;
+use crate::folder::may_pass;
 use crate::output::Files;
 use crate::progress;
 use crate::say::{self, say};
@@ -209,12 +210,6 @@ impl Start {
     }
 }
 
-/// Returns true for an error of a file that may pass by itself: a full disk, a quota, a failure of a
-/// device or file server.
-fn may_pass(error: &Error) -> bool {
-    error.is_os_error(&[libc::ENOSPC, libc::EDQUOT, libc::EIO, libc::ESTALE, libc::ETIMEDOUT])
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Error as IoError;
@@ -241,9 +236,12 @@ mod tests {
         let files = || Files::new(&job, 1, false, &Stop::default(), &Room::default(), &output);
         assert!(!WaitingShots::new(Some(0.0)).accept(&failure(libc::ENOSPC), &files()));
         let mut waiting = WaitingShots::new(None);
-        let accepted = [libc::ENOSPC, libc::ESTALE, libc::EACCES, libc::EFBIG];
-        let accepted = accepted.map(|code| waiting.accept(&failure(code), &files()));
-        assert_eq!(accepted, [true, true, false, false]);
+        let of_servers = [libc::ESTALE, libc::ESHUTDOWN, libc::EHOSTDOWN, libc::ENOTCONN, libc::EHOSTUNREACH];
+        for code in [libc::ENOSPC].into_iter().chain(of_servers) {
+            assert!(waiting.accept(&failure(code), &files()), "{code}");
+        }
+        let accepted = [libc::EACCES, libc::EFBIG].map(|code| waiting.accept(&failure(code), &files()));
+        assert_eq!(accepted, [false, false]);
         assert_eq!(waiting.add(1, files(), "full".into()), Some(PATIENCE));
         assert_eq!(waiting.add(2, files(), "full".into()), None);
         assert!(matches!(waiting.check(|_| panic!("the pause is not over")), Checked::Wait));
