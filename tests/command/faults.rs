@@ -443,6 +443,35 @@ fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
     assert!((10..20).contains(&whole.len()), "{calls}");
 }
 
+/// A shot whose snapshots would not fit is not computed either. The disk grows while shots wait.
+#[test]
+fn shots_wait_for_a_disk_without_room_for_their_snapshots() {
+    let folder = folder();
+    // A snapshot has 12 KiB, and a shot four.
+    let survey = fs::read_to_string(folder.at("survey.toml")).unwrap();
+    let survey = survey.replace("[12, 8, 10]", "[24, 8, 16]").replace("every = 4\n", "every = 1\n");
+    let survey = survey.replace("[2, 1]", "[6, 1]").replace("[40.0, 10.0]", "[10.0, 10.0]");
+    fs::write(folder.at("survey.toml"), survey.replace("write_retry_s = 0.2", "")).unwrap();
+    fs::create_dir(folder.at("out")).unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=40k tmpfs out || exit 99
+        (sleep 2; mount -o remount,size=1m tmpfs out) &
+        "$GPUSCHED" run survey.toml --json --no-rates-cache >first; echo $? >status
+    "#;
+    let mut shell = isolated("unshare");
+    shell.args(["-rm", "sh", "-c", script]).current_dir(folder.at("."));
+    shell.env("GPUSCHED", executable()).env("GPUSCHED_SLOTS", "1");
+    match shell.output() {
+        Ok(ended) if ended.status.code() != Some(99) && folder.at("status").exists() => {}
+        other => return skip(&format!("no file system can be mounted: {other:?}")),
+    }
+    let text = |name| fs::read_to_string(folder.at(name)).unwrap();
+    let ended =
+        Ended { status: text("status").trim().parse().unwrap(), out: text("first"), err: String::new() };
+    assert_eq!((ended.status, ended.shots("failed")), (1, vec![1]), "{ended:?}");
+    assert_eq!(ended.shots("done"), [2, 3, 4, 5, 6], "{ended:?}");
+}
+
 /// As on NFS, which reports a full disk once a file is forced to it.
 #[test]
 fn shots_are_not_computed_for_a_disk_that_is_full_once_it_is_forced() {

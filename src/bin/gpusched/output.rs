@@ -1,17 +1,17 @@
 //! Writes the files of one shot: the record, the snapshots, and last the description beside them.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use gpusched::fd::control::State as Fields;
 use gpusched::fd::shot;
 use gpusched::fd::survey::{Effort, Gather};
 use gpusched::io::atomic::{self, Sealed};
-use gpusched::io::raw;
+use gpusched::io::{raw, space};
 use gpusched::sched::{Exec, Task};
 use gpusched::{Error, Result};
 
@@ -173,11 +173,19 @@ impl Files {
         self.attempts().values().any(|state| state.begun.is_some())
     }
 
-    /// Returns an error if the record cannot be written. See [`Room`].
+    /// Returns an error if the files cannot be written. See [`Room`].
     pub fn find_room(&self) -> Result<()> {
         let about = self.about();
-        let record = self.inner.folder.join(names::record(about.number));
-        self.inner.room.find(&record, 4 * about.traces() * about.shot.samples())
+        let path = |name: String| self.inner.folder.join(name);
+        let record = (path(names::record(about.number)), 4 * about.traces() * about.shot.samples());
+        // The snapshots of a saved state are there.
+        let saved = checkpoint::header(&self.paused_path());
+        let saved = saved.filter(|header| self.inner.resume && header.key == about.key);
+        let done = saved.map_or(0, |header| header.done);
+        let bytes = 4 * about.plan.model.grid.cells();
+        let snapshots = about.steps().skip_while(|&step| step < done);
+        let snapshots = snapshots.map(|step| (path(names::snapshot(about.number, step)), bytes));
+        self.inner.room.find([record].into_iter().chain(snapshots))
     }
 
     /// Returns the report of the attempt that committed, or else of the last one.
@@ -388,7 +396,7 @@ impl Files {
     }
 }
 
-/// Remembers whether records can be written. With a full disk, shots fail before they are computed.
+/// Remembers whether files can be written. With a full disk, shots fail before they are computed.
 #[derive(Debug, Default, Clone)]
 pub struct Room {
     /// True if the last write failed.
@@ -405,17 +413,33 @@ impl Room {
         }
     }
 
-    /// Checks that the file can be created and, after a failed write, that the disk has room for
-    /// all of it. Some systems report that only once the file is on disk.
-    fn find(&self, path: &Path, bytes: usize) -> Result<()> {
-        // The file is removed, because it is dropped without a commit.
-        let mut output = atomic::Output::create(path)?;
+    /// Checks that the first of the files, each with its bytes, can be created. After a failed
+    /// write, also checks that the disk has room for all of them. A quota is not in the number of
+    /// free bytes, so the first two are written: the record and a snapshot. Some systems report a
+    /// full disk only once a file is on it.
+    fn find(&self, mut files: impl Iterator<Item = (PathBuf, usize)>) -> Result<()> {
+        let Some((first, bytes)) = files.next() else { return Ok(()) };
+        // The files are removed, because they are dropped without a commit.
+        let output = atomic::Output::create(&first)?;
         if self.short.load(Ordering::Relaxed) {
-            fill(&mut output, bytes).map_err(|error| Error::io("write", path, error))?;
-            output.seal()?;
+            let free = first.parent().and_then(|folder| space::free_bytes(folder).ok().flatten());
+            let _first = try_to_fill(output, bytes)?;
+            let Some((second, more)) = files.next() else { return Ok(()) };
+            let all = (bytes + more) as u64 + files.map(|(_, bytes)| bytes as u64).sum::<u64>();
+            if free.is_some_and(|free| free < all) {
+                let full = io::Error::from_raw_os_error(libc::ENOSPC);
+                return Err(Error::io("write", &second, full));
+            }
+            try_to_fill(atomic::Output::create(&second)?, more)?;
         }
         Ok(())
     }
+}
+
+/// Forces a temporary file of this size to disk.
+fn try_to_fill(mut output: atomic::Output, bytes: usize) -> Result<Sealed> {
+    fill(&mut output, bytes).map_err(|error| Error::io("write", output.target(), error))?;
+    output.seal()
 }
 
 /// Returns the names of all files of a complete shot except its pictures.
