@@ -1,10 +1,10 @@
 //! Writes the files of one shot: the record, the snapshots, and last the description beside them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
 
 use gpusched::fd::control::State as Fields;
@@ -265,16 +265,23 @@ impl Files {
     }
 
     /// Removes the files of a shot that could not be completed. The snapshots of a saved state
-    /// stay.
-    fn unname(&self) {
+    /// stay. If the path leads to another folder now, only files that were written after `begun`
+    /// are of this run.
+    fn unname(&self, begun: SystemTime) {
         // Another part may own the files, which have the same bytes.
         if self.inner.is_part {
             return;
         }
         let is_left = self.paused_path().exists();
+        let is_other = self.inner.output.check().is_err();
+        let is_new = |path: &Path| {
+            let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
+            changed.is_ok_and(|changed| changed >= begun)
+        };
         for name in all_files(self.about()) {
-            if !is_left || names::snapshot_of(&name).is_none() {
-                drop(fs::remove_file(self.inner.folder.join(name)));
+            let path = self.inner.folder.join(&name);
+            if (!is_left || names::snapshot_of(&name).is_none()) && (!is_other || is_new(&path)) {
+                drop(fs::remove_file(path));
             }
         }
     }
@@ -474,18 +481,20 @@ impl shot::ShotOutput for Files {
         let record = self.inner.folder.join(names::record(about.number));
         let side = self.inner.folder.join(names::side(about.number));
         let _naming = self.naming();
+        // The clock of a file system may be some milliseconds behind.
+        let begun = SystemTime::now() - Duration::from_secs(1);
         // Another attempt has written the same files.
         if self.attempts().values().any(|state| state.seconds.is_some()) {
             return Ok(());
         }
         self.inner.output.check()?;
         let written = self.name_snapshots(exec.attempt).and_then(|()| raw::write(&record, &gather.data));
-        written.inspect_err(|_| self.unname())?;
+        written.inspect_err(|_| self.unname(begun))?;
         let mut attempts = self.attempts();
         let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
         state.sums.record = checksum(&gather.data);
         let described = about.text(&state.sums).and_then(|text| atomic::write(&side, text.as_bytes()));
-        described.and_then(|()| self.inner.output.check()).inspect_err(|_| self.unname())?;
+        described.and_then(|()| self.inner.output.check()).inspect_err(|_| self.unname(begun))?;
         // The shot is complete; a saved state that cannot be removed does no harm.
         remove(&self.paused_path()).unwrap_or_else(|error| log::warn!("{error}"));
         state.computed = Some(effort.computed);
@@ -566,11 +575,38 @@ mod tests {
         }
     }
 
+    fn job(folder: &testkit::Folder) -> Job {
+        fs::write(folder.at("survey.toml"), brief().replace("nt = 4", "nt = 5000")).unwrap();
+        Job::load(&folder.at("survey.toml")).unwrap()
+    }
+
+    /// Another folder has the name of the run's folder now.
+    #[test]
+    fn failed_shot_removes_its_files_in_the_folder_of_the_run_only() {
+        let folder = testkit::Folder::new();
+        let job = job(&folder);
+        let output = Arc::new(OutputFolder::claim(&job.folder, false).unwrap());
+        let files = Files::new(&job, 1, false, &Stop::default(), &Room::default(), &output);
+        let [record, side] = ["out/shot_0001.bin", "out/shot_0001.json"].map(|name| folder.at(name));
+        let begun = SystemTime::now() - Duration::from_secs(1);
+        let write = || {
+            fs::write(&side, "").unwrap();
+            fs::File::create(&record).unwrap().set_modified(begun - Duration::from_secs(9)).unwrap();
+        };
+        write();
+        files.unname(begun);
+        assert!(!record.exists() && !side.exists());
+        fs::rename(folder.at("out"), folder.at("out.1")).unwrap();
+        fs::create_dir(folder.at("out")).unwrap();
+        write();
+        files.unname(begun);
+        assert!(record.exists() && !side.exists());
+    }
+
     #[test]
     fn state_of_the_attempt_with_most_steps_is_kept() {
         let folder = testkit::Folder::new();
-        fs::write(folder.at("survey.toml"), brief().replace("nt = 4", "nt = 5000")).unwrap();
-        let job = Job::load(&folder.at("survey.toml")).unwrap();
+        let job = job(&folder);
         let output = Arc::new(OutputFolder::claim(&job.folder, false).unwrap());
         let begin = |resume| {
             let files = Files::new(&job, 1, resume, &Stop::default(), &Room::default(), &output);
