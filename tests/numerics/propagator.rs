@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
-use gpusched::fd::control::{Control, Silent, State};
+use gpusched::fd::control::{Control, STATE_LAYOUT, Silent, State};
 use gpusched::fd::equation::{Equation, acoustic1::Acoustic1, by_name};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::{Model, Property, Values};
@@ -17,6 +17,7 @@ use gpusched::fd::verify::cells_per_wavelength;
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::sched::{Exec, Scheduler};
 use gpusched::{Error, Result};
+use testmodels::bits::fused_or_skip;
 use testmodels::shots::NOWHERE;
 
 const DT: f32 = 1e-3;
@@ -67,6 +68,61 @@ fn a_cancelled_shot_ends_at_once_and_the_team_goes_on() {
         assert_eq!((ended.unwrap_err(), stop.steps.get()), (Error::Cancelled, stop.after + 1));
     }
     run(&plan, &shot(10), Lane::Cpu(&team), &Silent).unwrap();
+}
+
+/// Stops a shot after twenty steps, and hashes the values of its state (FNV-1a).
+#[derive(Default)]
+struct Saved {
+    steps: Cell<usize>,
+    hash: Cell<u64>,
+}
+
+impl Control for Saved {
+    fn pauses(&self) -> bool {
+        self.steps.set(self.steps.get() + 1);
+        self.steps.get() == 20
+    }
+
+    fn pause(&self, _: usize, state: &mut dyn State) -> Result<()> {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        state.leave(&mut |values| {
+            for byte in values.iter().flat_map(|value| value.to_le_bytes()) {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+            Ok(())
+        })?;
+        self.hash.set(hash);
+        Ok(())
+    }
+}
+
+/// Otherwise a shot would continue from values that mean something else.
+#[test]
+fn saved_states_have_the_values_of_their_layout_number() {
+    if !fused_or_skip() {
+        return;
+    }
+    let hashes = ["acoustic1", "acoustic2", "vti", "tti"].map(|equation| {
+        let grid = Grid::new([9, 8, 10], [10.0; 3]).unwrap();
+        let mut properties = vec![(Property::Vp, Values::from(2000.0))];
+        if equation == "vti" {
+            properties.extend([(Property::Epsilon, 0.2.into()), (Property::Delta, 0.1.into())]);
+        }
+        let options = Options { equation: by_name(equation).unwrap(), ..Options::default() };
+        let plan = Plan::new(Arc::new(Model::of(grid, properties).unwrap()), DT, options).unwrap();
+        let (saved, team) = (Saved::default(), Team::new(2).unwrap());
+        let shot = Shot { source: [4, 4, 4], ..shot(30) };
+        assert_eq!(run(&plan, &shot, Lane::Cpu(&team), &saved).unwrap_err(), Error::Cancelled);
+        saved.hash.get()
+    });
+    let known =
+        (1, [0x0d21_d935_cb3a_e201, 0xcf41_0183_0de1_9b29, 0xa906_40ee_1e0d_1285, 0x1aab_ebe3_6d78_30aa]);
+    assert!(
+        (STATE_LAYOUT, hashes) == known,
+        "saved states have other values than those of {}: raise gpusched::fd::control::STATE_LAYOUT, or \
+         gpusched::fd::NUMERICS if results have other bits, and put these hashes here: {hashes:#x?}",
+        known.0
+    );
 }
 
 #[test]

@@ -24,6 +24,9 @@ const PIECE: usize = 1 << 14;
 pub struct Header {
     /// Key of the shot, see `key.rs`.
     pub key: String,
+    /// `gpusched::fd::control::STATE_LAYOUT` of the version that saved it.
+    #[serde(default)]
+    pub layout: u32,
     /// Kind of the state.
     pub kind: String,
     /// Number of computed steps.
@@ -195,6 +198,7 @@ mod tests {
         values[3] = f32::NAN;
         let header = Header {
             key: "k".into(),
+            layout: gpusched::fd::control::STATE_LAYOUT,
             kind: "of a test".into(),
             done: 17,
             values: 40_000,

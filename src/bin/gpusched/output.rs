@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
 
-use gpusched::fd::control::State as Fields;
+use gpusched::fd::control::{STATE_LAYOUT, State as Fields};
 use gpusched::fd::shot;
 use gpusched::fd::survey::{Effort, Gather};
 use gpusched::io::atomic::{self, Sealed};
@@ -326,7 +326,8 @@ impl Files {
         let snapshots =
             self.attempts().get(&attempt).map(|state| state.sums.snapshots.clone()).unwrap_or_default();
         let key = self.about().key.clone();
-        let header = Header { key, kind: fields.kind(), done, values: fields.values(), snapshots };
+        let layout = STATE_LAYOUT;
+        let header = Header { key, layout, kind: fields.kind(), done, values: fields.values(), snapshots };
         checkpoint::write(&self.paused_path(), &header, fields)
     }
 
@@ -630,5 +631,11 @@ mod tests {
         let files = begin(true);
         files.save(2, 2, &mut NoFields).unwrap();
         assert_eq!((done(&files), files.paused()), (Some(3), Some(Ok(3))));
+        // But not that of another version.
+        let header = checkpoint::header(&files.paused_path()).unwrap();
+        let header = Header { layout: header.layout + 1, ..header };
+        checkpoint::write(&files.paused_path(), &header, &mut NoFields).unwrap();
+        let refused = resume::saved_state(&job.folder, files.about()).err();
+        assert!(refused.is_some_and(|why| why.contains("another version")));
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use gpusched::fd::control::STATE_LAYOUT;
 use gpusched::io::atomic;
 use gpusched::{Result, descriptor};
 use serde_json::json;
@@ -156,6 +157,9 @@ pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<C
     let header = &checkpoint.header;
     if header.key != about.key || header.done >= about.plan.steps(&about.shot) {
         return Err(STALE.into());
+    }
+    if header.layout != STATE_LAYOUT {
+        return Err("another version saved it".into());
     }
     for step in about.steps().take_while(|&step| step < header.done) {
         let name = names::snapshot(about.number, step);

@@ -111,6 +111,7 @@ fn paused_states() {
         name: "paused",
         words: &[
             "key",
+            "layout",
             "kind",
             "done",
             "values",
@@ -137,8 +138,8 @@ fn paused_states() {
         seeds: || {
             let path = folder("paused").join("shot_0001.paused");
             let snapshots = [(10, 7), (20, 1)].into();
-            let header =
-                Header { key: "k".into(), kind: "of a test".into(), done: 20, values: 50, snapshots };
+            let key = "k".into();
+            let header = Header { key, layout: 1, kind: "of a test".into(), done: 20, values: 50, snapshots };
             checkpoint::write(&path, &header, &mut Values(vec![0.5; 50])).expect("a state");
             vec![fs::read(&path).expect("a state")]
         },
