@@ -1,13 +1,16 @@
 //! `run --resume`: the shots that are kept, the reasons for those computed again, and the equality
 //! with one run's result.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use testkit::command::{SURVEY, Workspace, brief, one_shot};
+use testkit::c;
+use testkit::command::{Ended, SURVEY, Workspace, brief, one_shot};
 use testmodels::bits::fused_or_skip;
 
 use crate::{finished, flip_a_bit, run_well};
@@ -101,6 +104,41 @@ fn only_missing_or_damaged_shots_are_computed_again() {
     }
     // The target of the link is unchanged.
     assert_eq!(fs::read(folder.at("elsewhere.bin")).unwrap(), whole["shot_0002.bin"]);
+}
+
+/// As on a file server that fails for a moment. For all shots, or for one that arrives later.
+#[test]
+fn shot_whose_files_cannot_be_read_now_is_not_computed_again() {
+    let preload = c::preload("opens", &c::scratch("unread"));
+    let folder = finished(&brief());
+    let whole = folder.results();
+    for file in ["out/shot_0001.bin", "out/shot_0001.json", "out/shot_0001_step_000003.bin"] {
+        for (code, more) in [(libc::ESTALE, &[][..]), (libc::EMFILE, &["--shots-from", "-"])] {
+            let mut command = folder.command(&[RESUME, more].concat());
+            command.env("LD_PRELOAD", &preload).env("FAULT_MARK", folder.at("mark"));
+            command.env("FAULT_PATH", file).env("FAULT_COUNT", "1").env("FAULT_HOW", code.to_string());
+            let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            drop(run.stdin.take().unwrap().write_all(b"1\n"));
+            let ended = Ended::from(run.wait_with_output().unwrap());
+            let why = ended.events().into_iter().find_map(|event| Some(event["error"].as_str()?.to_owned()));
+            let why = why.unwrap_or_default();
+            let name = file.rsplit('/').next().unwrap();
+            assert!(why.contains(name) && why.contains(&format!("(os error {code})")), "{file}: {ended:?}");
+            if more.is_empty() {
+                assert_eq!((ended.status, ended.events().len() > 2), (2, false), "{ended:?}");
+                assert!(why.contains("start the run again, or remove the file"), "{ended:?}");
+            } else {
+                assert_eq!((ended.status, ended.shots("failed")), (1, vec![1]), "{ended:?}");
+            }
+            assert!(shots(&folder) == whole, "{file}: a file was changed");
+        }
+    }
+    assert_eq!(folder.gpusched(RESUME).shots("kept"), [1, 2, 3, 4]);
+}
+
+/// Returns the files without the reports of parts.
+fn shots(folder: &Workspace) -> BTreeMap<String, Vec<u8>> {
+    folder.results().into_iter().filter(|(name, _)| !name.starts_with("survey.")).collect()
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn description(folder: &Path, number: usize) -> Option<Description> {
 /// Compares the checksums of the files of a shot with its description.
 fn whole(folder: &Path, found: &Description, number: usize) -> std::result::Result<(), String> {
     let Some(sums) = found.sums() else { return Err(format!("{} is damaged", names::side(number))) };
-    let check = |name: String, sum: u32| resume::check(folder, &name, None, sum);
+    let check = |name: String, sum: u32| resume::check(folder, &name, None, Some(sum));
     check(names::record(number), sums.record)?;
     sums.snapshots.iter().try_for_each(|(&step, &sum)| check(names::snapshot(number, step), sum))
 }

@@ -2,7 +2,7 @@
 //! updated as shots end, so it is also right after a run was killed. A part of a survey has a file
 //! of its own with only its shots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub struct Earlier {
     path: Option<PathBuf>,
     /// Entries of the shots that they computed.
     pub shots: BTreeMap<usize, Value>,
+    /// Numbers of the shots that they computed or kept.
+    pub written: BTreeSet<usize>,
     pub time: Duration,
     /// Statistics of the devices, as the summary has them.
     pub schedule: Value,
@@ -64,12 +66,16 @@ impl Earlier {
 
     fn of(path: PathBuf, content: &Value) -> Earlier {
         let shots = content["shots"].as_array().into_iter().flatten();
-        let computed = shots.filter(|shot| shot["state"] == "done" && shot["kept"].is_null());
+        let done = shots.filter(|shot| shot["state"] == "done");
         let entry = |shot: &Value| Some((shot["shot"].as_u64()? as usize, shot.clone()));
+        let mut shots: BTreeMap<usize, Value> = done.filter_map(entry).collect();
+        let written = shots.keys().copied().collect();
+        shots.retain(|_, shot| shot["kept"].is_null());
         let seconds = content["seconds"].as_f64().unwrap_or_default();
         Earlier {
             path: Some(path),
-            shots: computed.filter_map(entry).collect(),
+            shots,
+            written,
             time: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
             schedule: content["schedule"].clone(),
         }

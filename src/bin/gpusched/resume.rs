@@ -12,11 +12,11 @@ use std::thread;
 
 use gpusched::fd::control::STATE_LAYOUT;
 use gpusched::io::atomic;
-use gpusched::{Result, descriptor};
+use gpusched::{Error, Result, descriptor};
 use serde_json::json;
 
 use crate::checkpoint::{self, Checkpoint, Header};
-use crate::folder::remove;
+use crate::folder::{may_pass, remove};
 use crate::job::Job;
 use crate::names;
 use crate::say::say;
@@ -36,13 +36,24 @@ pub enum Found {
     Nothing,
     /// The files can't be kept, for this reason.
     Unfit(String),
+    /// A file could not be read now. All may be whole.
+    Unread(Error),
 }
 
-/// Checks the shots of a run and reads the files of complete ones. With `renew`, also updates their
-/// descriptions and removes their saved states.
-pub fn examine(job: &Job, renew: bool) -> BTreeMap<usize, Found> {
+/// Checks the shots of a run and reads the files of complete ones. Those of the shots in `written`
+/// are not read: an earlier process of the run has written or read them. With `renew`, also updates
+/// their descriptions and removes their saved states.
+///
+/// Returns an error if the files of a shot could not be read now. Computing the shot would remove
+/// them.
+pub fn examine(job: &Job, written: &BTreeSet<usize>, renew: bool) -> Result<BTreeMap<usize, Found>> {
     let numbers: Vec<usize> = job.numbers.iter().copied().collect();
-    read_all(&numbers, |number| shot(&job.folder, &About::new(job, number), renew))
+    let examine = |number| shot(&job.folder, &About::new(job, number), !written.contains(&number), renew);
+    let found = read_all(&numbers, examine);
+    let error =
+        found.values().find_map(|found| if let Found::Unread(error) = found { Some(error) } else { None });
+    error.map_or(Ok(()), |error| Err(error.clone()))?;
+    Ok(found)
 }
 
 /// Calls `read` for each shot on several threads, each with a buffer for one file at a time.
@@ -113,8 +124,8 @@ pub fn remove_unlisted(folder: &Path, number: usize, strays: &mut Strays) {
     }
 }
 
-/// Checks one shot, as [`examine`] does.
-pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
+/// Checks one shot, as [`examine`] does. With `read` false only the sizes of its files.
+pub fn shot(folder: &Path, about: &About, read: bool, renew: bool) -> Found {
     let (record, side) = (names::record(about.number), names::side(about.number));
     let text = match side::read(&folder.join(&side)) {
         Ok(text) => text,
@@ -124,7 +135,7 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
                 Err(_) => Found::Nothing,
             };
         }
-        Err(error) => return Found::Unfit(format!("{side} cannot be read: {error}")),
+        Err(error) => return unfit(folder, format!("{side} cannot be read: {error}")),
     };
     let description = Description::parse(&text);
     let Some((found, sums)) = description.and_then(|found| found.sums().map(|sums| (found, sums))) else {
@@ -133,7 +144,7 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     if found.key != about.key {
         return Found::Unfit(STALE.into());
     }
-    match whole(folder, about, &sums) {
+    match whole(folder, about, &sums, read) {
         Ok(()) => {
             if renew {
                 // A killed run, or a part that another part has overtaken, may have left the state.
@@ -144,8 +155,14 @@ pub fn shot(folder: &Path, about: &About, renew: bool) -> Found {
             }
             Found::Whole
         }
-        Err(why) => Found::Unfit(why),
+        Err(why) => unfit(folder, why),
     }
+}
+
+fn unfit(folder: &Path, why: String) -> Found {
+    let advice = format!("{why}; the file may be whole: start the run again, or remove the file");
+    let error = Error::io("read the results in", folder, advice);
+    if may_pass(&error) || error.is_out_of_descriptors() { Found::Unread(error) } else { Found::Unfit(why) }
 }
 
 /// Opens the saved state of a shot, if it exists, and checks it and its snapshots. The error is the
@@ -164,7 +181,7 @@ pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<C
     for step in about.steps().take_while(|&step| step < header.done) {
         let name = names::snapshot(about.number, step);
         let (saved, cells) = (header.snapshots.get(&step), about.plan.model.grid.cells());
-        if saved.is_none_or(|&sum| check(folder, &name, Some(cells), sum).is_err()) {
+        if saved.is_none_or(|&sum| check(folder, &name, Some(cells), Some(sum)).is_err()) {
             return Err(format!("{name} is missing or damaged"));
         }
     }
@@ -189,43 +206,53 @@ fn update(folder: &Path, about: &About, sums: &Sums, text: &[u8]) -> Result<()> 
     atomic::write(&folder.join(names::side(about.number)), fresh.as_bytes())
 }
 
-fn whole(folder: &Path, about: &About, sums: &Sums) -> std::result::Result<(), String> {
+fn whole(folder: &Path, about: &About, sums: &Sums, read: bool) -> std::result::Result<(), String> {
     let record = about.traces() * about.shot.samples();
-    check(folder, &names::record(about.number), Some(record), sums.record)?;
+    check(folder, &names::record(about.number), Some(record), read.then_some(sums.record))?;
     for step in about.steps() {
         let name = names::snapshot(about.number, step);
         let Some(&sum) = sums.snapshots.get(&step) else { return Err(format!("{name} is not described")) };
-        check(folder, &name, Some(about.plan.model.grid.cells()), sum)?;
+        check(folder, &name, Some(about.plan.model.grid.cells()), read.then_some(sum))?;
     }
     Ok(())
 }
 
-/// Compares the number of float32 values, unless it is `None`, and the CRC-32 of a file. The error is
-/// the difference.
-pub fn check(folder: &Path, name: &str, values: Option<usize>, sum: u32) -> std::result::Result<(), String> {
-    let size = values.map(|values| 4 * values as u64);
-    match checksum(&folder.join(name), size).map_err(|error| format!("{name}: {error}"))? {
-        Some(found) if found == sum => Ok(()),
-        Some(_) => Err(format!("{name} is damaged: its checksum differs")),
-        None => Err(format!("{name} is not {} bytes long", size.unwrap_or_default())),
+/// Compares the number of float32 values and the CRC-32 of a file, each unless it is `None`. The
+/// error is the difference.
+pub fn check(
+    folder: &Path,
+    name: &str,
+    values: Option<usize>,
+    sum: Option<u32>,
+) -> std::result::Result<(), String> {
+    let path = folder.join(name);
+    let failed = |error: io::Error| format!("{name}: {error}");
+    let size = size(&path).map_err(failed)?;
+    if let Some(wanted) = values.map(|values| 4 * values as u64).filter(|&wanted| wanted != size) {
+        return Err(format!("{name} is not {wanted} bytes long"));
+    }
+    match sum {
+        Some(sum) if checksum(&path).map_err(failed)? != sum => {
+            Err(format!("{name} is damaged: its checksum differs"))
+        }
+        _ => Ok(()),
     }
 }
 
-/// Returns the CRC-32 of a plain file of that size, if one is given, or `None` if it has another.
-fn checksum(path: &Path, size: Option<u64>) -> io::Result<Option<u32>> {
+/// Returns the bytes of a plain file.
+fn size(path: &Path) -> io::Result<u64> {
     let found = fs::symlink_metadata(path)?;
-    if !found.is_file() {
-        return Err(io::Error::other("not a plain file"));
-    }
-    if size.is_some_and(|size| found.len() != size) {
-        return Ok(None);
-    }
+    if found.is_file() { Ok(found.len()) } else { Err(io::Error::other("not a plain file")) }
+}
+
+/// Returns the CRC-32 of a file.
+fn checksum(path: &Path) -> io::Result<u32> {
     let mut file = descriptor::open_read(path)?;
     let mut hasher = crc32fast::Hasher::new();
     let mut block = vec![0; 1 << 18];
     loop {
         match file.read(&mut block) {
-            Ok(0) => return Ok(Some(hasher.finalize())),
+            Ok(0) => return Ok(hasher.finalize()),
             Ok(count) => hasher.update(&block[..count]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -251,7 +278,7 @@ pub fn report(found: &BTreeMap<usize, Found>, paused: usize, as_json: bool) {
                 reasons.entry(why).or_default().push(number);
                 json!({ "event": "redo", "shot": number, "why": why })
             }
-            Found::Nothing => continue,
+            Found::Nothing | Found::Unread(_) => continue,
         };
         if as_json {
             say!("{event}");

@@ -110,7 +110,10 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     if output.as_ref().is_some_and(|output| output.is_exclusive()) {
         remove_leftovers(&job.folder, wanted.as_json);
     }
-    let found = if wanted.resume { resume::examine(&job, !wanted.dry_run) } else { BTreeMap::new() };
+    let found = match wanted.resume {
+        true => start.repeat(|| resume::examine(&job, &earlier.written, !wanted.dry_run))?,
+        false => BTreeMap::new(),
+    };
     let saved = if wanted.resume { resume::saved_states(&job, &found) } else { BTreeMap::new() };
     // The first process has reported the kept shots.
     if wanted.resume && !is_stream && wanted.restarts == 0 {
@@ -212,7 +215,7 @@ fn claim(job: &Job, dry_run: bool) -> Result<(Option<Arc<OutputFolder>>, Option<
 /// if another run holds its lock.
 fn is_complete(job: &Job) -> Result<bool> {
     let _claim = folder::lock(&job.folder, job.is_part, Duration::ZERO)?;
-    Ok(resume::examine(job, false).values().all(|found| *found == Found::Whole))
+    Ok(resume::examine(job, &BTreeSet::new(), false)?.values().all(|found| *found == Found::Whole))
 }
 
 /// Reports that every shot is complete and nothing is written.

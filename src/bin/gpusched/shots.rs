@@ -408,7 +408,13 @@ impl SurveyRun<'_> {
         self.failed.remove(&number);
         resume::remove_unlisted(&self.job.folder, number, &mut self.strays);
         let about = About::new(self.job, number);
-        if self.resume && resume::shot(&self.job.folder, &about, true) == Found::Whole {
+        let examine = || resume::shot(&self.job.folder, &about, true, true);
+        let found = if self.resume { examine() } else { Found::Nothing };
+        // Computing the shot would remove its files.
+        if let Found::Unread(error) = &found {
+            return self.fail(number, &error.to_string(), progress);
+        }
+        if found == Found::Whole {
             self.manifest.kept(number, all_files(&about));
             if self.kept.insert(number) {
                 progress.keep_shot();

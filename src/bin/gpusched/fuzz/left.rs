@@ -1,6 +1,7 @@
 //! Fuzzes files of earlier runs: descriptions of shots, and checkpoints.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -47,7 +48,7 @@ fn resumed_descriptions() {
             JOB.with(|job| {
                 let job = job.get_or_init(|| Job::load(&survey().join("survey.toml")).expect("a survey"));
                 fs::write(job.folder.join("shot_0001.json"), bytes).expect("a description");
-                match &examine(job, false)[&1] {
+                match &examine(job, &BTreeSet::new(), false).expect("a file that can be read")[&1] {
                     Found::Whole => None,
                     Found::Unfit(why) => Some(why.clone()),
                     other => panic!("one shot, whose description is there: {other:?}"),
