@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::Folder;
 use testkit::c;
-use testkit::command::{Ended, Workspace, brief};
-use testkit::process::{output, run_on_terminal};
+use testkit::command::{Ended, Workspace, brief, executable};
+use testkit::process::{isolated, output, run_on_terminal};
 use testkit::virtual_gpus::attach;
 
 use crate::finished;
@@ -128,6 +128,41 @@ fn run_that_starts_again_keeps_no_shot_of_an_earlier_run_without_resume() {
         assert_eq!((ended.status, restarts(&ended) > 0), (0, !faults.is_empty()), "{ended:?}");
         assert_eq!(ended.shots("done"), [1, 2, 3, 4], "{ended:?}");
     }
+}
+
+/// The results may have terabytes. The first process reads those that it keeps.
+#[test]
+fn finished_shots_are_not_read_again_after_a_restart() {
+    let folder = finished(&brief());
+    (2..=4).for_each(|shot| fs::remove_file(folder.at(format!("out/shot_000{shot}.json"))).unwrap());
+    let preload = c::preload("opens", &c::scratch("restarts"));
+    let mut command = folder.command(&["run", "--json", "--resume", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
+    command.env("LD_PRELOAD", preload).env("FAULT_PATH", ".bin").env("FAULT_COUNT", "0");
+    let ended = Ended::from(output(command.env("FAULT_MARK", folder.at("mark"))).unwrap());
+    counts_the_whole_run(&folder, "out/survey.json", &ended, 1);
+    let calls = fs::read_to_string(folder.at("mark")).unwrap();
+    let opened: Vec<_> = calls.lines().filter_map(|call| call.strip_prefix("open ")).collect();
+    let is_kept = |path: &&str| path.contains("/shot_0001");
+    assert!(opened.len() == 3 && opened.iter().all(is_kept), "{calls}");
+}
+
+/// As after an upgrade by a package manager.
+#[test]
+fn run_whose_program_was_removed_starts_again() {
+    let folder = Workspace::with_survey(&brief());
+    let program = folder.at("command");
+    fs::copy(executable(), &program).unwrap();
+    let mut command = isolated(&program);
+    command.args(["run", "--json", "--no-rates-cache", "--", "survey.toml"]).current_dir(folder.path());
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:20:700");
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
+    lines.by_ref().find(|line| line.contains(r#""state":"done""#)).unwrap();
+    fs::remove_file(&program).unwrap();
+    let out = lines.collect::<Vec<_>>().join("\n");
+    let ended = Ended { out, ..Ended::from(run.wait_with_output().unwrap()) };
+    assert_eq!((ended.status, restarts(&ended) > 0), (0, true), "{ended:?}");
 }
 
 /// As with a survey that is edited for the next night.
@@ -252,7 +287,11 @@ fn signal_between_two_processes_stops_the_run() {
     std::thread::sleep(Duration::from_millis(200));
     // SAFETY: a child of ours that has not been waited for.
     assert_eq!(unsafe { libc::kill(run.id() as i32, libc::SIGTERM) }, 0);
-    assert!(!lines.any(|line| line.contains(r#""event":"survey""#)), "it began again");
+    let rest: Vec<String> = lines.collect();
+    assert!(!rest.iter().any(|line| line.contains(r#""event":"survey""#)), "it began again");
+    let last: Value = serde_json::from_str(rest.last().unwrap()).unwrap();
+    let why = last["error"].as_str().unwrap_or_default();
+    assert!(last["event"] == "error" && why.contains("the run was stopped"), "{rest:?}");
     assert_eq!(run.wait().unwrap().code(), Some(1));
 }
 

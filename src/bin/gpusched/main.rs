@@ -195,7 +195,13 @@ fn command(command: Command) -> Result<bool> {
                 End::Whole => return Ok(true),
                 End::Incomplete => return Ok(false),
                 End::Failed(why) => why,
-                End::Restart(restart, stop) => restart.exec(&stop),
+                End::Restart(restart, stop) => {
+                    let why = restart.exec(&stop);
+                    if json {
+                        say::error_object(&why);
+                    }
+                    why
+                }
             };
             say::alert(&format!("gpusched: {why}"));
             Ok(false)

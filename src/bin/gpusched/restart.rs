@@ -55,17 +55,27 @@ impl Restart {
         let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
         arguments.splice(end..end, more.into_iter().map(OsString::from));
         #[cfg(unix)]
-        let why = std::env::current_exe().map_or_else(
-            |error| error.to_string(),
-            |program| {
-                use std::os::unix::process::CommandExt;
-                std::process::Command::new(program).args(arguments).exec().to_string()
-            },
-        );
+        let why = std::env::current_exe()
+            .map_or_else(|error| error.to_string(), |program| exec(&program, &arguments));
         #[cfg(not(unix))]
         let why = "this system can't replace a process".to_owned();
         format!("the command could not be started again: {why}")
     }
+}
+
+/// Replaces the process. Returns the reason if that fails. A program whose file was removed or
+/// replaced, as by an upgrade, is started from the file that this process has open.
+#[cfg(unix)]
+fn exec(program: &std::path::Path, arguments: &[OsString]) -> String {
+    use std::io::ErrorKind;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    let why = Command::new(program).args(arguments).exec();
+    if why.kind() != ErrorKind::NotFound {
+        return why.to_string();
+    }
+    let name = std::env::args_os().next().unwrap_or_default();
+    Command::new("/proc/self/exe").arg0(name).args(arguments).exec().to_string()
 }
 
 /// Returns true if a new process may use a device that this process has retired.
