@@ -16,7 +16,7 @@ use testkit::command::{Ended, Workspace, brief, executable};
 use testkit::process::isolated;
 use testkit::{c, skip};
 
-use crate::running_elsewhere;
+use crate::{flip_a_bit, running_elsewhere};
 
 const SHOTS: u64 = 2;
 const RUN: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache"];
@@ -470,6 +470,37 @@ fn shots_wait_for_a_disk_without_room_for_their_snapshots() {
         Ended { status: text("status").trim().parse().unwrap(), out: text("first"), err: String::new() };
     assert_eq!((ended.status, ended.shots("failed")), (1, vec![1]), "{ended:?}");
     assert_eq!(ended.shots("done"), [2, 3, 4, 5, 6], "{ended:?}");
+}
+
+/// The description of an earlier run is there, beside a damaged or a whole record.
+#[test]
+fn status_repeats_that_a_shot_is_damaged_or_has_failed() {
+    let folder = undisturbed();
+    let status = || {
+        let ended = folder.gpusched(&["status", "out", "--json"]);
+        let event = ended.events().remove(0);
+        (ended.status, event["missing"].as_u64(), event["failed"].as_u64())
+    };
+    flip_a_bit(&folder.at("out/shot_0002.bin"));
+    assert_eq!(folder.gpusched(&["collect", "out"]).status, 1);
+    // Calls before: the probe of the folder, the creation of the report, its first write, and the
+    // shot's probe.
+    let fault = Fault { at: 3 + 1 + 5 + 1 + 1, how: libc::EACCES.to_string(), lasts: false };
+    let mut part = folder.command(&[RESUME, &["--shots", "2"]].concat());
+    let ended = Ended::from(fault.set(&folder, &mut part).output().unwrap());
+    assert_eq!(ended.shots("failed"), [2], "{ended:?}");
+    assert_eq!(status(), (1, Some(1), Some(0)), "damaged");
+    assert_eq!(folder.gpusched(RESUME).status, 0);
+    assert_eq!(status(), (0, Some(0), Some(0)));
+    let preload = c::preload("no_unlink", &c::scratch("status"));
+    let mut all = folder.command(RUN);
+    all.env("LD_PRELOAD", preload).env("FAULT_PATH", "out/shot_0002.json").env("FAULT_COUNT", "1000");
+    let ended = Ended::from(all.output().unwrap());
+    assert_eq!(ended.shots("failed"), [2], "{ended:?}");
+    assert_eq!(status(), (1, Some(0), Some(1)), "failed");
+    // It compares the checksums.
+    assert_eq!(folder.gpusched(&["collect", "out"]).status, 0);
+    assert_eq!(status(), (0, Some(0), Some(0)));
 }
 
 /// As on NFS, which reports a full disk once a file is forced to it.

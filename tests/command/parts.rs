@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testkit::c;
 use testkit::command::{Ended, SURVEY, Workspace, brief, executable};
 use testkit::process::{isolated, output};
 
@@ -316,6 +317,33 @@ fn part_begins_while_files_are_checked() {
     assert_eq!(part(&folder, "3").status, 0, "a part does not begin");
     reads.kill().unwrap();
     reads.wait().unwrap();
+}
+
+/// A part may write a shot after the others were read and before the folder is locked.
+#[test]
+fn late_shot_is_read_without_the_lock() {
+    let folder = Workspace::with_survey(&brief());
+    assert_eq!(part(&folder, "1-4").status, 0);
+    fs::rename(folder.at("out/shot_0003.json"), folder.at("late")).unwrap();
+    let mut command = folder.command(&["collect", "out"]);
+    command.env("LD_PRELOAD", c::preload("opens", &c::scratch("collect"))).env("FAULT_COUNT", "0");
+    command.env("FAULT_PATH", ".bin").env("FAULT_MARK", folder.at("mark"));
+    command.env("FAULT_FROM", "late").env("FAULT_TO", "out/shot_0003.json");
+    let ended = Ended::from(output(&mut command).unwrap());
+    assert_eq!((ended.status, ended.out.as_str()), (0, "4 of 4 shots done\n"), "{ended:?}");
+    let calls = fs::read_to_string(folder.at("mark")).unwrap();
+    let (mut is_locked, mut opened) = (false, Vec::new());
+    for call in calls.lines() {
+        match call.strip_prefix("open ") {
+            Some(path) => {
+                assert!(!is_locked, "{calls}");
+                opened.push(path);
+            }
+            None => is_locked = call == "lock",
+        }
+    }
+    // Each record and its two snapshots once.
+    assert!(is_locked && opened.len() == 4 * 3, "{calls}");
 }
 
 #[test]

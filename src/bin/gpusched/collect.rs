@@ -34,16 +34,25 @@ pub fn status(folder: &Path) -> Result<Merged> {
 /// Checks the files of all shots and writes `survey.json`, unless a run of all shots still writes
 /// it. Removes the reports of parts if none of them still runs.
 pub fn collect(folder: &Path) -> Result<Merged> {
-    // Without a lock, because parts may begin meanwhile.
-    let mut merged = merge(folder, Some(&BTreeSet::new()), false)?;
-    let good: BTreeSet<usize> = merged.numbers("done").into_iter().collect();
     // Each part that runs shares the lock; a run of all shots holds it alone.
     let claim = descriptor::open_read(folder).ok();
     let lock = |lock: fn(&File) -> std::result::Result<(), TryLockError>| claim.as_ref().map(lock);
-    let all_ended = matches!(lock(File::try_lock), Some(Ok(())));
-    if all_ended {
-        merged = merge(folder, Some(&good), true)?;
-    } else if matches!(lock(File::try_lock_shared), Some(Err(TryLockError::WouldBlock))) {
+    let mut compared = Compared::default();
+    let (mut merged, all_ended) = loop {
+        // Without a lock, because parts may begin meanwhile.
+        let merged = merge(folder, Some(&compared), false)?;
+        compared = Compared::of(&merged);
+        if !matches!(lock(File::try_lock), Some(Ok(()))) {
+            break (merged, false);
+        }
+        let merged = merge(folder, Some(&compared), true)?;
+        // A part may have written other shots meanwhile. Their files are not read under the lock.
+        if Compared::of(&merged).good.is_subset(&compared.all) {
+            break (merged, true);
+        }
+        drop(claim.as_ref().map(File::unlock));
+    };
+    if !all_ended && matches!(lock(File::try_lock_shared), Some(Err(TryLockError::WouldBlock))) {
         return Ok(merged);
     }
     let text = serde_json::to_string_pretty(&merged.manifest())
@@ -71,10 +80,25 @@ pub fn remove_parts(folder: &Path) {
     }
 }
 
-/// Merges the reports of a folder. `good`: shots whose checksums are known to be right; the
-/// checksums of the other shots are compared. `None`: no checksum is compared. `all_ended`: no run
-/// writes to the folder.
-fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Result<Merged> {
+/// The shots whose checksums were compared.
+#[derive(Default)]
+struct Compared {
+    all: BTreeSet<usize>,
+    good: BTreeSet<usize>,
+}
+
+impl Compared {
+    fn of(merged: &Merged) -> Compared {
+        let good: BTreeSet<usize> = merged.numbers("done").into_iter().collect();
+        let damaged = (1..).zip(&merged.shots).filter(|(_, shot)| is_damaged(shot)).map(|(number, _)| number);
+        Compared { all: good.iter().copied().chain(damaged).collect(), good }
+    }
+}
+
+/// Merges the reports of a folder. Compares the checksums of the shots that are not known to be
+/// good. `None`: no checksum is compared. `all_ended`: no run writes to the folder; then only those
+/// of shots that were damaged are compared.
+fn merge(folder: &Path, compared: Option<&Compared>, all_ended: bool) -> Result<Merged> {
     let node = names::node();
     let mut reports = Vec::new();
     for path in manifests(folder)?.into_iter().filter(|path| !is_empty(path)) {
@@ -102,7 +126,8 @@ fn merge(folder: &Path, good: Option<&BTreeSet<usize>>, all_ended: bool) -> Resu
     let numbers: Vec<usize> = (1..=last.number_of_shots()).collect();
     let shots = resume::read_all(&numbers, |number| {
         let listed = listed.get(&(number as u64)).map_or(&[][..], Vec::as_slice);
-        state(folder, number, listed, good.map(|good| good.contains(&number)))
+        let is_good = |of: &Compared| of.good.contains(&number) || all_ended && !of.all.contains(&number);
+        state(folder, number, listed, compared.map(is_good))
     });
     let shots = shots.into_values().collect();
     Ok(Merged { folder: folder.to_owned(), shots, reports, unwritten: None })
@@ -136,10 +161,10 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
             {
                 return without_files("missing", Some(why));
             }
-            // An earlier `collect` found a damaged file.
-            let is_damaged = |shot: &Value| shot["state"] == "missing" && shot.get("error").is_some();
-            if let Some(last) = listed.last().filter(|(_, shot)| is_good.is_none() && is_damaged(shot)) {
-                return entry(last);
+            if is_good.is_none()
+                && let Some(bad) = last_bad(listed)
+            {
+                return entry(bad);
             }
             let mut shot = in_state("done").or(listed.last()).map(entry).unwrap_or_default();
             if let Value::Object(fields) = &mut shot {
@@ -169,6 +194,20 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
         _ if is_paused() => in_state("paused").map_or_else(|| without_files("paused", None), entry),
         _ => without_files("missing", None),
     }
+}
+
+/// Returns true for a shot of which an earlier `collect` found a damaged file.
+fn is_damaged(shot: &Value) -> bool {
+    shot["state"] == "missing" && shot.get("error").is_some()
+}
+
+/// Returns the entry by which a described shot is not done: of an earlier `collect` that found a
+/// damaged file, or of the last run, in which the shot failed. `None`: a run has completed the shot
+/// since then, or a killed one may have.
+fn last_bad<'a, T>(listed: &'a [(T, &Value)]) -> Option<&'a (T, &'a Value)> {
+    let decides = |(_, shot): &&(T, &Value)| shot["state"] == "done" || is_damaged(shot);
+    let last = listed.iter().rev().find(decides).or(listed.last())?;
+    (is_damaged(last.1) || last.1["state"] == "failed").then_some(last)
 }
 
 fn description(folder: &Path, number: usize) -> Option<Description> {
