@@ -287,7 +287,7 @@ impl Error {
         let mut why = why.to_string();
         // The system's text does not say that the limit is that of the process, nor how to change
         // it.
-        if cfg!(unix) && why.ends_with("(os error 24)") {
+        if why.ends_with("(os error 24)") {
             why += ": the limit on open files (ulimit -n) is reached";
         }
         Error::Io { action, path: path.to_owned(), why }

@@ -62,7 +62,6 @@ impl ForkOnce {
 /// A child made by the bare system call `clone` is not counted.
 pub fn forks() -> u64 {
     REGISTER.call_once(|| {
-        #[cfg(unix)]
         // SAFETY: the function is never unloaded, only changes atomics and does not unwind. If the
         // system has no memory to register it, forks are not counted.
         unsafe {
@@ -72,7 +71,6 @@ pub fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-#[cfg(unix)]
 extern "C" fn count_fork() {
     REGISTER.set_done();
     FORKS.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +97,7 @@ impl ProcessMark {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 pub mod tests {
     use std::sync::mpsc::channel;
 

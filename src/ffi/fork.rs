@@ -22,7 +22,6 @@ pub(super) fn install_handlers() {
         // Registered first, so that fork takes its gate after these locks: a thread that holds one
         // of them never waits in vain for the gate.
         crate::node::install_fork_handlers();
-        #[cfg(unix)]
         // SAFETY: the functions stay mapped, because the library is never unloaded, and they do not
         // unwind. If the system has no memory to register them, fork runs without handlers.
         unsafe {
@@ -48,7 +47,7 @@ extern "C" fn unlock() {
     let _ = HELD.try_with(|place| place.try_borrow_mut().map(|mut place| place.clear()));
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::fork::tests::fork_during;

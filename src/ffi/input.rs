@@ -1,8 +1,9 @@
 //! Checks the callers' arguments, and keeps writes within the callers' buffers.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
 use std::mem::{MaybeUninit, size_of};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::{ptr, slice};
 
@@ -246,13 +247,7 @@ pub(super) unsafe fn path(what: &str, at: *const c_char) -> Result<PathBuf> {
     }
     // SAFETY: as promised by the caller.
     let bytes = unsafe { CStr::from_ptr(at) }.to_bytes();
-    #[cfg(unix)]
-    {
-        use std::os::unix::ffi::OsStrExt;
-        Ok(std::ffi::OsStr::from_bytes(bytes).into())
-    }
-    #[cfg(not(unix))]
-    Ok(String::from_utf8_lossy(bytes).into_owned().into())
+    Ok(OsStr::from_bytes(bytes).into())
 }
 
 fn check_slice<T>(what: &str, at: *const T, len: usize) -> Result<()> {

@@ -157,7 +157,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn pipe_without_a_writer_does_not_block() {
         let folder = folder("pipe");
         let path = folder.join("rates");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::atomic::writer_of;
@@ -52,11 +53,8 @@ fn is_written(path: &Path) -> bool {
 
 /// Opens a file to lock it. Some file systems require write access for that; nothing is written.
 fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    descriptor::open(&options, path)
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    descriptor::open(OpenOptions::new().write(true).custom_flags(flags), path)
 }
 
 #[cfg(test)]

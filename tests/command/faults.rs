@@ -255,7 +255,6 @@ fn folder_that_vanishes_or_is_replaced_fails_the_remaining_shots() {
 
 /// Returns the command with a limit on the size of files, in blocks of 512 bytes, or of 1024 in
 /// some shells.
-#[cfg(unix)]
 fn limited(folder: &Workspace, blocks: u32, args: &[&str]) -> Command {
     let mut shell = isolated("sh");
     let script = format!(r#"ulimit -f {blocks}; exec "$0" "$@""#);
@@ -265,7 +264,6 @@ fn limited(folder: &Workspace, blocks: u32, args: &[&str]) -> Command {
 
 /// By default the system would end the process.
 #[test]
-#[cfg(unix)]
 fn a_limit_on_the_size_of_files_is_an_error_of_the_file() {
     let folder = folder();
     for args in [RUN, &["run", "survey.toml", "--dry-run"], &["init", "other.toml"]] {
@@ -420,7 +418,6 @@ fn shot_that_could_not_begin_is_open_after_a_stop() {
 /// After a failed write, the command checks the room for a whole record before it computes a shot.
 /// A computed shot writes its snapshots, for which the room suffices here; records have none.
 #[test]
-#[cfg(unix)]
 fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
     let folder = folder();
     let survey = fs::read_to_string(folder.at("survey.toml")).unwrap();

@@ -21,9 +21,9 @@ use libloading::Library;
 use crate::fork::forks;
 
 /// Name of the installed library. `libcuda.so`, without the number, may be the stub of a toolkit.
-pub const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+pub const LIBRARY: &str = "libcuda.so.1";
 /// Variable with further directories that the loader searches.
-const SEARCH_PATH: &str = if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" };
+const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
 
 /// Oldest usable driver: its version number, and in words. The kernels' PTX needs CUDA 9.0; GPUs
 /// have UUIDs from 9.2 on.

@@ -2,6 +2,10 @@
 //! process a context of that GPU, but give one to a new process at once.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gpusched::error::RESTART;
@@ -54,28 +58,20 @@ impl Restart {
         // The last of equal options counts, and after `--` no options are parsed.
         let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
         arguments.splice(end..end, more.into_iter().map(OsString::from));
-        #[cfg(unix)]
-        let why = std::env::current_exe()
-            .map_or_else(|error| error.to_string(), |program| exec(&program, &arguments));
-        #[cfg(not(unix))]
-        let why = "this system can't replace a process".to_owned();
+        let why = std::env::current_exe().map_or_else(|error| error, |program| exec(&program, &arguments));
         format!("the command could not be started again: {why}")
     }
 }
 
 /// Replaces the process. Returns the reason if that fails. A program whose file was removed or
 /// replaced, as by an upgrade, is started from the file that this process has open.
-#[cfg(unix)]
-fn exec(program: &std::path::Path, arguments: &[OsString]) -> String {
-    use std::io::ErrorKind;
-    use std::os::unix::process::CommandExt;
-    use std::process::Command;
+fn exec(program: &Path, arguments: &[OsString]) -> io::Error {
     let why = Command::new(program).args(arguments).exec();
-    if why.kind() != ErrorKind::NotFound {
-        return why.to_string();
+    if why.kind() != io::ErrorKind::NotFound {
+        return why;
     }
     let name = std::env::args_os().next().unwrap_or_default();
-    Command::new("/proc/self/exe").arg0(name).args(arguments).exec().to_string()
+    Command::new("/proc/self/exe").arg0(name).args(arguments).exec()
 }
 
 /// Returns true if a new process may use a device that this process has retired.
