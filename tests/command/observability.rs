@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
+use testkit::c;
 use testkit::command::{Ended, SURVEY, Workspace, brief, one_shot};
 use testkit::process::{output, run_on_terminal};
 use testkit::virtual_gpus::attach;
@@ -156,6 +157,22 @@ fn bar_fits_the_terminal_with_a_reason_to_wait() {
     assert_eq!(wide, [&""; 0], "{text}");
     for words in ["waiting for cuda:0 for 1 s: its memory is used by other", "0 of 4 shots done, "] {
         assert!(bars.iter().any(|line| line.contains(words)), "{words}: {text}");
+    }
+}
+
+/// Each thread is refused in turn: that of the signals, a reader of standard input, a worker.
+#[test]
+fn refused_thread_is_no_bug_of_a_run_on_a_terminal() {
+    for options in [&[][..], &["--shots-from", "-"]] {
+        for at in 1..5 {
+            let folder = Workspace::with_survey(&brief());
+            let mut command = folder.command(&[&["run", "survey.toml"], options].concat());
+            command.env("LD_PRELOAD", c::preload("no_thread", folder.path())).env("TERM", "xterm");
+            let command = command.envs([("FAULT_AT", at.to_string()), ("FAULT_COUNT", "1".into())]);
+            let (status, text) = run_on_terminal(command, 200);
+            let is_well = status.code() != Some(101) && !text.contains("please report it");
+            assert!(is_well && (at == 4 || text.contains("refused")), "{options:?} {at}: {status}: {text}");
+        }
     }
 }
 

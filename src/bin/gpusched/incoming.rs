@@ -44,7 +44,8 @@ impl Incoming {
             }
         };
         let reader = thread::Builder::new().name("standard input".into()).spawn(read);
-        reader.map_err(|why| Error::Internal(format!("no thread for standard input: {why}")))?;
+        let purpose = "to read standard input";
+        reader.map_err(|why| Error::NoThread { purpose, why: why.to_string() })?;
         Ok(Incoming { lines, numbers: BTreeSet::new(), shots })
     }
 

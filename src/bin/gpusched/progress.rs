@@ -78,7 +78,6 @@ impl Progress {
         } else if !say::is_quiet() && stderr().is_terminal() && stdout().is_terminal() {
             let bar = ProgressBar::new(FINE as u64);
             set_style(&bar, RUNNING);
-            bar.enable_steady_tick(Duration::from_millis(250));
             set_bar(Some(bar.clone()));
             ffi::logging::pass_writes_to(write_beside_bar);
             Form::Bar(bar)
@@ -99,6 +98,8 @@ impl Progress {
                 bar.set_position((done * FINE) as u64);
                 set_style(bar, if self.is_waiting(now) { WAITING } else { RUNNING });
                 bar.set_message(self.bar_state(now, failed));
+                // Not from a thread of its own, which the system may refuse.
+                bar.tick();
             }
             Form::Lines | Form::Json => {
                 if let Some(line) = self.next_line(now, failed) {
