@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::os::unix::thread::JoinHandleExt;
 use std::thread::{Builder, JoinHandle};
 
 use super::callback_mode::begin_thread;
@@ -62,31 +63,17 @@ pub fn spawn(
 
 /// Waits for the end of a thread.
 pub fn join(thread: JoinHandle<()>) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::thread::JoinHandleExt;
-        // A callback may have detached the thread. Then this fails, and the standard library's
-        // `join` would panic.
-        // SAFETY: the thread has not been joined.
-        unsafe { libc::pthread_join(thread.into_pthread_t(), std::ptr::null_mut()) };
-    }
-    #[cfg(not(unix))]
-    let _ = thread.join();
+    // A callback may have detached the thread. Then this fails, and the standard library's `join`
+    // would panic.
+    // SAFETY: the thread has not been joined.
+    unsafe { libc::pthread_join(thread.into_pthread_t(), std::ptr::null_mut()) };
 }
 
 /// Returns true if `thread` is the calling thread, which must not join itself. The caller's code
 /// may end the scheduler even at the very end of a thread, in a destructor of a thread-local value.
 pub fn is_current_thread(thread: &JoinHandle<()>) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::thread::JoinHandleExt;
-        // SAFETY: both threads exist and have not been joined.
-        unsafe { libc::pthread_equal(thread.as_pthread_t(), libc::pthread_self()) != 0 }
-    }
-    #[cfg(not(unix))]
-    {
-        thread.thread().id() == std::thread::current().id()
-    }
+    // SAFETY: both threads exist and have not been joined.
+    unsafe { libc::pthread_equal(thread.as_pthread_t(), libc::pthread_self()) != 0 }
 }
 
 /// Ends a forked child on a thread of the library. Does nothing on other threads and in the parent.
@@ -97,7 +84,6 @@ pub fn is_current_thread(thread: &JoinHandle<()>) -> bool {
 pub fn exit_in_child() {
     let born = BORN.try_with(Cell::get).ok().flatten();
     if born.is_some_and(|born| !born.is_here()) {
-        #[cfg(unix)]
         // SAFETY: ends the process without running destructors or handlers.
         unsafe {
             libc::_exit(0);
@@ -106,9 +92,10 @@ pub fn exit_in_child() {
 }
 
 pub use cancel_guard::CancelGuard;
+pub use signal_mask::unblock_signals;
 
 /// Linux and BSD. macOS has another constant; Android has no cancellation.
-#[cfg(all(unix, not(any(target_os = "android", target_vendor = "apple"))))]
+#[cfg(not(any(target_os = "android", target_vendor = "apple")))]
 mod cancel_guard {
     use libc::c_int;
 
@@ -141,7 +128,7 @@ mod cancel_guard {
     }
 }
 
-#[cfg(not(all(unix, not(any(target_os = "android", target_vendor = "apple")))))]
+#[cfg(any(target_os = "android", target_vendor = "apple"))]
 mod cancel_guard {
     /// Does nothing: cancellation is not supported on this system.
     pub struct CancelGuard;
@@ -153,7 +140,6 @@ mod cancel_guard {
     }
 }
 
-#[cfg(unix)]
 mod signal_mask {
     use std::mem::MaybeUninit;
     use std::ptr;
@@ -200,6 +186,19 @@ mod signal_mask {
         }
     }
 
+    /// Unblocks these signals on the calling thread.
+    pub fn unblock_signals(signals: &[libc::c_int]) {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initialises the set. The old mask is not requested.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for &signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut());
+        }
+    }
+
     #[cfg(test)]
     mod tests {
         use super::*;
@@ -222,18 +221,6 @@ mod signal_mask {
             });
             thread.unwrap().join().unwrap();
             assert_eq!(receives(libc::SIGTERM), before, "spawn must restore the caller's mask");
-        }
-    }
-}
-
-#[cfg(not(unix))]
-mod signal_mask {
-    /// Does nothing: there are no signals on this system.
-    pub struct SignalMask;
-
-    impl SignalMask {
-        pub fn here() -> Self {
-            SignalMask
         }
     }
 }

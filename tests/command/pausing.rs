@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, PipeWriter, Write, pipe};
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
+use std::ptr;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
@@ -79,6 +81,35 @@ fn stopped_with(folder: &Workspace, args: &[&str], count: usize) -> Vec<Value> {
         assert!(begun < count, "{ended:?}");
         milliseconds *= 4;
     }
+}
+
+/// A batch system may block the signal in all processes that it starts.
+#[test]
+fn run_that_starts_with_sigterm_blocked_stops_on_it() {
+    let folder = Workspace::with_survey(&endless_survey());
+    let out = File::create(folder.at("events")).unwrap();
+    let mut command = folder.command(&["run", "survey.toml", "--json"]);
+    // SAFETY: the child only changes its mask.
+    unsafe {
+        command.pre_exec(|| {
+            let mut blocked = MaybeUninit::uninit();
+            libc::sigemptyset(blocked.as_mut_ptr());
+            libc::sigaddset(blocked.as_mut_ptr(), libc::SIGTERM);
+            libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), ptr::null_mut());
+            Ok(())
+        });
+    }
+    let mut run = command.stdout(out).stderr(Stdio::null()).spawn().unwrap();
+    // As in `stop_is_reported_first_and_queued_shots_count_as_no_failed_attempt`: shots have begun.
+    until(|| open_parts(&run) > 2);
+    signal(&run, libc::SIGTERM);
+    let begun = Instant::now();
+    while run.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(20) {
+        sleep(Duration::from_millis(5));
+    }
+    let stopped = run.try_wait().unwrap().and_then(|status| status.code());
+    let _ = run.kill();
+    assert_eq!((stopped, of(&told(&folder), "paused").is_empty()), (Some(1), false));
 }
 
 /// Returns the set of signals in this line of the run's status, a bit for each.

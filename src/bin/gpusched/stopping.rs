@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gpusched::backend::thread::unblock_signals;
 use gpusched::{Error, Result};
+use signal_hook::{consts, flag};
 
 /// Time after the first signal in which others do nothing: `timeout` and batch systems signal a
 /// process, and then its group.
@@ -31,19 +33,18 @@ impl Stop {
     /// ends the process at once. `end`: time at which the run stops without a signal.
     pub fn new(end: Option<Instant>) -> Result<Stop> {
         let stop = Stop { end, ..Stop::default() };
-        #[cfg(unix)]
         stop.handle_signals().map_err(|why| Error::Internal(format!("no handlers for signals: {why}")))?;
         Ok(stop)
     }
 
-    #[cfg(unix)]
     fn handle_signals(&self) -> io::Result<()> {
-        use signal_hook::{consts, flag};
         let is_over = Arc::new(AtomicBool::new(false));
         for signal in [consts::SIGTERM, consts::SIGINT] {
             flag::register_conditional_default(signal, is_over.clone())?;
             flag::register(signal, self.signalled.clone())?;
         }
+        // A parent may have blocked them before it started the command.
+        unblock_signals(&[consts::SIGTERM, consts::SIGINT]);
         let (signalled, without_thread) = (self.signalled.clone(), is_over.clone());
         // The main thread and the shots may block in their writes. A handler cannot wake a thread.
         let wait = move || {
@@ -88,8 +89,7 @@ impl Stop {
 /// the process.
 pub fn take_limits_for_errors() {
     // If this fails, the default stays.
-    #[cfg(unix)]
-    drop(signal_hook::flag::register(libc::SIGXFSZ, Arc::default()));
+    drop(flag::register(libc::SIGXFSZ, Arc::default()));
 }
 
 /// Parses a duration such as `2h30m`.
