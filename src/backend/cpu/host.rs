@@ -38,12 +38,12 @@ pub fn free_bytes() -> u64 {
 
 /// As [`total_bytes`], with the folders `proc` and `sys` below `root`.
 fn total_below(root: &Path) -> u64 {
-    let machine = meminfo(root, "MemTotal:").unwrap_or_else(physical_bytes);
+    let machine = meminfo(root, "MemTotal:").unwrap_or_else(|| physical_bytes().0);
     control_groups(root).into_iter().map(|group| group.limit).fold(machine, u64::min)
 }
 
 fn free_below(root: &Path) -> u64 {
-    let machine = meminfo(root, "MemAvailable:").unwrap_or_else(physical_bytes);
+    let machine = meminfo(root, "MemAvailable:").unwrap_or_else(|| physical_bytes().1);
     control_groups(root)
         .into_iter()
         .map(|group| group.limit.saturating_sub(group.used))
@@ -155,11 +155,31 @@ pub fn save_address_space() {
     }
 }
 
-/// Returns the physical memory, on systems without `/proc/meminfo`.
-fn physical_bytes() -> u64 {
+/// Returns the physical memory and its free part, on systems without `/proc/meminfo`. The system
+/// counts cached files as used here.
+#[cfg(target_os = "linux")]
+fn physical_bytes() -> (u64, u64) {
+    // SAFETY: a struct of numbers, all of which may be 0.
+    let mut found: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is a valid struct. If the call fails, it stays 0.
+    unsafe { libc::sysinfo(&raw mut found) };
+    let unit = found.mem_unit.into();
+    (bytes(found.totalram, unit), bytes(found.freeram.saturating_add(found.bufferram), unit))
+}
+
+/// Returns the bytes of so many units. Their number has 32 bits on some processors.
+#[cfg(target_os = "linux")]
+fn bytes(units: impl Into<u64>, unit: u64) -> u64 {
+    units.into().saturating_mul(unit)
+}
+
+/// Returns the physical memory as the total and as the free part.
+#[cfg(not(target_os = "linux"))]
+fn physical_bytes() -> (u64, u64) {
     // SAFETY: both calls read a number.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
+    let bytes = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
+    (bytes, bytes)
 }
 
 /// Returns a value of `/proc/meminfo` in bytes.
@@ -177,7 +197,9 @@ struct ControlGroup {
 
 /// Returns the control groups, of either version, that limit the memory of this process.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {
-    let text = descriptor::read_to_string(&root.join("proc/self/cgroup")).unwrap_or_default();
+    let text = descriptor::read_to_string(&root.join("proc/self/cgroup"));
+    // Without it, the groups at the root are those of the container, if it has its own.
+    let text = text.unwrap_or_else(|_| "0::/\n0:memory:/\n".into());
     let mut found = Vec::new();
     for line in text.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -298,6 +320,24 @@ mod tests {
             ("sys/fs/cgroup/memory/other/memory.limit_in_bytes", "1\n"),
         ];
         assert_eq!(bytes(&files), (3_000_000_000, 1_200_000_000));
+    }
+
+    /// As with `ProcSubset=pid` of systemd.
+    #[test]
+    fn memory_is_limited_without_the_files_of_proc() {
+        let folder = |path: &str, text: &str| {
+            let root = Folder::new();
+            fs::create_dir_all(root.at(path).parent().unwrap()).unwrap();
+            fs::write(root.at(path), text).unwrap();
+            root
+        };
+        let limit = 16 << 20;
+        for path in ["sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"] {
+            assert_eq!(total_below(folder(path, &limit.to_string()).path()), limit, "{path}");
+        }
+        let root = Folder::new();
+        let (total, free) = (total_below(root.path()), free_below(root.path()));
+        assert!(free > 0 && free < total && total >= total_bytes(), "{free} of {total}");
     }
 
     #[test]
