@@ -51,8 +51,10 @@ pub struct DeviceState {
     pub slots: u32,
     /// Tunes the number of slots. `None`: it is fixed.
     pub(super) tuner: Option<ConcurrencyTuner>,
-    /// After a shortage, or a refused thread: at most so many attempts run, until then.
+    /// After a shortage: at most so many attempts run, until then.
     pub(super) throttle: Option<(u32, Duration)>,
+    /// After a refused thread: nothing begins until then.
+    pub(super) suspended_until: Option<Duration>,
     /// Attempts that wait inside their code: as many others may run meanwhile.
     pub(super) waiting_slots: u32,
     pub(super) own_slots: OwnSlots,

@@ -16,6 +16,7 @@ impl DeviceState {
     /// Returns how many attempts may run at a time, besides those that wait inside their code.
     fn slot_limit(&self, now: Duration) -> u32 {
         match self.throttle {
+            _ if self.suspended_until.is_some_and(|until| now < until) => 0,
             Some((slots, until)) if now < until => slots.min(self.slots),
             _ => self.slots,
         }
@@ -91,7 +92,7 @@ impl DeviceState {
 impl Planner {
     /// Begins nothing on a device until then: the system gives it no thread.
     pub fn suspend(&mut self, index: usize, until: Duration) {
-        self.devices[index].throttle = Some((0, until));
+        self.devices[index].suspended_until = Some(until);
     }
 
     /// A worker has leased a slot of the device for light tasks.

@@ -370,6 +370,18 @@ fn tasks_that_can_not_begin_are_not_read() {
     assert_eq!(reads_beside(300), reads_beside(30));
 }
 
+#[test]
+fn throttle_lasts_beyond_a_suspension() {
+    let mut driver = with_slots(2);
+    (0..2).for_each(|_| _ = driver.submit(0, task()));
+    driver.planner.devices[0].throttle = Some((1, S(60)));
+    driver.planner.suspend(0, S(1));
+    assert_eq!((driver.take(0, 0).is_none(), driver.deadline(0)), (true, Some(S(1))));
+    driver.pass(1);
+    assert!(driver.take(1, 0).is_some() && driver.take(1, 0).is_none(), "one at a time");
+    assert_eq!(driver.deadline(1), Some(S(60)));
+}
+
 /// Returns how often records are read while so many refused tasks are cancelled.
 fn reads_to_cancel(count: u32) -> usize {
     let mut driver = with_slots(count);
