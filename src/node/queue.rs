@@ -93,6 +93,17 @@ impl MemberRecord {
         }
     }
 
+    /// Takes the tasks out of the request whose numbers `is_wanted` refuses. The wait ends if nothing
+    /// is left of it.
+    pub fn retain_tasks(&mut self, is_wanted: impl Fn(u32) -> bool) {
+        for entry in &mut self.devices {
+            entry.task = entry.task.filter(|task| is_wanted(task.number));
+        }
+        if self.devices.iter().all(|entry| entry.task.is_none()) {
+            self.end_wait();
+        }
+    }
+
     /// Returns the requested tasks. An invalid table may give one several priorities: the highest
     /// counts.
     fn tasks(&self) -> impl Iterator<Item = WaitingTask<'_>> {

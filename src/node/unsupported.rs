@@ -91,6 +91,10 @@ impl LockedTable<'_> {
         match self.0 {}
     }
 
+    pub fn retain_tasks(&mut self, _is_wanted: impl Fn(u32) -> bool) {
+        match self.0 {}
+    }
+
     pub fn report_seconds_per_cost(&mut self, _seconds: f64) {
         match self.0 {}
     }

@@ -239,6 +239,19 @@ impl LockedTable<'_> {
         own.record = record;
     }
 
+    /// Takes the tasks out of the request whose numbers `is_wanted` refuses. The wait ends if nothing
+    /// is left of it.
+    pub fn retain_tasks(&mut self, is_wanted: impl Fn(u32) -> bool) {
+        let mut own = self.member.own_record();
+        if !own.record.waits() {
+            return;
+        }
+        let mut record = own.record.clone();
+        record.retain_tasks(is_wanted);
+        own.dirty |= own.record != record;
+        own.record = record;
+    }
+
     /// Publishes the measured seconds per unit of cost. Values outside 1e-30 to 1e30 are ignored.
     pub fn report_seconds_per_cost(&mut self, seconds: f64) {
         let (Some(state), Some(seconds)) = (&mut self.state, layout::valid_cost(seconds)) else { return };

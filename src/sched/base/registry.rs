@@ -117,6 +117,13 @@ impl<T> TaskTable<T> {
         Ok(value)
     }
 
+    /// Returns the value whose id ends with these bits.
+    pub fn find(&self, low: u32) -> Option<&T> {
+        let position = (u64::from(low) & (LIGHT_BIT - 1)) as usize;
+        let slot = self.slots.get(position)?;
+        slot.value.as_ref().filter(|_| self.id(slot.generation, position).0 as u32 == low)
+    }
+
     pub fn ids(&self) -> Vec<TaskId> {
         let here = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
         here.map(|(position, slot)| self.id(slot.generation, position)).collect()

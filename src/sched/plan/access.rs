@@ -142,6 +142,11 @@ impl Planner {
         devices.clone().any(is_kept).then(|| SlotRequest(devices.map(task).collect()))
     }
 
+    /// Returns true if the task that a slot request names by this number is ready.
+    pub fn is_ready(&self, number: u32) -> bool {
+        self.tasks.find(number).is_some_and(|record| record.state.is_ready())
+    }
+
     /// Returns the first ready task that may begin on a device and for which `accepts` returns true.
     fn first_for(
         &self,

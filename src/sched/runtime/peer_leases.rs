@@ -97,11 +97,12 @@ impl Runtime {
             waits.then(|| SlotRequest::of_task(0, (0..self.devices.len()).map(cost)))
         };
         let request = guard.planner.slot_request(self.now()).or_else(light);
-        // A request that peers no longer block keeps its place in the queue until its lease is
-        // taken.
         let waits = request.is_some();
-        let has_nothing = !guard.planner.has_ready_tasks() && self.light.queues.is_empty();
-        if !waits && !has_nothing {
+        let has_light = !self.light.queues.is_empty();
+        if !waits && (has_light || guard.planner.has_ready_tasks()) {
+            // A request that peers no longer block keeps its place in the queue until its lease is
+            // taken, unless its task was cancelled or began elsewhere.
+            table.retain_tasks(|number| number == 0 && has_light || guard.planner.is_ready(number));
             return true;
         }
         table.request(request);
@@ -246,6 +247,7 @@ fn watch(runtime: &Arc<Runtime>) {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::path::Path;
     use std::sync::{Mutex, Weak};
 
     use log::{LevelFilter, Log, Metadata, Record};
@@ -253,13 +255,14 @@ mod tests {
     use super::*;
     use crate::backend::cpu::CpuBackend;
     use crate::device::{BackendKind, DeviceInfo};
-    use crate::node::NodePolicy;
-    use crate::sched::base::{Exec, Policy, Task};
+    use crate::node::{Membership, NodePolicy, SharedDevice};
+    use crate::sched::base::{DeviceMask, Exec, Policy, Task};
     use crate::sched::runtime::{FoundDevice, WorkerLocal, worker::take_planned};
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.
     struct LockProbe;
 
+    const UUIDS: [&str; 2] = ["GPU-0", "GPU-1"];
     static PROBED: Mutex<Weak<Runtime>> = Mutex::new(Weak::new());
     static LOGGED: Mutex<Vec<(String, bool)>> = Mutex::new(Vec::new());
 
@@ -278,17 +281,52 @@ mod tests {
         fn flush(&self) {}
     }
 
+    /// Returns a member of a node with so many GPUs, whose workers run nothing.
+    fn runtime(folder: &Path, gpus: usize) -> Arc<Runtime> {
+        let device = |uuid: &&str| DeviceInfo {
+            total_bytes: 1 << 30,
+            free_bytes: 1 << 30,
+            ..DeviceInfo::new(uuid, BackendKind::Cuda, 0, "paper")
+        };
+        let backend = Arc::new(CpuBackend::new(None));
+        let devices = UUIDS[..gpus].iter().map(device);
+        let devices: Vec<FoundDevice> = devices.map(|device| (device, backend.clone() as _)).collect();
+        let peers = Peers::join(Some(folder), &devices, 1, NodePolicy::default()).unwrap();
+        Arc::new(Runtime::new(devices, 1, 1 << 20, peers, |_, _| {}, Policy::default()))
+    }
+
+    #[test]
+    fn request_of_a_cancelled_task_ends_while_others_are_ready() {
+        let folder = testkit::Folder::new();
+        let runtime = runtime(&folder.at("leases"), 2);
+        let shared = UUIDS.map(|uuid| Some(SharedDevice { uuid, slots: 1 }));
+        let peer = Membership::join(Some(&folder.at("leases")), &shared, NodePolicy::default());
+        let peer = peer.unwrap().unwrap();
+        let lease = peer.lock().unwrap().lease(0, None, 0).unwrap();
+        let submit = |device| {
+            let devices = DeviceMask::only(device);
+            let task = Task { work: Some(1.0), devices, ..Task::new(|_: &Exec<'_>| Ok(())) };
+            runtime.lock().planner.submit(task, &mut Effects::default()).unwrap()
+        };
+        let worker = WorkerLocal::enter(&runtime, 0);
+        let waiters = || {
+            assert!(take_planned(&runtime, &worker, false).is_none());
+            peer.lock().unwrap().availability()[0].waiters
+        };
+        let kept = submit(0);
+        assert_eq!(waiters(), 1);
+        submit(1);
+        assert_eq!(waiters(), 1);
+        runtime.lock().planner.cancel(kept, &mut Effects::default()).unwrap();
+        assert_eq!(waiters(), 0);
+        drop(lease);
+        worker.leave();
+    }
+
     #[test]
     fn lease_warnings_are_logged_after_the_planner_lock_is_released() {
         let folder = testkit::Folder::new();
-        let device = DeviceInfo {
-            total_bytes: 1 << 30,
-            free_bytes: 1 << 30,
-            ..DeviceInfo::new("GPU-0", BackendKind::Cuda, 0, "paper")
-        };
-        let devices: Vec<FoundDevice> = vec![(device, Arc::new(CpuBackend::new(None)))];
-        let peers = Peers::join(Some(&folder.at("leases")), &devices, 1, NodePolicy::default()).unwrap();
-        let runtime = Arc::new(Runtime::new(devices, 1, 1 << 20, peers, |_, _| {}, Policy::default()));
+        let runtime = runtime(&folder.at("leases"), 1);
         // The record of this member has no room for another lease.
         let membership = &runtime.peers.as_ref().unwrap().membership;
         let leases: Vec<_> = std::iter::repeat_with(|| membership.lock().unwrap().lease(0, None, 0))
