@@ -7,7 +7,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Opens a file.
@@ -47,6 +48,32 @@ fn emptied_above_standard(created: File) -> io::Result<File> {
     file.set_len(0)?;
     file.rewind()?;
     Ok(file)
+}
+
+/// Occupies the free descriptors below 3 until it is dropped. NVIDIA's libraries then open their
+/// files above them.
+pub struct OccupiedStreams(Vec<(File, u64)>);
+
+impl OccupiedStreams {
+    pub fn here() -> Self {
+        let occupy = || {
+            let null = File::open("/dev/null").ok().filter(is_standard)?;
+            let device = null.metadata().ok()?.rdev();
+            Some((null, device))
+        };
+        OccupiedStreams(std::iter::from_fn(occupy).collect())
+    }
+}
+
+impl Drop for OccupiedStreams {
+    fn drop(&mut self) {
+        for (file, device) in self.0.drain(..) {
+            // The program may have put a file of its own there meanwhile, by `dup2`.
+            if !file.metadata().is_ok_and(|now| now.rdev() == device) {
+                let _ = file.into_raw_fd();
+            }
+        }
+    }
 }
 
 fn is_standard(opened: &impl AsFd) -> bool {

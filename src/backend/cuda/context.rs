@@ -19,6 +19,7 @@ use super::module::ModuleCache;
 use super::pool::MemoryPool;
 use super::shared_objects::SharedObjects;
 use super::status::{self, StatusClass};
+use crate::descriptor::OccupiedStreams;
 use crate::error::{DeviceFault, Error, RESTART, Result};
 use crate::fork::ProcessMark;
 
@@ -77,6 +78,7 @@ impl Context {
             let _ = unsafe { driver.set_flags(device.device, sleeping(flags)) };
         }
         let mut handle = null_mut();
+        let _occupied = OccupiedStreams::here();
         // SAFETY: a valid place; the context is released in `drop`, or when it is destroyed.
         let mut retain = || device.prepare(|| unsafe { driver.retain(&mut handle, device.device) });
         let retained = if flags_before.is_some() { device.measure_context(retain) } else { retain() };

@@ -14,7 +14,7 @@ use super::driver::{self, Driver, DriverFailure, DriverResult, LIBRARY, NoDriver
 use super::nvml::{self, DeviceExtent, NvmlDevice};
 use super::status::{self, StatusClass};
 use crate::backend::cpu::free_bytes;
-use crate::descriptor;
+use crate::descriptor::{self, OccupiedStreams};
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 use crate::error::{Error, Result};
 
@@ -60,6 +60,7 @@ pub struct ProbedDevice {
 /// Searches for GPUs. A driver that is not ready is initialised again after each time of `backoff`.
 /// Fails if the process can open no file: then nothing says whether there are GPUs.
 pub fn probe(backoff: &[Duration]) -> Result<ProbeResult> {
+    let _occupied = OccupiedStreams::here();
     let mut found = ProbeResult::default();
     let driver = match Driver::get() {
         Ok(driver) => driver,

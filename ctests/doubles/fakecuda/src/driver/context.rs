@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 
-use super::{Answer, Driver, Gpu, Object, Stream, code, lock};
+use super::{Answer, Driver, Gpu, Object, Stream, code, lock, open_for_good};
 use crate::config::{EXCLUSIVE, PROHIBITED};
 use crate::faults::sticky;
 use crate::node::Node;
@@ -89,6 +89,8 @@ impl Driver {
         if state.context.is_none() {
             gpu.take(&mut state, gpu.spec.context_bytes)?;
             state.contexts_made += 1;
+            static OPENED: Once = Once::new();
+            OPENED.call_once(open_for_good);
             if let Some(node) = Node::get() {
                 node.event(gpu.index, "context", "");
             }

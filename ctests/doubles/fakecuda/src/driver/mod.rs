@@ -90,6 +90,11 @@ pub struct Driver {
     pub pinned: Mutex<BTreeMap<usize, Pinned>>,
 }
 
+/// Opens a file that stays open, as a driver does with the files of its devices.
+pub fn open_for_good() {
+    std::mem::forget(std::fs::File::open("/dev/null"));
+}
+
 /// True in a forked child, in which a driver does not work.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -138,6 +143,7 @@ impl Driver {
             return Err(self.config.init);
         }
         let visible = self.visible.get_or_init(|| {
+            open_for_good();
             // SAFETY: the handler is a plain function that touches a flag.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             let order = std::env::var("CUDA_DEVICE_ORDER").ok();
