@@ -387,7 +387,11 @@ typedef struct sched_config_t {
    * GPUSCHED_SLOTS, else 1.
    */
   uint32_t slots;
-  /** Threads of the CPU device, shared by its slots, at most 4096. 0: all that the process may use. */
+  /**
+   * Threads of the CPU device, shared by its slots, at most 4096. 0: one for each CPU that the
+   * calling thread may use. Threads of the library inherit the CPU mask of the thread that
+   * starts them.
+   */
   uint32_t cpu_threads;
   /**
    * Largest number of events in a trace of the attempts, each about 150 bytes of memory. 0: no

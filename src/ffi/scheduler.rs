@@ -30,7 +30,9 @@ pub struct sched_config_t {
     /// Tasks at a time on each device, at most 64, or SCHED_SLOTS_AUTO. 0: the value of
     /// GPUSCHED_SLOTS, else 1.
     pub slots: u32,
-    /// Threads of the CPU device, shared by its slots, at most 4096. 0: all that the process may use.
+    /// Threads of the CPU device, shared by its slots, at most 4096. 0: one for each CPU that the
+    /// calling thread may use. Threads of the library inherit the CPU mask of the thread that
+    /// starts them.
     pub cpu_threads: u32,
     /// Largest number of events in a trace of the attempts, each about 150 bytes of memory. 0: no
     /// trace.

@@ -1,6 +1,7 @@
 //! The environment of the command: pipes that break, disks that are full, a second run.
 
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use testkit::command::{Ended, SURVEY, Workspace, brief, executable, one_shot};
@@ -166,7 +167,6 @@ fn settings_without_effect_are_logged_and_valid_ones_are_not() {
 }
 
 #[test]
-#[cfg(unix)]
 fn settings_that_are_no_text_are_refused_and_not_ignored() {
     use std::os::unix::ffi::OsStrExt;
 
@@ -176,5 +176,30 @@ fn settings_that_are_no_text_are_refused_and_not_ignored() {
         let value = std::ffi::OsStr::from_bytes(b"\xff1");
         let refused = Ended::from(command.env(name, value).output().unwrap());
         assert!(refused.status == 2 && refused.err.contains(name), "{name}: {refused:?}");
+    }
+}
+
+/// OpenMP binds the initial thread of a program, also to a CPU of its own.
+#[test]
+#[cfg(target_os = "linux")]
+fn thread_that_openmp_may_have_bound_to_one_cpu_is_logged() {
+    let folder = Workspace::new();
+    for (name, is_warned) in
+        [("OMP_PROC_BIND", true), ("GOMP_CPU_AFFINITY", true), ("OMP_NUM_THREADS", false)]
+    {
+        let mut command = folder.command(&["devices"]);
+        command.env_remove("OMP_PROC_BIND").env_remove("GOMP_CPU_AFFINITY").env(name, "1");
+        // SAFETY: the child only changes its mask; all bits of a mask may be 0.
+        unsafe {
+            command.pre_exec(|| {
+                let mut mask: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(libc::sched_getcpu() as usize, &mut mask);
+                libc::sched_setaffinity(0, size_of_val(&mask), &raw const mask);
+                Ok(())
+            });
+        }
+        let ended = Ended::from(output(&mut command).unwrap());
+        assert!(ended.out.contains(", 1 thread"), "{ended:?}");
+        assert_eq!(ended.err.contains(&format!("{name} is set")), is_warned, "{ended:?}");
     }
 }

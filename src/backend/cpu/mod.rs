@@ -19,12 +19,26 @@ use crate::error::{Error, Result};
 /// The device `cpu:0`. Its slots share all threads that the process may use.
 pub struct CpuBackend {
     threads: u32,
+    /// The threads are those that the process may use.
+    counted: bool,
 }
 
 impl CpuBackend {
     /// Returns the device. `threads`: total of all slots; `None`: all that the process may use.
     pub fn new(threads: Option<u32>) -> Self {
-        CpuBackend { threads: threads.unwrap_or_else(host::threads).max(1) }
+        CpuBackend { threads: threads.unwrap_or_else(host::threads).max(1), counted: threads.is_none() }
+    }
+
+    /// Logs that an OpenMP runtime may have bound the calling thread to one CPU.
+    fn warn_of_binding(&self) {
+        let names = ["OMP_PROC_BIND", "GOMP_CPU_AFFINITY"];
+        let name = names.into_iter().find(|name| std::env::var_os(name).is_some());
+        if let (1, true, Some(name)) = (self.threads, self.counted, name) {
+            log::warn!(
+                "the CPU device has one thread, and {name} is set: if OpenMP has bound this thread to one CPU, \
+                 reset its mask before it creates a scheduler, or set cpu_threads"
+            );
+        }
     }
 
     fn only(&self, ordinal: u32) -> Result<()> {
@@ -38,6 +52,7 @@ impl Backend for CpuBackend {
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.warn_of_binding();
         Ok(vec![DeviceInfo {
             cpu_threads: Some(self.threads),
             total_bytes: host::total_bytes(),
