@@ -19,6 +19,8 @@ mutations='
 stencil: a coefficient is off by 1e-5;      src/fd/stencil.rs;   s/-0.0797526/-0.0797626/;                  --test it golden_cases::iso1_h
 layer: velocity profile not staggered;      src/fd/pml.rs;       s/profile(0.5)/profile(0.0)/;              --test it golden_cases::iso1_h
 layer: a tenth less damping;                src/fd/pml.rs;       s/(10.0 \* f64/(9.0 * f64/;                --test it golden_cases::iso1_h
+layer: thrice the spacing of a fine axis;      src/fd/pml.rs;       s/WIDEST: f64 = 2.0/WIDEST: f64 = 3.0/; --test numerics normal_incidence
+tti: the sponge counts cells that are never updated; src/fd/equation/tti/sponge.rs; s/1..=layout.width()/1..=layout.pml/; --lib stated_amplitude
 layer: damping from the centre cell;        src/fd/pml.rs;       s|ny \* nx \* nz / 2|(ny / 2 * nx + nx / 2) * nz + nz / 2|; --test it golden_cases::iso1_h
 source: poles one cell apart;               src/fd/inject.rs; s/(2, 1.0)/(1, 1.0)/; --test it golden_cases::iso1_w
 source: one cell aside;                     src/fd/tiled/source.rs; s/\[x, y, z + depth\]/[x + 1, y, z + depth]/; --test it golden_cases::iso1_w

@@ -67,4 +67,4 @@ pub mod wavelet;
 
 /// Version of the results. It is raised with every change that alters a bit of any shot's record or
 /// snapshots. A caller that keeps results compares it to detect stale ones.
-pub const NUMERICS: u32 = 10;
+pub const NUMERICS: u32 = 11;

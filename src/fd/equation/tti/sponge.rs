@@ -7,16 +7,16 @@
 
 use crate::fd::grid::layout::Layout;
 
-/// The power of the depth with which the damping rises.
-const POWER: i32 = 2;
-/// The amplitude of a wave that returns from the outer edge, at normal incidence.
+/// The amplitude of a wave that returns from behind the last updated cell, at normal incidence.
 const REFLECTED_AMPLITUDE: f64 = 3e-3;
 
 /// Returns half the damping times `dt` of each padded index of an axis. `velocity`: of the fastest wave, in cells per second.
 pub fn damping(layout: &Layout, axis: usize, dt: f32, velocity: f32) -> Vec<f32> {
-    let width = layout.pml as f64;
-    let largest = -REFLECTED_AMPLITUDE.ln() * f64::from(POWER + 1) / 2.0 * f64::from(velocity) / width;
     let end = layout.pml + layout.inner[axis] - 1;
-    let depth = |i: usize| layout.pml.saturating_sub(i).max(i.saturating_sub(end)) as f64 / width;
-    (0..layout.padded[axis]).map(|i| (0.5 * f64::from(dt) * largest * depth(i).powi(POWER)) as f32).collect()
+    let rise = |depth: usize| (depth as f64).powi(2);
+    // The wave turns behind the last updated cell.
+    let crossed: f64 = (1..=layout.width()).map(rise).sum();
+    let first = -REFLECTED_AMPLITUDE.ln() / 2.0 * f64::from(velocity) / crossed;
+    let depth = |i: usize| layout.pml.saturating_sub(i).max(i.saturating_sub(end));
+    (0..layout.padded[axis]).map(|i| (0.5 * f64::from(dt) * first * rise(depth(i))) as f32).collect()
 }

@@ -3,7 +3,8 @@
 /// Staggered first derivative of 8th order, with the digits of the old kernels in float32.
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
-const RIM: usize = 4;
+/// Cells at the border of the padded grid that are never updated.
+pub const RIM: usize = 4;
 
 #[derive(Clone, Copy)]
 pub struct Padded {

@@ -26,7 +26,7 @@ impl Pml {
             // The old rule takes the cell in the middle of the list, not of the grid.
             let (v, spacing) = match reference.old_rules {
                 true => (vp[vp.len() / 2], mean),
-                false => (fastest, mean.min(3.0 * h)),
+                false => (fastest, mean.min(2.0 * h)),
             };
             10.0 * v * 1e5f64.ln() / (2.0 * d * spacing)
         });

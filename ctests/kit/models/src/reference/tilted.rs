@@ -3,7 +3,7 @@
 //! (S H + V)`, where `H = laplacian(P) - div(n n·grad P)` and `V = div(n n·grad Q)`.
 
 use super::acoustic2::{FIRST, STENCIL};
-use super::grid::Padded;
+use super::grid::{Padded, RIM};
 use super::thomsen::Thomsen;
 use super::{Reference, Scheme, inject};
 
@@ -35,9 +35,11 @@ impl Tilted {
         let of_axis = |cell: [usize; 3], axis: usize| {
             let end = grid.size[axis] - width;
             let depth = width.saturating_sub(cell[axis]).max((cell[axis] + 1).saturating_sub(end));
-            // A wave that crosses the layer and returns has 3e-3 of its amplitude.
-            let largest = -1.5 * 3e-3f64.ln() * fastest / (width as f64 * f64::from(medium.h[axis]));
-            0.5 * dt * largest * (depth as f64 / width as f64).powi(2)
+            // A wave that crosses the updated cells and returns has 3e-3 of its amplitude.
+            let updated = (width - RIM) as f64;
+            let squares = updated * (updated + 1.0) * (2.0 * updated + 1.0) / 6.0;
+            let first = -0.5 * 3e-3f64.ln() * fastest / (squares * f64::from(medium.h[axis]));
+            0.5 * dt * first * (depth as f64).powi(2)
         };
         Tilted {
             courant: vp.iter().map(|vp| (vp * dt).powi(2)).collect(),
