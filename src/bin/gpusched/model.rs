@@ -177,6 +177,8 @@ impl Filler<'_> {
         let [nx, ny, nz] = self.grid.n;
         let h = self.grid.h.map(decimal);
         let depths: Vec<f64> = (0..nz).map(|iz| positions::metres(self.grid, [0, 0, iz])[2]).collect();
+        // A product of a slope and a distance may be rounded to a depth below that of its cell.
+        let close = 1e-6 * h[2];
         let mut values = Vec::with_capacity(self.grid.cells());
         for iy in 0..ny {
             for ix in 0..nx {
@@ -186,7 +188,8 @@ impl Filler<'_> {
                 };
                 for (iz, &z) in depths.iter().enumerate() {
                     // Cells above the first top belong to the first layer, without its gradient.
-                    let layer = layers.iter().rev().find(|layer| top(layer) <= z).unwrap_or(&layers[0]);
+                    let layer =
+                        layers.iter().rev().find(|layer| top(layer) <= z + close).unwrap_or(&layers[0]);
                     let value = layer.value + layer.gradient * (z - top(layer)).max(0.0);
                     let (least, most) = self.range;
                     if !(least..=most).contains(&value) {
@@ -386,15 +389,23 @@ mod tests {
     use super::*;
     use crate::survey::Survey;
 
-    /// Three times the float32 next to 33.3 is less than 99.9.
+    fn velocities(layers: &str, grid: &Grid) -> Vec<f32> {
+        let folder = testkit::Folder::new();
+        std::fs::write(folder.at("survey.toml"), SURVEY.replace("top_m = 80.0", layers)).unwrap();
+        let file = Document::open(&folder.at("survey.toml")).unwrap();
+        let properties = properties(&file, grid, &file.read::<Survey>().unwrap().model).unwrap();
+        (0..grid.cells()).map(|cell| properties[0].1.at(cell)).collect()
+    }
+
+    /// In floating point three times 33.3 is less than 99.9, and 0.1 times 3 times 100 more than 30.
     #[test]
     fn layer_begins_at_the_cell_at_its_top() {
-        let folder = testkit::Folder::new();
-        std::fs::write(folder.at("survey.toml"), SURVEY.replace("top_m = 80.0", "top_m = 99.9")).unwrap();
-        let file = Document::open(&folder.at("survey.toml")).unwrap();
-        let grid = Grid { n: [1, 1, 5], h: [33.3; 3] };
-        let properties = properties(&file, &grid, &file.read::<Survey>().unwrap().model).unwrap();
-        let (_, vp) = &properties[0];
-        assert_eq!([0, 1, 2, 3, 4].map(|cell| vp.at(cell)), [1500.0, 1500.0, 1500.0, 2000.0, 2000.0]);
+        let level = velocities("top_m = 99.9", &Grid { n: [1, 1, 5], h: [33.3; 3] });
+        assert_eq!(level, [1500.0, 1500.0, 1500.0, 2000.0, 2000.0]);
+        let n = [6, 1, 7];
+        let dipping = velocities("slope = [0.1, 0.0]", &Grid { n, h: [100.0, 100.0, 10.0] });
+        for (ix, column) in dipping.chunks(n[2]).enumerate() {
+            assert_eq!(column.iter().position(|&vp| vp == 2000.0), Some(ix), "ix {ix}");
+        }
     }
 }
