@@ -321,7 +321,8 @@
  * Source without a unit, as in the old library; the default. The wavelet is added to the pressure
  * of cells. `acoustic1`, `acoustic2`: a vertical dipole, `source` its upper, negative pole, the
  * positive one two cells deeper, if necessary in the absorbing layer; its far field depends on the
- * spacing. `vti`, `tti`: a single cell.
+ * spacing. `vti`, `tti`: a single cell. In `acoustic2` it stays in the pressure: sample i acts at
+ * the time (i - 1) dt, in the others at i dt, and the pressure is proportional to 1/dt^2.
  */
 #define SCHED_FD_SOURCE_PRESSURE 0
 

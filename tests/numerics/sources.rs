@@ -109,6 +109,30 @@ fn pressures_are_those_of_the_wave_equation_at_any_spacing() {
     }
 }
 
+/// The source without a unit stays in the pressure of `acoustic2`: sample `i` over the square of the
+/// step acts at `(i - 1) dt`. So its dipole is that of two monopoles with that rate.
+#[test]
+fn a_sample_that_stays_acts_a_step_before_its_index() {
+    let (n, h) = ([20; 3], [12.5f32; 3]);
+    let equation = by_name("acoustic2").unwrap();
+    let model = model_for(equation, n, h, |_| (SPEED as f32).into());
+    let (nt, dt) = (200, f64::from(DT));
+    let record = |kind, iz, wavelet: &dyn Fn(f64) -> f64| {
+        let samples = (0..nt).map(|i| wavelet(i as f64 * dt) as f32).collect();
+        let shot = plain_shot([9, 10, iz], samples, nt, vec![[15, 12, 4], [9, 10, 17], [3, 3, 10]]);
+        let shot = Shot { kind, amplitude: 1.0, ..shot };
+        fire_with(&model, DT, &shot, Options { equation, pml: 8, ..Options::default() }, 2).record
+    };
+    let [upper, lower] = [8, 10].map(|iz| record(SourceKind::Monopole, iz, &gauss));
+    let truth: Vec<f32> = lower.iter().zip(&upper).map(|(lower, upper)| lower - upper).collect();
+    let scale = 1000.0 * SPEED * SPEED * dt / h.iter().map(|&h| f64::from(h)).product::<f64>();
+    let step = |t: f64| scale * (gauss(t + 0.5 * dt) - gauss(t - 0.5 * dt));
+    let [found, late] =
+        [dt, 0.0].map(|before| relative_l2(&record(SourceKind::Pressure, 8, &|t| step(t - before)), &truth));
+    println!("acoustic2, pressure against monopoles: {found:.1e}, a step late {late:.1e}");
+    assert!(found < 1e-3 && late > 5e-2, "{found:e}, {late:e}");
+}
+
 /// Exact time removes the error of time steps for these sources, too.
 #[test]
 fn exact_time_leaves_the_error_of_space() {

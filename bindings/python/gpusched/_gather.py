@@ -45,13 +45,13 @@ class Gather:
     """The results of a shot, with their axes.
 
     Positions are those of cells: cell 0 is at 0 m. Time 0 is that of the first sample of the
-    wavelet.
+    wavelet; with `acoustic2` and a source without a unit, of the second.
 
     Attributes
     ----------
     record : ndarray of float32
-        Pressure in units of the wavelet's amplitude, samples last: shape (ny, nx, nt) for a plane
-        of receivers, (receivers, nt) for a list.
+        Pressure, samples last: shape (ny, nx, nt) for a plane of receivers, (receivers, nt) for a
+        list. In Pa if the source has a unit, else in units of the wavelet's amplitude.
     time : ndarray of float64, shape (nt,)
         Times of the samples in seconds, the first after one time step.
     x, y : ndarray of float64
@@ -60,7 +60,8 @@ class Gather:
     z : ndarray of float64
         Depths in metres: of a plane with the shape (), of a list (receivers,).
     snapshots : ndarray of float32, shape (snapshots, ny, nx, nz), or None
-        Pressure in all cells of the model; None if the shot has no snapshots.
+        Pressure in all cells of the model, in the unit of `record`; None if the shot has no
+        snapshots.
     snapshot_time : ndarray of float64, shape (snapshots,)
         Times of the snapshots in seconds.
     """
