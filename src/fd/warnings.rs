@@ -16,7 +16,6 @@ pub const SLOWEST: f32 = 100.0;
 pub const LIGHTEST: f32 = 30.0;
 /// Least cells per shortest wavelength. Fewer show as dispersion after some tens of wavelengths.
 const ENOUGH_CELLS: f64 = 3.0;
-
 /// Share of its peak below which a wavelet counts as ended.
 const ENDED: f32 = 1e-3;
 /// Angle of the symmetry axis from the vertical, in radians, beyond which a PML reflects more than
@@ -64,8 +63,7 @@ pub fn check_anisotropy(plan: &Plan, shot: &Shot) -> Result<()> {
 
 /// Returns true if a plan reduces the anisotropy of its model around sources.
 fn reduces_anisotropy(plan: &Plan) -> bool {
-    let properties = plan.options.equation.properties();
-    let has_epsilon = properties.all().any(|one| one == Property::Epsilon);
+    let has_epsilon = plan.options.equation.properties().all().any(|one| one == Property::Epsilon);
     has_epsilon && plan.options.isotropic_source && plan.model.is_anisotropic
 }
 
@@ -87,8 +85,9 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
         }
         let (centre, end) = (0.5 * shape.periods() / f64::from(frequency), dt * shot.nt as f64);
         if centre > end {
+            let [centre, end] = [centre, end].map(four_digits);
             warnings.push(format!(
-                "the centre of the wavelet, at {centre:.4} s, is after the end of the record, at {end:.4} s: \
+                "the centre of the wavelet, at {centre} s, is after the end of the record, at {end} s: \
                  raise frequency_hz (it is in Hz) or nt"
             ));
         }
@@ -196,6 +195,11 @@ pub fn warnings(plan: &Plan, shot: &Shot, wavelet: Option<(Shape, f32)>, dt_sure
         ));
     }
     warnings
+}
+
+/// Rounds to four significant digits.
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]

@@ -123,10 +123,21 @@ fn options_of_accuracy_change_the_record_and_are_listed() {
     assert!(vti("") != vti("anisotropic_source = true"));
     let second = |keys: &str| {
         let survey = format!("equation = 'acoustic2'\n{}", with(keys)).replace("rho = \"gardner\"", "");
-        finished(&one_shot(&survey)).floats("out/shot_0001.bin")
+        finished(&one_shot(&survey))
     };
-    let sponge = second("");
-    assert!(sponge == second("absorbing_layer = 'sponge'") && sponge != second("absorbing_layer = 'pml'"));
+    let [sponge, named, pml] = ["", "absorbing_layer = 'sponge'", "absorbing_layer = 'pml'"].map(|keys| {
+        let folder = second(keys);
+        let layer = if keys.contains("pml") { ("pml", 20) } else { ("sponge", 54) };
+        for file in ["out/survey.json", "out/shot_0001.json"] {
+            let content = folder.json(file);
+            assert_eq!(content["equation"], "acoustic2");
+            assert_eq!(content["absorbing_layer"], json!({ "name": layer.0, "cells": layer.1 }));
+        }
+        // Its source stays in the pressure, so each sample acts a step earlier.
+        assert_eq!(folder.json("out/shot_0001.json")["wavelet"]["centre_s"], 0.0605);
+        folder.floats("out/shot_0001.bin")
+    });
+    assert!(sponge == named && sponge != pml);
 }
 
 #[test]
@@ -241,7 +252,7 @@ fn summary(survey: &str) -> Value {
 const SNAPSHOTS: &str = "[snapshots]\nevery = 30\n";
 
 const MUTED: &str = "the mute zeroes all samples";
-const LATE: &str = "after the end of the record, at 0.1200 s: raise frequency_hz";
+const LATE: &str = "after the end of the record, at 0.12 s: raise frequency_hz";
 
 /// A change of the survey at the limit of a warning, a part of the warning, and whether a dry run
 /// prints it. `fd::warnings` tests the others.
@@ -375,8 +386,12 @@ fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
 #[test]
 fn samples_before_the_mute_are_zero_and_no_others() {
     let muted = format!("{SURVEY}[mute]\nvelocity_m_s = 1500.0\nafter_s = 0.02\n");
-    let [plain, muted] =
-        [SURVEY, &muted].map(|survey| finished(&one_shot(survey)).floats("out/shot_0001.bin"));
+    let mutes = [json!(null), json!({ "velocity_m_s": 1500.0, "after_s": 0.02 })];
+    let [plain, muted] = [(SURVEY, &mutes[0]), (&muted, &mutes[1])].map(|(survey, mute)| {
+        let folder = finished(&one_shot(survey));
+        assert_eq!(folder.json("out/survey.json")["mute"], *mute);
+        folder.floats("out/shot_0001.bin")
+    });
     let mut silenced = 0;
     for trace in 0..24 {
         let (x, y) = (trace % 12 * 20, trace / 12 * 40);
@@ -420,6 +435,9 @@ fn description_of_a_fine_grid_keeps_all_digits() {
     assert_eq!((&side["record"]["first_sample_s"], &side["record"]["dt_s"]), (&5e-10.into(), &1e-9.into()));
     assert_eq!(side["wavelet"]["centre_s"], 1.5625e-8);
     assert_eq!(side["snapshots"][1]["time_s"], 2e-9);
+    let ended = run_well(&Workspace::with_survey(&survey), &["--dry-run"]);
+    assert!(ended.err.contains("after the end of the record, at 0.000000002 s"), "{ended:?}");
+    assert!(!ended.out.contains(" 0.000000 s"), "{ended:?}");
 }
 
 /// Sources along x come first, then the next row along y.

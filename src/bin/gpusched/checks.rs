@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use crate::devices::describe;
 use crate::digits::decimal;
-use crate::job::Job;
+use crate::job::{Job, rounded_down};
 use crate::part;
 use crate::say::{self, say};
-use crate::survey::{Absorber, Accuracy, DensityAt, Stencil, Storage};
+use crate::side::absorbing_layer;
+use crate::survey::{Accuracy, DensityAt, Stencil, Storage};
 
 /// The fit of a shot in the memory of a device.
 #[derive(PartialEq)]
@@ -147,6 +148,8 @@ pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo], slots: u32) -> V
         "shots": job.shots.len(),
         "part": job.is_part.then(|| part::list(job.numbers.iter().copied())),
         "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal), "padded_cells": job.plan.padded_cells() },
+        "equation": job.plan.options.equation.name(),
+        "absorbing_layer": absorbing_layer(&job.plan),
         "vp_m_s": model.vp_range.map(decimal),
         "time": {
             "dt_s": decimal(job.plan.dt),
@@ -186,15 +189,22 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
         shot.samples()
     );
     say!("  grid        {nx} x {ny} x {nz} cells of {dx} x {dy} x {dz} m (x, y, z)");
+    let options = &job.plan.options;
+    let layer = options.equation.absorber().name();
+    say!(
+        "  equation    {}, in an absorbing layer of {} cells ({layer})",
+        options.equation.name(),
+        options.pml
+    );
     say!("  velocity    {slowest} to {fastest} m/s");
     for range in &job.ranges {
         say!("  {range}");
     }
     say!(
-        "  time        {} steps of {dt} s ({:.0} % of the largest stable step, {:.6} s)",
+        "  time        {} steps of {dt} s ({:.0} % of the largest stable step, {} s)",
         shot.nt,
         100.0 * f64::from(dt) / job.dt_max,
-        job.dt_max
+        rounded_down(job.dt_max, 5)
     );
     if let Some(options) = accuracy(job.survey.accuracy) {
         say!("  accuracy    {options}");
@@ -229,15 +239,14 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
 
 /// Returns the options that are not the default.
 fn accuracy(options: Accuracy) -> Option<String> {
-    let Accuracy { exact_time, stencil, storage, density_at, anisotropic_source, absorbing_layer } = options;
+    let Accuracy { exact_time, stencil, storage, density_at, anisotropic_source, absorbing_layer: _ } =
+        options;
     let options = [
         (exact_time, "exact time"),
         (matches!(stencil, Stencil::Optimised), "optimised stencil"),
         (matches!(storage, Storage::Bits16), "16-bit storage"),
         (matches!(density_at, DensityAt::Cells), "density at cells"),
         (anisotropic_source, "anisotropic source"),
-        (matches!(absorbing_layer, Some(Absorber::Pml)), "absorbing layer a PML"),
-        (matches!(absorbing_layer, Some(Absorber::Sponge)), "absorbing layer a sponge"),
     ];
     let asked: Vec<_> = options.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
     (!asked.is_empty()).then(|| asked.join(", "))

@@ -314,7 +314,7 @@ fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f
 }
 
 /// Rounds down to this number of digits. With two digits, 0.00168 becomes 0.0016.
-fn rounded_down(seconds: f64, digits: i32) -> f64 {
+pub fn rounded_down(seconds: f64, digits: i32) -> f64 {
     let power = seconds.log10().floor() as i32 + 1 - digits;
     let unit = 10f64.powi(power);
     let digits = (seconds / unit).floor();

@@ -120,6 +120,7 @@ impl Manifest {
                     "amplitude": job.survey.amplitude(),
                 }),
             );
+            parts.insert("mute".into(), json!(job.survey.mute));
             parts.insert("state".into(), "running".into());
             parts.insert("shots".into(), shots.into());
         }

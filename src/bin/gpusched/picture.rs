@@ -132,7 +132,7 @@ impl Picture {
         }
         if let Some(Section { image, seconds, source_m: [x, y, z] }) = &self.section {
             let labels = plot::Labels {
-                title: format!("{title}, shot {number}: pressure after {seconds:.3} s"),
+                title: format!("{title}, shot {number}: pressure after {seconds} s"),
                 subtitle: format!("section at y = {y} m; source at x {x} m, z {z} m"),
                 across: "x (m)",
                 down: "Depth z (m)",

@@ -43,8 +43,12 @@ impl About {
         let shape = library_shape(job.survey.wavelet.shape);
         // The first sample of the wavelet acts at time 0. That of a cut shape has the value at one
         // step.
-        let begin = if shape.is_cut() { decimal(job.plan.dt) } else { 0.0 };
-        let centre = 0.5 * shape.periods() / job.survey.wavelet.frequency_hz - begin;
+        let mut before = f64::from(shape.is_cut());
+        // The source of `acoustic2` stays in the pressure, so each sample acts a step earlier.
+        if shot.kind == SourceKind::Pressure && job.plan.options.equation.name() == "acoustic2" {
+            before += 1.0;
+        }
+        let centre = 0.5 * shape.periods() / job.survey.wavelet.frequency_hz - before * decimal(job.plan.dt);
         let wavelet = json!({
             "shape": job.survey.wavelet.shape,
             "frequency_hz": job.survey.wavelet.frequency_hz,
@@ -140,6 +144,8 @@ impl About {
             .collect();
         json!({
             "shot": self.number,
+            "equation": plan.options.equation.name(),
+            "absorbing_layer": absorbing_layer(plan),
             "record": {
                 "file": names::record(self.number),
                 "dtype": "<f4",
@@ -164,6 +170,11 @@ impl About {
             "version": env!("CARGO_PKG_VERSION"),
         })
     }
+}
+
+/// Describes the absorbing layer of a plan.
+pub fn absorbing_layer(plan: &Plan) -> Value {
+    json!({ "name": plan.options.equation.absorber().name(), "cells": plan.options.pml })
 }
 
 /// The part of a description that a resumed run reads.

@@ -238,7 +238,7 @@ pub struct Snapshots {
     pub every: usize,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mute {
     pub velocity_m_s: f64,
