@@ -399,8 +399,9 @@ class Shot:
     source_kind : {"pressure", "monopole", "force-x", "force-y", "force-z"}
         "pressure": without a unit, as in the old library: the wavelet is added to the pressure of
         cells. "acoustic1", "acoustic2": a vertical dipole, `source` its upper, negative pole, the
-        positive one two cells deeper; "vti", "tti": a single cell. "monopole": the rate of a volume
-        in m3/s. Forces are in N, positive towards larger indices, half a cell after `source`. With
+        positive one two cells deeper; "vti", "tti": a single cell. With "acoustic2" sample i of the
+        wavelet then acts at the time (i - 1) dt_s, otherwise at i dt_s. "monopole": the rate of a
+        volume in m3/s. Forces are in N, positive towards larger indices, half a cell after `source`. With
         "vti" and "tti" these need `anisotropic_source` False.
     """
 

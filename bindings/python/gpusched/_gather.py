@@ -45,7 +45,7 @@ class Gather:
     """The results of a shot, with their axes.
 
     Positions are those of cells: cell 0 is at 0 m. Time 0 is that of the first sample of the
-    wavelet; with `acoustic2` and a source without a unit, of the second.
+    wavelet.
 
     Attributes
     ----------
