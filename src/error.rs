@@ -38,6 +38,10 @@ pub enum Error {
     #[error("{}", no_memory(what, *needed, place, *there))]
     NoMemory { what: String, needed: u64, place: String, there: u64 },
 
+    /// A GPU gives no context, though it has the memory.
+    #[error("device {device}: {}", plain(what))]
+    NoContext { device: String, what: String },
+
     /// The host has no memory for something that the library must keep.
     #[error("{what} needs {}, which the host can't provide", human(*bytes))]
     NoHostMemory { what: String, bytes: u64 },
@@ -231,6 +235,7 @@ impl Error {
         matches!(
             self,
             Error::NoMemory { .. }
+                | Error::NoContext { .. }
                 | Error::NoHostMemory { .. }
                 | Error::ProcessLimit { .. }
                 | Error::Resources { .. }
@@ -270,6 +275,9 @@ impl Error {
                 Error::Resources { device, what: format!("{place}: {what}") }
             }
             Error::Busy { device, what } => Error::Busy { device, what: format!("{place}: {what}") },
+            Error::NoContext { device, what } => {
+                Error::NoContext { device, what: format!("{place}: {what}") }
+            }
             Error::NoMemory { what, needed, place: device, there } => {
                 Error::NoMemory { what: format!("{place}: {what}"), needed, place: device, there }
             }

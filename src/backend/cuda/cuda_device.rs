@@ -198,12 +198,14 @@ impl CudaDevice {
             {
                 Error::Busy { device, what }
             }
-            Error::NoMemory { what, needed, place, there }
+            Error::NoMemory { what, place: device, there, .. }
                 if self.reported_bytes().is_some_and(|free| free >= ROOM_FOR_A_CONTEXT) =>
             {
-                let what =
-                    format!("{what}; the host lacks memory, or this process address space (ulimit -v)");
-                Error::NoMemory { what, needed, place, there }
+                let free = human(there);
+                let what = format!(
+                    "{what}; {free} are free, so the host lacks memory, or this process address space (ulimit -v)"
+                );
+                Error::NoContext { device, what }
             }
             // Other processes have the memory, if this one has no context.
             Error::NoMemory { what, place: device, there, .. } => {

@@ -267,6 +267,10 @@ impl Planner {
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         match error {
             Error::Device { .. } => record.shun(index),
+            // No task gets a context there.
+            Error::Busy { .. } | Error::NoContext { .. } => {
+                return self.refused((id, index), 0, error, effects);
+            }
             // A task that would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => return false,
             error
@@ -283,7 +287,6 @@ impl Planner {
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
                 self.devices[index].throttle = Some((fewer, now.saturating_add(self.policy.throttle)));
             }
-            Error::Busy { .. } => return self.refused((id, index), 0, error, effects),
             // Nothing that ends makes room.
             Error::ProcessLimit { needed, limit, .. } if needed > limit => return false,
             error if error.is_shortage() => {

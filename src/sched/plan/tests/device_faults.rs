@@ -21,6 +21,15 @@ fn third_faulty_task_in_a_row_retires_the_device() {
     }
 }
 
+#[test]
+fn device_that_gives_no_context_begins_no_task_for_a_while() {
+    let mut driver = driver(2);
+    let refused = Err(Error::NoContext { device: "x".into(), what: "y".into() });
+    driver.attempt([0, 1], 0, Task { device_bytes: 600, ..task() }, refused);
+    assert!(driver.planner.devices[0].backs_off(S(1), 0));
+    assert!(driver.planner.is_reserved(S(1), 0), "light tasks may begin");
+}
+
 /// Begins two tasks in one context, which one of them poisons. `first`: the one that reports it
 /// first.
 fn poisoned_with_another(speeds: &[f64], first: usize) -> (Driver, [TaskId; 2]) {
