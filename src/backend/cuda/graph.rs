@@ -222,7 +222,7 @@ fn poisoning_only<T>(
     what: impl FnOnce() -> String,
 ) -> Result<Option<T>> {
     match answer {
-        Err(failure) if status::class_of(failure.code) != StatusClass::Poisoned => {
+        Err(failure) if status::class_in_context(failure.code) != StatusClass::Poisoned => {
             log::debug!("{}: {} failed: {}", context.device().label(), what(), failure.message());
             Ok(None)
         }

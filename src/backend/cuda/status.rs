@@ -196,10 +196,10 @@ pub fn class_in_context(code: u32) -> StatusClass {
     if code == CUresult::CUDA_ERROR_MPS_RPC_FAILURE as u32 { Poisoned } else { class_of(code) }
 }
 
-/// Returns true for the codes of an MPS daemon that does not serve the process now.
+/// Returns true for the codes of an MPS daemon that may not serve the process before it exits.
 pub fn is_refused_by_mps(code: u32) -> bool {
     let first = CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED as u32;
-    (first..=CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED as u32).contains(&code)
+    (first..=CUresult::CUDA_ERROR_MPS_SERVER_NOT_READY as u32).contains(&code)
 }
 
 /// Returns true if the tables have the code.
