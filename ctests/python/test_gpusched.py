@@ -653,6 +653,17 @@ class Callables(WithScheduler):
             found = _library.lib.sched_task_info(other._raw, task.id, ctypes.byref(info))
             self.assertEqual((found, task.result()), (abi.SCHED_E_STALE, 1))
 
+    def test_shared_scheduler_that_can_not_be_closed_keeps_its_tasks(self) -> None:
+        def closes(exec: gpusched.Exec) -> None:
+            with self.assertRaises(gpusched.GpuschedError):
+                scheduler.close()
+
+        with gpusched.Scheduler.shared() as scheduler:
+            task = scheduler.submit(lambda exec: 1)
+            task.result()
+            scheduler.submit(closes).result()
+            self.assertEqual(task.state, "done")
+
     def test_wait_times_out_and_running_task_is_cancelled(self) -> None:
         task = self.scheduler.submit(until_cancelled)
         for wait in (task.result, task.exception):

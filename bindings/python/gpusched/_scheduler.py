@@ -24,7 +24,7 @@ from ._gather import Gather, output
 from ._info import Device, Progress, Stats, devices_of, filled, progress_from, stats_of
 from ._jobs import OPTIONS, Exec, Job, describe, drop_job, ids_of, is_in_task, jobs, run_job, tasks_of
 from ._library import GpuschedError, Handle, check, lib
-from ._progress import Listener, forget, listen
+from ._progress import Listener, forget, is_in_callback, listen
 from ._ranges import Places, range_desc
 from ._tasks import Completer, Task, limited, wait_for, wait_once
 
@@ -614,8 +614,10 @@ class Scheduler(Handle):
         # The library waits for the progress callback, which may wait for `ending`.
         with self._without_progress(left()), self._completer.ending:
             self._completer.collect()
-            # Other handles may keep the scheduler, and nobody could release these later.
-            for task in (ref() for ref in self._tasks.valuerefs()):
+            # Other handles may keep the scheduler, and nobody could release these later. The library
+            # refuses the shutdown inside a task or a callback.
+            inside = is_in_task() or is_in_callback(self._calling)
+            for task in (ref() for ref in self._tasks.valuerefs() if not inside):
                 if task is not None and task._outcome is not None:
                     lib.sched_release(handle, task.id)
             status = check(lib.sched_shutdown(handle, 0))
