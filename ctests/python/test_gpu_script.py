@@ -153,7 +153,7 @@ class GpuScript(unittest.TestCase):
 
     def test_a_program_that_is_ended_has_its_complete_lines(self):
         code = "import time; print(1, flush=True); print('{', end='', flush=True); time.sleep(30)"
-        done = measure.Report(60).run([sys.executable, "-c", code], seconds=2)
+        done = measure.Report(60).run([sys.executable, "-c", code], seconds=5)
         self.assertEqual(done, (None, "1\n", "the time was up"))
         done = measure.Report(60).run([sys.executable, "-c", "import time; time.sleep(30)"], seconds=2)
         self.assertEqual(done, (None, "", "the time was up"))

@@ -146,7 +146,8 @@ class Progress(unittest.TestCase):
         self.scheduler.submit(run)
         queued = self.scheduler.submit(lambda exec: 1)
         self.closes_beside_a_callback(self.scheduler, lambda: queued.result(2 * LONG))
-        self.assertEqual([type(error) for error in raised], [gpusched.Cancelled])
+        # The callback may be called once more before the close has its lock.
+        self.assertEqual({type(error) for error in raised}, {gpusched.Cancelled})
 
     def test_ctrl_c_while_a_callback_is_set_leaves_none(self) -> None:
         raised, told = self.unraisable(), Told()

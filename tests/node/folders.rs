@@ -155,10 +155,12 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     assert_eq!(told(&usual), within(last.clone()));
     fs::remove_dir_all(&last).unwrap();
     symlink(&named, &last).unwrap();
-    assert_eq!(told(&usual), within(common.clone()));
+    // That of the user of this test, which may be refused.
+    let is_common = |said: String| assert!(said.contains(common.to_str().unwrap()), "{said}");
+    is_common(told(&usual));
     // A folder that depends on the working directory would not be shared.
     for temporary in ["", "relative"] {
-        assert_eq!(told(&[("TMPDIR", Path::new(temporary))]), within(common.clone()));
+        is_common(told(&[("TMPDIR", Path::new(temporary))]));
     }
 }
 
