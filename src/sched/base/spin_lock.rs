@@ -38,12 +38,14 @@ impl<T> SpinLock<T> {
     fn wait(&self) -> SpinGuard<'_, T> {
         /// The pause of a thread that has yielded often: a holder of lower priority gets the core.
         const PAUSE: std::time::Duration = std::time::Duration::from_micros(50);
-        // A sleep is a cancellation point.
-        let _whole = CancelGuard::here();
         let backoff = crossbeam_utils::Backoff::new();
         loop {
             match backoff.is_completed() {
-                true => std::thread::sleep(PAUSE),
+                true => {
+                    // A sleep is a cancellation point.
+                    let _whole = CancelGuard::here();
+                    std::thread::sleep(PAUSE);
+                }
                 false => backoff.snooze(),
             }
             if let Some(guard) = self.0.try_lock() {
