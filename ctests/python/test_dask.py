@@ -196,6 +196,11 @@ class OnDask(unittest.TestCase):
         self.assertEqual((found["done"], found["errors"]), (SHOTS, []))
         self.assertEqual((self.folder / "place").read_text().strip(), str(self.folder.resolve()))
 
+    def test_misspelt_devices_of_a_survey_are_refused_at_once(self) -> None:
+        for devices in ("cdua", "cuda:", "all,cuda"):
+            with self.assertRaisesRegex(ValueError, f"devices is '{devices}'; accepted: all, none"):
+                gpusched.dask.run(self.survey(20), self.client, devices=devices, command=COMMAND)
+
     def test_plugin_that_a_node_refuses_is_removed(self) -> None:
         command = self.folder / "command"
         refusal = "case $* in *shots-from*) echo no licence >&2; exit 2; esac"

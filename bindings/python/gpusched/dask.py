@@ -24,6 +24,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -451,6 +452,14 @@ def _call(command: str, *arguments: str, event: str | None = None) -> dict[str, 
     return last
 
 
+def _check_devices(devices: str | None) -> None:
+    """Raises ValueError for a list that no node would accept."""
+    items = [item.strip() for item in (devices or "all").split(",")]
+    if items not in (["all"], ["none"]) and not all(re.fullmatch(r"(cpu|cuda)(:\S+)?", item) for item in items):
+        accepted = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID"
+        raise ValueError(f"devices is {devices!r}; accepted: {accepted}")
+
+
 def run(
     survey: str | os.PathLike[str],
     client: Client,
@@ -492,6 +501,8 @@ def run(
 
     Raises
     ------
+    ValueError
+        `devices` is no list of devices.
     RuntimeError
         The survey was refused, here or on a node, its results cannot be collected, or Dask's
         scheduler was lost.
@@ -500,6 +511,7 @@ def run(
     command = command or _find_command()
     if os.path.dirname(command):
         command = os.path.abspath(command)  # the nodes have other working folders
+    _check_devices(devices)
     # A part, of all shots: nodes of a client that was killed may still write to the folder. Only
     # the nodes need the devices, and memory for the shots.
     dry = ["run", str(path), "--dry-run", "--array-index", "1/1", "--devices", "none"]
