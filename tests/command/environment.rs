@@ -184,11 +184,14 @@ fn settings_that_are_no_text_are_refused_and_not_ignored() {
 #[cfg(target_os = "linux")]
 fn thread_that_openmp_may_have_bound_to_one_cpu_is_logged() {
     let folder = Workspace::new();
-    for (name, is_warned) in
-        [("OMP_PROC_BIND", true), ("GOMP_CPU_AFFINITY", true), ("OMP_NUM_THREADS", false)]
-    {
+    for (name, value, is_warned) in [
+        ("OMP_PROC_BIND", "close", true),
+        ("OMP_PROC_BIND", "false", false),
+        ("GOMP_CPU_AFFINITY", "1", true),
+        ("OMP_NUM_THREADS", "1", false),
+    ] {
         let mut command = folder.command(&["devices"]);
-        command.env_remove("OMP_PROC_BIND").env_remove("GOMP_CPU_AFFINITY").env(name, "1");
+        command.env_remove("OMP_PROC_BIND").env_remove("GOMP_CPU_AFFINITY").env(name, value);
         // SAFETY: the child only changes its mask; all bits of a mask may be 0.
         unsafe {
             command.pre_exec(|| {

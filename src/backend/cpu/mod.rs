@@ -5,6 +5,8 @@ mod buffer;
 mod host;
 mod team;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 pub use buffer::{ALIGN, Buffer, Rows};
 pub use host::{
     Zero, address_space, can_allocate, check_free, free_bytes, reserve, save_address_space, shortage,
@@ -32,8 +34,14 @@ impl CpuBackend {
     /// Logs that an OpenMP runtime may have bound the calling thread to one CPU.
     fn warn_of_binding(&self) {
         let names = ["OMP_PROC_BIND", "GOMP_CPU_AFFINITY"];
-        let name = names.into_iter().find(|name| std::env::var_os(name).is_some());
-        if let (1, true, Some(name)) = (self.threads, self.counted, name) {
+        let is_set = |name: &&str| {
+            std::env::var(name).is_ok_and(|value| !value.is_empty() && !value.eq_ignore_ascii_case("false"))
+        };
+        let name = names.into_iter().find(is_set);
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        if let (1, true, Some(name)) = (self.threads, self.counted, name)
+            && !WARNED.swap(true, Ordering::Relaxed)
+        {
             log::warn!(
                 "the CPU device has one thread, and {name} is set: if OpenMP has bound this thread to one CPU, \
                  reset its mask before it creates a scheduler, or set cpu_threads"
