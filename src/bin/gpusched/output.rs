@@ -180,7 +180,8 @@ impl Files {
         let record = (path(names::record(about.number)), 4 * about.traces() * about.shot.samples());
         // The snapshots of a saved state are there.
         let saved = checkpoint::header(&self.paused_path());
-        let saved = saved.filter(|header| self.inner.resume && header.key == about.key);
+        let saved = saved
+            .filter(|header| self.inner.resume && header.key == about.key && header.layout == STATE_LAYOUT);
         let done = saved.map_or(0, |header| header.done);
         let bytes = 4 * about.plan.model.grid.cells();
         let snapshots = about.steps().skip_while(|&step| step < done);
@@ -273,7 +274,7 @@ impl Files {
             return;
         }
         let is_left = self.paused_path().exists();
-        let is_other = self.inner.output.check().is_err();
+        let is_other = self.inner.output.is_replaced();
         let is_new = |path: &Path| {
             let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
             changed.is_ok_and(|changed| changed >= begun)
