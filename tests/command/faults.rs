@@ -452,7 +452,8 @@ fn shots_wait_for_a_disk_without_room_for_their_snapshots() {
     fs::create_dir(folder.at("out")).unwrap();
     let script = r#"
         mount -t tmpfs -o size=40k tmpfs out || exit 99
-        (sleep 2; mount -o remount,size=1m tmpfs out) &
+        touch first
+        (until grep -q 'begun wait' first; do sleep 0.1; done; mount -o remount,size=1m tmpfs out) &
         "$GPUSCHED" run survey.toml --json --no-rates-cache >first; echo $? >status
     "#;
     let mut shell = isolated("unshare");
