@@ -12,6 +12,7 @@ use crate::sched::estimate::Estimator;
 
 mod device_faults;
 mod endings;
+mod peers;
 mod placement;
 mod report;
 mod timers;
