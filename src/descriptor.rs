@@ -8,8 +8,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Opens a file.
 pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
@@ -50,30 +51,50 @@ fn emptied_above_standard(created: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Occupies the free descriptors below 3 until it is dropped. NVIDIA's libraries then open their
-/// files above them.
-pub struct OccupiedStreams(Vec<(File, u64)>);
+/// Occupies the free descriptors below 3 until the last of these is dropped. NVIDIA's libraries then
+/// open their files above them.
+pub struct OccupiedStreams(());
+
+/// How many [`OccupiedStreams`] there are, and the files that occupy descriptors.
+static OCCUPIED: Mutex<(usize, Vec<File>)> = Mutex::new((0, Vec::new()));
 
 impl OccupiedStreams {
-    pub fn here() -> Self {
-        let occupy = || {
-            let null = File::open("/dev/null").ok().filter(is_standard)?;
-            let device = null.metadata().ok()?.rdev();
-            Some((null, device))
-        };
-        OccupiedStreams(std::iter::from_fn(occupy).collect())
+    pub fn here() -> Option<Self> {
+        let mut occupied = occupied()?;
+        let (users, files) = &mut *occupied;
+        *users += 1;
+        // No program has this folder as a stream.
+        files.extend(std::iter::from_fn(|| File::open("/").ok().filter(is_standard)));
+        Some(OccupiedStreams(()))
     }
 }
 
 impl Drop for OccupiedStreams {
     fn drop(&mut self) {
-        for (file, device) in self.0.drain(..) {
+        let Some(mut occupied) = occupied() else { return };
+        let (users, files) = &mut *occupied;
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        for file in files.drain(..) {
             // The program may have put a file of its own there meanwhile, by `dup2`.
-            if !file.metadata().is_ok_and(|now| now.rdev() == device) {
+            if !file.metadata().is_ok_and(|now| now.is_dir()) {
                 let _ = file.into_raw_fd();
             }
         }
     }
+}
+
+/// Other threads hold the lock for microseconds. In a forked child it may be held for ever.
+fn occupied() -> Option<MutexGuard<'static, (usize, Vec<File>)>> {
+    (0..100).find_map(|_| {
+        let locked = OCCUPIED.try_lock().ok();
+        if locked.is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        locked
+    })
 }
 
 fn is_standard(opened: &impl AsFd) -> bool {
