@@ -653,6 +653,19 @@ class Callables(WithScheduler):
             found = _library.lib.sched_task_info(other._raw, task.id, ctypes.byref(info))
             self.assertEqual((found, task.result()), (abi.SCHED_E_STALE, 1))
 
+    def test_handle_that_is_closed_inside_a_task_of_another_scheduler_releases_its_tasks(self) -> None:
+        def closes(exec: gpusched.Exec) -> int:
+            with gpusched.Scheduler.shared() as scheduler:
+                task = scheduler.submit(lambda exec: 1)
+                task.result()
+            return task.id
+
+        with gpusched.Scheduler.shared() as other:
+            ended = self.scheduler.submit(closes).result()
+            info = abi.sched_task_info_t(size=ctypes.sizeof(abi.sched_task_info_t))
+            found = _library.lib.sched_task_info(other._raw, ended, ctypes.byref(info))
+            self.assertEqual(found, abi.SCHED_E_STALE)
+
     def test_shared_scheduler_that_can_not_be_closed_keeps_its_tasks(self) -> None:
         def closes(exec: gpusched.Exec) -> None:
             with self.assertRaises(gpusched.GpuschedError):

@@ -17,12 +17,12 @@ Listener = Callable[[Progress], Any]
 # that it passes as `user`.
 listeners: dict[int, tuple[Listener, threading.RLock]] = {}
 _numbers = itertools.count(1)
-# `calling`: the lock of the callback that the thread is inside.
+# `inside`: the thread is inside a callback.
 _here = threading.local()
 
 
-def is_in_callback(calling: threading.RLock) -> bool:
-    return getattr(_here, "calling", None) is calling
+def is_in_callback() -> bool:
+    return getattr(_here, "inside", False)
 
 
 @_abi.sched_progress_fn  # type: ignore[untyped-decorator, unused-ignore]
@@ -34,11 +34,11 @@ def _call(raw: Any, user: int) -> None:
     call, calling = found
     # Else the scheduler is being closed.
     if calling.acquire(blocking=False):
-        _here.calling = calling
+        _here.inside = True
         try:
             call(progress_from(raw.contents))
         finally:
-            _here.calling = None
+            _here.inside = False
             calling.release()
 
 

@@ -616,7 +616,7 @@ class Scheduler(Handle):
             self._completer.collect()
             # Other handles may keep the scheduler, and nobody could release these later. The library
             # refuses the shutdown inside a task or a callback.
-            inside = is_in_task() or is_in_callback(self._calling)
+            inside = is_in_callback() or self._is_shared and lib.sched_drain(handle, 0) == _abi.SCHED_E_DEADLOCK
             for task in (ref() for ref in self._tasks.valuerefs() if not inside):
                 if task is not None and task._outcome is not None:
                     lib.sched_release(handle, task.id)
