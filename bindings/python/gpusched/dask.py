@@ -454,7 +454,7 @@ def _call(command: str, *arguments: str, event: str | None = None) -> dict[str, 
 
 def _check_devices(devices: str | None) -> None:
     """Raises ValueError for a list that no node would accept."""
-    items = [item.strip() for item in (devices or "all").split(",")]
+    items = [item.strip() for item in ((devices or "").strip() or "all").split(",")]
     if items not in (["all"], ["none"]) and not all(re.fullmatch(r"(cpu|cuda)(:\S+)?", item) for item in items):
         accepted = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID"
         raise ValueError(f"devices is {devices!r}; accepted: {accepted}")
