@@ -132,7 +132,7 @@ class Scheduler(Handle):
         self._calling = threading.RLock()
         # Until `wait_next` returns them.
         self._ordered: OrderedDict[Task[Any], None] = OrderedDict()
-        # Of a shared scheduler.
+        # Holds the tasks of a shared scheduler, to release them when it is closed.
         self._tasks: weakref.WeakValueDictionary[Job, Task[Any]] = weakref.WeakValueDictionary()
         self._completer = Completer()
         _open.add(self)
