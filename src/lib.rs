@@ -20,6 +20,9 @@
 //! | [`legacy`] | entry points of the old packages |
 //! | [`ffi`] | the C ABI |
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gpusched runs on Linux");
+
 pub mod error;
 
 pub mod fork;

@@ -18,7 +18,7 @@ thread_local! {
 /// Returns the stack bytes that a thread needs for static thread-local variables, plus a margin.
 /// glibc takes them from the requested stack; other C libraries add them to it.
 fn static_locals() -> usize {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(target_env = "gnu")]
     {
         type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
         let mut attributes = std::mem::MaybeUninit::uninit();
@@ -35,7 +35,7 @@ fn static_locals() -> usize {
             bytes
         }
     }
-    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(target_env = "gnu"))]
     0
 }
 
@@ -94,8 +94,6 @@ pub fn exit_in_child() {
 pub use cancel_guard::CancelGuard;
 pub use signal_mask::unblock_signals;
 
-/// Linux and BSD. macOS has another constant; Android has no cancellation.
-#[cfg(not(any(target_os = "android", target_vendor = "apple")))]
 mod cancel_guard {
     use libc::c_int;
 
@@ -124,18 +122,6 @@ mod cancel_guard {
         fn drop(&mut self) {
             // SAFETY: the state is the thread's own from before.
             unsafe { pthread_setcancelstate(self.0, &mut 0) };
-        }
-    }
-}
-
-#[cfg(any(target_os = "android", target_vendor = "apple"))]
-mod cancel_guard {
-    /// Does nothing: cancellation is not supported on this system.
-    pub struct CancelGuard;
-
-    impl CancelGuard {
-        pub fn here() -> Self {
-            CancelGuard
         }
     }
 }

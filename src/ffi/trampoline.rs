@@ -68,7 +68,7 @@ pub(super) unsafe fn call<const WORDS: usize>(
     Err(Error::Unwound { how })
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 mod frame {
     use std::arch::global_asm;
     use std::ffi::{c_int, c_void};
@@ -195,7 +195,7 @@ mod frame {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[cfg(not(target_arch = "x86_64"))]
 mod frame {
     use std::ffi::c_void;
 

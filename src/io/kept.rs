@@ -143,12 +143,9 @@ mod tests {
     fn special_files_are_neither_read_nor_replaced() {
         let folder = folder("odd");
         fs::create_dir(folder.join("rates")).unwrap();
-        let mut odd = vec![folder.join("rates"), folder.join("rates/"), PathBuf::new()];
-        if cfg!(target_os = "linux") {
-            // `/dev/zero` has no end, and in `/dev/null` no folder can be created.
-            odd.extend(["/dev/zero", "/dev/null/rates"].map(PathBuf::from));
-        }
-        for path in odd {
+        // `/dev/zero` has no end, and in `/dev/null` no folder can be created.
+        let odd = ["/dev/zero", "/dev/null/rates", ""].map(PathBuf::from);
+        for path in [folder.join("rates"), folder.join("rates/")].into_iter().chain(odd) {
             let kept = Kept::new(path.clone());
             assert!(kept.load().is_err() || path.as_os_str().is_empty(), "{path:?}");
             assert!(append(&kept, "x").is_err(), "{path:?}");

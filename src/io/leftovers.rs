@@ -63,7 +63,6 @@ mod tests {
     use crate::io::atomic::Output;
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn only_files_of_ended_processes_are_removed() {
         let folder = testkit::Folder::new();
         let at = |name: &str| folder.at(name);

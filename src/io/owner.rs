@@ -15,7 +15,7 @@ pub fn is_for_another_user(file: &Metadata, folder: &Path) -> bool {
     fs::metadata(folder).is_ok_and(|folder| folder.mode() & libc::S_ISVTX != 0 && folder.uid() != user)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown};
 

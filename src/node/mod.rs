@@ -24,20 +24,11 @@
 //! | `request` | a scheduler's arguments: shared devices, requests for a slot, time limits |
 //! | `queue` | order of the waiters and the resulting availability: pure functions |
 //! | `linux` | the table, its locks, and the members |
-//! | `unsupported` | other systems: nothing is shared |
 
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+mod linux;
 mod queue;
 mod request;
 
-#[cfg(target_os = "linux")]
-mod linux;
-#[cfg(not(target_os = "linux"))]
-mod unsupported;
-
-#[cfg(target_os = "linux")]
 pub use linux::{LockedTable, Membership, SlotLease, install_fork_handlers};
 pub use queue::DeviceAvailability;
 pub use request::{NodePolicy, RequestedTask, SharedDevice, SlotRequest, WaitEnd};
-#[cfg(not(target_os = "linux"))]
-pub use unsupported::{LockedTable, Membership, SlotLease, install_fork_handlers};

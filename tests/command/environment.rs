@@ -15,7 +15,6 @@ fn all_shots_are_there(folder: &Workspace) {
 
 /// Standard output is a pipe without a reader, or a full disk.
 #[test]
-#[cfg(target_os = "linux")]
 fn survey_continues_if_its_output_cannot_be_written() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -41,7 +40,6 @@ fn small_stack_of_the_shell_is_enough() {
 }
 
 /// Runs the survey with a limit of the address space, in MiB. The options have blanks between them.
-#[cfg(target_os = "linux")]
 fn run_limited(folder: &Workspace, most: u64, options: &str) -> Ended {
     let mut shell = isolated("sh");
     shell.args(["-c", r#"ulimit -v "$1"; shift; exec "$@""#, "sh", &(most << 10).to_string()]);
@@ -51,7 +49,6 @@ fn run_limited(folder: &Workspace, most: u64, options: &str) -> Ended {
 
 /// No other process can change the limit, so waiting for others would be in vain.
 #[test]
-#[cfg(target_os = "linux")]
 fn shot_beyond_the_address_space_of_the_process_is_refused_before_the_run() {
     // A shot takes more than the whole limit, and the model a small part of it.
     let large = one_shot(&SURVEY.replace("[24, 8, 16]", "[220, 220, 220]"));
@@ -76,7 +73,6 @@ fn shot_beyond_the_address_space_of_the_process_is_refused_before_the_run() {
 /// A shot takes 8 bytes a cell and its layers, 2.7 GiB; two volumes and their coefficients would
 /// take 3.2 GiB.
 #[test]
-#[cfg(target_os = "linux")]
 fn model_of_constants_needs_no_address_space() {
     let (layers, snapshots) = (SURVEY.find("vp = ").unwrap(), "[snapshots]\nevery = 30\n");
     let time = SURVEY.find("[time]").unwrap();
@@ -89,7 +85,6 @@ fn model_of_constants_needs_no_address_space() {
 
 /// Stacks and buffers count, so a run that the check accepts does not end in a shortage.
 #[test]
-#[cfg(target_os = "linux")]
 fn check_of_the_address_space_agrees_with_the_run() {
     let survey = SURVEY.replace("[24, 8, 16]", "[100, 60, 80]").replace("nt = 60", "nt = 6");
     let folder = Workspace::with_survey(&survey.replace("every = 30", "every = 3"));
@@ -181,7 +176,6 @@ fn settings_that_are_no_text_are_refused_and_not_ignored() {
 
 /// OpenMP binds the initial thread of a program, also to a CPU of its own.
 #[test]
-#[cfg(target_os = "linux")]
 fn thread_that_openmp_may_have_bound_to_one_cpu_is_logged() {
     let folder = Workspace::new();
     for (name, value, is_warned) in [

@@ -304,7 +304,6 @@ fn refusal_is_also_a_json_object() {
 
 /// The command compares the whole measurement with the free memory before it allocates any.
 #[test]
-#[cfg(target_os = "linux")]
 fn benchmark_beyond_the_memory_is_refused_without_a_retry() {
     let mut shell = testkit::process::isolated("sh");
     shell.args(["-c", r#"ulimit -v 800000; exec "$0" bench fd --n 200 200 200"#]);

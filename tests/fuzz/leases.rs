@@ -1,5 +1,4 @@
 //! The lease file, which other processes write.
-#![cfg(target_os = "linux")]
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -31,7 +31,6 @@ fn random_calls_under_valgrind() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn ten_thousand_schedulers_leave_nothing_behind() {
     let count = number("FUZZ_RUNS", 10_000).max(10_000).to_string();
     print!("{}", c::run_plain(&c::program("lifetimes"), &["schedulers", &count]));
@@ -40,7 +39,6 @@ fn ten_thousand_schedulers_leave_nothing_behind() {
 /// Loads the library as a plugin and closes it, also while tasks run. The library remains loaded,
 /// and the next load finds it.
 #[test]
-#[cfg(target_os = "linux")]
 fn a_thousand_loads_leave_nothing_behind() {
     print!("{}", c::run_plain(&c::program("lifetimes"), &["loads", "900"]));
 }
@@ -65,25 +63,21 @@ fn exec_is_stale_after_its_callback_and_failures_keep_number_and_message() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn list_without_memory_for_its_copy_is_dropped() {
     c::run_plain(&c::program("little_memory"), &["submits_a_list"]);
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn wait_and_wavelet_without_memory_return_an_error() {
     c::run_plain(&c::program("little_memory"), &["waits_for_a_list_and_makes_a_wavelet"]);
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn list_is_submitted_or_refused_whatever_memory_is_left() {
     c::run_plain(&c::program("little_memory"), &["submits_lists_with_less_and_less"]);
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn task_after_many_is_submitted_or_refused_whatever_memory_is_left() {
     c::run_plain(&c::program("little_memory"), &["submits_a_task_after_many"]);
 }
@@ -152,7 +146,7 @@ fn every_case_has_its_documented_answer() {
 
 /// With a second argument the case ends its thread only. `after_main` ends the first thread itself.
 #[test]
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 fn callbacks_end_the_process_or_their_thread() {
     for case in ["in_tasks", "on_top", "in_a_piece", "in_a_drop", "in_progress", "in_a_log"] {
         assert_eq!(wrong("leaving", &[case], 42), None);
@@ -163,7 +157,6 @@ fn callbacks_end_the_process_or_their_thread() {
 
 /// Handlers of `exit`, destructors, and destructors of thread-specific data.
 #[test]
-#[cfg(target_os = "linux")]
 fn scheduler_works_in_exit_handlers_and_destructors() {
     let cases = "used_in_atexit used_in_a_destructor used_in_a_key destroyed_in_a_key_of_a_worker \
         destroyed_in_a_key_of_progress destroyed_while_a_worker_has_a_key";
@@ -174,7 +167,6 @@ fn scheduler_works_in_exit_handlers_and_destructors() {
 }
 
 /// Many schedulers at a time, with many files and threads and with few.
-#[cfg(target_os = "linux")]
 mod many_schedulers {
     use super::*;
 

@@ -118,7 +118,7 @@ fn commit_of_a_nested_detached_task_is_its_own() {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn tasks_submitted_while_the_only_worker_ends_run() {
     unsafe extern "C-unwind" fn leaves(_: *const sched_exec_t, _: *mut c_void) -> i32 {

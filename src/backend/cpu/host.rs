@@ -81,17 +81,13 @@ pub fn reserve<T>(len: usize) -> Option<Vec<T>> {
 }
 
 /// Requests huge pages for memory whose pages nobody has used yet, if it is large.
-#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
 pub(super) fn request_huge_pages(block: NonNull<u8>, bytes: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        const PAGE: usize = 2 << 20;
-        let begin = (block.as_ptr() as usize).next_multiple_of(PAGE);
-        let end = (block.as_ptr() as usize + bytes) / PAGE * PAGE;
-        if bytes >= LARGE && end > begin {
-            // SAFETY: whole pages inside the block. A refusal costs speed only.
-            unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
-        }
+    const PAGE: usize = 2 << 20;
+    let begin = (block.as_ptr() as usize).next_multiple_of(PAGE);
+    let end = (block.as_ptr() as usize + bytes) / PAGE * PAGE;
+    if bytes >= LARGE && end > begin {
+        // SAFETY: whole pages inside the block. A refusal costs speed only.
+        unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
     }
 }
 
@@ -145,7 +141,7 @@ pub fn address_space() -> (u64, u64) {
 /// Concerns the whole process, so it is for programs and not for libraries. It has no effect
 /// without a limit. Call it before the first thread starts.
 pub fn save_address_space() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(target_env = "gnu")]
     if address_space().0 < u64::MAX {
         // SAFETY: sets two numbers of the allocator. A refusal costs only addresses.
         unsafe {
@@ -157,29 +153,15 @@ pub fn save_address_space() {
 
 /// Returns the physical memory and its free part, on systems without `/proc/meminfo`. The system
 /// counts cached files as used here.
-#[cfg(target_os = "linux")]
 fn physical_bytes() -> (u64, u64) {
     // SAFETY: a struct of numbers, all of which may be 0.
     let mut found: libc::sysinfo = unsafe { std::mem::zeroed() };
     // SAFETY: `found` is a valid struct. If the call fails, it stays 0.
     unsafe { libc::sysinfo(&raw mut found) };
+    // The numbers have 32 bits on some processors.
+    let free = found.freeram.saturating_add(found.bufferram) as u64;
     let unit = found.mem_unit.into();
-    (bytes(found.totalram, unit), bytes(found.freeram.saturating_add(found.bufferram), unit))
-}
-
-/// Returns the bytes of so many units. Their number has 32 bits on some processors.
-#[cfg(target_os = "linux")]
-fn bytes(units: impl Into<u64>, unit: u64) -> u64 {
-    units.into().saturating_mul(unit)
-}
-
-/// Returns the physical memory as the total and as the free part.
-#[cfg(not(target_os = "linux"))]
-fn physical_bytes() -> (u64, u64) {
-    // SAFETY: both calls read a number.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    let bytes = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
-    (bytes, bytes)
+    ((found.totalram as u64).saturating_mul(unit), free.saturating_mul(unit))
 }
 
 /// Returns a value of `/proc/meminfo` in bytes.

@@ -39,11 +39,8 @@ impl PinnedBlock {
         // SAFETY: a new mapping anywhere.
         let start = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
         let pointer = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)?;
-        #[cfg(target_os = "linux")]
         // SAFETY: the pages that were mapped above.
-        unsafe {
-            libc::madvise(start, bytes, libc::MADV_DONTFORK)
-        };
+        unsafe { libc::madvise(start, bytes, libc::MADV_DONTFORK) };
         Some(PinnedBlock { pointer, bytes, pinned: false, process: ProcessMark::here() })
     }
 

@@ -33,9 +33,7 @@ const PASSING: &[i32] = &[
     libc::ETIMEDOUT,
     libc::ESHUTDOWN,
     libc::EHOSTDOWN,
-    #[cfg(target_os = "linux")]
     libc::ECOMM,
-    #[cfg(target_os = "linux")]
     libc::EREMOTEIO,
     // The network.
     libc::ENOTCONN,

@@ -245,7 +245,7 @@ fn watch(runtime: &Arc<Runtime>) {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::sync::{Mutex, Weak};
