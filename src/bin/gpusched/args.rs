@@ -35,59 +35,7 @@ pub enum Command {
     },
     /// Runs the survey that a file describes.
     #[command(after_help = AFTER_RUN)]
-    Run {
-        /// Survey file in TOML; `gpusched init` writes one with all keys.
-        survey: PathBuf,
-        /// Keep the complete shots in the output folder that have the same parameters and model,
-        /// continue stopped ones, and compute the rest. Without it all shots are computed.
-        #[arg(long, overrides_with = "resume")]
-        resume: bool,
-        /// Compute only these shots, such as 5,8-20. Other runs may compute others into the same
-        /// folder at the same time, also on other nodes; `gpusched collect` merges their reports.
-        #[arg(long, value_name = "LIST")]
-        shots: Option<String>,
-        /// Read the list of --shots from a file. Numbers are separated by commas, blanks or
-        /// lines. -: read lists from standard input, one per line, and begin their shots as they
-        /// arrive, until it is closed.
-        #[arg(long, value_name = "FILE", conflicts_with = "shots")]
-        shots_from: Option<PathBuf>,
-        /// Compute the Nth of M parts of about the same number of shots, such as 3/10: for arrays
-        /// of jobs.
-        #[arg(long, value_name = "N/M", conflicts_with_all = ["shots", "shots_from"])]
-        array_index: Option<String>,
-        /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as
-        /// after SIGTERM.
-        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-        #[arg(value_parser = crate::stopping::duration, overrides_with = "stop_after")]
-        stop_after: Option<Duration>,
-        /// Devices to use: all, none, cpu, or a list such as cpu,cuda:0. Default: run.devices of
-        /// the survey, else GPUSCHED_DEVICES, else all.
-        #[arg(long, value_name = "LIST")]
-        devices: Option<String>,
-        /// Run a shot with a known result on each device first, and exclude the devices that fail
-        /// it.
-        #[arg(long)]
-        check_devices: bool,
-        /// Check the survey, the memory, the output folder and the file of --trace, print the
-        /// numbers, and stop. With --devices none: without the memory.
-        #[arg(long)]
-        dry_run: bool,
-        /// Print only warnings and errors, to standard error.
-        #[arg(short, long, conflicts_with = "json")]
-        quiet: bool,
-        /// Print one JSON object for each event, one per line.
-        #[arg(long)]
-        json: bool,
-        /// Write where and when each attempt ran, for chrome://tracing or ui.perfetto.dev.
-        #[arg(long, value_name = "FILE")]
-        trace: Option<PathBuf>,
-        /// Neither read nor update the cached speeds of the devices.
-        #[arg(long)]
-        no_rates_cache: bool,
-        /// The run goes on in a new process, after so many in a row that computed no shot.
-        #[arg(long, value_name = "N", hide = true, overrides_with = "restart")]
-        restart: Option<usize>,
-    },
+    Run(RunOptions),
     /// Prints which shots of an output folder are done, failed, stopped or missing. Reads no
     /// record.
     #[command(after_help = AFTER_STATUS)]
@@ -132,43 +80,101 @@ pub enum Command {
     },
 }
 
+#[derive(clap::Args)]
+pub struct RunOptions {
+    /// Survey file in TOML; `gpusched init` writes one with all keys.
+    pub survey: PathBuf,
+    /// Keep the complete shots in the output folder that have the same parameters and model,
+    /// continue stopped ones, and compute the rest. Without it all shots are computed.
+    #[arg(long, overrides_with = "resume")]
+    pub resume: bool,
+    /// Compute only these shots, such as 5,8-20. Other runs may compute others into the same
+    /// folder at the same time, also on other nodes; `gpusched collect` merges their reports.
+    #[arg(long, value_name = "LIST")]
+    pub shots: Option<String>,
+    /// Read the list of --shots from a file. Numbers are separated by commas, blanks or
+    /// lines. -: read lists from standard input, one per line, and begin their shots as they
+    /// arrive, until it is closed.
+    #[arg(long, value_name = "FILE", conflicts_with = "shots")]
+    pub shots_from: Option<PathBuf>,
+    /// Compute the Nth of M parts of about the same number of shots, such as 3/10: for arrays
+    /// of jobs.
+    #[arg(long, value_name = "N/M", conflicts_with_all = ["shots", "shots_from"])]
+    pub array_index: Option<String>,
+    /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as
+    /// after SIGTERM.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(value_parser = crate::stopping::duration, overrides_with = "stop_after")]
+    pub stop_after: Option<Duration>,
+    /// Devices to use: all, none, cpu, or a list such as cpu,cuda:0. Default: run.devices of
+    /// the survey, else GPUSCHED_DEVICES, else all.
+    #[arg(long, value_name = "LIST")]
+    pub devices: Option<String>,
+    /// Run a shot with a known result on each device first, and exclude the devices that fail
+    /// it.
+    #[arg(long)]
+    pub check_devices: bool,
+    /// Check the survey, the memory, the output folder and the file of --trace, print the
+    /// numbers, and stop. With --devices none: without the memory.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print only warnings and errors, to standard error.
+    #[arg(short, long, conflicts_with = "json")]
+    pub quiet: bool,
+    /// Print one JSON object for each event, one per line.
+    #[arg(long)]
+    pub json: bool,
+    /// Write where and when each attempt ran, for chrome://tracing or ui.perfetto.dev.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Neither read nor update the cached speeds of the devices.
+    #[arg(long)]
+    pub no_rates_cache: bool,
+    /// The run goes on in a new process, after so many in a row that computed no shot.
+    #[arg(long, value_name = "N", hide = true, overrides_with = "restart")]
+    pub restart: Option<usize>,
+}
+
 #[derive(Subcommand)]
 pub enum Bench {
     /// Measures the finite-difference propagator, and a plain copy of memory for comparison.
     #[command(after_help = AFTER_BENCH)]
-    Fd {
-        /// Equation to solve.
-        #[arg(long, value_parser = equation(), default_value = EQUATIONS[0].name())]
-        equation: &'static dyn Equation,
-        /// Cells along x, y and z, without the absorbing layer.
-        #[arg(long, num_args = 3, action = ArgAction::Set, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
-        n: Vec<usize>,
-        /// Time steps.
-        #[arg(long, default_value_t = 20)]
-        nt: usize,
-        /// Device to measure: cpu, or a GPU such as cuda:0.
-        #[arg(long, default_value = "cpu")]
-        device: String,
-        /// Storage of rho and rho vp².
-        #[arg(long, value_parser = storage(), default_value = "float32")]
-        storage: Storage,
-        /// Threads on the CPU [default: number of cores]
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
-        threads: Option<u32>,
-        /// Kind of the absorbing layer [default: sponge for acoustic2 and tti, else pml]
-        #[arg(long, value_parser = absorber())]
-        absorbing_layer: Option<Absorber>,
-        /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]
-        #[arg(long)]
-        pml: Option<usize>,
-        /// Repetitions, each a shot, a copy, and steps in fields that are nowhere at rest; the
-        /// fastest of each counts, and all records must have the same bits.
-        #[arg(long, default_value_t = 3)]
-        repeats: usize,
-        /// Print one line of JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Fd(BenchOptions),
+}
+
+#[derive(clap::Args)]
+pub struct BenchOptions {
+    /// Equation to solve.
+    #[arg(long, value_parser = equation(), default_value = EQUATIONS[0].name())]
+    pub equation: &'static dyn Equation,
+    /// Cells along x, y and z, without the absorbing layer.
+    #[arg(long, num_args = 3, action = ArgAction::Set, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
+    pub n: Vec<usize>,
+    /// Time steps.
+    #[arg(long, default_value_t = 20)]
+    pub nt: usize,
+    /// Device to measure: cpu, or a GPU such as cuda:0.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Storage of rho and rho vp².
+    #[arg(long, value_parser = storage(), default_value = "float32")]
+    pub storage: Storage,
+    /// Threads on the CPU [default: number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+    /// Kind of the absorbing layer [default: sponge for acoustic2 and tti, else pml]
+    #[arg(long, value_parser = absorber())]
+    pub absorbing_layer: Option<Absorber>,
+    /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]
+    #[arg(long)]
+    pub pml: Option<usize>,
+    /// Repetitions, each a shot, a copy, and steps in fields that are nowhere at rest; the
+    /// fastest of each counts, and all records must have the same bits.
+    #[arg(long, default_value_t = 3)]
+    pub repeats: usize,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn equation() -> impl TypedValueParser<Value = &'static dyn Equation> {

@@ -2,40 +2,32 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gpusched::fd::equation::{Absorber, LAYER_CELLS};
+use gpusched::fd::equation::{Absorber, LAYER_CELLS, with_absorber};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
 
+use crate::args::BenchOptions;
 use crate::devices::check_selection;
 use crate::say::say;
 use crate::speed::{Case, Prepared};
 
-pub struct Wanted<'a> {
-    pub case: Case,
-    /// Cells of the absorbing layer on each side; `None`: the equation's default.
-    pub pml: Option<usize>,
-    pub device: &'a str,
-    /// Threads on the CPU.
-    pub threads: Option<u32>,
-    pub as_json: bool,
-}
-
-pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { mut case, pml, device, threads, as_json } = wanted;
-    let Case { equation, n, nt, storage, .. } = case;
-    let pml = pml.unwrap_or(equation.default_layer());
+pub fn fd(options: &BenchOptions) -> Result<bool> {
+    let &BenchOptions { equation, nt, storage, repeats, .. } = options;
+    let accepted = "NX NY NZ";
+    let n = options.n[..].try_into().map_err(|_| Error::argument("--n", "not three numbers", accepted))?;
+    let equation = options.absorbing_layer.map_or(Ok(equation), |kind| with_absorber(equation, kind))?;
+    let pml = options.pml.unwrap_or(equation.default_layer());
     if !LAYER_CELLS.contains(&pml) {
         let (least, most) = (LAYER_CELLS.start(), LAYER_CELLS.end());
         let accepted = format!("{least} to {most} cells for {}", equation.name());
         return Err(Error::argument("--pml", pml, accepted));
     }
-    case.pml = pml;
-    check_selection("--device", device)?;
+    check_selection("--device", &options.device)?;
     let mut builder = Scheduler::builder();
-    builder.devices = Some(device.into());
+    builder.devices = Some(options.device.clone());
     builder.slots = Some(1);
-    builder.cpu_threads = threads;
+    builder.cpu_threads = options.threads;
     // A benchmark should not wait an hour for other processes.
     builder.policy.rounds_beside_others = builder.policy.backoff.len();
     // The command prints each failure itself.
@@ -43,8 +35,13 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     let scheduler = builder.build()?;
     let [info] = scheduler.devices() else {
         let there = scheduler.devices().len();
-        return Err(Error::argument("--device", format!("'{device}', {there} devices"), "one device"));
+        return Err(Error::argument(
+            "--device",
+            format!("'{}', {there} devices", options.device),
+            "one device",
+        ));
     };
+    let case = Case { equation, n, pml, storage, nt, repeats };
     let prepared = Prepared::new(&case, info, scheduler.cpu_threads())?;
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
@@ -60,7 +57,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     scheduler.wait(id, None)?;
     let Some(measured) = place.get() else { return Ok(false) };
     let measured = measured.as_ref().map_err(Error::clone)?;
-    if as_json {
+    if options.json {
         let line = json!({
             "device": info.label(),
             "name": info.name,

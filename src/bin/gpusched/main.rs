@@ -68,10 +68,8 @@ use std::thread::{Builder, JoinHandle};
 
 use args::{Args, Bench, Command};
 use clap::Parser;
-use gpusched::fd::equation::with_absorber;
-use gpusched::{Error, Result};
+use gpusched::Result;
 use restart::End;
-use speed::Case;
 
 /// Stack size of the command in bytes, independent of the shell's limit.
 const STACK: usize = 8 << 20;
@@ -146,63 +144,21 @@ fn run_command() -> ExitCode {
 fn command(command: Command) -> Result<bool> {
     match command {
         Command::Devices { json } => devices::list(json),
-        Command::Run {
-            survey,
-            resume,
-            shots,
-            shots_from,
-            array_index,
-            stop_after,
-            devices,
-            check_devices,
-            dry_run,
-            quiet,
-            json,
-            trace,
-            no_rates_cache,
-            restart,
-        } => {
-            if quiet {
+        Command::Run(options) => {
+            if options.quiet {
                 say::be_quiet();
             }
-            let done = run::run(run::Wanted {
-                survey: &survey,
-                shots: shots.as_deref(),
-                shots_from: shots_from.as_deref(),
-                array_index: array_index.as_deref(),
-                resume,
-                stop_after,
-                devices,
-                check_devices,
-                dry_run,
-                as_json: json,
-                trace,
-                remember: !no_rates_cache,
-                restarts: restart.unwrap_or(0),
-            });
-            let done = done.or_else(|error| match restart {
+            let why = match run::run(&options) {
+                Ok(End::Whole) => return Ok(true),
+                Ok(End::Incomplete) => return Ok(false),
+                Ok(End::Restart(restart, stop)) => restart.exec(&stop),
                 // An earlier process of this run has computed shots.
-                Some(_) => {
-                    let why = error.to_string();
-                    if json {
-                        say::error_object(&why);
-                    }
-                    Ok(End::Failed(why))
-                }
-                None => Err(error),
-            });
-            let why = match done? {
-                End::Whole => return Ok(true),
-                End::Incomplete => return Ok(false),
-                End::Failed(why) => why,
-                End::Restart(restart, stop) => {
-                    let why = restart.exec(&stop);
-                    if json {
-                        say::error_object(&why);
-                    }
-                    why
-                }
+                Err(error) if options.restart.is_some() => error.to_string(),
+                Err(error) => return Err(error),
             };
+            if options.json {
+                say::error_object(&why);
+            }
             say::alert(&format!("gpusched: {why}"));
             Ok(false)
         }
@@ -211,16 +167,6 @@ fn command(command: Command) -> Result<bool> {
         Command::Status { folder, json } => collect::status(&folder).map(|merged| merged.report(json)),
         Command::Collect { folder, json } => collect::collect(&folder).map(|merged| merged.report(json)),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
-        Command::Bench {
-            what: Bench::Fd { equation, n, nt, device, storage, threads, absorbing_layer, pml, repeats, json },
-        } => {
-            let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
-            let equation = match absorbing_layer {
-                Some(kind) => with_absorber(equation, kind)?,
-                None => equation,
-            };
-            let case = Case { equation, n, pml: 0, storage, nt, repeats };
-            bench::fd(bench::Wanted { case, pml, device: &device, threads, as_json: json })
-        }
+        Command::Bench { what: Bench::Fd(options) } => bench::fd(&options),
     }
 }

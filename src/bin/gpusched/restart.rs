@@ -22,8 +22,6 @@ pub enum End {
     /// Every file is written.
     Whole,
     Incomplete,
-    /// The restart has failed, for this reason.
-    Failed(String),
     /// The missing shots need a new process, unless the run has been stopped.
     Restart(Restart, Stop),
 }

@@ -12,6 +12,7 @@ use gpusched::io::{atomic, leftovers};
 use gpusched::sched::{Scheduler, discover_all};
 use serde_json::json;
 
+use crate::args::RunOptions;
 use crate::checks;
 use crate::device_check;
 use crate::devices::check_selection;
@@ -33,58 +34,36 @@ use crate::waiting::{Start, WaitingShots};
 /// Maximum number of events of a trace: about 150 MB.
 const TRACE_EVENTS: usize = 1_000_000;
 
-/// Options of `gpusched run`.
-pub struct Wanted<'a> {
-    pub survey: &'a Path,
-    /// The shots to compute: a list, a file with a list, or one of several parts. All are `None`:
-    /// all shots.
-    pub shots: Option<&'a str>,
-    pub shots_from: Option<&'a Path>,
-    pub array_index: Option<&'a str>,
-    /// Keep the shots that an earlier run has finished.
-    pub resume: bool,
-    /// Stop after this time, and save the state of the running shots.
-    pub stop_after: Option<Duration>,
-    pub devices: Option<String>,
-    /// Run a check shot on each device first.
-    pub check_devices: bool,
-    pub dry_run: bool,
-    pub as_json: bool,
-    pub trace: Option<PathBuf>,
-    /// Use and update the stored rates of the devices.
-    pub remember: bool,
-    /// Restarts since the last shot was computed.
-    pub restarts: usize,
-}
-
 /// Runs a survey. An error means that no shot has run.
-pub fn run(wanted: Wanted<'_>) -> Result<End> {
-    let end = wanted.stop_after.and_then(|time| Instant::now().checked_add(time));
-    let is_stream = wanted.shots_from == Some(Path::new("-"));
+pub fn run(options: &RunOptions) -> Result<End> {
+    // Restarts since the last shot was computed.
+    let restarts = options.restart.unwrap_or(0);
+    let end = options.stop_after.and_then(|time| Instant::now().checked_add(time));
+    let is_stream = options.shots_from.as_deref() == Some(Path::new("-"));
     // A new process reads the list again, so the list must be a file.
-    let can_restart = !is_stream && wanted.shots_from.is_none_or(Path::is_file);
-    let stop = (wanted.restarts > 0).then(|| Stop::new(end)).transpose()?;
-    let mut start = Start::new(stop, wanted.survey, wanted.as_json);
-    let mut job = start.repeat(|| load(&wanted, is_stream))?;
-    let selection = wanted.devices.clone().or_else(|| job.survey.run.devices.clone());
-    let scheduler = build_scheduler(&wanted, selection.clone(), job.survey.run.slots)?;
+    let can_restart = !is_stream && options.shots_from.as_deref().is_none_or(Path::is_file);
+    let stop = (restarts > 0).then(|| Stop::new(end)).transpose()?;
+    let mut start = Start::new(stop, &options.survey, options.json);
+    let mut job = start.repeat(|| load(options, is_stream))?;
+    let selection = options.devices.clone().or_else(|| job.survey.run.devices.clone());
+    let scheduler = build_scheduler(options, selection.clone(), job.survey.run.slots)?;
     let devices = scheduler.devices();
     let takes = job.shot_bytes(scheduler.cpu_threads());
     // A client of nodes with devices of their own checks the survey and the output folder only.
-    let without_devices = wanted.dry_run && wanted.devices.is_some() && devices.is_empty();
+    let without_devices = options.dry_run && options.devices.is_some() && devices.is_empty();
     if !without_devices {
         checks::memory(&job, takes, devices)?;
         checks::address_space(&job, &scheduler)?;
     }
-    check_inputs(&job, wanted.trace.as_deref())?;
-    let mut earlier = match wanted.restarts {
+    check_inputs(&job, options.trace.as_deref())?;
+    let mut earlier = match restarts {
         0 => Earlier::default(),
         _ => start.repeat(|| Earlier::read(&job))?,
     };
-    let claimed = start.repeat(|| claim(&job, wanted.dry_run));
+    let claimed = start.repeat(|| claim(&job, options.dry_run));
     let (output, free) = match claimed {
-        Err(_) if wanted.resume && !is_stream && wanted.trace.is_none() && is_complete(&job)? => {
-            report_complete(&job, wanted.as_json);
+        Err(_) if options.resume && !is_stream && options.trace.is_none() && is_complete(&job)? => {
+            report_complete(&job, options.json);
             return Ok(End::Whole);
         }
         claimed => claimed?,
@@ -92,35 +71,35 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
     job.warnings.extend(checks::space(&job, check_results(&job)?, free));
     let (full, must_wait) = checks::memory_now(&job, takes, devices).unzip();
     job.warnings.extend(full);
-    if let Some(trace) = &wanted.trace {
+    if let Some(trace) = &options.trace {
         // The file is removed, because it is dropped without a commit.
         start.repeat(|| atomic::Output::create(trace).map(drop))?;
     }
     let slots: u32 = scheduler.stats()?.devices.iter().map(|device| device.slots).sum();
     let summary = checks::summary(&job, takes, devices, slots);
-    if wanted.as_json {
-        say!("{}", json!({ "event": "survey", "dry_run": wanted.dry_run, "survey": summary }));
-    } else if wanted.restarts == 0 {
+    if options.json {
+        say!("{}", json!({ "event": "survey", "dry_run": options.dry_run, "survey": summary }));
+    } else if restarts == 0 {
         checks::print(&job, takes, devices, &summary);
     }
-    report_notes(devices, wanted.as_json)?;
-    if wanted.check_devices && !retire_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
+    report_notes(devices, options.json)?;
+    if options.check_devices && !retire_unfit(&scheduler, selection.as_deref(), options.json)? {
         return Ok(End::Incomplete);
     }
     if output.as_ref().is_some_and(|output| output.is_exclusive()) {
-        remove_leftovers(&job.folder, wanted.as_json);
+        remove_leftovers(&job.folder, options.json);
     }
-    let found = match wanted.resume {
-        true => start.repeat(|| resume::examine(&job, &earlier.written, !wanted.dry_run))?,
+    let found = match options.resume {
+        true => start.repeat(|| resume::examine(&job, &earlier.written, !options.dry_run))?,
         false => BTreeMap::new(),
     };
-    let saved = if wanted.resume { resume::saved_states(&job, &found) } else { BTreeMap::new() };
+    let saved = if options.resume { resume::saved_states(&job, &found) } else { BTreeMap::new() };
     // The first process has reported the kept shots.
-    if wanted.resume && !is_stream && wanted.restarts == 0 {
-        resume::report(&found, saved.len(), wanted.as_json);
+    if options.resume && !is_stream && restarts == 0 {
+        resume::report(&found, saved.len(), options.json);
     }
     let Some(output) = output else {
-        if !wanted.as_json {
+        if !options.json {
             let fits = match must_wait {
                 _ if without_devices => "no memory was checked",
                 Some(true) => "it will fit once other processes release memory",
@@ -133,7 +112,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         return Ok(End::Whole);
     };
     let strays = match output.is_exclusive() || job.is_part {
-        true => resume::remove_strays(&job, wanted.resume).unwrap_or_else(|error| {
+        true => resume::remove_strays(&job, options.resume).unwrap_or_else(|error| {
             log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
             Strays::new()
         }),
@@ -173,26 +152,26 @@ pub fn run(wanted: Wanted<'_>) -> Result<End> {
         waiting: WaitingShots::new(job.survey.run.write_retry_s),
         open: 0,
         deviceless: Vec::new(),
-        restarts: can_restart.then_some(wanted.restarts),
-        resume: wanted.resume,
+        restarts: can_restart.then_some(restarts),
+        resume: options.resume,
         stop,
         stopping: false,
         undrawn: VecDeque::new(),
         unwritten: String::new(),
     };
-    Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
+    Ok(survey.run(options.json, options.trace.as_deref()))
 }
 
 /// Reads the survey, and the numbers of the shots to compute.
-fn load(wanted: &Wanted<'_>, is_stream: bool) -> Result<Job> {
-    let part = match (wanted.shots, wanted.shots_from, wanted.array_index) {
+fn load(options: &RunOptions, is_stream: bool) -> Result<Job> {
+    let part = match (&options.shots, &options.shots_from, &options.array_index) {
         (Some(list), ..) => Some(Part::parse("--shots", list)?),
         (_, Some(_), _) if is_stream => Some(Part::none()),
         (_, Some(file), _) => Some(Part::read(file)?),
         (.., Some(index)) => Some(Part::of_array(index)?),
         (None, None, None) => None,
     };
-    let mut job = Job::load(wanted.survey)?;
+    let mut job = Job::load(&options.survey)?;
     if let Some(part) = part {
         job.numbers = part.numbers(job.shots.len())?;
         job.is_part = true;
@@ -280,15 +259,15 @@ fn remove_leftovers(folder: &Path, as_json: bool) {
     }
 }
 
-fn build_scheduler(wanted: &Wanted<'_>, devices: Option<String>, slots: Option<u32>) -> Result<Scheduler> {
-    wanted.devices.as_deref().map_or(Ok(()), |list| check_selection("--devices", list))?;
+fn build_scheduler(options: &RunOptions, devices: Option<String>, slots: Option<u32>) -> Result<Scheduler> {
+    options.devices.as_deref().map_or(Ok(()), |list| check_selection("--devices", list))?;
     let mut builder = Scheduler::builder();
     builder.devices = devices;
     builder.slots = slots;
     // The command prints each failure and each retired device itself.
     builder.policy.failure_level = log::Level::Info;
-    builder.trace_events = if wanted.trace.is_some() { TRACE_EVENTS } else { 0 };
-    if wanted.remember && !wanted.dry_run {
+    builder.trace_events = if options.trace.is_some() { TRACE_EVENTS } else { 0 };
+    if !options.no_rates_cache && !options.dry_run {
         builder.rates = rates_file().map(|path| Arc::new(Kept::new(path)) as _);
     }
     builder.build()

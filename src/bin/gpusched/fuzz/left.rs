@@ -2,17 +2,20 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
+use clap::Parser;
 use gpusched::fd::control::State;
 use testkit::fuzz::{Target, folder, run};
 
+use crate::args::{Args, Command};
 use crate::checkpoint::{self, Checkpoint, Header};
 use crate::job::Job;
 use crate::restart::End;
 use crate::resume::{Found, examine};
-use crate::run::{self as command, Wanted};
+use crate::run as command;
 
 const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvp = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
                       [wavelet]\nfrequency_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
@@ -65,22 +68,11 @@ fn survey() -> PathBuf {
     let folder = folder("resumed");
     if !folder.join("out").exists() {
         fs::write(folder.join("survey.toml"), SURVEY).expect("a survey");
-        let wanted = Wanted {
-            survey: &folder.join("survey.toml"),
-            shots: None,
-            shots_from: None,
-            array_index: None,
-            resume: false,
-            stop_after: None,
-            devices: Some("cpu".into()),
-            check_devices: false,
-            dry_run: false,
-            as_json: false,
-            trace: None,
-            remember: false,
-            restarts: 0,
-        };
-        assert!(matches!(command::run(wanted), Ok(End::Whole)));
+        let path = folder.join("survey.toml");
+        let words = [OsStr::new("gpusched"), "run".as_ref(), path.as_os_str(), "--devices=cpu".as_ref()];
+        let args = Args::parse_from(words.into_iter().chain(["--no-rates-cache".as_ref()]));
+        let Command::Run(options) = args.command else { panic!("not a run") };
+        assert!(matches!(command::run(&options), Ok(End::Whole)));
     }
     folder
 }
