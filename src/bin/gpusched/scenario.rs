@@ -110,7 +110,7 @@ fn device(table: &Table<'_>, position: usize) -> Result<SimDevice> {
         faults.push(fault(&Table::new(table.file, &place, &place, value, FAULT)?)?);
     }
     Ok(SimDevice {
-        name: table.text("name")?.unwrap_or_else(|| format!("device {position}")),
+        name: table.text("name")?.map_or_else(|| format!("device {position}"), str::to_owned),
         speed: table.needed("speed", table.positive("speed")?, POSITIVE)?,
         prior: table.positive("prior")?,
         // Without the key, the memory has no limit.
@@ -128,7 +128,7 @@ fn fault(table: &Table<'_>) -> Result<Fault> {
     const KINDS: &str = "\"out_of_memory\", \"launch_resources\", \"wrong\" (these with `seconds`), \"poisoned\", \
                          \"slow\" (with `factor`) or \"hang\"";
     let seconds = || table.needed("seconds", table.seconds("seconds")?, TIME);
-    let kind = match table.text("kind")?.as_deref() {
+    let kind = match table.text("kind")? {
         Some("out_of_memory") => FaultKind::OutOfMemory { seconds: seconds()? },
         Some("launch_resources") => FaultKind::LaunchResources { seconds: seconds()? },
         Some("wrong") => FaultKind::Wrong { seconds: seconds()? },
@@ -149,13 +149,9 @@ fn task(table: &Table<'_>, position: usize, devices: usize) -> Result<SimTask> {
         let allowed = table.positions("devices", devices, &accepted)?;
         mask = DeviceMask(allowed.iter().fold(0, |mask, &device| mask | 1 << device));
     }
-    let priority = match table.get("priority") {
-        None => 0,
-        Some(value) => value
-            .as_i64()
-            .and_then(|value| i32::try_from(value).ok())
-            .ok_or_else(|| table.refuse("priority", "a whole number, -2147483648 to 2147483647"))?,
-    };
+    let priority = table.read("priority", "a whole number, -2147483648 to 2147483647", |value| {
+        i32::try_from(value.as_i64()?).ok()
+    })?;
     let earlier = format!("positions of tasks before this one, {position}");
     let most = u64::from(u32::MAX);
     Ok(SimTask {
@@ -163,7 +159,7 @@ fn task(table: &Table<'_>, position: usize, devices: usize) -> Result<SimTask> {
         hint: table.positive("hint")?,
         device_bytes: table.whole("device_bytes", u64::MAX)?.unwrap_or(0),
         devices: mask,
-        priority,
+        priority: priority.unwrap_or(0),
         retries: table.whole("retries", most)?.unwrap_or(0) as u32,
         idempotent: table.yes("idempotent", true)?,
         deadline: match table.positive("deadline_s")? {
@@ -220,61 +216,46 @@ impl<'a> Table<'a> {
         value.ok_or_else(|| self.refuse(key, accepted))
     }
 
-    fn number(&self, key: &str, accepted: &str, fits: impl Fn(f64) -> bool) -> Result<Option<f64>> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(value) => match value.as_f64().filter(|&number| fits(number)) {
-                Some(number) => Ok(Some(number)),
-                None => Err(self.refuse(key, accepted)),
-            },
-        }
+    /// Returns the converted value of a key, or an error if the conversion returns `None`.
+    fn read<T>(
+        &self,
+        key: &str,
+        accepted: &str,
+        convert: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        self.get(key).map(|value| convert(value).ok_or_else(|| self.refuse(key, accepted))).transpose()
     }
 
     fn positive(&self, key: &str) -> Result<Option<f64>> {
-        self.number(key, POSITIVE, |number| number.is_normal() && number > 0.0)
+        self.read(key, POSITIVE, |value| value.as_f64().filter(|number| number.is_normal() && *number > 0.0))
     }
 
     fn seconds(&self, key: &str) -> Result<Option<f64>> {
         let accepted = format!("{TIME}, at most {LONGEST:e}");
-        self.number(key, &accepted, |number| (0.0..=LONGEST).contains(&number))
+        self.read(key, &accepted, |value| value.as_f64().filter(|number| (0.0..=LONGEST).contains(number)))
     }
 
     /// Reads an integer, also in the form `11e9`.
     fn whole(&self, key: &str, most: u64) -> Result<Option<u64>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let written =
-            |number: f64| (number.fract() == 0.0 && (0.0..1.8e19).contains(&number)).then_some(number);
-        let number = value.as_u64().or_else(|| value.as_f64().and_then(written).map(|number| number as u64));
-        match number.filter(|&number| number <= most) {
-            Some(number) => Ok(Some(number)),
-            None if most == u64::MAX => Err(self.refuse(key, WHOLE)),
-            None => Err(self.refuse(key, &format!("{WHOLE}, at most {most}"))),
-        }
+        let accepted = if most == u64::MAX { WHOLE.into() } else { format!("{WHOLE}, at most {most}") };
+        let written = |number: &f64| number.fract() == 0.0 && (0.0..1.8e19).contains(number);
+        self.read(key, &accepted, |value| {
+            let number =
+                value.as_u64().or_else(|| value.as_f64().filter(written).map(|number| number as u64));
+            number.filter(|&number| number <= most)
+        })
     }
 
     fn yes(&self, key: &str, default: bool) -> Result<bool> {
-        match self.get(key) {
-            None => Ok(default),
-            Some(value) => value.as_bool().ok_or_else(|| self.refuse(key, "true or false")),
-        }
+        Ok(self.read(key, "true or false", Value::as_bool)?.unwrap_or(default))
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(value) => match value.as_str() {
-                Some(text) => Ok(Some(text.into())),
-                None => Err(self.refuse(key, "a text")),
-            },
-        }
+    fn text(&self, key: &str) -> Result<Option<&'a str>> {
+        self.read(key, "a text", Value::as_str)
     }
 
     fn list(&self, key: &str, accepted: &str, count: std::ops::RangeInclusive<usize>) -> Result<&'a [Value]> {
-        let list: &[Value] = match self.get(key) {
-            None => &[],
-            Some(Value::Array(list)) => list,
-            Some(_) => return Err(self.refuse(key, accepted)),
-        };
+        let list = self.read(key, accepted, Value::as_array)?.map_or(&[][..], Vec::as_slice);
         if list.len() > *count.end() {
             let what = format!("{}: {}", self.file.display(), self.way(key));
             return Err(Error::argument(
