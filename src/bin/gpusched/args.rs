@@ -255,32 +255,8 @@ Examples:
 Exit status: 0 all shots are done; 1 some are not; 2 the folder has no results of one survey, or cannot be written.";
 
 const AFTER_SIMULATE: &str = "\
-The scenario is an object with `devices` and `tasks`; an integer `seed` is accepted and has no effect. A task takes
-work / speed seconds.
-
-Keys of a device (default):
-  speed         work per second and slot (required)
-  prior         estimate of the speed that the scheduler sees (unknown)
-  name          text (device and its position)
-  memory_bytes  bytes (no limit)
-  slots         tasks at a time, 1 to 64 (1)
-  fail_at_s     time at which the device is lost (never)
-  faults        list of { at_s, kind, seconds, factor }; kind: out_of_memory, launch_resources, wrong,
-                poisoned, slow, hang (none)
-Keys of a task (default):
-  work          any unit that all tasks share (required)
-  hint          work that the scheduler sees (not stated)
-  device_bytes  bytes (0)
-  devices       positions of the allowed devices (all)
-  priority      integer, higher is earlier (0)
-  retries       retries after failures (0)
-  idempotent    a copy may run (true)
-  deadline_s    time limit of an attempt in s (none)
-  after         positions of earlier tasks (none)
-  submit_at_s, cancel_at_s   times in s (0, never)
-  failures      attempts that fail (0)
-  poison        each attempt poisons its context (false)
-  stumble       factor on the duration of the first attempt (1)
+The scenario is an object with `devices` and `tasks`; docs/simulate.md lists their keys, and so does the error
+for an unknown key. A task takes work / speed seconds.
 
 Example scenario:
   { \"devices\": [{ \"speed\": 2 }, { \"speed\": 1 }],
