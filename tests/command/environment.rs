@@ -150,8 +150,6 @@ fn settings_without_effect_are_logged_and_valid_ones_are_not() {
         ("GPUSCHED_LOG", "debug:pipe", "cannot open the log file"),
         ("GPUSCHED_LOG", "loud", "GPUSCHED_LOG is loud"),
         ("GPUSCHED_LOG", "", ""),
-        ("GPUSCHED_DEVICE", "cpu", "GPUSCHED_DEVICE has no effect; did you mean GPUSCHED_DEVICES?"),
-        ("GPUSCHED_PARALEL", "no", "GPUSCHED_PARALEL has no effect; did you mean GPUSCHED_PARALLEL?"),
         ("GPUSCHED_PARALLEL", "no", ""),
         ("GPUSCHED_ROOT", "x", ""),
     ] {

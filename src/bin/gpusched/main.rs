@@ -84,24 +84,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs a warning for each variable with a name that resembles a variable of the library.
-fn warn_of_misspelt_variables() {
-    const NAMES: [&str; 8] =
-        ["DEVICES", "SLOTS", "CPU_FALLBACK", "LEASE_DIR", "LOG", "LEGACY_DEVICE", "LIBRARY", "PARALLEL"];
-    for (variable, _) in std::env::vars_os() {
-        let variable = variable.to_string_lossy();
-        let Some(name) = variable.strip_prefix("GPUSCHED_").filter(|name| !NAMES.contains(name)) else {
-            continue;
-        };
-        if let Some(meant) = NAMES.into_iter().find(|meant| strsim::jaro(name, meant) > 0.9) {
-            log::warn!("the variable {variable} has no effect; did you mean GPUSCHED_{meant}?");
-        }
-    }
-}
-
 fn run_command() -> ExitCode {
     gpusched::ffi::logging::start_or("warn");
-    warn_of_misspelt_variables();
     stopping::take_limits_for_errors();
     // Before the arguments are parsed, so that refusals of arguments are objects, too.
     let as_json =
