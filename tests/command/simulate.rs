@@ -157,7 +157,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("\"seed\":1,", "\"sead\":1,", &["world.json: key sead is unknown", "`seed`, `devices`, `tasks`"]),
     ("\"speed\":2.2,", "", &["devices[0].speed is missing", "a positive, finite number"]),
     ("\"speed\":2.2", "\"speed\":0", &["devices[0].speed is 0", "a positive, finite number"]),
-    ("\"speed\":2.2", "\"speed\":NaN", &["world.json, line 1: speed is NaN", "a finite number"]),
+    ("\"speed\":2.2", "\"speed\":NaN", &["world.json: the text is not JSON", "at line 1 column"]),
     ("\"speed\":2.2", "\"speed\":\"fast\"", &["devices[0].speed is \"fast\"", "a positive, finite number"]),
     ("\"memory_bytes\":11e9", "\"memory_bytes\":-1", &["devices[0].memory_bytes is -1", "a whole number"]),
     ("\"memory_bytes\":11e9", "\"memory_bytes\":1e30", &["devices[0].memory_bytes is 1e+30", "a whole number"]),

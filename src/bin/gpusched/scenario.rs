@@ -41,33 +41,11 @@ const TIME: &str = "a finite number of seconds, 0 or more";
 
 pub fn read(path: &Path) -> Result<Scenario> {
     let text = read_text(path, LARGEST, "larger than any scenario, 1 GiB")?;
-    let value: Value = serde_json::from_str(&text).map_err(|why| explain(path, &text, &why))?;
+    let value: Value = serde_json::from_str(&text).map_err(|why| {
+        let what = format!("{}: the text", path.display());
+        Error::argument(what, format!("not JSON ({why})"), "one JSON object")
+    })?;
     scenario(&Table::new(path, "the scenario", "", &value, SCENARIO)?)
-}
-
-/// Returns the error for a text that is not JSON. For `NaN` and too large numbers, which other
-/// programs write, the error has their key.
-fn explain(path: &Path, text: &str, why: &serde_json::Error) -> Error {
-    let line = text.lines().nth(why.line().saturating_sub(1)).unwrap_or_default();
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    let mut at = why.column().saturating_sub(1).min(line.len());
-    while !line.is_char_boundary(at) {
-        at -= 1;
-    }
-    let (before, after) = line.split_at(at);
-    let before = before.trim_end_matches(is_word);
-    let word = &line[before.len()..at + after.find(|c| !is_word(c)).unwrap_or(after.len())];
-    let key = before.trim_end().strip_suffix(':').and_then(|before| before.trim_end().strip_suffix('"'));
-    match key.and_then(|before| before.rsplit('"').next()) {
-        Some(key) if !word.is_empty() => {
-            let what = format!("{}, line {}: {key}", path.display(), why.line());
-            Error::argument(what, word, "a finite number, or null for an absent one")
-        }
-        _ => {
-            let what = format!("{}: the text", path.display());
-            Error::argument(what, format!("not JSON ({why})"), "one JSON object")
-        }
-    }
 }
 
 fn scenario(table: &Table<'_>) -> Result<Scenario> {
