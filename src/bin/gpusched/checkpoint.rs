@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gpusched::device::BackendKind;
 use gpusched::fd::control::State;
-use gpusched::io::atomic;
+use gpusched::io::{atomic, raw};
 use gpusched::{Error, Result, descriptor};
 use serde::{Deserialize, Serialize};
 
@@ -48,17 +48,11 @@ pub fn write(path: &Path, header: &Header, state: &mut dyn State) -> Result<()> 
     // Distinguishes an error of the state from one of the file.
     let mut refused = None;
     let written = atomic::write_with(path, |out| {
-        let mut out = Summed { out, sum: crc32fast::Hasher::new() };
+        let mut out = Summed::new(out);
         serde_json::to_writer(&mut out, header)?;
         out.write_all(b"\n")?;
         let left = state.leave(&mut |values| {
-            let mut bytes = Vec::with_capacity(4 * PIECE);
-            for values in values.chunks(PIECE) {
-                bytes.clear();
-                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-                out.write_all(&bytes).map_err(|error| Error::io("write", path, error))?;
-            }
-            Ok(())
+            raw::write_to(&mut out, values).map_err(|error| Error::io("write", path, error))
         });
         if let Err(error) = left {
             refused = Some(error);
@@ -70,12 +64,19 @@ pub fn write(path: &Path, header: &Header, state: &mut dyn State) -> Result<()> 
     written.map_err(|error| refused.unwrap_or(error))
 }
 
-struct Summed<'a> {
-    out: &'a mut dyn Write,
-    sum: crc32fast::Hasher,
+/// A stream that computes the CRC-32 of the bytes that it passes on, as zlib does.
+pub struct Summed<W> {
+    out: W,
+    pub sum: crc32fast::Hasher,
 }
 
-impl Write for Summed<'_> {
+impl<W> Summed<W> {
+    pub fn new(out: W) -> Summed<W> {
+        Summed { out, sum: crc32fast::Hasher::new() }
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.out.write(bytes)?;
         self.sum.update(&bytes[..count]);
@@ -87,18 +88,17 @@ impl Write for Summed<'_> {
     }
 }
 
-/// Returns the key of the shot whose state a file has. Reads its header only.
-pub fn key(path: &Path) -> Option<String> {
-    header(path).map(|header| header.key)
-}
-
 /// Returns the header of a plain file. The rest of the file may be damaged.
 pub fn header(path: &Path) -> Option<Header> {
     // Checked before opening, because opening a pipe may block forever.
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let mut line = Vec::new();
-    BufReader::new(descriptor::open_read(path).ok()?).take(LINE).read_until(b'\n', &mut line).ok()?;
+    let line = first_line(&mut BufReader::new(descriptor::open_read(path).ok()?)).ok()?;
     serde_json::from_slice(&line).ok()
+}
+
+fn first_line(file: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    file.take(LINE).read_until(b'\n', &mut line).map(|_| line)
 }
 
 /// A complete saved state, open at its first value.
@@ -121,27 +121,19 @@ impl Checkpoint {
         let file = descriptor::open_read(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
         let mut file = BufReader::with_capacity(1 << 18, file);
-        let mut line = Vec::new();
-        file.by_ref().take(LINE).read_until(b'\n', &mut line).map_err(failed)?;
+        let line = first_line(&mut file).map_err(failed)?;
         let header: Header = serde_json::from_slice(&line)
             .map_err(|_| "it is damaged, or another program wrote it".to_string())?;
         let bytes = header.values.checked_mul(4).and_then(|bytes| bytes.checked_add(line.len() as u64 + SUM));
         if bytes != Some(size) {
             return Err(format!("it is damaged: it has {size} bytes, and its header states another size"));
         }
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(&line);
-        let mut left = 4 * header.values;
-        let mut block = vec![0; 1 << 18];
-        while left > 0 {
-            let most = block.len().min(left as usize);
-            file.read_exact(&mut block[..most]).map_err(failed)?;
-            sum.update(&block[..most]);
-            left -= most as u64;
-        }
+        let mut summed = Summed::new(io::sink());
+        summed.sum.update(&line);
+        io::copy(&mut file.by_ref().take(4 * header.values), &mut summed).map_err(failed)?;
         let mut stored_sum = [0; SUM as usize];
         file.read_exact(&mut stored_sum).map_err(failed)?;
-        if sum.finalize() != u32::from_le_bytes(stored_sum) {
+        if summed.sum.finalize() != u32::from_le_bytes(stored_sum) {
             return Err("it is damaged: its checksum differs".into());
         }
         io::Seek::seek(&mut file, io::SeekFrom::Start(line.len() as u64)).map_err(failed)?;

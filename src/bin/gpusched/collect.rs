@@ -182,7 +182,8 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
         }
         _ => {}
     }
-    let is_paused = || checkpoint::key(&folder.join(names::paused(number))).is_some_and(|key| has_key(&key));
+    let is_paused =
+        || checkpoint::header(&folder.join(names::paused(number))).is_some_and(|header| has_key(&header.key));
     // A merged report is of no run, and stays as it is when a run is killed.
     let queued = listed.iter().rev().find(|(report, shot)| {
         report.text("state") == "running" && !report.is_merged() && shot["state"] == "queued"

@@ -15,7 +15,7 @@ use gpusched::io::{raw, space};
 use gpusched::sched::{Exec, Task};
 use gpusched::{Error, Result};
 
-use crate::checkpoint::{self, Checkpoint, Header};
+use crate::checkpoint::{self, Checkpoint, Header, Summed};
 use crate::folder::{OutputFolder, fill, remove};
 use crate::job::Job;
 use crate::names;
@@ -539,16 +539,12 @@ fn unknown() -> Error {
     Error::Internal("an attempt that was not started".into())
 }
 
-/// Returns the CRC-32 of the little-endian bytes, as zlib computes it.
+/// Returns the CRC-32 of the little-endian bytes.
 fn checksum(data: &[f32]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    let mut bytes = Vec::with_capacity(1 << 16);
-    for values in data.chunks(1 << 14) {
-        bytes.clear();
-        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        hasher.update(&bytes);
-    }
-    hasher.finalize()
+    let mut summed = Summed::new(io::sink());
+    // The stream accepts all bytes.
+    drop(raw::write_to(&mut summed, data));
+    summed.sum.finalize()
 }
 
 #[cfg(test)]

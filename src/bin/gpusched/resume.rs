@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use gpusched::io::atomic;
 use gpusched::{Error, Result, descriptor};
 use serde_json::json;
 
-use crate::checkpoint::{self, Checkpoint, Header};
+use crate::checkpoint::{self, Checkpoint, Header, Summed};
 use crate::folder::{may_pass, remove};
 use crate::job::Job;
 use crate::names;
@@ -96,7 +96,10 @@ pub fn remove_strays(job: &Job, resume: bool) -> io::Result<Strays> {
         }
         let path = |name: String| job.folder.join(name);
         let is_described = || path(names::side(number)).symlink_metadata().is_ok();
-        let is_saved = || checkpoint::key(&path(names::paused(number))) == Some(job.key(number));
+        let is_saved = || {
+            checkpoint::header(&path(names::paused(number)))
+                .is_some_and(|header| header.key == job.key(number))
+        };
         if !side::has_snapshot(&job.shots[number - 1], step) {
             strays.entry(number).or_default().push(name.to_owned());
         } else if !(job.is_part || is_described() || (resume && is_saved())) {
@@ -247,17 +250,10 @@ fn size(path: &Path) -> io::Result<u64> {
 
 /// Returns the CRC-32 of a file.
 fn checksum(path: &Path) -> io::Result<u32> {
-    let mut file = descriptor::open_read(path)?;
-    let mut hasher = crc32fast::Hasher::new();
-    let mut block = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut block) {
-            Ok(0) => return Ok(hasher.finalize()),
-            Ok(count) => hasher.update(&block[..count]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let mut file = BufReader::with_capacity(1 << 18, descriptor::open_read(path)?);
+    let mut summed = Summed::new(io::sink());
+    io::copy(&mut file, &mut summed)?;
+    Ok(summed.sum.finalize())
 }
 
 /// Maximum number of shots that a line names.
