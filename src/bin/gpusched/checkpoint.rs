@@ -158,10 +158,13 @@ impl Checkpoint {
 }
 
 #[cfg(test)]
+pub use tests::Values;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    struct Values(Vec<f32>);
+    pub struct Values(pub Vec<f32>);
 
     impl State for Values {
         fn kind(&self) -> String {

@@ -552,26 +552,7 @@ mod tests {
     use testkit::command::brief;
 
     use super::*;
-
-    struct NoFields;
-
-    impl Fields for NoFields {
-        fn kind(&self) -> String {
-            "of a test".into()
-        }
-
-        fn values(&self) -> u64 {
-            0
-        }
-
-        fn leave(&mut self, _to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
-            Ok(())
-        }
-
-        fn take(&mut self, _from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
-            Ok(())
-        }
-    }
+    use crate::checkpoint::Values;
 
     fn job(folder: &testkit::Folder) -> Job {
         fs::write(folder.at("survey.toml"), brief().replace("nt = 4", "nt = 5000")).unwrap();
@@ -614,24 +595,24 @@ mod tests {
         let done = |files: &Files| checkpoint::header(&files.paused_path()).map(|header| header.done);
         let files = begin(false);
         for (attempt, steps, saved) in [(1, 2, 2), (2, 3, 3), (3, 1, 3)] {
-            files.save(attempt, steps, &mut NoFields).unwrap();
+            files.save(attempt, steps, &mut Values(Vec::new())).unwrap();
             assert_eq!((done(&files), files.paused()), (Some(saved), Some(Ok(saved))));
         }
         // That of an earlier run, too, if its snapshot is there.
-        begin(true).save(1, 1, &mut NoFields).unwrap();
+        begin(true).save(1, 1, &mut Values(Vec::new())).unwrap();
         assert_eq!(done(&files), Some(1));
         let field = vec![0.0; files.about().plan.model.grid.cells()];
         raw::write(&folder.at("out").join(names::snapshot(1, 0)), &field).unwrap();
         let earlier = begin(true);
         earlier.attempts().get_mut(&1).unwrap().sums.snapshots.insert(0, checksum(&field));
-        earlier.save(1, 3, &mut NoFields).unwrap();
+        earlier.save(1, 3, &mut Values(Vec::new())).unwrap();
         let files = begin(true);
-        files.save(2, 2, &mut NoFields).unwrap();
+        files.save(2, 2, &mut Values(Vec::new())).unwrap();
         assert_eq!((done(&files), files.paused()), (Some(3), Some(Ok(3))));
         // But not that of another version.
         let header = checkpoint::header(&files.paused_path()).unwrap();
         let header = Header { layout: header.layout + 1, ..header };
-        checkpoint::write(&files.paused_path(), &header, &mut NoFields).unwrap();
+        checkpoint::write(&files.paused_path(), &header, &mut Values(Vec::new())).unwrap();
         let refused = resume::saved_state(&job.folder, files.about()).err();
         assert!(refused.is_some_and(|why| why.contains("another version")));
     }

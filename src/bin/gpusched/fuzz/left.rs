@@ -7,11 +7,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Parser;
-use gpusched::fd::control::State;
 use testkit::fuzz::{Target, folder, run};
 
 use crate::args::{Args, Command};
-use crate::checkpoint::{self, Checkpoint, Header};
+use crate::checkpoint::{self, Checkpoint, Header, Values};
 use crate::job::Job;
 use crate::restart::End;
 use crate::resume::{Found, examine};
@@ -80,26 +79,6 @@ fn survey() -> PathBuf {
 /// Mutates the saved state of a stopped shot.
 #[test]
 fn paused_states() {
-    struct Values(Vec<f32>);
-
-    impl State for Values {
-        fn kind(&self) -> String {
-            "of a test".into()
-        }
-
-        fn values(&self) -> u64 {
-            self.0.len() as u64
-        }
-
-        fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> gpusched::Result<()>) -> gpusched::Result<()> {
-            to(&self.0)
-        }
-
-        fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> gpusched::Result<()>) -> gpusched::Result<()> {
-            from(&mut self.0)
-        }
-    }
-
     run(&Target {
         name: "paused",
         words: &[
