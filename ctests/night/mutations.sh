@@ -160,7 +160,7 @@ legacy: the tilt is read from the file of the azimuth; src/ffi/legacy.rs; s/("th
 legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/gpus == (device.backend != BackendKind::Cpu)/true/; --lib strict_number
 survey: all sources stand in one row; src/bin/gpusched/positions.rs; s/first\[1\] + iy \* step\[1\]/first[1] + 0 * iy * step[1]/; --features cli --test command sources_form
 survey: a duration is rounded down; src/bin/gpusched/job.rs; s/(duration \/ f64::from(dt)).round()/(duration \/ f64::from(dt)).floor()/; --features cli --test command duration_is
-survey: a Gaussian is its derivative; src/bin/gpusched/job.rs; s/Shape::Gaussian => wavelet::Shape::Gaussian,/Shape::Gaussian => wavelet::Shape::GaussianDerivative,/; --features cli --test command wavelet_shape
+survey: a Gaussian has another name; src/bin/gpusched/survey.rs; s/^    Gaussian,/    #[serde(rename = "gauss")] Gaussian,/; --features cli --test command wavelet_shape
 survey: km/s and g/cm3 are accepted; src/fd/warnings.rs; s/|&largest| largest < least/|_| false/; --features cli --test command bad_surveys
 eta: a stored rate counts for ever; src/sched/plan/report.rs; s/min(1.0) \* (measured - rate)/min(0.0) * (measured - rate)/; --lib eta_follows
 command: init overwrites a file; src/descriptor.rs; s/create_new(true)/create(true)/; --features cli --test command survey_of_init

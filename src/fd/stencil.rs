@@ -6,9 +6,10 @@
 pub const HALF_WIDTH: usize = 4;
 
 /// Coefficients of the derivative.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Stencil {
     /// Eighth order: more accurate for wavelengths of many cells.
+    #[default]
     Taylor,
     /// Least squares of the relative error over all wavelengths of [`SHORTEST`] cells and more (Liu
     /// 2013): more accurate where the shortest wavelength has fewer than five cells.

@@ -17,11 +17,12 @@ pub enum Receivers {
 }
 
 /// Kind of a source. The order is that of the numbers in C.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub enum SourceKind {
     /// Source of the old kernels, without a unit: its samples are added to the pressure of its
     /// cell. In `acoustic1` and `acoustic2` it is a dipole: with a negative sign in its cell, and
     /// with a positive one two cells below.
+    #[default]
     Pressure,
     /// Injection rate of volume, in m³/s.
     Monopole,

@@ -3,6 +3,8 @@
 use gpusched::backend::cpu;
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::human;
+use gpusched::fd::model::DensityAt;
+use gpusched::fd::plan::{Stencil, Storage};
 use gpusched::memory::Bytes;
 use gpusched::sched::Scheduler;
 use gpusched::{Error, Result};
@@ -14,7 +16,7 @@ use crate::job::{Job, rounded_down};
 use crate::part;
 use crate::say::{self, say};
 use crate::side::absorbing_layer;
-use crate::survey::{Accuracy, DensityAt, Stencil, Storage};
+use crate::survey::Accuracy;
 
 /// The fit of a shot in the memory of a device.
 #[derive(PartialEq)]

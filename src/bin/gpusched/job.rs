@@ -8,12 +8,12 @@ use std::sync::Arc;
 use gpusched::backend::cpu;
 use gpusched::fd::equation::{self as equations, EQUATIONS, Equation, by_name};
 use gpusched::fd::grid::Grid;
-use gpusched::fd::model::{self as fd, Model, Property};
+use gpusched::fd::model::{DensityAt, Model, Property};
 use gpusched::fd::plan::{self, Options, Plan};
-use gpusched::fd::survey::{Receivers, Shot, SourceKind};
+use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::verify;
 use gpusched::fd::warnings::{check_anisotropy, check_units};
-use gpusched::fd::wavelet::{self, Wavelet};
+use gpusched::fd::wavelet::Wavelet;
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 
@@ -21,7 +21,7 @@ use crate::devices::check_selection;
 use crate::digits::decimal;
 use crate::document::{self, Document};
 use crate::key::Keys;
-use crate::survey::{Absorber, Accuracy, DensityAt, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
+use crate::survey::{Absorber, Accuracy, Mute, Spacing, Step, Survey};
 use crate::{doubts, model, positions, survey};
 
 /// Fraction of the largest stable step that `dt_s = "auto"` uses at most.
@@ -69,7 +69,7 @@ impl Job {
             None => error,
         };
         let model = Model::of(grid, properties).map_err(about_property)?;
-        let model = Arc::new(model.with_density_at(density_at(&survey.accuracy)));
+        let model = Arc::new(model.with_density_at(survey.accuracy.density_at));
         options.equation.check_model(&model).map_err(about_property)?;
         let keys = Keys::new(&model);
         if !survey.model.any_values {
@@ -82,7 +82,7 @@ impl Job {
         let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
         let nt = steps(&file, &survey, dt)?;
         let frequency = survey.wavelet.frequency_hz as f32;
-        let shape = library_shape(survey.wavelet.shape);
+        let shape = survey.wavelet.shape;
         let wavelet = Wavelet::new(shape, frequency, dt, nt).map_err(|error| {
             file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
         })?;
@@ -365,7 +365,7 @@ fn shot(
 ) -> Shot {
     let shot = Shot {
         source,
-        kind: library_kind(survey.sources.kind),
+        kind: survey.sources.kind.clone(),
         wavelet: wavelet.clone(),
         amplitude: survey.amplitude() as f32,
         nt,
@@ -378,13 +378,6 @@ fn shot(
     Shot { mute, ..shot }
 }
 
-fn density_at(accuracy: &Accuracy) -> fd::DensityAt {
-    match accuracy.density_at {
-        DensityAt::HalfPoints => fd::DensityAt::HalfPoints,
-        DensityAt::Cells => fd::DensityAt::Cells,
-    }
-}
-
 fn with_absorber(named: &'static dyn Equation, accuracy: &Accuracy) -> Result<&'static dyn Equation> {
     match accuracy.absorbing_layer {
         None => Ok(named),
@@ -394,45 +387,13 @@ fn with_absorber(named: &'static dyn Equation, accuracy: &Accuracy) -> Result<&'
 }
 
 fn options(equation: &'static dyn Equation, accuracy: &Accuracy) -> Options {
-    let stencil = match accuracy.stencil {
-        Stencil::Taylor => plan::Stencil::Taylor,
-        Stencil::Optimised => plan::Stencil::Optimised,
-    };
-    let storage = match accuracy.storage {
-        Storage::Float32 => plan::Storage::Float32,
-        Storage::Bits16 => plan::Storage::Bits16,
-    };
     Options {
         equation,
-        stencil,
+        stencil: accuracy.stencil,
         exact_time: accuracy.exact_time,
-        storage,
+        storage: accuracy.storage,
         isotropic_source: !accuracy.anisotropic_source,
         ..Options::default()
-    }
-}
-
-fn library_kind(kind: survey::SourceKind) -> SourceKind {
-    match kind {
-        survey::SourceKind::Pressure => SourceKind::Pressure,
-        survey::SourceKind::Monopole => SourceKind::Monopole,
-        survey::SourceKind::ForceX => SourceKind::ForceX,
-        survey::SourceKind::ForceY => SourceKind::ForceY,
-        survey::SourceKind::ForceZ => SourceKind::ForceZ,
-    }
-}
-
-pub fn library_shape(shape: Shape) -> wavelet::Shape {
-    match shape {
-        Shape::Ricker => wavelet::Shape::Ricker,
-        Shape::GaussianDerivative => wavelet::Shape::GaussianDerivative,
-        Shape::Gaussian => wavelet::Shape::Gaussian,
-        Shape::CutRicker => wavelet::Shape::CutRicker,
-        Shape::CutGaussianDerivative => wavelet::Shape::CutGaussianDerivative,
-        Shape::CutGaussian => wavelet::Shape::CutGaussian,
-        Shape::CutRickerIntegral => wavelet::Shape::CutRickerIntegral,
-        Shape::CutRickerDoubleIntegral => wavelet::Shape::CutRickerDoubleIntegral,
-        Shape::CutRickerTripleIntegral => wavelet::Shape::CutRickerTripleIntegral,
     }
 }
 

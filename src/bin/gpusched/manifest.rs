@@ -112,14 +112,7 @@ impl Manifest {
             parts.insert("node".into(), names::node().into());
             parts.insert("process".into(), process::name());
             parts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
-            parts.insert(
-                "wavelet".into(),
-                json!({
-                    "shape": job.survey.wavelet.shape,
-                    "frequency_hz": job.survey.wavelet.frequency_hz,
-                    "amplitude": job.survey.amplitude(),
-                }),
-            );
+            parts.insert("wavelet".into(), job.survey.wavelet());
             parts.insert("mute".into(), json!(job.survey.mute));
             parts.insert("state".into(), "running".into());
             parts.insert("shots".into(), shots.into());

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::digits::{decimal, tidy};
-use crate::job::{Job, library_shape};
+use crate::job::Job;
 use crate::{names, positions};
 
 /// The part of a description that is known before the shot is computed.
@@ -40,7 +40,7 @@ impl About {
     /// Describes the shot with this number, counted from 1.
     pub fn new(job: &Job, number: usize) -> About {
         let shot = job.shots[number - 1].clone();
-        let shape = library_shape(job.survey.wavelet.shape);
+        let shape = job.survey.wavelet.shape;
         // The first sample of the wavelet acts at time 0. That of a cut shape has the value at one
         // step.
         let mut before = f64::from(shape.is_cut());
@@ -49,12 +49,8 @@ impl About {
             before += 1.0;
         }
         let centre = 0.5 * shape.periods() / job.survey.wavelet.frequency_hz - before * decimal(job.plan.dt);
-        let wavelet = json!({
-            "shape": job.survey.wavelet.shape,
-            "frequency_hz": job.survey.wavelet.frequency_hz,
-            "amplitude": job.survey.amplitude(),
-            "centre_s": tidy(centre),
-        });
+        let mut wavelet = job.survey.wavelet();
+        wavelet["centre_s"] = tidy(centre).into();
         let key = job.key(number);
         About { number, plan: job.plan.clone(), shot, key, wavelet }
     }

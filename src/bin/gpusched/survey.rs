@@ -5,9 +5,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
+use gpusched::fd::model::DensityAt;
+use gpusched::fd::plan::{Stencil, Storage};
+use gpusched::fd::survey::SourceKind;
+use gpusched::fd::wavelet::Shape;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +42,13 @@ impl Survey {
     pub fn amplitude(&self) -> f64 {
         let default = if matches!(self.sources.kind, SourceKind::Pressure) { 10_000.0 } else { 1.0 };
         self.wavelet.amplitude.unwrap_or(default)
+    }
+
+    /// Returns the wavelet with its amplitude, for reports.
+    pub fn wavelet(&self) -> Value {
+        let mut wavelet = json!(self.wavelet);
+        wavelet["amplitude"] = self.amplitude().into();
+        wavelet
     }
 }
 
@@ -130,8 +142,11 @@ pub struct Time {
 #[serde(deny_unknown_fields, default)]
 pub struct Accuracy {
     pub exact_time: bool,
+    #[serde(with = "StencilName")]
     pub stencil: Stencil,
+    #[serde(with = "StorageName")]
     pub storage: Storage,
+    #[serde(with = "DensityName")]
     pub density_at: DensityAt,
     /// Epsilon and delta keep their values around the source.
     pub anisotropic_source: bool,
@@ -147,41 +162,34 @@ pub enum Absorber {
     Sponge,
 }
 
-#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stencil {
-    #[default]
+// The following enums have the names of the library's values.
+
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Stencil", rename_all = "kebab-case")]
+enum StencilName {
     Taylor,
     Optimised,
 }
 
-#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
-pub enum Storage {
-    #[default]
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Storage")]
+enum StorageName {
     #[serde(rename = "float32")]
     Float32,
     #[serde(rename = "16-bit")]
     Bits16,
 }
 
-#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DensityAt {
-    #[default]
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "DensityAt", rename_all = "kebab-case")]
+enum DensityName {
     HalfPoints,
     Cells,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub enum Step {
-    Auto,
-    Seconds(f64),
-}
-
-#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Shape {
-    #[default]
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Shape", rename_all = "kebab-case")]
+enum ShapeName {
     Ricker,
     GaussianDerivative,
     Gaussian,
@@ -193,19 +201,9 @@ pub enum Shape {
     CutRickerTripleIntegral,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wavelet {
-    #[serde(default)]
-    pub shape: Shape,
-    pub frequency_hz: f64,
-    pub amplitude: Option<f64>,
-}
-
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SourceKind {
-    #[default]
+#[derive(Deserialize)]
+#[serde(remote = "SourceKind", rename_all = "kebab-case")]
+enum SourceName {
     Pressure,
     Monopole,
     ForceX,
@@ -213,10 +211,25 @@ pub enum SourceKind {
     ForceZ,
 }
 
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    Auto,
+    Seconds(f64),
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wavelet {
+    #[serde(default, with = "ShapeName")]
+    pub shape: Shape,
+    pub frequency_hz: f64,
+    pub amplitude: Option<f64>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sources {
-    #[serde(default)]
+    #[serde(default, with = "SourceName")]
     pub kind: SourceKind,
     pub first_m: Option<Exactly<f64, 3>>,
     pub step_m: Option<Exactly<f64, 2>>,
