@@ -158,7 +158,7 @@ impl Planner {
         let text = format!("{name} is retried after attempt {attempts} on {place}: {error}");
         self.note(Level::Info, index, text, effects);
         self.counts.retried += 1;
-        self.change_state(now, id, TaskState::requeue);
+        self.change_state(now, id, TaskState::Blocked);
         self.make_ready(id, effects);
     }
 
@@ -210,7 +210,7 @@ impl Planner {
                 if orphaned && record.cancel_requested {
                     self.end_task(id, Err(Error::Cancelled), effects);
                 } else if orphaned {
-                    self.change_state(effects.now, id, TaskState::requeue);
+                    self.change_state(effects.now, id, TaskState::Blocked);
                     self.make_ready(id, effects);
                 }
             }
@@ -252,8 +252,8 @@ impl Planner {
             record.attempts_begun -= 1;
         }
         // The device is retired next. That ends the task if it has no other.
-        self.change_state(effects.now, id, TaskState::requeue);
-        self.change_state(effects.now, id, TaskState::make_ready);
+        self.change_state(effects.now, id, TaskState::Blocked);
+        self.change_state(effects.now, id, TaskState::Ready);
     }
 
     /// Decides whether a task is tried again after its last attempt. `index`: the error's device.

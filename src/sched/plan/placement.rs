@@ -409,7 +409,7 @@ impl Planner {
         let lease = device.ledger.lease(self.tasks.get(id).ok()?.bytes.on(device.info.backend))?;
         self.release_reservations(id);
         let job = self.tasks.get(id).ok()?.job.clone()?;
-        self.change_state(now, id, TaskState::begin);
+        self.change_state(now, id, TaskState::Running { speculate: false });
         let record = self.tasks.get_mut(id).ok()?;
         let is_copy = record.begin_attempt(index, slot);
         self.counts.copies += u64::from(is_copy);

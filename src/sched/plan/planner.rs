@@ -84,16 +84,10 @@ impl Planner {
     }
 
     /// Moves a task to its next state. The ready queue, the counts and the task's times follow.
-    pub(super) fn change_state(
-        &mut self,
-        now: Duration,
-        id: TaskId,
-        next: impl FnOnce(TaskState) -> TaskState,
-    ) {
+    pub(super) fn change_state(&mut self, now: Duration, id: TaskId, new: TaskState) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
-        let old = record.state;
-        let new = next(old);
-        record.state = new;
+        let old = std::mem::replace(&mut record.state, new);
+        debug_assert!(old.allows(new), "no transition from {old:?} to {new:?}");
         match (old.is_ready(), new.is_ready()) {
             (false, true) => self.ready.insert(record, id),
             (true, false) => self.ready.remove(record),
@@ -119,7 +113,7 @@ impl Planner {
             _ if !record.state.is_open() => {}
             Role::EmptyRange => self.end_task(id, Ok(()), effects),
             _ if self.possible(record) == DeviceMask::NONE => self.end_without_device(id, effects),
-            _ => self.change_state(effects.now, id, TaskState::make_ready),
+            _ => self.change_state(effects.now, id, TaskState::Ready),
         }
     }
 
@@ -185,7 +179,8 @@ impl Planner {
             record.signal.cancel();
         }
         let (known_as, epoch) = (record.known_as(id), record.epoch);
-        self.change_state(effects.now, id, TaskState::end);
+        let ending = TaskState::Ending { ran: record.state.is_running() };
+        self.change_state(effects.now, id, ending);
         self.release_reservations(id);
         effects.ended.push(EndedTask { id, known_as, epoch, job, outcome });
     }
@@ -193,7 +188,7 @@ impl Planner {
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is
     /// no failure. Returns true if threads may wait for the task.
     pub fn publish(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) -> bool {
-        self.change_state(effects.now, id, TaskState::publish);
+        self.change_state(effects.now, id, TaskState::Ended);
         let Ok(record) = self.tasks.get_mut(id) else { return false };
         let (awaited, detached) = (record.awaited, record.detached);
         let failure = outcome.as_ref().err().map(|why| (record.name(), why.clone()));
@@ -243,7 +238,7 @@ impl Planner {
         match record.state {
             TaskState::Running { .. } => {
                 // Its attempts are asked to stop, and no copy begins.
-                self.change_state(effects.now, id, |state| state.speculate(false));
+                self.change_state(effects.now, id, TaskState::Running { speculate: false });
                 self.release_reservations(id);
             }
             // It has committed, and its attempt may return. A shutdown does not wait for that.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use TaskState::{Blocked, Ended, Ending, Orphaned, Ready, Running};
 
-/// The state of a planned task. Each transition is a method that checks the state which it leaves.
+/// The state of a planned task. `Planner::change_state` checks each transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskState {
     /// Waits for its predecessors.
@@ -23,39 +23,17 @@ pub(super) enum TaskState {
 }
 
 impl TaskState {
-    pub fn make_ready(self) -> Self {
-        self.leave(self == Blocked, Ready)
-    }
-
-    /// A first attempt begins, or a copy. Only a promoted task begins without having been ready.
-    pub fn begin(self) -> Self {
-        self.leave(matches!(self, Blocked | Ready | Running { .. }), Running { speculate: false })
-    }
-
-    pub fn speculate(self, speculate: bool) -> Self {
-        self.leave(matches!(self, Running { .. }), Running { speculate })
-    }
-
-    pub fn orphan(self, until: Duration) -> Self {
-        self.leave(matches!(self, Running { .. }), Orphaned { until })
-    }
-
-    /// No attempt is left, and the task goes on: as one that has not begun, and is not ready yet.
-    pub fn requeue(self) -> Self {
-        self.leave(matches!(self, Running { .. } | Orphaned { .. }), Blocked)
-    }
-
-    pub fn end(self) -> Self {
-        self.leave(self.is_open(), Ending { ran: self.is_running() })
-    }
-
-    pub fn publish(self) -> Self {
-        self.leave(matches!(self, Ending { .. }), Ended)
-    }
-
-    fn leave(self, allowed: bool, next: TaskState) -> Self {
-        debug_assert!(allowed, "no transition from {self:?} to {next:?}");
-        next
+    /// Returns true if a task in this state may move to the next one.
+    pub fn allows(self, next: TaskState) -> bool {
+        match next {
+            Blocked => matches!(self, Running { .. } | Orphaned { .. }),
+            Ready => self == Blocked,
+            // Only a promoted task begins without having been ready.
+            Running { .. } => matches!(self, Blocked | Ready | Running { .. }),
+            Orphaned { .. } => matches!(self, Running { .. }),
+            Ending { .. } => self.is_open(),
+            Ended => matches!(self, Ending { .. }),
+        }
     }
 
     /// Returns true if the outcome is not decided.

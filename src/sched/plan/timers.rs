@@ -166,7 +166,7 @@ impl Planner {
             record.signal.stop(attempt);
         }
         if twice && !restarts {
-            self.change_state(now, id, |state| state.speculate(true));
+            self.change_state(now, id, TaskState::Running { speculate: true });
         }
         let then = match (restarts, twice) {
             (true, _) => "; it is restarted",
@@ -293,7 +293,7 @@ impl Planner {
             record.hung = true;
             record.avoided_devices.add(index);
             self.counts.retried += 1;
-            self.change_state(effects.now, id, TaskState::requeue);
+            self.change_state(effects.now, id, TaskState::Blocked);
             return self.make_ready(id, effects);
         }
         self.fail_overdue(index, id, effects);
@@ -309,7 +309,7 @@ impl Planner {
                 return self.fail_orphaned(id, effects);
             }
             let until = now.saturating_add(self.grace(record.deadline));
-            self.change_state(now, id, |state| state.orphan(until));
+            self.change_state(now, id, TaskState::Orphaned { until });
             self.release_reservations(id);
         }
     }
