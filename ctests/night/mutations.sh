@@ -78,7 +78,7 @@ leases: gained priority counts;        src/sched/plan/record.rs; s/saturating_su
 leases: stopped waiters are waited for;       src/node/queue.rs;    s/now.saturating_sub(\*since) > limit/*since == u64::MAX/; --lib node::queue
 leases: members with fewer slots starve;      src/node/queue.rs;    s/is_none_or(|(tightest, _)| slots < tightest)/is_some()/; --lib node::queue
 place: a mask is not looked at;               src/sched/plan/record.rs;  s/devices.contains(index) && (b/true \&\& (b/; --test it random_worlds::
-place: memory is not asked for;             src/sched/plan/schedule.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
+place: memory is not asked for;             src/sched/plan/schedule.rs; s/bytes <= device.unleased_bytes()/bytes <= device.ledger.limit()/; --test it random_worlds::
 place: the first device, not the best;      src/sched/plan/schedule.rs;   s/!best.as_ref().is_some_and/best.as_ref().is_none() \&\& !best.as_ref().is_some_and/; --test it schedules::
 place: a large task is passed for ever;     src/sched/base/policy.rs; s/patience: u32 = 8/patience: u32 = 8000/; --lib simulation::tests::a_large_task
 place: a slow device never comes back;      src/sched/base/policy.rs; s/probe_tasks: f64 = 10.0/probe_tasks: f64 = 1e9/; --lib plan::tests

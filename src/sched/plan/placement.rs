@@ -92,38 +92,18 @@ impl Planner {
     /// Returns the devices where an attempt should begin now, or as soon as a worker gives up its
     /// slot for light tasks.
     pub fn runnable_devices(&self, now: Duration) -> DeviceMask {
-        struct OpenDevice {
-            index: usize,
-            begun: usize,
-            promised: u64,
-        }
-        let open = |index: usize| {
-            let has_room = self.devices[index].has_room_but_for_light(now, 0);
-            has_room.then_some(OpenDevice { index, begun: 0, promised: 0 })
-        };
-        let load = |open: &OpenDevice| self.devices[open.index].load() + open.begun;
-        let mut open: Vec<OpenDevice> = (0..self.devices.len()).filter_map(open).collect();
+        let has_room = |&index: &usize| self.devices[index].has_room_but_for_light(now);
+        let mut open: Vec<usize> = (0..self.devices.len()).filter(has_room).collect();
+        // The least loaded first: a task begins there.
+        open.sort_by_key(|&index| self.devices[index].load());
         let (mut runnable, mut spoken_for) = (DeviceMask::NONE, Vec::new());
-        // The least loaded first, until a task begins on each.
-        while let Some(place) = (0..open.len()).min_by_key(|&place| load(&open[place]))
-            && open.iter().any(|device| !runnable.contains(device.index))
-        {
-            let OpenDevice { index, begun, promised } = open[place];
-            let device = &self.devices[index];
-            let free = Some(device.known_free_bytes(now).unwrap_or(u64::MAX));
-            let mut fitting =
-                FitCheck { spoken_for: &spoken_for, promised, ..FitCheck::new(now, index, free) };
-            let has_room = device.has_room_but_for_light(now, begun);
-            let Some(choice) = has_room.then(|| self.choose_task(now, &mut fitting)).flatten() else {
-                open.remove(place);
-                continue;
-            };
-            runnable.add(index);
-            spoken_for.push(choice);
-            open[place].begun += 1;
-            // At least 1, so that an exclusive task sees that it is not alone.
-            let bytes = self.tasks.get(choice).map_or(0, |record| record.bytes.on(device.info.backend));
-            open[place].promised += bytes.max(1);
+        for index in open {
+            let free = Some(self.devices[index].known_free_bytes(now).unwrap_or(u64::MAX));
+            let mut fitting = FitCheck { spoken_for: &spoken_for, ..FitCheck::new(now, index, free) };
+            if let Some(choice) = self.choose_task(now, &mut fitting) {
+                runnable.add(index);
+                spoken_for.push(choice);
+            }
         }
         runnable
     }

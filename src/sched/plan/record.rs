@@ -417,6 +417,11 @@ impl DeviceState {
         self.runs_light || self.waiting_light > 0
     }
 
+    /// Returns true if attempts of this process run here, or others take memory.
+    pub fn has_company(&self) -> bool {
+        !self.attempts.is_empty() || self.peer_load.pending_bytes > 0
+    }
+
     /// Returns the bytes that no attempt leases.
     pub fn unleased_bytes(&self) -> u64 {
         self.ledger.limit().saturating_sub(self.ledger.leased())

@@ -329,23 +329,13 @@ pub struct FitCheck<'a> {
     /// As if the device had unlimited memory.
     pub(super) roomy: bool,
     pub passed: Vec<TaskId>,
-    /// Tasks that other slots will take, and their bytes on this device.
+    /// Tasks that other devices will take.
     pub(super) spoken_for: &'a [TaskId],
-    pub(super) promised: u64,
 }
 
 impl FitCheck<'_> {
     pub fn new(now: Duration, index: usize, free: Option<u64>) -> Self {
         FitCheck { now, index, free, ..FitCheck::default() }
-    }
-
-    /// Returns the bytes that the ledger has left.
-    fn room(&self, device: &DeviceState) -> u64 {
-        device.unleased_bytes().saturating_sub(self.promised)
-    }
-
-    fn has_company(&self, device: &DeviceState) -> bool {
-        !device.attempts.is_empty() || self.promised > 0 || device.peer_load.pending_bytes > 0
     }
 
     /// Returns true if no ready task can fit.
@@ -355,11 +345,11 @@ impl FitCheck<'_> {
         if device.backs_off(self.now, least) {
             return true;
         }
-        if self.roomy || least > self.room(device) {
+        if self.roomy || least > device.unleased_bytes() {
             return !self.roomy;
         }
         // An exclusive task does not depend on what other processes have left.
-        let taken = self.has_company(device)
+        let taken = device.has_company()
             && planner.exclusive_tasks == 0
             && self.free.is_some_and(|free| least > free);
         self.short |= taken;
@@ -384,13 +374,13 @@ impl FitCheck<'_> {
         }
         let bytes = record.bytes.on(device.info.backend);
         let fits = if record.exclusive {
-            self.promised == 0 && device.is_free_for_exclusive()
+            device.is_free_for_exclusive()
         } else {
-            !self.has_company(device) || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
+            !device.has_company() || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
         };
-        let granted = bytes <= self.room(device);
+        let granted = bytes <= device.unleased_bytes();
         if fits && granted {
-            let alone = record.refused_rounds > 0 && !self.has_company(device);
+            let alone = record.refused_rounds > 0 && !device.has_company();
             if alone && self.free.is_none_or(|free| bytes > free) && bytes > 0 {
                 self.unknown |= self.free.is_none();
                 self.refused = self.refused.or(Some(id));

@@ -54,11 +54,11 @@ impl DeviceState {
         self.is_usable() && self.has_slot(self.running(), self.slot_limit(now))
     }
 
-    /// Returns true if the device has room for one more task than `more`, once the workers that run
-    /// light tasks have given up their slots. They do that for a planned task.
-    pub fn has_room_but_for_light(&self, now: Duration, more: usize) -> bool {
+    /// Returns true if the device has room once the workers that run light tasks have given up their
+    /// slots. They do that for a planned task.
+    pub fn has_room_but_for_light(&self, now: Duration) -> bool {
         let light = self.own_slots.light - self.own_slots.light_waiting;
-        self.is_usable() && self.has_slot(self.running().saturating_sub(light) + more, self.slot_limit(now))
+        self.is_usable() && self.has_slot(self.running().saturating_sub(light), self.slot_limit(now))
     }
 
     fn is_usable(&self) -> bool {

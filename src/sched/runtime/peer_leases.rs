@@ -166,7 +166,7 @@ impl Runtime {
         let Some((peers, table)) = self.lock_table(device) else { return false };
         self.with_peer_load(peers, table, |_, guard| {
             let (state, now) = (&guard.planner.devices()[device], self.now());
-            let fits = || !state.has_room(now) && state.has_room_but_for_light(now, 0);
+            let fits = || !state.has_room(now) && state.has_room_but_for_light(now);
             state.peer_load.is_wanted || guard.planner.has_ready_tasks() && fits()
         })
     }

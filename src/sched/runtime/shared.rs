@@ -236,7 +236,7 @@ impl Runtime {
         }
         let closed = self.closed_to_light();
         // A worker that was called asks for a task, and wakes the next.
-        let has_room = |index: usize| guard.planner.devices()[index].has_room_but_for_light(now, 0);
+        let has_room = |index: usize| guard.planner.devices()[index].has_room_but_for_light(now);
         let all_called = (0..self.devices.len()).all(|index| guard.worker_called[index] || !has_room(index));
         let runnable = if all_called { DeviceMask::NONE } else { guard.planner.runnable_devices(now) };
         let mut refused = false;
