@@ -1,7 +1,7 @@
 //! Work and time of ended tasks by class and device: the table behind estimates, ETA and bound.
 //!
-//! The table keeps every class with tasks that have not ended, and of the others those that were
-//! used last.
+//! The table keeps every class with tasks that have not ended. When it is full, it forgets all
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,13 @@ use crate::sched::base::Policy;
 #[derive(Debug, Default)]
 pub struct ClassTable {
     devices: usize,
-    /// Classes that are kept.
+    /// Before it gets one more class than this, the table forgets those whose tasks have all ended.
     most: usize,
     classes: BTreeMap<u32, ClassRecord>,
     /// The stated work of all tasks, and of those that have ended.
     pub work: (f64, f64),
     /// The attempts that ended well, and their seconds.
     attempts: (u64, f64),
-    /// The number of classes at which the next search for one to forget is due, if more than
-    /// `most`. It grows with the classes that must stay, so that searches are rare.
-    search_at: usize,
-    /// Counts the uses of all classes.
-    uses: u64,
 }
 
 #[derive(Debug, Default)]
@@ -34,8 +29,6 @@ pub struct ClassRecord {
     pub devices: Vec<DeviceRecord>,
     /// Seconds times prior per unit of work; see [`Estimator`](super::estimator::Estimator).
     pub unit_scale: f64,
-    /// [`ClassTable::uses`] at the last use.
-    last_use: u64,
 }
 
 /// The number of tasks, how many of them state their work, and the sum of that.
@@ -155,33 +148,18 @@ impl ClassTable {
         self.classes.get(&number)
     }
 
-    /// Returns the record of a class, which counts as a use of it.
     pub fn class_mut(&mut self, number: u32) -> &mut ClassRecord {
-        if self.classes.len() >= self.search_at.max(self.most) && !self.classes.contains_key(&number) {
-            self.forget();
-            self.search_at = self.classes.len() + self.classes.len() / 8;
+        if self.classes.len() >= self.most && !self.classes.contains_key(&number) {
+            self.classes.retain(|_, class| class.unended() > 0);
+            // The next search comes after as many new classes as stay, so searches are rare.
+            self.most = self.most.max(2 * self.classes.len());
         }
-        self.uses += 1;
         let devices = self.devices;
-        let class = self.classes.entry(number).or_insert_with(|| ClassRecord {
+        self.classes.entry(number).or_insert_with(|| ClassRecord {
             devices: vec![DeviceRecord::default(); devices],
             unit_scale: 1.0,
             ..ClassRecord::default()
-        });
-        class.last_use = self.uses;
-        class
-    }
-
-    /// Forgets classes whose tasks have all ended, those first that were not used for longest. An
-    /// eighth less than `most` stay, so that the search is rare.
-    fn forget(&mut self) {
-        let idle = self.classes.values().filter(|class| class.unended() == 0);
-        let mut uses: Vec<u64> = idle.map(|class| class.last_use).collect();
-        let until = match uses.len().saturating_sub(self.most - self.most / 8) {
-            0 => 0,
-            surplus => *uses.select_nth_unstable(surplus - 1).1,
-        };
-        self.classes.retain(|_, class| class.unended() > 0 || class.last_use > until);
+        })
     }
 
     pub fn classes(&self) -> impl Iterator<Item = (u32, &ClassRecord)> {
@@ -214,12 +192,8 @@ mod tests {
                 table.task_ended(class, None);
             }
         }
-        assert!((CLASSES / 2..=CLASSES).contains(&table.classes.len()), "{}", table.classes.len());
+        assert!(table.classes.len() <= CLASSES, "{}", table.classes.len());
         assert!(table.classes.contains_key(&5), "a task of it has not ended");
-        assert!(
-            table.classes.contains_key(&(count - 1)) && !table.classes.contains_key(&1),
-            "the last used stay"
-        );
         assert_eq!(table.work, (2.0 * f64::from(count), 2.0 * f64::from(count)));
         assert_eq!(table.mean_seconds(), Some(3.0));
     }
@@ -230,13 +204,13 @@ mod tests {
         let mut table = ClassTable::new(0, CLASSES);
         let mut searches = 0;
         for class in 0..20 * CLASSES as u32 {
-            let before = table.search_at;
+            let before = table.most;
             table.task_submitted(class, None);
-            searches += u32::from(table.search_at != before);
+            searches += u32::from(table.most != before);
         }
         assert_eq!(table.classes.len(), 20 * CLASSES);
-        // From 4,096 to 20 times as many by eighths: ln 20 / ln 1.125 = 25.4.
-        assert_eq!(searches, 26);
+        // From 4,096 to 20 times as many by doubling: log2 20 = 4.3.
+        assert_eq!(searches, 5);
     }
 
     #[test]
