@@ -33,7 +33,7 @@ impl Planner {
             }
         }
         let (mut ready, mut exclusive) = (0, 0);
-        let (mut queued, mut running, mut blocking, mut blocked) = (0, 0, 0, 0);
+        let (mut queued, mut running, mut blocked) = (0, 0, 0);
         for id in self.tasks.ids() {
             let Ok(record) = self.tasks.get(id) else { continue };
             let state = record.state;
@@ -56,14 +56,12 @@ impl Planner {
                     assert_eq!(live, 0, "{name}: live attempts");
                 }
             }
-            blocking += self.count_blocked(id, &record.successors);
             ready += usize::from(state.is_ready());
             exclusive += usize::from(!has_ended && record.exclusive);
             queued += u64::from(counts && state.is_queued());
             running += u64::from(counts && state.is_running());
         }
-        blocking +=
-            self.light_successors.iter().map(|(&id, after)| self.count_blocked(id, after)).sum::<usize>();
+        let blocking: usize = self.successors.iter().map(|(&id, after)| self.count_blocked(id, after)).sum();
         assert_eq!(self.ready.len(), ready, "ready tasks");
         assert_eq!(self.exclusive_tasks, exclusive, "exclusive tasks");
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");

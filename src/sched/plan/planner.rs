@@ -11,7 +11,7 @@
 //! still runs.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ pub struct Planner {
     /// Number of the period in which tasks arrive now, and when it began.
     pub(super) period: u64,
     pub(super) period_began: Duration,
-    /// Tasks that come after a light one which has not ended, by its id.
-    pub(super) light_successors: HashMap<TaskId, Vec<TaskId>>,
+    /// Tasks that come after one which has not ended, planned or light, by its id.
+    pub(super) successors: BTreeMap<TaskId, Vec<TaskId>>,
     /// Counts of all tasks except helpers of ranges.
     pub(super) counts: TaskCounts,
     /// When the last task so far has ended; 0 before.
@@ -138,15 +138,10 @@ impl Planner {
         self.end_task(id, Err(error), effects);
     }
 
-    /// A predecessor of these tasks has ended. `failure`: its name and why, unless it ended well.
-    fn predecessor_ended(
-        &mut self,
-        successors: Vec<TaskId>,
-        before: TaskId,
-        failure: Option<(String, Error)>,
-        effects: &mut Effects,
-    ) {
-        for id in successors {
+    /// A task has ended: those that come after it are ready or fail. `failure`: its name and why,
+    /// unless it ended well.
+    fn predecessor_ended(&mut self, before: TaskId, failure: Option<(String, Error)>, effects: &mut Effects) {
+        for id in self.successors.remove(&before).unwrap_or_default() {
             if let Some((name, why)) = &failure {
                 self.fail_dependent(id, name, why, effects);
             } else if let Ok(record) = self.tasks.get_mut(id) {
@@ -161,9 +156,8 @@ impl Planner {
     /// A light task has ended. `Err(Cancelled)` is no failure. Tasks that come after it are ready
     /// or fail.
     pub fn light_task_ended(&mut self, id: TaskId, outcome: &Result<()>, effects: &mut Effects) {
-        let Some(successors) = self.light_successors.remove(&id) else { return };
         let failure = outcome.as_ref().err().map(|why| (task_name(""), why.clone()));
-        self.predecessor_ended(successors, id, failure, effects);
+        self.predecessor_ended(id, failure, effects);
     }
 
     /// The first step of a task's end: it leaves every list, and the driver drops its job. Has no
@@ -211,8 +205,7 @@ impl Planner {
             self.estimator.table.task_ended(record.class, record.work);
             self.work_lost += record.work.filter(|_| state != TaskStatus::Done).unwrap_or(0.0);
         }
-        let successors = std::mem::take(&mut record.successors);
-        self.predecessor_ended(successors, id, failure, effects);
+        self.predecessor_ended(id, failure, effects);
         if detached {
             self.forget(id);
         }
@@ -372,20 +365,16 @@ impl Planner {
         let mut failure = None;
         let mut behind = BTreeSet::new();
         for before in after {
-            if before.is_light() {
-                if behind.insert(before) {
-                    self.light_successors.entry(before).or_default().push(id);
-                }
-                continue;
-            }
-            let Ok(record) = self.tasks.get_mut(before) else { continue };
-            match record.signal.outcome.get() {
-                Some(Ok(WaitResult::Done)) => {}
-                Some(outcome) => {
+            // Of a light task the planner has no record: it reports its end later.
+            let record = self.tasks.get(before).ok();
+            let ended = record.and_then(|record| Some((record, record.signal.outcome.get()?)));
+            match ended {
+                Some((_, Ok(WaitResult::Done))) => {}
+                Some((record, outcome)) => {
                     let why = outcome.clone().err().unwrap_or(Error::Cancelled);
                     failure.get_or_insert_with(|| (record.name(), why));
                 }
-                None if behind.insert(before) => record.successors.push(id),
+                None if behind.insert(before) => self.successors.entry(before).or_default().push(id),
                 None => {}
             }
         }

@@ -200,7 +200,6 @@ pub struct TaskRecord {
     pub(super) epoch: Option<Epoch>,
     /// Tasks that must end well first. Light ones have not reported their end.
     pub(super) predecessors: BTreeSet<TaskId>,
-    pub(super) successors: Vec<TaskId>,
     pub(super) retries: u32,
     pub(super) attempts_begun: u32,
     /// Attempts that run and are not abandoned.
@@ -268,7 +267,6 @@ impl TaskRecord {
             light: None,
             epoch: task.epoch,
             predecessors: BTreeSet::new(),
-            successors: Vec::new(),
             retries: task.retries,
             attempts_begun: 0,
             live_attempts: 0,
