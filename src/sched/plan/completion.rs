@@ -91,9 +91,13 @@ impl Planner {
     /// The attempt has committed. The task ends well; its other attempts are asked to stop.
     fn attempt_succeeded(&mut self, run: &Attempt, effects: &mut Effects) {
         let (now, id, plain) = (effects.now, run.id, run.role == Role::Task);
+        let took = now.saturating_sub(run.started).as_secs_f64();
+        if !run.role.is_helper() {
+            let (count, seconds) = &mut self.estimator.table.attempts;
+            (*count, *seconds) = (*count + 1, *seconds + took);
+        }
         if plain {
-            let took = now.saturating_sub(run.started);
-            self.estimator.record_sample(run.class, run.device, run.work, took.as_secs_f64());
+            self.estimator.record_sample(run.class, run.device, run.work, took);
             self.set_deadlines_of_class(run.class);
         }
         self.record(now, run, Ending::Done);

@@ -243,22 +243,14 @@ impl Planner {
         Timeline::new(trace, running)
     }
 
-    /// Returns the busy time of all devices in planned tasks, and their attempts that have
-    /// returned.
-    pub(super) fn attempts(&self) -> (Duration, u64) {
-        self.devices.iter().fold((Duration::ZERO, 0), |(busy, count), device| {
-            (busy + device.busy, count + device.done + device.failed)
-        })
-    }
-
     /// Returns the mean seconds of a light task: sums of both tiers less those of the planned one.
     pub(super) fn mean_light_seconds(&self, both: &Stats) -> Option<f64> {
-        let (busy, attempts) = self.attempts();
-        let (busy_both, attempts_both) = both.devices.iter().fold((0, 0), |(busy, attempts), device| {
-            (busy + device.busy_ns, attempts + device.done + device.failed)
-        });
-        let light = attempts_both.saturating_sub(attempts);
-        (light > 0).then(|| busy_both.saturating_sub(nanoseconds(busy)) as f64 * 1e-9 / light as f64)
+        let (mut busy_ns, mut attempts) = (0, 0);
+        for (both, planned) in both.devices.iter().zip(&self.devices) {
+            busy_ns += both.busy_ns.saturating_sub(nanoseconds(planned.busy));
+            attempts += (both.done + both.failed).saturating_sub(planned.done + planned.failed);
+        }
+        (attempts > 0).then(|| busy_ns as f64 * 1e-9 / attempts as f64)
     }
 
     fn underway(&self) -> impl Iterator<Item = &Attempt> {

@@ -365,13 +365,8 @@ impl Planner {
     /// Returns the time in which a waiting task gains one priority. Tasks that arrive within it,
     /// from the first, are of one period. Zero: not known.
     pub(super) fn ageing_step(&self) -> Duration {
-        match self.attempts() {
-            (_, 0) => Duration::ZERO,
-            (busy, count) => {
-                let mean = busy.as_secs_f64() / count as f64;
-                Duration::try_from_secs_f64(self.policy.ageing * mean).unwrap_or_default()
-            }
-        }
+        let mean = self.estimator.table.mean_seconds().unwrap_or(0.0);
+        Duration::try_from_secs_f64(self.policy.ageing * mean).unwrap_or_default()
     }
 }
 

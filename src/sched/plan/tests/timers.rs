@@ -267,8 +267,7 @@ fn refusal_tells_what_a_task_needs() {
 fn long_queue_ages_in_rarer_steps() {
     let mut driver = driver(1);
     // A millisecond on average, so a priority each 10 ms.
-    driver.planner.devices[0].busy = S(1);
-    driver.planner.devices[0].done = 1000;
+    driver.planner.estimator.table.attempts = (1000, 1.0);
     driver.submit(0, Task { priority: 1000, ..task() });
     for _ in 0..1000 {
         driver.submit(0, task());
@@ -284,6 +283,17 @@ fn long_queue_ages_in_rarer_steps() {
     driver.planner.age_priorities(S(1000));
     let ends = [driver.planner.ready.first(), driver.planner.ready.last()];
     assert_eq!(ends.map(|end| end.map(|(rank, _)| rank.priority())), [Some(1000); 2], "not beyond the first");
+}
+
+#[test]
+fn ageing_counts_neither_helpers_nor_refused_attempts() {
+    let mut driver = driver(1);
+    driver.attempt([0, 1], 0, task(), Ok(()));
+    driver.attempt([1, 4], 0, Task { role: Role::Range, work: None, ..task() }, Ok(()));
+    assert_eq!(driver.planner.ageing_step(), S(20), "ten times the mean of 1 s and 3 s");
+    driver.attempt([4, 99], 0, Task { role: Role::Helper(TaskId(0)), work: None, ..task() }, Ok(()));
+    driver.attempt([99, 99], 0, task(), Err(busy()));
+    assert_eq!(driver.planner.ageing_step(), S(20));
 }
 
 /// The device of the first attempt still prepares when the copy is over its limit.
