@@ -7,7 +7,7 @@ use super::completion::span;
 use super::{Attempt, DeadlineState, DeviceState, Planner, TaskRecord};
 use crate::device::DeviceInfo;
 use crate::error::Result;
-use crate::sched::base::{DeviceMask, Role, TaskCounts, TaskId, TaskInfo, TaskStatus, nanoseconds};
+use crate::sched::base::{Role, TaskCounts, TaskId, TaskInfo, TaskStatus, nanoseconds};
 use crate::sched::estimate::{ClassRecord, lower_bound};
 use crate::sched::observe::{Ending, Timeline, Trace};
 
@@ -186,21 +186,16 @@ impl Planner {
         if unknown > 0 {
             seconds += unknown as f64 * self.estimator.table.mean_seconds()? / all_slots;
         }
-        let pause = first.map_or(Duration::ZERO, |first| self.pause(now, first));
+        let pause = first.filter(|_| all).map_or(Duration::ZERO, |first| self.pause(now, first));
         // Infinite if no device is left.
         Some(pause.saturating_add(Duration::try_from_secs_f64(seconds.max(longest)).ok()?))
     }
 
-    /// Returns the time until a device may begin a ready task, if nothing runs and all back off.
+    /// Returns the time until a device may begin a ready task. All back off.
     fn pause(&self, now: Duration, record: &TaskRecord) -> Duration {
-        let may = if self.underway().next().is_none() { self.possible(record) } else { DeviceMask::NONE };
+        let may = self.possible(record);
         let devices = self.devices.iter().enumerate().filter(|(index, _)| may.contains(*index));
-        let pauses = devices.map(|(_, device)| {
-            let backoff =
-                device.backoff.filter(|_| device.backs_off(now, record.known_bytes(device.info.backend)));
-            backoff.map_or(Duration::ZERO, |backoff| backoff.until - now)
-        });
-        pauses.min().unwrap_or_default()
+        devices.filter_map(|(_, device)| Some(device.backoff?.until - now)).min().unwrap_or_default()
     }
 
     /// Returns the work per second of a slot of each device for the ETA; 0: unknown. Attempts of

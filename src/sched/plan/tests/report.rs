@@ -200,6 +200,14 @@ fn eta_counts_the_time_for_which_all_devices_back_off() {
 }
 
 #[test]
+fn eta_has_no_pause_while_a_device_that_the_task_may_not_use_is_open() {
+    let mut driver = unknown(2);
+    driver.planner.set_stored_rates(0, [Some(0.5); 2].into_iter());
+    driver.attempt([0, 0], 0, Task { devices: DeviceMask::only(0), ..of_work(10.0) }, Err(busy()));
+    assert_eta(&driver, 0, Some(20.0));
+}
+
+#[test]
 fn task_with_a_copy_counts_once() {
     let mut driver = driver(2).seasoned();
     let done =
