@@ -289,7 +289,7 @@ impl Planner {
                 // All attempts here end, and none begins, before this task does.
                 self.devices[index].reserved_for = Some(id);
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
-                self.devices[index].throttle = Some((fewer, now.saturating_add(self.policy.throttle)));
+                self.devices[index].throttles.push((fewer, now.saturating_add(self.policy.throttle)));
             }
             // Nothing that ends makes room.
             Error::ProcessLimit { needed, limit, .. } if needed > limit => return false,

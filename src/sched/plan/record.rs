@@ -51,10 +51,8 @@ pub struct DeviceState {
     pub slots: u32,
     /// Tunes the number of slots. `None`: it is fixed.
     pub(super) tuner: Option<ConcurrencyTuner>,
-    /// After a shortage: at most so many attempts run, until then.
-    pub(super) throttle: Option<(u32, Duration)>,
-    /// After a refused thread: nothing begins until then.
-    pub(super) suspended_until: Option<Duration>,
+    /// At most so many attempts run until then: fewer after a shortage, none after a refused thread.
+    pub(super) throttles: Vec<(u32, Duration)>,
     /// Attempts that wait inside their code: as many others may run meanwhile.
     pub(super) waiting_slots: u32,
     pub(super) own_slots: OwnSlots,

@@ -15,11 +15,8 @@ use super::{DeviceState, Planner};
 impl DeviceState {
     /// Returns how many attempts may run at a time, besides those that wait inside their code.
     fn slot_limit(&self, now: Duration) -> u32 {
-        match self.throttle {
-            _ if self.suspended_until.is_some_and(|until| now < until) => 0,
-            Some((slots, until)) if now < until => slots.min(self.slots),
-            _ => self.slots,
-        }
+        let throttles = self.throttles.iter().filter(|(_, until)| now < *until);
+        throttles.map(|&(slots, _)| slots).fold(self.slots, u32::min)
     }
 
     /// Returns how many attempts may have begun and not ended.
@@ -92,7 +89,7 @@ impl DeviceState {
 impl Planner {
     /// Begins nothing on a device until then: the system gives it no thread.
     pub fn suspend(&mut self, index: usize, until: Duration) {
-        self.devices[index].suspended_until = Some(until);
+        self.devices[index].throttles.push((0, until));
     }
 
     /// A worker has leased a slot of the device for light tasks.

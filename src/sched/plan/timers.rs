@@ -26,8 +26,7 @@ impl Planner {
             device.backoff.iter().for_each(|backoff| due(backoff.until));
             if !self.ready.is_empty() {
                 device.shortage.iter().for_each(|short| due(short.until));
-                device.throttle.iter().for_each(|&(_, until)| due(until));
-                device.suspended_until.iter().copied().for_each(&mut due);
+                device.throttles.iter().for_each(|&(_, until)| due(until));
             }
         }
         soonest
@@ -68,8 +67,7 @@ impl Planner {
         for device in &mut self.devices {
             device.backoff = device.backoff.filter(|backoff| now < backoff.until);
             device.shortage = device.shortage.filter(|short| now < short.until);
-            device.throttle = device.throttle.filter(|&(_, until)| now < until);
-            device.suspended_until = device.suspended_until.filter(|until| now < *until);
+            device.throttles.retain(|&(_, until)| now < until);
         }
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {

@@ -374,7 +374,7 @@ fn tasks_that_can_not_begin_are_not_read() {
 fn throttle_lasts_beyond_a_suspension() {
     let mut driver = with_slots(2);
     (0..2).for_each(|_| _ = driver.submit(0, task()));
-    driver.planner.devices[0].throttle = Some((1, S(60)));
+    driver.planner.devices[0].throttles.push((1, S(60)));
     driver.planner.suspend(0, S(1));
     assert_eq!((driver.take(0, 0).is_none(), driver.deadline(0)), (true, Some(S(1))));
     driver.pass(1);

@@ -227,7 +227,7 @@ fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
     }
     let id = driver.submit(0, task());
     for (slots, end) in [(3, 11.0), (2, 21.0), (1, 31.0)] {
-        driver.planner.devices[0].throttle = Some((slots, S(60)));
+        driver.planner.devices[0].throttles = vec![(slots, S(60))];
         assert_eq!(scheduled_end(&driver, id), Some(end), "{slots} at a time");
     }
 }
