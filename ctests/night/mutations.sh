@@ -112,7 +112,7 @@ ids: a released one means another task;     src/sched/base/registry.rs; s/| slot
 ranges: two participants have a chunk;          src/sched/range/division.rs; s/rest.end = stolen.start/_ = \&rest/; --lib division
 ranges: what failed is not done again;      src/sched/range/work.rs; s/state.partitioner.give_back(chunk.clone())/_ = \&chunk/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/plan/slots.rs; s/let waiting = self.waiting_slots as usize + /let waiting = 0 * /; --test scheduler nested
-wait: peers come before the awaited task;   src/sched/plan/slots.rs; s/running < self.own_slots.owned || //; --test scheduler shared_devices
+wait: peers come before the awaited task;   src/sched/plan/slots.rs; s/running < self.owned_slots || //; --test scheduler shared_devices
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph
 wait: for all is over at once;              src/sched/api/scheduler.rs; s/seen.done.then_some(())/Some(())/; --test scheduler wait_times_out
 order: any that has ended;                  src/sched/api/scheduler.rs; s/ordered.pop_front()/ordered.pop_back()/; --test scheduler stress

@@ -57,7 +57,7 @@ impl Planner {
         let change = |count: &mut usize| *count = if waits { *count + 1 } else { *count - 1 };
         change(&mut device.waiting_light);
         if leased {
-            change(&mut device.own_slots.light_waiting);
+            change(&mut device.waiting_light_slots);
         }
     }
 

@@ -55,7 +55,11 @@ pub struct DeviceState {
     pub(super) throttles: Vec<(u32, Duration)>,
     /// Attempts that wait inside their code: as many others may run meanwhile.
     pub(super) waiting_slots: u32,
-    pub(super) own_slots: OwnSlots,
+    /// Slots that this process owns. All processes together own no more than the device has.
+    pub(super) owned_slots: usize,
+    /// Slots leased for light tasks, and those of them whose task waits inside its code.
+    pub(super) light_slots: usize,
+    pub(super) waiting_light_slots: usize,
     pub attempts: Vec<Attempt>,
     pub peer_load: PeerLoad,
     /// Light tasks may be running here.
@@ -91,17 +95,6 @@ pub struct DeviceState {
     pub(super) done: u64,
     pub(super) failed: u64,
     pub(super) busy: Duration,
-}
-
-/// Counts of this process's slots of a device, besides its attempts at planned tasks.
-#[derive(Debug, Default)]
-pub struct OwnSlots {
-    /// Slots that the process owns. All processes together own no more than the device has.
-    pub(super) owned: usize,
-    /// Slots leased for light tasks.
-    pub(super) light: usize,
-    /// Those of them whose light task waits inside its code.
-    pub(super) light_waiting: usize,
 }
 
 /// The share of a device that other processes hold.

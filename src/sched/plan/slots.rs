@@ -26,24 +26,24 @@ impl DeviceState {
 
     /// Returns how many slots this and other processes use.
     pub fn load(&self) -> usize {
-        self.attempts.len() + self.own_slots.light + self.peer_load.ends.len()
+        self.attempts.len() + self.light_slots + self.peer_load.ends.len()
     }
 
     /// Returns the number of tasks of this process that run and do not wait inside their code.
     fn running(&self) -> usize {
-        let waiting = self.waiting_slots as usize + self.own_slots.light_waiting;
-        (self.attempts.len() + self.own_slots.light).saturating_sub(waiting)
+        let waiting = self.waiting_slots as usize + self.waiting_light_slots;
+        (self.attempts.len() + self.light_slots).saturating_sub(waiting)
     }
 
     /// Returns the number of slots that this process owns and in which no task runs.
     pub fn idle_slots(&self) -> usize {
-        self.own_slots.owned.saturating_sub(self.running())
+        self.owned_slots.saturating_sub(self.running())
     }
 
     /// Returns true if another task may begin beside so many of this process, within so many slots.
     fn has_slot(&self, running: usize, limit: u32) -> bool {
         let limit = limit as usize;
-        running < limit && (running < self.own_slots.owned || running + self.peer_load.ends.len() < limit)
+        running < limit && (running < self.owned_slots || running + self.peer_load.ends.len() < limit)
     }
 
     /// Returns true if the device has a free slot and is usable.
@@ -54,7 +54,7 @@ impl DeviceState {
     /// Returns true if the device has room once the workers that run light tasks have given up their
     /// slots. They do that for a planned task.
     pub fn has_room_but_for_light(&self, now: Duration) -> bool {
-        let light = self.own_slots.light - self.own_slots.light_waiting;
+        let light = self.light_slots - self.waiting_light_slots;
         self.is_usable() && self.has_slot(self.running().saturating_sub(light), self.slot_limit(now))
     }
 
@@ -75,14 +75,14 @@ impl DeviceState {
     /// Counts a task that begins: in a slot that the process owns, if one is idle.
     pub(super) fn take_slot(&mut self) {
         if self.idle_slots() == 0 {
-            self.own_slots.owned += 1;
+            self.owned_slots += 1;
         }
     }
 
     /// Counts a task that has ended. Its slot goes to another task that runs in a slot of a waiting
     /// one, if there is one.
     pub(super) fn return_slot(&mut self) {
-        self.own_slots.owned = self.own_slots.owned.min(self.attempts.len() + self.own_slots.light);
+        self.owned_slots = self.owned_slots.min(self.attempts.len() + self.light_slots);
     }
 }
 
@@ -95,12 +95,12 @@ impl Planner {
     /// A worker has leased a slot of the device for light tasks.
     pub fn take_light_slot(&mut self, index: usize) {
         self.devices[index].take_slot();
-        self.devices[index].own_slots.light += 1;
+        self.devices[index].light_slots += 1;
     }
 
     /// A worker ends its lease of a slot for light tasks.
     pub fn return_light_slot(&mut self, index: usize) {
-        self.devices[index].own_slots.light -= 1;
+        self.devices[index].light_slots -= 1;
         self.devices[index].return_slot();
     }
 }
