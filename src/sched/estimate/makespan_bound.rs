@@ -11,7 +11,7 @@ use super::{ClassRecord, ClassTable, DeviceRecord};
 
 /// Returns the bound for all that has ended well. `slots`: of each device.
 pub fn lower_bound(table: &ClassTable, slots: &[u32]) -> Duration {
-    let slots_of = |device: usize| slots.get(device).copied().map_or(1.0, f64::from);
+    let slots_of = |device: usize| f64::from(slots[device]);
     let mut shares = vec![0.0_f64; slots.len()];
     let (mut total, mut longest) = (0.0, 0.0_f64);
     for (_, class) in table.classes() {
@@ -24,9 +24,7 @@ pub fn lower_bound(table: &ClassTable, slots: &[u32]) -> Duration {
         for (device, (rate, record)) in rates.iter().zip(&class.devices).enumerate() {
             total += record.seconds * rate / together;
             longest = longest.max(record.longest * rate / fastest);
-            if let Some(share) = shares.get_mut(device) {
-                *share = share.max(rate / together);
-            }
+            shares[device] = shares[device].max(rate / together);
         }
     }
     let divisor: f64 = shares.iter().enumerate().map(|(device, share)| slots_of(device) * share).sum();

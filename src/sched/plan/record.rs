@@ -166,10 +166,9 @@ pub struct TaskRecord {
     pub(super) label: String,
     pub(super) bytes: Bytes,
     pub(super) work: Option<f64>,
-    /// The task was late on the fastest device by far and was restarted.
+    /// The task began again because an attempt was abandoned or, without a deadline, was late on
+    /// the fastest device by far. Neither happens twice.
     pub(super) restarted: bool,
-    /// An attempt was abandoned, and the task began again.
-    pub(super) hung: bool,
     pub(super) class: u32,
     pub(super) role: Role,
     pub(super) deadline: Option<Duration>,
@@ -240,7 +239,6 @@ impl TaskRecord {
             label: task.label,
             work: task.work,
             restarted: false,
-            hung: false,
             class: task.class,
             role: task.role,
             deadline: task.deadline,

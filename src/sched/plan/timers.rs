@@ -287,8 +287,8 @@ impl Planner {
         if record.signal.is_lost(attempt) {
             return self.await_abandoned(id, effects);
         }
-        if record.idempotent && !record.hung && !record.signal.is_decided() && !self.stopping {
-            record.hung = true;
+        if record.idempotent && !record.restarted && !record.signal.is_decided() && !self.stopping {
+            record.restarted = true;
             record.avoided_devices.add(index);
             self.counts.retried += 1;
             self.change_state(effects.now, id, TaskState::Blocked);
