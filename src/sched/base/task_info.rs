@@ -7,8 +7,9 @@ use crate::error::Error;
 pub struct TaskId(pub u64);
 
 /// The status of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStatus {
+    #[default]
     Queued,
     Running,
     Done,

@@ -22,7 +22,8 @@ use crate::sched::base::{
 };
 
 pub struct LightTask {
-    /// The generation, and below it 8 bits with [`UNKNOWN`], [`ENDED`] and [`DONE`].
+    /// The generation, of a free position that of the next task, and below it 8 bits with
+    /// [`UNKNOWN`], [`ENDED`] and [`DONE`].
     word: AtomicU64,
     pub signal: Signal,
     state: SpinLock<LightTaskState>,
@@ -41,7 +42,7 @@ struct LightTaskState {
     error: Option<Box<Error>>,
     /// The planned task that it was promoted to; 0: none.
     planned: TaskId,
-    /// When its lifecycle changed last, and how long it was queued and running before.
+    /// When its status changed last, and how long it was queued and running before.
     changed_ns: u64,
     queued_ns: u64,
     ran_ns: u64,
@@ -51,7 +52,9 @@ struct LightTaskState {
     device: Option<u16>,
     slot: u16,
     epoch: Epoch,
-    lifecycle: Lifecycle,
+    /// From queued, perhaps by way of running, to an end. A promoted task is running until its
+    /// outcome returns.
+    status: TaskStatus,
     detached: bool,
     /// Planned tasks come after it.
     followed: bool,
@@ -80,7 +83,7 @@ pub struct EndActions {
 impl LightTask {
     pub fn new() -> Self {
         LightTask {
-            word: AtomicU64::new(UNKNOWN | ENDED),
+            word: AtomicU64::new(1 << 8 | UNKNOWN | ENDED),
             signal: Signal::default(),
             state: SpinLock::default(),
         }
@@ -104,11 +107,10 @@ impl LightTask {
     /// Starts a new task and returns its generation.
     pub fn fill(&self, job: LightJob, detached: bool, epoch: Epoch, now: u64) -> u64 {
         let mut state = self.state.lock();
-        let generation = (self.word.load(Ordering::Relaxed) >> 8) + 1;
+        let generation = self.word.load(Ordering::Relaxed) >> 8;
         self.signal.reset();
-        let (job, lifecycle) = (Some(job), state.lifecycle);
-        *state = LightTaskState { job, detached, epoch, changed_ns: now, lifecycle, ..Default::default() };
-        self.advance(&mut state, Lifecycle::Queued, generation);
+        *state = LightTaskState { job: Some(job), detached, epoch, changed_ns: now, ..Default::default() };
+        self.set_status(&mut state, TaskStatus::Queued, generation);
         generation
     }
 
@@ -122,7 +124,7 @@ impl LightTask {
         state.attempts += 1;
         state.device = Some(device as u16);
         state.slot = slot as u16;
-        self.advance(&mut state, Lifecycle::Running, generation);
+        self.set_status(&mut state, TaskStatus::Running, generation);
         Some(LightAttempt { job, epoch: state.epoch, number: state.attempts, started_ns: now })
     }
 
@@ -138,7 +140,6 @@ impl LightTask {
     pub fn promote(&self, generation: u64, planned: TaskId) -> bool {
         if let Some(mut state) = self.lock(generation) {
             state.planned = planned;
-            self.advance(&mut state, Lifecycle::Planned, generation);
         }
         self.signal.is_cancelled()
     }
@@ -146,7 +147,7 @@ impl LightTask {
     /// Requests a stop, if the task has not ended.
     pub fn cancel(&self, generation: u64, id: TaskId) -> Result<()> {
         let state = self.lock_known(generation, id)?;
-        if !state.lifecycle.is_ended() {
+        if !state.status.is_ended() {
             self.signal.cancel();
         }
         Ok(())
@@ -155,7 +156,7 @@ impl LightTask {
     /// Returns the planned task that it was promoted to, unless that has ended.
     pub fn promoted_to(&self, generation: u64) -> Option<TaskId> {
         let state = self.lock(generation)?;
-        (state.lifecycle == Lifecycle::Planned).then_some(state.planned)
+        (state.planned.0 != 0 && !state.status.is_ended()).then_some(state.planned)
     }
 
     /// Returns the outcome, if the task has ended; `Err(Cancelled)` is no failure. Otherwise its
@@ -182,22 +183,22 @@ impl LightTask {
     pub fn end(&self, generation: u64, outcome: &Result<()>, now: u64) -> EndActions {
         let Some(mut state) = self.lock(generation) else { return EndActions::default() };
         let passed = now.saturating_sub(state.changed_ns);
-        match state.lifecycle {
-            Lifecycle::Queued => state.queued_ns += passed,
+        match state.status {
+            TaskStatus::Queued => state.queued_ns += passed,
             _ => state.ran_ns += passed,
         }
-        let life = match outcome {
-            Ok(()) => Lifecycle::Done,
-            Err(Error::Cancelled) => Lifecycle::Cancelled,
+        let status = match outcome {
+            Ok(()) => {
+                self.signal.report(1.0);
+                TaskStatus::Done
+            }
+            Err(Error::Cancelled) => TaskStatus::Cancelled,
             Err(error) => {
                 state.error = Some(Box::new(error.clone()));
-                Lifecycle::Failed
+                TaskStatus::Failed
             }
         };
-        if life == Lifecycle::Done {
-            self.signal.report(1.0);
-        }
-        self.advance(&mut state, life, generation);
+        self.set_status(&mut state, status, generation);
         let (followed, notify) = (state.followed, state.waiters > 0);
         let free = state.detached && self.try_free(state, generation);
         EndActions { followed, notify, free }
@@ -215,7 +216,7 @@ impl LightTask {
     pub fn release(&self, generation: u64) -> Option<EndActions> {
         let mut state = self.lock(generation).filter(|_| self.is_known(generation))?;
         state.detached = true;
-        let ended = state.lifecycle.is_ended();
+        let ended = state.status.is_ended();
         let notify = ended && state.waiters > 0;
         Some(EndActions { followed: false, notify, free: ended && self.try_free(state, generation) })
     }
@@ -237,16 +238,16 @@ impl LightTask {
         let Some(mut state) = self.lock(generation) else { return (None, false) };
         state.waiters -= 1;
         let outcome = state.outcome();
-        let free = state.detached && state.lifecycle.is_ended() && self.try_free(state, generation);
+        let free = state.detached && state.status.is_ended() && self.try_free(state, generation);
         (outcome, free)
     }
 
     pub fn info(&self, generation: u64, id: TaskId, now: u64) -> Result<TaskInfo> {
         let state = self.lock_known(generation, id)?;
-        let passed = if state.lifecycle.is_ended() { 0 } else { now.saturating_sub(state.changed_ns) };
-        let (queued, running) = if state.lifecycle == Lifecycle::Queued { (passed, 0) } else { (0, passed) };
+        let passed = if state.status.is_ended() { 0 } else { now.saturating_sub(state.changed_ns) };
+        let (queued, running) = if state.status == TaskStatus::Queued { (passed, 0) } else { (0, passed) };
         Ok(TaskInfo {
-            state: state.lifecycle.status(),
+            state: state.status,
             label: String::new(),
             device: state.device.map(usize::from),
             slot: u32::from(state.slot),
@@ -260,8 +261,7 @@ impl LightTask {
 
     fn lock(&self, generation: u64) -> Option<SpinGuard<'_, LightTaskState>> {
         let state = self.state.lock();
-        (self.word.load(Ordering::Relaxed) >> 8 == generation && state.lifecycle != Lifecycle::Free)
-            .then_some(state)
+        (self.word.load(Ordering::Relaxed) >> 8 == generation).then_some(state)
     }
 
     /// Locks a task that a caller names by its id.
@@ -272,17 +272,12 @@ impl LightTask {
         }
     }
 
-    fn advance(&self, state: &mut LightTaskState, life: Lifecycle, generation: u64) {
-        let may = state.lifecycle.allows(life);
-        debug_assert!(may, "no transition from {:?} to {life:?}", state.lifecycle);
-        if !may {
-            return;
-        }
-        state.lifecycle = life;
-        let flags = match life {
-            Lifecycle::Free => UNKNOWN | ENDED,
-            Lifecycle::Done if !state.detached => ENDED | DONE,
-            life if life.is_ended() => ENDED,
+    fn set_status(&self, state: &mut LightTaskState, status: TaskStatus, generation: u64) {
+        debug_assert!(!state.status.is_ended(), "no transition from {:?} to {status:?}", state.status);
+        state.status = status;
+        let flags = match status {
+            TaskStatus::Done if !state.detached => ENDED | DONE,
+            status if status.is_ended() => ENDED,
             _ => 0,
         };
         self.word.store(generation << 8 | flags, Ordering::Release);
@@ -296,7 +291,7 @@ impl LightTask {
             return false;
         }
         state.error = None;
-        self.advance(&mut state, Lifecycle::Free, generation);
+        self.word.store((generation + 1) << 8 | UNKNOWN | ENDED, Ordering::Release);
         // No generation is used twice.
         generation + 1 < GENERATIONS
     }
@@ -304,66 +299,14 @@ impl LightTask {
 
 impl LightTaskState {
     fn outcome(&self) -> Option<Result<WaitResult>> {
-        match self.lifecycle {
-            Lifecycle::Done => Some(Ok(WaitResult::Done)),
-            Lifecycle::Cancelled => Some(Ok(WaitResult::Cancelled)),
-            Lifecycle::Failed => Some(Err(match &self.error {
+        match self.status {
+            TaskStatus::Done => Some(Ok(WaitResult::Done)),
+            TaskStatus::Cancelled => Some(Ok(WaitResult::Cancelled)),
+            TaskStatus::Failed => Some(Err(match &self.error {
                 Some(error) => (**error).clone(),
                 None => Error::Internal("a task failed without a message".into()),
             })),
             _ => None,
-        }
-    }
-}
-
-/// The states of a light task. Only [`LightTask::advance`] changes a state.
-///
-/// ```text
-/// Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free
-///            │           │                     ▲  ▲
-///            │           └─────► Planned ──────┘  │
-///            └────────────────────────────────────┘
-/// ```
-///
-/// From `Queued` to an end: the task was cancelled, or no device is left for it. `Planned`: the
-/// task was promoted, and the planner has it.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Lifecycle {
-    /// The position is unused.
-    #[default]
-    Free,
-    Queued,
-    Running,
-    Planned,
-    Done,
-    Failed,
-    Cancelled,
-}
-
-impl Lifecycle {
-    pub fn is_ended(self) -> bool {
-        matches!(self, Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled)
-    }
-
-    fn allows(self, next: Lifecycle) -> bool {
-        use Lifecycle::{Cancelled, Done, Failed, Free, Planned, Queued, Running};
-        match self {
-            Free => next == Queued,
-            Queued => matches!(next, Running | Failed | Cancelled),
-            Running => next == Planned || next.is_ended(),
-            Planned => next.is_ended(),
-            Done | Failed | Cancelled => next == Free,
-        }
-    }
-
-    /// Returns the state that callers see.
-    pub fn status(self) -> TaskStatus {
-        match self {
-            Lifecycle::Free | Lifecycle::Queued => TaskStatus::Queued,
-            Lifecycle::Running | Lifecycle::Planned => TaskStatus::Running,
-            Lifecycle::Done => TaskStatus::Done,
-            Lifecycle::Failed => TaskStatus::Failed,
-            Lifecycle::Cancelled => TaskStatus::Cancelled,
         }
     }
 }
