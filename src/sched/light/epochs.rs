@@ -26,8 +26,6 @@
 //! thread that puts an epoch back. Summing, joining and putting back exclude each other. The thread
 //! that removes a drained epoch from the list notifies all waiters.
 
-use std::ops::Range;
-
 use crate::sched::base::{
     Epoch, locked,
     sync::{
@@ -177,7 +175,7 @@ impl EpochCounter {
         self.waiters.fetch_add(1, Ordering::SeqCst);
         total_order();
         let Some(&(current, serial)) = list.open.last() else { return 0 };
-        let mark = serial + u64::from(list.unended(current) > 0);
+        let mark = serial + u64::from(unended(&list.counts, current) > 0);
         self.close_current(mark, &mut list);
         mark
     }
@@ -207,7 +205,9 @@ impl EpochCounter {
         if self.close_current(mark, &mut list) {
             drained |= self.remove_drained(&mut list);
         }
-        let done = list.open.iter().all(|&(epoch, serial)| serial >= mark || list.unended(epoch) == 0);
+        let drained_or_later =
+            |&(epoch, serial): &(Epoch, u64)| serial >= mark || unended(&list.counts, epoch) == 0;
+        let done = list.open.iter().all(drained_or_later);
         EpochStatus { done, drained }
     }
 
@@ -218,9 +218,10 @@ impl EpochCounter {
         pairs.map(|pair| pair.begun.load(Ordering::SeqCst)).sum()
     }
 
-    /// Returns true if at some moment during this call all submitted tasks had ended.
+    /// Returns true if all tasks that were submitted before this call have ended.
     pub fn is_drained(&self) -> bool {
-        unended(&locked(&self.list).counts, 0..EPOCHS) == 0
+        let list = locked(&self.list);
+        list.open.iter().all(|&(epoch, _)| unended(&list.counts, epoch) == 0)
     }
 }
 
@@ -230,7 +231,7 @@ impl EpochList {
         let current = self.open.pop();
         let mut least = u64::MAX;
         self.open.retain(|&(epoch, _)| {
-            let here = unended(&self.counts, only(epoch));
+            let here = unended(&self.counts, epoch);
             if here > 0 {
                 least = least.min(here);
             }
@@ -239,21 +240,12 @@ impl EpochList {
         self.open.extend(current);
         least
     }
-
-    fn unended(&self, epoch: Epoch) -> u64 {
-        unended(&self.counts, only(epoch))
-    }
 }
 
-fn only(epoch: Epoch) -> Range<usize> {
-    usize::from(epoch)..usize::from(epoch) + 1
-}
-
-/// Returns the tasks of some epochs that have not ended. Zero is exact, see above.
-fn unended(counts: &[Arc<EpochCounts>], epochs: Range<usize>) -> u64 {
+/// Returns the tasks of an epoch that have not ended. Zero is exact, see above.
+fn unended(counts: &[Arc<EpochCounts>], epoch: Epoch) -> u64 {
     let sum = |count: fn(&EpochPair) -> &AtomicU64| -> u64 {
-        let pairs = counts.iter().flat_map(|counts| &counts.epochs[epochs.clone()]);
-        pairs.map(|pair| count(pair).load(Ordering::SeqCst)).sum()
+        counts.iter().map(|counts| count(&counts.epochs[epoch as usize]).load(Ordering::SeqCst)).sum()
     };
     let ended = sum(|pair| &pair.ended);
     sum(|pair| &pair.begun).saturating_sub(ended)
