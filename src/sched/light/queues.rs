@@ -46,8 +46,6 @@ pub struct WorkerShared {
 pub struct WorkerStats {
     pub ends: EndCounts,
     pub busy_ns: AtomicU64,
-    /// When the light task began that it runs, plus 1; 0 while it runs none.
-    pub light_since: AtomicU64,
     /// Light tasks that run on its thread: one, and those that wait for it.
     pub running: AtomicU64,
     /// When the last light task ended.

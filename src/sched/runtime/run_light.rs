@@ -67,8 +67,6 @@ pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) 
         return runtime.end_queued_item(item, &Error::Cancelled);
     }
     let outer = worker.queue.pushed.replace(0);
-    let light_since = &worker.queue.shared.stats.light_since;
-    let below = light_since.load(Ordering::Relaxed);
     let since = worker.last_ns.get();
     match item {
         // The item of a task that was cancelled stays in its queue.
@@ -83,10 +81,6 @@ pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) 
             let attempt = LightAttempt { job, epoch, number: 1, started_ns: since };
             run_attempt(runtime, worker, TaskId(0), None, attempt);
         }
-    }
-    // Those below are no longer counted once their thread is abandoned.
-    if below > 0 && !worker.is_abandoned() {
-        light_since.store(below, Ordering::Relaxed);
     }
     worker.queue.pushed.set(outer + worker.queue.pushed.get());
 }
@@ -107,7 +101,6 @@ fn run_attempt(
     // A task inside a planned one can be abandoned with that.
     let nested = worker.in_planned.get().then(|| stats.nested.push(NestedTask { id, epoch }));
     let context = worker.context();
-    stats.light_since.store(since + 1, Ordering::Relaxed);
     stats.running.store(stats.running.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     let stop_flags = Some(&*runtime.light.stop_flags);
     let run = |exec: &Exec<'_>| attempt.job.run(exec);
@@ -116,7 +109,6 @@ fn run_attempt(
     let end = runtime.clock().max(since);
     worker.last_ns.set(end);
     stats.light_until.store(end, Ordering::Relaxed);
-    stats.light_since.store(0, Ordering::Relaxed);
     // 0 if the thread was abandoned meanwhile.
     stats.running.store(stats.running.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
     if runtime.light.is_stopping() {
@@ -313,7 +305,6 @@ impl Runtime {
                 task_of(nested).into_iter().for_each(|(task, generation)| task.hold(generation));
             };
             for nested in worker.stats.nested.take_all((id, attempt), hold).into_iter().rev() {
-                worker.stats.light_since.store(0, Ordering::Relaxed);
                 worker.stats.running.store(0, Ordering::Relaxed);
                 let what = "the task inside which it ran".into();
                 let device = self.devices[worker.device].label();

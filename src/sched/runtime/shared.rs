@@ -171,8 +171,7 @@ impl Runtime {
     /// Returns true if a light task of another worker has run on the worker's device since then.
     pub fn ran_light_since(&self, own: &WorkerShared, since: u64) -> bool {
         self.light.queues.any_worker(own.device, Some(own), |stats| {
-            stats.light_since.load(Ordering::Relaxed) != 0
-                || stats.light_until.load(Ordering::Relaxed) > since
+            stats.running.load(Ordering::Relaxed) > 0 || stats.light_until.load(Ordering::Relaxed) > since
         })
     }
 
