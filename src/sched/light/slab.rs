@@ -7,6 +7,7 @@
 //! Ids are those of `base/registry.rs`. Its `TaskTable` moves tasks when it grows and is used under
 //! the planner lock; a common table would cost either a lock here or a lookup in blocks there.
 
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -110,32 +111,19 @@ impl LightSlab {
             if end > POSITIONS {
                 return Err(Error::argument("tasks kept", first, "release those that have ended"));
             }
-            self.make_chunk(first)?;
+            if first.is_multiple_of(CHUNK) {
+                // `at` aborts the process where an allocation fails, so the largest is tried.
+                let mut chunk: Vec<LightTask> = Vec::new();
+                let tried = black_box(&mut chunk).try_reserve_exact(CHUNK);
+                tried.map_err(|_| no_memory::<LightTask>("the table of tasks", CHUNK))?;
+                drop(chunk);
+                self.at(first as u32);
+            }
             if self.grown.compare_exchange(first, end, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return Ok((first as u32, (first as u32 + 1..end as u32).rev().collect()));
             }
         }
     }
-
-    /// Allocates the chunk of a position.
-    fn make_chunk(&self, position: usize) -> Result<()> {
-        let block = &self.blocks[position / (CHUNK * CHUNKS)];
-        if block.get().is_none() {
-            let _ = block.set(boxed(CHUNKS, OnceLock::new)?);
-        }
-        let chunk = block.get().map(|block| &block[position / CHUNK % CHUNKS]);
-        if let Some(chunk) = chunk.filter(|chunk| chunk.get().is_none()) {
-            let _ = chunk.set(boxed(CHUNK, LightTask::new)?);
-        }
-        Ok(())
-    }
-}
-
-fn boxed<T>(count: usize, make: fn() -> T) -> Result<Box<[T]>> {
-    let mut list = Vec::new();
-    list.try_reserve_exact(count).map_err(|_| no_memory::<T>("the table of tasks", count))?;
-    list.extend((0..count).map(|_| make()));
-    Ok(list.into_boxed_slice())
 }
 
 fn own_shard() -> usize {
