@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::sched::{Exec, Range, Scheduler, Task, WaitResult};
@@ -64,4 +65,43 @@ pub fn a_child_may_have_one_though_its_parent_failed_to_make_one() {
     unsafe { std::env::set_var("GPUSCHED_DEVICES", "cpu") };
     assert!(in_child(|| Scheduler::process_default().is_ok_and(works)));
     assert!(Scheduler::process_default().is_ok_and(works));
+}
+
+/// Pauses the first thread that logs, until the test lets it go on.
+struct PausingLog {
+    paused: AtomicBool,
+    goes_on: AtomicBool,
+}
+
+impl log::Log for PausingLog {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, _: &log::Record<'_>) {
+        if !self.paused.swap(true, Ordering::SeqCst) {
+            while !self.goes_on.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+pub fn a_child_may_have_one_while_a_thread_of_its_parent_makes_one() {
+    static LOG: PausingLog = PausingLog { paused: AtomicBool::new(false), goes_on: AtomicBool::new(false) };
+    log::set_logger(&LOG).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Debug);
+    thread::scope(|scope| {
+        let creator = scope.spawn(|| Scheduler::process_default().is_ok_and(works));
+        // Without a GPU the scheduler logs that it has found none.
+        while !LOG.paused.load(Ordering::SeqCst) && !creator.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let well = creator.is_finished() || in_child(|| Scheduler::process_default().is_ok_and(works));
+        LOG.goes_on.store(true, Ordering::SeqCst);
+        assert!(creator.join().expect("a thread that does not panic"));
+        assert!(well);
+    });
 }

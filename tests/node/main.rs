@@ -50,6 +50,7 @@ fn main() -> std::process::ExitCode {
         case!(forks::no_call_in_the_child_waits_for_a_lock_that_the_parent_held),
         case!(forks::the_process_wide_scheduler_is_the_childs_if_the_parent_had_none),
         case!(forks::a_child_may_have_one_though_its_parent_failed_to_make_one),
+        case!(forks::a_child_may_have_one_while_a_thread_of_its_parent_makes_one),
         case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
         case!(one_process::lease_is_returned_while_its_thread_has_the_table_locked),
         case!(one_process::lease_is_returned_beside_a_thread_that_does_not_wait_for_the_table),
