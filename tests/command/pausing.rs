@@ -486,6 +486,22 @@ fn state_that_cannot_be_saved_is_reported() {
     assert!(end["done"] == 6 && end["schedule"]["retried"] == 0, "{end}");
 }
 
+/// Each thread is refused in turn: that of the signals, and workers.
+#[test]
+fn first_signal_leaves_time_to_a_run_without_a_thread() {
+    for at in 2..5 {
+        let folder = Workspace::with_survey(&endless_survey());
+        let mut command = folder.command(&["run", "survey.toml"]);
+        command.env("LD_PRELOAD", c::preload("no_thread", folder.path()));
+        command.envs([("FAULT_AT", at.to_string()), ("FAULT_COUNT", "1".into())]);
+        let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until(|| folder.at("out/survey.json").exists());
+        signal(&run, libc::SIGTERM);
+        until(|| run.try_wait().unwrap().is_some());
+        assert_eq!(run.wait().unwrap().code(), Some(1), "without thread {at}");
+    }
+}
+
 /// The first signals alone never end the run: the states of its shots cannot be forced to disk.
 #[test]
 fn later_signal_ends_the_run_at_once() {

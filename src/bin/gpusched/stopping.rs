@@ -38,25 +38,25 @@ impl Stop {
     }
 
     fn handle_signals(&self) -> io::Result<()> {
-        let is_over = Arc::new(AtomicBool::new(false));
-        for signal in [consts::SIGTERM, consts::SIGINT] {
-            flag::register_conditional_default(signal, is_over.clone())?;
-            flag::register(signal, self.signalled.clone())?;
-        }
-        // A parent may have blocked them before it started the command.
-        unblock_signals(&[consts::SIGTERM, consts::SIGINT]);
-        let (signalled, without_thread) = (self.signalled.clone(), is_over.clone());
+        let (signalled, is_over) = (self.signalled.clone(), Arc::new(AtomicBool::new(false)));
+        let over = is_over.clone();
         // The main thread and the shots may block in their writes. A handler cannot wake a thread.
         let wait = move || {
             while !signalled.load(Ordering::Relaxed) {
                 thread::sleep(POLL);
             }
             thread::sleep(GRACE);
-            is_over.store(true, Ordering::Relaxed);
+            over.store(true, Ordering::Relaxed);
         };
         // Without the thread any second signal ends the process.
         let started = thread::Builder::new().name("signals".into()).spawn(wait);
-        without_thread.store(started.is_err(), Ordering::Relaxed);
+        let ends = if started.is_ok() { is_over } else { self.signalled.clone() };
+        for signal in [consts::SIGTERM, consts::SIGINT] {
+            flag::register_conditional_default(signal, ends.clone())?;
+            flag::register(signal, self.signalled.clone())?;
+        }
+        // A parent may have blocked them before it started the command.
+        unblock_signals(&[consts::SIGTERM, consts::SIGINT]);
         Ok(())
     }
 
