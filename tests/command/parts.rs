@@ -411,6 +411,29 @@ fn shots_begin_as_their_numbers_arrive_on_standard_input() {
     assert_eq!((ended.status, ended.shots("kept")), (0, vec![1, 2, 3, 4]), "{ended:?}");
 }
 
+/// As from a client that sends failed shots again. A progress event is due after ten seconds.
+#[test]
+fn shot_that_arrives_again_counts_once_in_the_progress() {
+    let folder = Workspace::with_survey(&brief());
+    let mut command = folder.command(&["run", "survey.toml", "--json", "--shots-from", "-"]);
+    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, from) = (run.stdin.take().unwrap(), run.stdout.take().unwrap());
+    let mut events =
+        BufReader::new(from).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let mut next = |kind: &str| events.find(|event| event["event"] == kind).unwrap();
+    next("survey");
+    fs::create_dir_all(folder.at("out/shot_0003.bin")).unwrap();
+    for (line, state) in [("1", "done"), ("1", "done"), ("3", "failed"), ("3", "failed")] {
+        writeln!(to, "{line}").unwrap();
+        assert_eq!(next("shot")["state"], state);
+    }
+    let progress = next("progress");
+    let counts = ["shots", "shots_ended", "shots_done", "shots_failed"].map(|key| progress[key].as_u64());
+    assert_eq!(counts, [Some(2), Some(2), Some(1), Some(1)], "{progress}");
+    drop(to);
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+}
+
 #[test]
 fn pictures_of_kept_shots_that_arrive_are_drawn_again() {
     let folder = finished(SURVEY);

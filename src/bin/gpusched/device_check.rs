@@ -5,7 +5,7 @@ use gpusched::sched::Scheduler;
 use gpusched::{Error, Result};
 use serde_json::json;
 
-use crate::say::{self, say};
+use crate::say;
 
 /// A device that failed the check shot, and why.
 pub struct Unfit {
@@ -15,7 +15,7 @@ pub struct Unfit {
 
 /// Checks the selected devices in a separate scheduler, so that check shots do not count as shots
 /// of the survey. Returns the devices that failed.
-pub fn check_devices(devices: Option<&str>, as_json: bool) -> Result<Vec<Unfit>> {
+pub fn check_devices(devices: Option<&str>) -> Result<Vec<Unfit>> {
     let mut builder = Scheduler::builder();
     builder.devices = devices.map(str::to_owned);
     builder.slots = Some(1);
@@ -24,23 +24,21 @@ pub fn check_devices(devices: Option<&str>, as_json: bool) -> Result<Vec<Unfit>>
     // The command prints each failure itself.
     builder.policy.failure_level = log::Level::Info;
     let scheduler = builder.build()?;
-    if !as_json {
-        let labels: Vec<String> = scheduler.devices().iter().map(|device| device.label()).collect();
-        say!("check shot on {}; a device that hangs is excluded after four minutes", labels.join(", "));
-    }
+    let labels: Vec<String> = scheduler.devices().iter().map(|device| device.label()).collect();
+    let labels = labels.join(", ");
+    say::for_people(&format!("check shot on {labels}; a device that hangs is excluded after four minutes"));
     let mut unfit = Vec::new();
     for (device, outcome) in scheduler.devices().iter().zip(check::devices(&scheduler)?) {
         let (label, name) = (device.label(), &device.name);
         let checked = !outcome.as_ref().is_err_and(may_pass);
-        if as_json {
-            let passed = checked.then_some(outcome.is_ok());
-            let error = outcome.as_ref().err().map(ToString::to_string);
-            say!("{}", json!({ "event": "check", "device": label, "passed": passed, "error": error }));
-        } else {
-            match &outcome {
-                Ok(()) => say!("{label}, {name}: passed the check shot"),
-                Err(why) if checked => say::alert(&format!("warning: {label}, {name} is not used: {why}")),
-                Err(why) => say::alert(&format!("warning: {label}, {name}: not checked: {why}")),
+        let passed = checked.then_some(outcome.is_ok());
+        let error = outcome.as_ref().err().map(ToString::to_string);
+        let event = json!({ "event": "check", "device": label, "passed": passed, "error": error });
+        match &outcome {
+            Ok(()) => say::report(&format!("{label}, {name}: passed the check shot"), &event),
+            Err(why) => {
+                let state = if checked { " is not used" } else { ": not checked" };
+                say::report_problem(&format!("warning: {label}, {name}{state}: {why}"), &event);
             }
         }
         unfit.extend(outcome.err().filter(|_| checked).map(|why| Unfit { device: label, why }));

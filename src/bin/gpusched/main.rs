@@ -132,6 +132,9 @@ fn command(command: Command) -> Result<bool> {
             if options.quiet {
                 say::be_quiet();
             }
+            if options.json {
+                say::print_events();
+            }
             let why = match run::run(&options) {
                 Ok(End::Whole) => return Ok(true),
                 Ok(End::Incomplete) => return Ok(false),

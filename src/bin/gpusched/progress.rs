@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr, stdout};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpusched::sched::{DeviceStats, TaskCounts};
@@ -10,7 +9,7 @@ use gpusched::{ffi, sched};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::say::{self, say};
+use crate::say;
 use crate::summary::count;
 
 /// Number of steps of the bar.
@@ -20,13 +19,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// Reason to wait for a device whose slots all belong to other processes.
 const HELD: &str = "used by other processes";
-
-/// The bar that is drawn on the terminal, which lines of the log must not tear.
-static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-fn set_bar(bar: Option<ProgressBar>) {
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
-}
 
 /// Layouts of the bar while shots run and while none can begin. A wide message is cut at the width of
 /// the terminal: a wrapped one would leave pieces on it.
@@ -39,29 +31,20 @@ fn set_style(bar: &ProgressBar, layout: &str) {
     }
 }
 
-/// Erases the bar, if there is one, writes, and draws the bar again.
-fn write_beside_bar(write: &mut dyn FnMut()) {
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bar {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
-}
-
-enum Form {
-    Bar(ProgressBar),
-    Lines,
-    Json,
+/// Numbers of shots of a run.
+pub struct Counts {
+    pub shots: usize,
+    /// Shots that an earlier run computed.
+    pub kept: usize,
+    /// Shots that are complete without this process: kept, or computed by an earlier process.
+    pub before: usize,
+    pub done: usize,
+    pub failed: usize,
+    pub paused: usize,
 }
 
 pub struct Progress {
-    form: Form,
-    shots: usize,
-    /// Shots that an earlier run computed.
-    kept: usize,
-    /// Shots that were complete when the process began.
-    complete: usize,
-    ended: usize,
+    bar: Option<ProgressBar>,
     /// Devices that begin no shot, with the reason, and since when.
     waits: BTreeMap<String, (&'static str, Instant)>,
     begun: Instant,
@@ -69,43 +52,30 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `kept`, `computed`: numbers of complete shots, of earlier runs and of earlier processes of the
-    /// run, which began at `begun`.
-    pub fn new(shots: usize, (kept, computed): (usize, usize), begun: Instant, as_json: bool) -> Progress {
-        let complete = kept + computed;
-        let form = if as_json {
-            Form::Json
-        } else if !say::is_quiet() && stderr().is_terminal() && stdout().is_terminal() {
-            let bar = ProgressBar::new(FINE as u64);
-            set_style(&bar, RUNNING);
-            set_bar(Some(bar.clone()));
-            ffi::logging::pass_writes_to(write_beside_bar);
-            Form::Bar(bar)
-        } else {
-            Form::Lines
-        };
-        let (waits, printed) = (BTreeMap::new(), Instant::now());
-        Progress { form, shots, kept, complete, ended: complete, waits, begun, printed }
+    /// `begun`: start of the first process of the run.
+    pub fn new(begun: Instant) -> Progress {
+        let has_bar =
+            !say::is_quiet() && !say::has_events() && stderr().is_terminal() && stdout().is_terminal();
+        let bar = has_bar.then(|| ProgressBar::new(FINE as u64));
+        if let Some(bar) = &bar {
+            set_style(bar, RUNNING);
+            ffi::logging::pass_writes_to(say::write_beside_bar);
+        }
+        say::set_bar(bar.clone());
+        Progress { bar, waits: BTreeMap::new(), begun, printed: Instant::now() }
     }
 
-    /// Shows the progress of the scheduler, on the bar or in a line every [`PAUSE`]. `failed`:
-    /// number of failed shots, also of those that were not submitted.
-    pub fn update(&mut self, now: &sched::Progress, failed: usize, devices: &[DeviceStats]) {
+    /// Shows the progress of the scheduler, on the bar or in a line every [`PAUSE`].
+    pub fn update(&mut self, now: &sched::Progress, shots: &Counts, devices: &[DeviceStats]) {
         self.note_waits(now, devices);
-        let done = self.part(now);
-        match &self.form {
-            Form::Bar(bar) => {
-                bar.set_position((done * FINE) as u64);
-                set_style(bar, if self.is_waiting(now) { WAITING } else { RUNNING });
-                bar.set_message(self.bar_state(now, failed));
-                // Not from a thread of its own, which the system may refuse.
-                bar.tick();
-            }
-            Form::Lines | Form::Json => {
-                if let Some(line) = self.next_line(now, failed) {
-                    say!("{line}");
-                }
-            }
+        if let Some(bar) = &self.bar {
+            bar.set_position((part(now, shots) * FINE) as u64);
+            set_style(bar, if self.is_waiting(now) { WAITING } else { RUNNING });
+            bar.set_message(self.bar_state(now, shots));
+            // Not from a thread of its own, which the system may refuse.
+            bar.tick();
+        } else if self.is_due() {
+            say::report(&self.line(now, shots), &self.event(now, shots));
         }
     }
 
@@ -124,22 +94,9 @@ impl Progress {
             .collect();
     }
 
-    /// Returns the fraction of the survey that is done, from 0 to 1. All shots count the same.
-    /// Those that failed or were cancelled are not done.
-    fn part(&self, now: &sched::Progress) -> f64 {
-        let TaskCounts { queued, running, done, failed, cancelled, .. } = now.counts;
-        let submitted = (queued + running + done + failed + cancelled) as f64;
-        let part = if now.work_total > 0.0 { (now.work_done - now.work_lost) / now.work_total } else { 0.0 };
-        ((self.complete as f64 + part * submitted) / self.shots.max(1) as f64).min(1.0)
-    }
-
     /// Returns true if no shot runs because devices begin none.
     fn is_waiting(&self, now: &sched::Progress) -> bool {
         now.counts.running == 0 && !self.waits.is_empty()
-    }
-
-    fn shots_done(&self, now: &sched::Progress) -> String {
-        format!("{} of {} done", self.complete as u64 + now.counts.done, count(self.shots as u64, "shot"))
     }
 
     fn time_left(&self, now: &sched::Progress) -> String {
@@ -148,17 +105,18 @@ impl Progress {
         now.eta.map_or("time left unknown".into(), |left| format!("{bound}{} left", time(left)))
     }
 
-    fn state(&self, now: &sched::Progress, failed: usize) -> String {
+    fn line(&self, now: &sched::Progress, shots: &Counts) -> String {
         let waits = self.waits().map_or_else(String::new, |waits| format!(" ({waits})"));
-        let (done, left) = (self.shots_done(now), self.time_left(now));
-        format!("{done}, {} running{waits}, {failed} failed, {left}", now.counts.running)
+        let (percent, done, left) = (100.0 * part(now, shots), shots_done(shots), self.time_left(now));
+        let (running, failed) = (now.counts.running, shots.failed);
+        format!("{percent:5.1} %  {done}, {running} running{waits}, {failed} failed, {left}")
     }
 
     /// Returns the state for the bar, the most important part first, because a narrow terminal has no
     /// room for the end.
-    fn bar_state(&self, now: &sched::Progress, failed: usize) -> String {
-        let (done, left) = (self.shots_done(now), self.time_left(now));
-        let counts = format!("{done}, {left}, {} running, {failed} failed", now.counts.running);
+    fn bar_state(&self, now: &sched::Progress, shots: &Counts) -> String {
+        let (done, left) = (shots_done(shots), self.time_left(now));
+        let counts = format!("{done}, {left}, {} running, {} failed", now.counts.running, shots.failed);
         match self.waits() {
             Some(waits) if self.is_waiting(now) => format!("{waits}; {counts}"),
             Some(waits) => format!("{counts}; {waits}"),
@@ -181,85 +139,54 @@ impl Progress {
         (!waits.is_empty()).then(|| waits.join("; "))
     }
 
-    /// Returns a line if one is due. At most one per [`PAUSE`] is due.
-    fn next_line(&mut self, now: &sched::Progress, failed: usize) -> Option<String> {
-        if self.printed.elapsed() < PAUSE {
-            return None;
+    /// Returns true if a line is due: at most once per [`PAUSE`].
+    fn is_due(&mut self) -> bool {
+        let is_due = self.printed.elapsed() >= PAUSE;
+        if is_due {
+            self.printed = Instant::now();
         }
-        self.printed = Instant::now();
-        let done = self.part(now);
+        is_due
+    }
+
+    fn event(&self, now: &sched::Progress, shots: &Counts) -> Value {
         let held = self.waits.iter().filter(|(_, (why, _))| *why == HELD).map(|(device, _)| device);
         let wait = |(device, (why, since)): (&String, &(&str, Instant))| json!({ "device": device, "why": why, "seconds": since.elapsed().as_secs_f64() });
-        Some(match &self.form {
-            Form::Json => json!({
-                "event": "progress",
-                "done": done,
-                "shots_ended": self.ended,
-                "shots": self.shots,
-                "shots_done": self.complete as u64 + now.counts.done,
-                "shots_kept": self.kept,
-                "shots_running": now.counts.running,
-                "shots_failed": failed,
-                "held_by_others": held.collect::<Vec<_>>(),
-                "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
-                "retried": now.counts.retried,
-                "seconds": self.begun.elapsed().as_secs_f64(),
-                "eta_s": now.eta.map(|eta| eta.as_secs_f64()),
-            })
-            .to_string(),
-            _ => format!("{:5.1} %  {}", 100.0 * done, self.state(now, failed)),
+        json!({
+            "event": "progress",
+            "done": part(now, shots),
+            "shots_ended": shots.done + shots.failed + shots.paused,
+            "shots": shots.shots,
+            "shots_done": shots.done,
+            "shots_kept": shots.kept,
+            "shots_running": now.counts.running,
+            "shots_failed": shots.failed,
+            "held_by_others": held.collect::<Vec<_>>(),
+            "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
+            "retried": now.counts.retried,
+            "seconds": self.begun.elapsed().as_secs_f64(),
+            "eta_s": now.eta.map(|eta| eta.as_secs_f64()),
         })
     }
 
-    /// Counts a shot that has arrived.
-    pub fn add_shot(&mut self) {
-        self.shots += 1;
-    }
-
-    /// Counts a shot that has arrived and that an earlier run computed.
-    pub fn keep_shot(&mut self) {
-        self.kept += 1;
-        self.complete += 1;
-        self.ended += 1;
-    }
-
-    /// Counts a shot that has ended.
-    pub fn count_shot(&mut self) {
-        self.ended += 1;
-    }
-
-    /// Prints a sentence, or an object with `--json`.
-    pub fn say(&self, sentence: &str, event: &Value) {
-        self.print(event, || say!("{sentence}"));
-    }
-
-    /// Prints a warning or an error to standard error, or an object with `--json`.
-    pub fn alert(&self, sentence: &str, event: &Value) {
-        self.print(event, || say::alert(sentence));
-    }
-
-    fn print(&self, event: &Value, print: impl FnOnce()) {
-        match &self.form {
-            Form::Bar(bar) => bar.suspend(print),
-            Form::Lines => print(),
-            Form::Json => say!("{event}"),
-        }
-    }
-
-    /// Prints a sentence whose content `--json` has in another event.
-    pub fn for_people(&self, sentence: &str) {
-        match &self.form {
-            Form::Json => {}
-            _ => self.say(sentence, &Value::Null),
-        }
-    }
-
     pub fn finish(&self) {
-        if let Form::Bar(bar) = &self.form {
-            set_bar(None);
+        if let Some(bar) = &self.bar {
+            say::set_bar(None);
             bar.finish_and_clear();
         }
     }
+}
+
+/// Returns the fraction of the survey that is done, from 0 to 1. All shots count the same.
+/// Those that failed or were cancelled are not done.
+fn part(now: &sched::Progress, shots: &Counts) -> f64 {
+    let TaskCounts { queued, running, done, failed, cancelled, .. } = now.counts;
+    let submitted = (queued + running + done + failed + cancelled) as f64;
+    let part = if now.work_total > 0.0 { (now.work_done - now.work_lost) / now.work_total } else { 0.0 };
+    ((shots.before as f64 + part * submitted) / shots.shots.max(1) as f64).min(1.0)
+}
+
+fn shots_done(shots: &Counts) -> String {
+    format!("{} of {} done", shots.done, count(shots.shots as u64, "shot"))
 }
 
 pub fn time(time: Duration) -> String {
@@ -277,11 +204,12 @@ mod tests {
 
     use super::*;
 
-    /// Returns the progress of ten shots, two of which an earlier run computed.
-    fn progress(form: Form) -> Progress {
+    /// Ten shots, two of which an earlier run computed.
+    const SHOTS: Counts = Counts { shots: 10, kept: 2, before: 2, done: 3, failed: 1, paused: 1 };
+
+    fn progress() -> Progress {
         let now = Instant::now();
-        let waits = BTreeMap::new();
-        Progress { form, shots: 10, kept: 2, complete: 2, ended: 4, waits, begun: now, printed: now - PAUSE }
+        Progress { bar: None, waits: BTreeMap::new(), begun: now, printed: now - PAUSE }
     }
 
     /// Returns the state after one and a half of eight shots; the shots that are neither queued nor
@@ -315,7 +243,7 @@ mod tests {
     fn noted<T>(now: &sched::Progress, devices: &[DeviceStats], get: impl Fn(&mut Progress) -> T) -> T {
         loop {
             let begun = Instant::now();
-            let mut progress = progress(Form::Lines);
+            let mut progress = progress();
             progress.note_waits(now, devices);
             let got = get(&mut progress);
             if begun.elapsed() < Duration::from_secs(1) {
@@ -325,7 +253,7 @@ mod tests {
     }
 
     fn line(now: &sched::Progress, devices: &[DeviceStats]) -> String {
-        noted(now, devices, |progress| progress.next_line(now, 1).unwrap())
+        noted(now, devices, |progress| progress.line(now, &SHOTS))
     }
 
     #[test]
@@ -350,7 +278,8 @@ mod tests {
     #[test]
     fn bar_states_the_waits_first_if_nothing_runs() {
         let devices = devices();
-        let state = |now: sched::Progress| noted(&now, &devices[..2], |progress| progress.bar_state(&now, 1));
+        let state =
+            |now: sched::Progress| noted(&now, &devices[..2], |progress| progress.bar_state(&now, &SHOTS));
         let waits = "waiting for cpu:1 for 1 s: used by other processes";
         let eta = Some(Duration::from_millis(64_200));
         let counts = "3 of 10 shots done, 1 min 05 s left, 1 running, 1 failed";
@@ -364,7 +293,7 @@ mod tests {
 
     #[test]
     fn wait_is_as_old_as_the_first_refusal() {
-        let mut progress = progress(Form::Lines);
+        let mut progress = progress();
         progress.note_waits(&now(6, None), &devices());
         let begun = progress.waits.clone();
         assert_eq!(begun.keys().collect::<Vec<_>>(), ["cpu:1", "cpu:2"]);
@@ -382,10 +311,9 @@ mod tests {
     #[test]
     fn progress_event_has_all_counts() {
         let event = |eta| {
-            let mut progress = progress(Form::Json);
+            let mut progress = progress();
             progress.note_waits(&now(6, eta), &devices());
-            let line = progress.next_line(&now(6, eta), 1).unwrap();
-            serde_json::from_str::<Value>(&line).unwrap()
+            progress.event(&now(6, eta), &SHOTS)
         };
         let mut found = event(Some(Duration::from_millis(1500)));
         for seconds in [&["seconds"][..], &["waits", "0", "seconds"], &["waits", "1", "seconds"]] {
@@ -396,7 +324,7 @@ mod tests {
         let expected = json!({
             "event": "progress",
             "done": 0.35,
-            "shots_ended": 4,
+            "shots_ended": 5,
             "shots": 10,
             "shots_done": 3,
             "shots_kept": 2,
@@ -417,14 +345,11 @@ mod tests {
 
     #[test]
     fn progress_is_printed_once_in_ten_seconds() {
-        for form in [Form::Lines, Form::Json] {
-            let mut progress = progress(form);
-            assert!(progress.next_line(&now(0, None), 0).is_some());
-            assert_eq!(progress.next_line(&now(0, None), 0), None);
-            progress.printed -= PAUSE - Duration::from_secs(5);
-            assert_eq!(progress.next_line(&now(0, None), 0), None);
-            progress.printed -= Duration::from_secs(5);
-            assert!(progress.next_line(&now(0, None), 0).is_some());
-        }
+        let mut progress = progress();
+        assert!(progress.is_due() && !progress.is_due());
+        progress.printed -= PAUSE - Duration::from_secs(5);
+        assert!(!progress.is_due());
+        progress.printed -= Duration::from_secs(5);
+        assert!(progress.is_due());
     }
 }

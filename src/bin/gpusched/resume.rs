@@ -19,7 +19,7 @@ use crate::checkpoint::{self, Checkpoint, Header, Summed};
 use crate::folder::{may_pass, remove};
 use crate::job::Job;
 use crate::names;
-use crate::say::say;
+use crate::say::{self, say};
 use crate::side::{self, About, Description, Sums};
 
 /// Maximum number of threads that read files.
@@ -261,7 +261,7 @@ const NAMED: usize = 8;
 
 /// Prints the number of kept shots, and why others are not kept.
 /// `paused`: number of usable saved states.
-pub fn report(found: &BTreeMap<usize, Found>, paused: usize, as_json: bool) {
+pub fn report(found: &BTreeMap<usize, Found>, paused: usize) {
     let mut reasons: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut kept = 0;
     for (&number, found) in found {
@@ -276,34 +276,25 @@ pub fn report(found: &BTreeMap<usize, Found>, paused: usize, as_json: bool) {
             }
             Found::Nothing | Found::Unread(_) => continue,
         };
-        if as_json {
+        if say::has_events() {
             say!("{event}");
         }
     }
     let redone = reasons.values().map(Vec::len).sum::<usize>();
     let missing = found.len() - kept - redone;
-    if as_json {
-        say!(
-            "{}",
-            json!({
-                "event": "resume",
-                "kept": kept,
-                "redone": redone,
-                "missing": missing,
-                "paused": paused,
-            })
-        );
-        return;
-    }
     for (why, numbers) in reasons {
         let named: Vec<_> = numbers.iter().take(NAMED).map(usize::to_string).collect();
         let more = match numbers.len() - named.len() {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        say!("not kept: shot {}{more}: {why}", named.join(", "));
+        say::for_people(&format!("not kept: shot {}{more}: {why}", named.join(", ")));
     }
     let states =
         if paused == 0 { String::new() } else { format!("; {paused} of these continue from a saved state") };
-    say!("resume: {kept} of {} shots kept, {redone} computed again, {missing} missing{states}", found.len());
+    let shots = found.len();
+    say::report(
+        &format!("resume: {kept} of {shots} shots kept, {redone} computed again, {missing} missing{states}"),
+        &json!({ "event": "resume", "kept": kept, "redone": redone, "missing": missing, "paused": paused }),
+    );
 }

@@ -43,7 +43,7 @@ pub fn run(options: &RunOptions) -> Result<End> {
     // A new process reads the list again, so the list must be a file.
     let can_restart = !is_stream && options.shots_from.as_deref().is_none_or(Path::is_file);
     let stop = (restarts > 0).then(|| Stop::new(end)).transpose()?;
-    let mut start = Start::new(stop, &options.survey, options.json);
+    let mut start = Start::new(stop, &options.survey);
     let mut job = start.repeat(|| load(options, is_stream))?;
     let selection = options.devices.clone().or_else(|| job.survey.run.devices.clone());
     let scheduler = build_scheduler(options, selection.clone(), job.survey.run.slots)?;
@@ -63,7 +63,7 @@ pub fn run(options: &RunOptions) -> Result<End> {
     let claimed = start.repeat(|| claim(&job, options.dry_run));
     let (output, free) = match claimed {
         Err(_) if options.resume && !is_stream && options.trace.is_none() && is_complete(&job)? => {
-            report_complete(&job, options.json);
+            report_complete(&job);
             return Ok(End::Whole);
         }
         claimed => claimed?,
@@ -82,12 +82,12 @@ pub fn run(options: &RunOptions) -> Result<End> {
     } else if restarts == 0 {
         checks::print(&job, takes, devices, &summary);
     }
-    report_notes(devices, options.json)?;
-    if options.check_devices && !retire_unfit(&scheduler, selection.as_deref(), options.json)? {
+    report_notes(devices)?;
+    if options.check_devices && !retire_unfit(&scheduler, selection.as_deref())? {
         return Ok(End::Incomplete);
     }
     if output.as_ref().is_some_and(|output| output.is_exclusive()) {
-        remove_leftovers(&job.folder, options.json);
+        remove_leftovers(&job.folder);
     }
     let found = match options.resume {
         true => start.repeat(|| resume::examine(&job, &earlier.written, !options.dry_run))?,
@@ -96,19 +96,17 @@ pub fn run(options: &RunOptions) -> Result<End> {
     let saved = if options.resume { resume::saved_states(&job, &found) } else { BTreeMap::new() };
     // The first process has reported the kept shots.
     if options.resume && !is_stream && restarts == 0 {
-        resume::report(&found, saved.len(), options.json);
+        resume::report(&found, saved.len());
     }
     let Some(output) = output else {
-        if !options.json {
-            let fits = match must_wait {
-                _ if without_devices => "no memory was checked",
-                Some(true) => "it will fit once other processes release memory",
-                _ => "it fits",
-            };
-            say!(
-                "dry run: the survey is valid, {fits}, and the output folder can be written; nothing was computed"
-            );
-        }
+        let fits = match must_wait {
+            _ if without_devices => "no memory was checked",
+            Some(true) => "it will fit once other processes release memory",
+            _ => "it fits",
+        };
+        say::for_people(&format!(
+            "dry run: the survey is valid, {fits}, and the output folder can be written; nothing was computed"
+        ));
         return Ok(End::Whole);
     };
     let strays = match output.is_exclusive() || job.is_part {
@@ -119,18 +117,19 @@ pub fn run(options: &RunOptions) -> Result<End> {
         false => Strays::new(),
     };
     let mut manifest = start.repeat(|| Manifest::new(&job, summary.clone(), &earlier))?;
-    let (mut kept, mut computed) = (BTreeSet::new(), BTreeSet::new());
+    let (mut complete, mut kept, mut computed) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (number, _) in found.into_iter().filter(|(_, found)| *found == Found::Whole) {
         match earlier.shots.remove(&number) {
             Some(entry) => {
                 manifest.computed(number, entry);
-                computed.insert(number);
+                computed += 1;
             }
             None => {
                 manifest.kept(number, all_files(&About::new(&job, number)));
                 kept.insert(number);
             }
         }
+        complete.insert(number);
     }
     let stop = start.into_stop().map_or_else(|| Stop::new(end), Ok)?;
     let incoming = if is_stream { Some(Incoming::open(job.shots.len())?) } else { None };
@@ -143,6 +142,7 @@ pub fn run(options: &RunOptions) -> Result<End> {
         refused: false,
         numbers: job.numbers.clone(),
         kept,
+        complete,
         saved,
         strays,
         computed,
@@ -150,7 +150,9 @@ pub fn run(options: &RunOptions) -> Result<End> {
         failed: BTreeSet::new(),
         room: Room::default(),
         waiting: WaitingShots::new(job.survey.run.write_retry_s),
-        open: 0,
+        paused: 0,
+        running: VecDeque::new(),
+        retired: BTreeSet::new(),
         deviceless: Vec::new(),
         restarts: can_restart.then_some(restarts),
         resume: options.resume,
@@ -159,7 +161,7 @@ pub fn run(options: &RunOptions) -> Result<End> {
         undrawn: VecDeque::new(),
         unwritten: String::new(),
     };
-    Ok(survey.run(options.json, options.trace.as_deref()))
+    Ok(survey.run(options.trace.as_deref()))
 }
 
 /// Reads the survey, and the numbers of the shots to compute.
@@ -198,9 +200,9 @@ fn is_complete(job: &Job) -> Result<bool> {
 }
 
 /// Reports that every shot is complete and nothing is written.
-fn report_complete(job: &Job, as_json: bool) {
+fn report_complete(job: &Job) {
     let (done, folder) = (job.numbers.len(), job.folder.display());
-    if !as_json {
+    if !say::has_events() {
         return say!(
             "{done} of {} are complete; nothing was written, and {folder} cannot be written to",
             count(done as u64, "shot")
@@ -217,22 +219,19 @@ fn report_complete(job: &Job, as_json: bool) {
 }
 
 /// Prints the notes of the device search if the run uses a GPU: another GPU may be lost or hidden.
-fn report_notes(used: &[DeviceInfo], as_json: bool) -> Result<()> {
+fn report_notes(used: &[DeviceInfo]) -> Result<()> {
     if used.iter().all(|device| device.backend != BackendKind::Cuda) {
         return Ok(());
     }
     for note in discover_all()?.1 {
-        match as_json {
-            true => say!("{}", json!({ "event": "warning", "warning": note })),
-            false => say::alert(&format!("warning: {note}")),
-        }
+        say::warn(&note);
     }
     Ok(())
 }
 
 /// Retires the devices that fail the check shot. Returns false if none is left.
-fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>, as_json: bool) -> Result<bool> {
-    let unfit = device_check::check_devices(selection, as_json)?;
+fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>) -> Result<bool> {
+    let unfit = device_check::check_devices(selection)?;
     for (index, device) in scheduler.devices().iter().enumerate() {
         if let Some(found) = unfit.iter().find(|unfit| unfit.device == device.label()) {
             scheduler.retire(index, &found.why.to_string())?;
@@ -240,21 +239,19 @@ fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>, as_json: bool) -
     }
     let some_are_left = unfit.len() < scheduler.devices().len();
     if !some_are_left {
-        let why = "no device passed the check shot; nothing was run";
-        match as_json {
-            true => say!("{}", json!({ "event": "error", "error": why })),
-            false => say::alert(&format!("error: {why}")),
-        }
+        say::error("no device passed the check shot; nothing was run");
     }
     Ok(some_are_left)
 }
 
 /// Removes temporary files of killed runs. A failure is logged and does not prevent the run.
-fn remove_leftovers(folder: &Path, as_json: bool) {
+fn remove_leftovers(folder: &Path) {
     match leftovers::remove(folder) {
         Ok(0) => {}
-        Ok(removed) if as_json => say!("{}", json!({ "event": "leftovers", "removed": removed })),
-        Ok(removed) => say!("removed unfinished files of a killed run: {removed}"),
+        Ok(removed) => say::report(
+            &format!("removed unfinished files of a killed run: {removed}"),
+            &json!({ "event": "leftovers", "removed": removed }),
+        ),
         Err(error) => log::warn!("{}: not searched for leftovers: {error}", folder.display()),
     }
 }

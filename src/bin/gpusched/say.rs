@@ -6,8 +6,14 @@ use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 static QUIET: AtomicBool = AtomicBool::new(false);
+static JSON: AtomicBool = AtomicBool::new(false);
+/// The bar that is drawn on the terminal, which lines must not tear.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Like `println!`, but never panics. Prints nothing after [`be_quiet`].
 macro_rules! say {
@@ -24,14 +30,50 @@ pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
+/// Turns on `--json`: events replace sentences.
+pub fn print_events() {
+    JSON.store(true, Ordering::Relaxed);
+}
+
+pub fn has_events() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+pub fn set_bar(bar: Option<ProgressBar>) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
+}
+
+/// Erases the bar, if there is one, writes, and draws the bar again.
+pub fn write_beside_bar(write: &mut dyn FnMut()) {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
 pub fn line(text: Arguments<'_>) {
     if is_quiet() {
         return;
     }
     let text = text.to_string();
     let text = if text.starts_with('{') { plain_json(&text) } else { plain(&text) };
-    let mut out = stdout().lock();
-    note_loss(writeln!(out, "{text}").and_then(|()| out.flush()));
+    write_beside_bar(&mut || {
+        let mut out = stdout().lock();
+        note_loss(writeln!(out, "{text}").and_then(|()| out.flush()));
+    });
+}
+
+/// Prints a sentence, or the event with `--json`.
+pub fn report(sentence: &str, event: &Value) {
+    if has_events() { say!("{event}") } else { say!("{sentence}") }
+}
+
+/// Prints a sentence whose content `--json` has in another event.
+pub fn for_people(sentence: &str) {
+    if !has_events() {
+        say!("{sentence}");
+    }
 }
 
 /// Prints the help or the version.
@@ -50,12 +92,25 @@ fn note_loss(written: io::Result<()>) {
 /// Prints a warning or an error to standard error.
 pub fn alert(text: &str) {
     // If this fails, too, no output is left to report it on.
-    let _ = writeln!(stderr(), "{}", plain(text));
+    write_beside_bar(&mut || _ = writeln!(stderr(), "{}", plain(text)));
+}
+
+/// Prints a warning or an error to standard error, or the event with `--json`.
+pub fn report_problem(sentence: &str, event: &Value) {
+    if has_events() { say!("{event}") } else { alert(sentence) }
+}
+
+pub fn warn(text: &str) {
+    report_problem(&format!("warning: {text}"), &json!({ "event": "warning", "warning": text }));
+}
+
+pub fn error(text: &str) {
+    report_problem(&format!("error: {text}"), &json!({ "event": "error", "error": text }));
 }
 
 /// Prints the JSON object of an error that ends the command.
 pub fn error_object(why: &str) {
-    say!("{}", serde_json::json!({ "event": "error", "error": why }));
+    say!("{}", json!({ "event": "error", "error": why }));
 }
 
 /// Escapes control characters, because a title or a folder's name must not move the cursor.

@@ -6,13 +6,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use gpusched::{Error, Result};
-use serde_json::json;
 
 use crate::document::Document;
 use crate::folder::may_pass;
 use crate::output::Files;
 use crate::progress;
-use crate::say::{self, say};
+use crate::say;
 use crate::stopping::Stop;
 use crate::survey::Survey;
 
@@ -154,16 +153,15 @@ pub struct Start {
     patience: Duration,
     since: Option<Instant>,
     checks: usize,
-    as_json: bool,
 }
 
 impl Start {
     /// `stop`: `None` for the first process of a run. `survey`: file with the time limit, which is the
     /// default if the file cannot be read.
-    pub fn new(stop: Option<Stop>, survey: &Path, as_json: bool) -> Start {
+    pub fn new(stop: Option<Stop>, survey: &Path) -> Start {
         let stated = || Document::open(survey).and_then(|file| file.read::<Survey>()).ok()?.run.write_retry_s;
         let patience = stop.as_ref().and_then(|_| Duration::try_from_secs_f64(stated()?).ok());
-        Start { stop, patience: patience.unwrap_or(PATIENCE), since: None, checks: 0, as_json }
+        Start { stop, patience: patience.unwrap_or(PATIENCE), since: None, checks: 0 }
     }
 
     /// Returns the stop flag of a process that continues a run.
@@ -186,7 +184,8 @@ impl Start {
                 return Err(error);
             }
             if is_first {
-                self.warn(&error);
+                let time = progress::time(self.patience);
+                say::warn(&format!("{error}; the run waits until that succeeds, for up to {time}"));
             }
             let (begun, pause) = (Instant::now(), pause(self.checks).min(left));
             self.checks += 1;
@@ -198,15 +197,6 @@ impl Start {
 
     fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(Stop::is_asked)
-    }
-
-    fn warn(&self, error: &Error) {
-        let time = progress::time(self.patience);
-        let warning = format!("{error}; the run waits until that succeeds, for up to {time}");
-        match self.as_json {
-            true => say!("{}", json!({ "event": "warning", "warning": warning })),
-            false => say::alert(&format!("warning: {warning}")),
-        }
     }
 }
 
