@@ -2,7 +2,7 @@
 //! depth the same record name, and a snapshot's name contains only the number of the shot within
 //! its call. So two calls of a process may have the same names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,26 +12,16 @@ use crate::io::atomic::folder_of;
 /// Maximum number of file names of ended calls that are remembered.
 const MOST: usize = 10_000;
 
-/// State of a name that a call of this process has reserved.
-#[derive(Clone, Copy, PartialEq)]
-enum NameState {
-    Writing { before: Option<Past> },
-    Past(Past),
-}
-
-/// A file that an earlier call of this process has written.
-#[derive(Clone, Copy, PartialEq)]
-struct Past {
-    /// The replacement of such a file has been reported.
-    reported: bool,
-}
-
 /// The reserved names of a process, and those of its ended calls.
-pub struct Names(BTreeMap<PathBuf, NameState>);
+pub struct Names {
+    reserved: BTreeSet<PathBuf>,
+    /// Files that earlier calls have written, and whether the replacement of each was reported.
+    written: BTreeMap<PathBuf, bool>,
+}
 
 impl Names {
     pub const fn new() -> Names {
-        Names(BTreeMap::new())
+        Names { reserved: BTreeSet::new(), written: BTreeMap::new() }
     }
 }
 
@@ -52,17 +42,12 @@ impl Claim {
         for file in files {
             let file = file.as_ref();
             let place = place(file);
-            let before = match names.0.get(&place) {
-                Some(NameState::Writing { .. }) => {
-                    // Dropping the claim locks the names.
-                    drop(names);
-                    let why = "another call of this process is writing this file; use different names";
-                    return Err(Error::io("create", file, why));
-                }
-                Some(NameState::Past(past)) => Some(*past),
-                None => None,
-            };
-            names.0.insert(place.clone(), NameState::Writing { before });
+            if !names.reserved.insert(place.clone()) {
+                // Dropping the claim locks the names.
+                drop(names);
+                let why = "another call of this process is writing this file; use different names";
+                return Err(Error::io("create", file, why));
+            }
             claim.files.push(place);
         }
         drop(names);
@@ -75,12 +60,16 @@ impl Claim {
         let mut names = lock(self.all);
         let mut replaced = Vec::new();
         for place in std::mem::take(&mut self.files) {
-            let Some(NameState::Writing { before }) = names.0.remove(&place) else { continue };
-            if before == Some(Past { reported: false }) {
-                replaced.push(place.clone());
-            }
-            if names.0.len() < MOST {
-                names.0.insert(place, NameState::Past(Past { reported: before.is_some() }));
+            names.reserved.remove(&place);
+            let has_room = names.written.len() < MOST;
+            match names.written.get_mut(&place) {
+                Some(true) => {}
+                Some(reported) => {
+                    *reported = true;
+                    replaced.push(place);
+                }
+                None if has_room => drop(names.written.insert(place, false)),
+                None => {}
             }
         }
         replaced
@@ -94,10 +83,8 @@ impl Drop for Claim {
             return;
         }
         let mut names = lock(self.all);
-        for place in self.files.drain(..) {
-            if let Some(NameState::Writing { before: Some(past) }) = names.0.remove(&place) {
-                names.0.insert(place, NameState::Past(past));
-            }
+        for place in &self.files {
+            names.reserved.remove(place);
         }
     }
 }
