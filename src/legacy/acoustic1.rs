@@ -8,7 +8,6 @@ pub static ACOUSTIC1: Function = Function {
     name: "cuda_3dfd_1order",
     equation: "acoustic1",
     absorber: Absorber::Pml,
-    layer: 20,
     models: &[("vel", Property::Vp), ("rho", Property::Rho)],
     wavelet: pulse,
     amplitude: 10_000.0,

@@ -13,7 +13,6 @@ pub static ACOUSTIC2: Function = Function {
     name: "cuda_3dfd",
     equation: "acoustic2",
     absorber: Absorber::Sponge,
-    layer: 54,
     models: &[("vel", Property::Vp)],
     wavelet,
     // The upper pole of the dipole, in the source's cell, is the positive one here.

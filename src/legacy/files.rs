@@ -81,7 +81,7 @@ impl Files {
     /// Gives all files their names, the record last: a complete record means that the snapshots are
     /// complete, too.
     pub fn commit(&self) -> Result<()> {
-        let Some(written) = self.take() else { return Err(over()) };
+        let Some(written) = self.take() else { return Err(Error::Cancelled) };
         // The record's lock protects the snapshots, too, until all have their names.
         let record = written.record.seal_locked()?;
         written.snapshots.into_values().try_for_each(Sealed::commit)?;
@@ -106,12 +106,8 @@ impl Files {
 
     fn add(&self, change: impl FnOnce(&mut Written) -> Result<()>) -> Result<()> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        change(written.as_mut().ok_or_else(over)?)
+        change(written.as_mut().ok_or(Error::Cancelled)?)
     }
-}
-
-fn over() -> Error {
-    Error::Cancelled
 }
 
 /// The files of one shot.

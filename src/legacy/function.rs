@@ -13,8 +13,6 @@ pub struct Function {
     /// Name of the equation that it solves.
     pub equation: &'static str,
     pub absorber: Absorber,
-    /// Thickness of the absorbing layer in cells.
-    pub layer: usize,
     /// Names of the arguments with files of the medium, and the property in each file.
     pub models: &'static [(&'static str, Property)],
     /// Returns the wavelet of a shot with this number of time steps.

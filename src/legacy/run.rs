@@ -48,7 +48,7 @@ impl Function {
             prefix: args.snap.clone(),
             between: self.between,
             shots: call.shots.clone(),
-            first_step: self.first_snapshot(),
+            first_step: if let Snapshots::Always(steps) = self.snapshots { steps } else { 0 },
         });
         let files = Arc::new(Files::begin(&args.shot, call.record_stride, snapshots)?);
 
@@ -56,13 +56,7 @@ impl Function {
         let equation = by_name(self.equation)
             .ok_or_else(|| Error::argument("equation", self.equation, "one of the library"))?;
         let equation = with_absorber(equation, self.absorber)?;
-        let options = Options {
-            equation,
-            pml: self.layer,
-            allow_unstable: true,
-            old_rules: true,
-            ..Options::default()
-        };
+        let options = Options { equation, allow_unstable: true, old_rules: true, ..Options::default() };
         warn_if_unstable(&options, &model, args.dt);
         let plan = Arc::new(Plan::new(model, args.dt, options)?);
 
@@ -96,11 +90,6 @@ impl Function {
         let model = Model::of(grid, properties.collect::<Result<Vec<_>>>()?)?;
         // The density is not averaged (oddity B21 of docs/legacy.md).
         Ok(model.with_density_at(DensityAt::Cells))
-    }
-
-    /// Returns the step of the first snapshot.
-    fn first_snapshot(&self) -> usize {
-        if let Snapshots::Always(steps) = self.snapshots { steps } else { 0 }
     }
 
     /// Returns an error if the record would replace a file of the medium.

@@ -9,7 +9,6 @@ pub static TTI: Function = Function {
     name: "cuda_3dfd_tti",
     equation: "tti",
     absorber: Absorber::Pml,
-    layer: 40,
     models: &[
         ("vel", Property::Vp),
         ("epsilon", Property::Epsilon),

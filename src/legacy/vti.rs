@@ -8,7 +8,6 @@ pub static VTI: Function = Function {
     name: "cuda_3dfd_vti",
     equation: "vti",
     absorber: Absorber::Pml,
-    layer: 20,
     models: &[
         ("vel", Property::Vp),
         ("rho", Property::Rho),
