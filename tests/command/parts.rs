@@ -54,8 +54,17 @@ fn parts_at_the_same_time_give_the_survey_of_one_run() {
     let (merged, of_one) = (folder.json("out/survey.json"), whole.json("out/survey.json"));
     assert_eq!((&merged["state"], merged["runs"].as_array().map(Vec::len)), (&"done".into(), Some(2)));
     // The parts of the report that differ between runs are in `runs`.
-    let of_runs =
-        ["devices", "node", "process", "seconds", "shot_bytes", "shot_host_bytes", "slots", "warnings"];
+    let of_runs = [
+        "devices",
+        "node",
+        "output_bytes",
+        "process",
+        "seconds",
+        "shot_bytes",
+        "shot_host_bytes",
+        "slots",
+        "warnings",
+    ];
     for (key, value) in of_one.as_object().unwrap().iter().filter(|(key, _)| *key != "shots") {
         match of_runs.contains(&key.as_str()) {
             true => assert!(merged[key].is_null(), "{key} of one part: {merged}"),

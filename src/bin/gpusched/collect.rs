@@ -241,11 +241,8 @@ impl Merged {
     /// Returns the merged `survey.json`.
     fn manifest(&self) -> Value {
         let mut content = self.reports.last().map(|last| last.content.clone()).unwrap_or_default();
-        for key in ["part", "process", "schedule", "output_bytes"].into_iter().chain(OF_RUN) {
+        for key in ["part", "process", "schedule"].into_iter().chain(OF_RUN) {
             content.remove(key);
-        }
-        if let Some(bytes) = self.reports.last().and_then(Report::output_bytes) {
-            content.insert("output_bytes".into(), bytes.into());
         }
         let parts: Vec<Value> = self.reports.iter().map(|report| report.name().into()).collect();
         let merged = |run: &Value| run["report"] == names::MANIFEST || !parts.contains(&run["report"]);

@@ -11,8 +11,8 @@ use crate::positions::MOST_SHOTS;
 use crate::{names, process, side};
 
 /// Keys whose values differ between the runs of a survey, beside those that describe its shots.
-pub const OF_RUN: [&str; 7] =
-    ["node", "seconds", "devices", "slots", "shot_bytes", "shot_host_bytes", "warnings"];
+pub const OF_RUN: [&str; 8] =
+    ["node", "seconds", "devices", "slots", "shot_bytes", "shot_host_bytes", "output_bytes", "warnings"];
 
 /// The report of a run: its `survey.json`, or that of a part.
 pub struct Report {
@@ -66,17 +66,6 @@ impl Report {
         let mut run: Map<String, Value> = kept.collect();
         run.insert("report".into(), self.name().into());
         Value::Object(run)
-    }
-
-    /// Returns the bytes of all records and snapshots of the survey. `None`: the report does not have
-    /// the numbers.
-    pub fn output_bytes(&self) -> Option<u64> {
-        let number = |value: &Value| value.as_u64();
-        let cells = self.content.get("grid")?["n"].as_array()?.iter().map(number).product::<Option<u64>>()?;
-        let samples = number(&self.content.get("time")?["samples"])?;
-        let [traces, snapshots] = ["traces", "snapshots"].map(|key| self.content.get(key).and_then(number));
-        let values = traces?.checked_mul(samples)?.checked_add(snapshots?.checked_mul(cells)?)?;
-        values.checked_mul(4)?.checked_mul(self.number_of_shots() as u64)
     }
 
     /// Returns true for a report that `collect` has merged.
