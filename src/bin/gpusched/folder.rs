@@ -109,20 +109,11 @@ impl OutputFolder {
         self.claim.is_some() && !self.is_part
     }
 
-    /// Returns true if the path leads to another folder than the one that the run has locked, or to
-    /// none.
-    pub fn is_replaced(&self) -> bool {
-        match fs::metadata(&self.path) {
-            Ok(found) => identity(&found) != self.identity,
-            Err(why) => is_absence(&why),
-        }
-    }
-
     /// Returns an error if the path no longer leads to the folder that the run has locked.
     pub fn check(&self) -> Result<()> {
         let why = match fs::metadata(&self.path) {
             Ok(found) if identity(&found) == self.identity => return Ok(()),
-            Err(why) if !is_absence(&why) => why.to_string(),
+            Err(why) if !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => why.to_string(),
             _ => "the folder was moved, removed or replaced during the run; finished shots are in the original folder".into(),
         };
         Err(Error::io("write to the output folder", &self.path, why))
@@ -150,10 +141,6 @@ pub fn lock(path: &Path, is_part: bool, patience: Duration) -> Result<Option<Fil
             }
         }
     }
-}
-
-fn is_absence(why: &std::io::Error) -> bool {
-    matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 fn identity(folder: &Metadata) -> (u64, u64) {

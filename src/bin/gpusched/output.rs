@@ -266,15 +266,15 @@ impl Files {
     }
 
     /// Removes the files of a shot that could not be completed. The snapshots of a saved state
-    /// stay. If the path leads to another folder now, only files that were written after `begun`
-    /// are of this run.
+    /// stay. If the path may lead to another folder now, only files that were written after
+    /// `begun` are of this run.
     fn unname(&self, begun: SystemTime) {
         // Another part may own the files, which have the same bytes.
         if self.inner.is_part {
             return;
         }
         let is_left = self.paused_path().exists();
-        let is_other = self.inner.output.is_replaced();
+        let is_other = self.inner.output.check().is_err();
         let is_new = |path: &Path| {
             let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
             changed.is_ok_and(|changed| changed >= begun)
