@@ -52,6 +52,7 @@ struct Inner {
     naming: Mutex<bool>,
 }
 
+#[derive(Default)]
 struct State {
     device: String,
     /// `None`: the files cannot be written.
@@ -65,28 +66,12 @@ struct State {
     /// See [`Effort::computed`].
     computed: Option<f64>,
     picture: Picture,
-    /// Number of steps in the saved state from which the attempt started, or why that state is not
-    /// usable.
-    begun_with: std::result::Result<usize, String>,
+    /// Number of steps in the saved state from which the attempt started.
+    begun_with: usize,
+    /// Reason why a saved state is not usable.
+    unusable: Option<String>,
     /// Number of steps after which the attempt stopped, or why its state is not saved.
     paused: Option<std::result::Result<usize, String>>,
-}
-
-impl State {
-    fn new(device: String) -> State {
-        State {
-            device,
-            begun: None,
-            sums: Sums::default(),
-            snapshots: Vec::new(),
-            over: false,
-            seconds: None,
-            computed: None,
-            picture: Picture::default(),
-            begun_with: Ok(0),
-            paused: None,
-        }
-    }
 }
 
 /// The report on a finished shot.
@@ -97,9 +82,10 @@ pub struct Report {
     /// See [`Effort::computed`], rounded.
     pub computed: Option<f64>,
     pub files: Vec<String>,
-    /// Number of steps in the saved state from which the shot started, or why that state is not
-    /// usable.
-    pub begun_with: std::result::Result<usize, String>,
+    /// Number of steps in the saved state from which the shot started.
+    pub begun_with: usize,
+    /// Reason why a saved state is not usable.
+    pub unusable: Option<String>,
 }
 
 impl Files {
@@ -200,7 +186,8 @@ impl Files {
             seconds: state.and_then(|state| state.seconds),
             computed: state.and_then(|state| state.computed).map(|share| (1e4 * share).round() / 1e4),
             files: all_files(self.about()),
-            begun_with: state.map_or(Ok(0), |state| state.begun_with.clone()),
+            begun_with: state.map_or(0, |state| state.begun_with),
+            unusable: state.and_then(|state| state.unusable.clone()),
         }
     }
 
@@ -342,7 +329,7 @@ impl Files {
         if attempts.values().any(|state| state.over || state.seconds.is_some()) {
             return Err(Error::Cancelled);
         }
-        attempts.insert(exec.attempt, State::new(exec.device.label()));
+        attempts.insert(exec.attempt, State { device: exec.device.label(), ..State::default() });
         drop(attempts);
         self.inner.output.check()?;
         if !*cleared {
@@ -399,7 +386,7 @@ impl Files {
         if self.inner.resume
             && let Some(state) = self.attempts().get_mut(&exec.attempt)
         {
-            state.begun_with = Err(STALE.into());
+            state.unusable = Some(STALE.into());
         }
         Ok(())
     }
@@ -515,12 +502,12 @@ impl shot::ShotOutput for Files {
             Ok(None) => Ok(0),
             Ok(Some(checkpoint)) => {
                 state.sums.snapshots = checkpoint.header.snapshots.clone();
-                state.begun_with = Ok(checkpoint.header.done);
+                state.begun_with = checkpoint.header.done;
                 drop(attempts);
                 checkpoint.copy_to(&self.paused_path(), fields)
             }
             Err(why) => {
-                state.begun_with = Err(why);
+                state.unusable = Some(why);
                 Ok(0)
             }
         }
@@ -589,7 +576,7 @@ mod tests {
         let output = Arc::new(OutputFolder::claim(&job.folder, false).unwrap());
         let begin = |resume| {
             let files = Files::new(&job, 1, resume, &Stop::default(), &Room::default(), &output);
-            (1..=3).for_each(|attempt| drop(files.attempts().insert(attempt, State::new("cpu:0".into()))));
+            (1..=3).for_each(|attempt| drop(files.attempts().insert(attempt, State::default())));
             files
         };
         let done = |files: &Files| checkpoint::header(&files.paused_path()).map(|header| header.done);

@@ -527,16 +527,15 @@ impl SurveyRun<'_> {
         self.waiting.written();
         self.complete.insert(number);
         let mut report = shot.files.report();
-        if let Err(why) = &report.begun_with {
+        if let Some(why) = &report.unusable {
             let file = names::paused(number);
             say::report_problem(
                 &format!("warning: shot {number} started again from step 0; {file} is not usable: {why}"),
                 &json!({ "event": "warning", "shot": number, "warning": format!("{file}: {why}") }),
             );
         }
-        let begun_with = report.begun_with.clone().unwrap_or(0);
         // An earlier run may have recorded a part of the picture's data.
-        let picture = match begun_with > 0 && number <= self.job.survey.output.pictures {
+        let picture = match report.begun_with > 0 && number <= self.job.survey.output.pictures {
             false => Ok(shot.files.take_picture()),
             true => Picture::of_files(&self.job.folder, &About::new(self.job, number)),
         };
@@ -550,10 +549,10 @@ impl SurveyRun<'_> {
             "device": report.device,
             "seconds": report.seconds,
             "computed": report.computed,
-            "steps_before": begun_with,
+            "steps_before": report.begun_with,
             "files": report.files,
         });
-        let from = match begun_with {
+        let from = match report.begun_with {
             0 => String::new(),
             steps => format!(", from step {steps}, where it was stopped"),
         };
