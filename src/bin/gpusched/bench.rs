@@ -58,26 +58,15 @@ pub fn fd(options: &BenchOptions) -> Result<bool> {
     let Some(measured) = place.get() else { return Ok(false) };
     let measured = measured.as_ref().map_err(Error::clone)?;
     if options.json {
-        let line = json!({
-            "device": info.label(),
-            "name": info.name,
-            "equation": equation.name(),
-            "storage": storage.name(),
-            "tiles": measured.tiles,
-            "n": n,
-            "absorbing_layer": equation.absorber().name(),
-            "pml": pml,
-            "nt": nt,
-            "seconds": measured.seconds,
-            "shot_seconds": measured.shot_seconds,
-            "mcells_per_s": measured.mcells_per_s,
-            "interior_mcells_per_s": measured.interior_mcells_per_s,
-            "rate_to_silent": measured.rate_to_silent,
-            "covered_mcells_per_s": measured.covered_mcells_per_s,
-            "computed": measured.computed,
-            "bytes_per_cell_resident": measured.bytes_per_cell_resident,
-            "copy_gb_per_s": measured.copy_gb_per_s,
-        });
+        let mut line = json!(measured);
+        line["device"] = info.label().into();
+        line["name"] = info.name.as_str().into();
+        line["equation"] = equation.name().into();
+        line["storage"] = storage.name().into();
+        line["n"] = json!(n);
+        line["absorbing_layer"] = equation.absorber().name().into();
+        line["pml"] = pml.into();
+        line["nt"] = nt.into();
         say!("{line}");
         return Ok(true);
     }

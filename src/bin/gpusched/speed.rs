@@ -18,6 +18,7 @@ use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::tiled::tuning::TUNING_STEPS;
 use gpusched::fd::wavelet::{self, Wavelet};
 use gpusched::{Error, Result};
+use serde::Serialize;
 
 /// Case to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +35,7 @@ pub struct Case {
 }
 
 /// Results of a measurement.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
     /// Fastest tile size on a CPU, in words. `None` on a GPU, and if all sizes give the same tiles.
     pub tiles: Option<String>,
@@ -128,62 +129,53 @@ impl Prepared {
     /// # Errors
     /// [`Error::WrongResult`] if a round has another record than the first.
     pub fn measure(&self, lane: Lane<'_>) -> Result<Measured> {
+        let Prepared { plan, shot, repeats } = self;
         let mut copy = Copy::new(lane)?;
-        measured(&self.plan, &self.shot, lane, &mut copy, self.repeats)
-    }
-}
-
-fn measured(
-    plan: &Plan,
-    shot: &Shot,
-    lane: Lane<'_>,
-    copy: &mut Copy<'_>,
-    repeats: usize,
-) -> Result<Measured> {
-    let longer = Shot { nt: shot.nt + 1, ..shot.clone() };
-    let mut bandwidth = 0.0;
-    let [mut shot_seconds, mut loop_seconds] = [f64::INFINITY; 2];
-    let mut computed = 0.0;
-    let mut of_shot = FirstRecord::default();
-    // Fields with a wave, and without one.
-    let mut kinds = vec![(LARGEST, f64::INFINITY, FirstRecord::default())];
-    let tiles = match lane {
-        Lane::Cpu(_) => {
-            kinds.push((0.0, f64::INFINITY, FirstRecord::default()));
-            tuned(plan, shot, lane)?
+        let longer = Shot { nt: shot.nt + 1, ..shot.clone() };
+        let mut bandwidth = 0.0;
+        let [mut shot_seconds, mut loop_seconds] = [f64::INFINITY; 2];
+        let mut computed = 0.0;
+        let mut of_shot = FirstRecord::default();
+        // Fields with a wave, and without one.
+        let mut kinds = vec![(LARGEST, f64::INFINITY, FirstRecord::default())];
+        let tiles = match lane {
+            Lane::Cpu(_) => {
+                kinds.push((0.0, f64::INFINITY, FirstRecord::default()));
+                tuned(plan, shot, lane)?
+            }
+            Lane::Cuda(_) => None,
+        };
+        for _ in 0..*repeats {
+            bandwidth = copy.bytes_per_second()?.max(bandwidth);
+            let begin = Instant::now();
+            let (gather, effort) = shot::run(plan, shot, lane, &Silent)?;
+            shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
+            loop_seconds = effort.time.as_secs_f64().min(loop_seconds);
+            computed = effort.computed;
+            of_shot.compare(gather, lane)?;
+            for (largest, seconds, record) in &mut kinds {
+                let (gather, effort) = shot::run(plan, &longer, lane, &Everywhere { largest: *largest })?;
+                *seconds = effort.time.as_secs_f64().min(*seconds);
+                record.compare(gather, lane)?;
+            }
         }
-        Lane::Cuda(_) => None,
-    };
-    for _ in 0..repeats {
+        let seconds = kinds[0].1;
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
-        let begin = Instant::now();
-        let (gather, effort) = shot::run(plan, shot, lane, &Silent)?;
-        shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
-        loop_seconds = effort.time.as_secs_f64().min(loop_seconds);
-        computed = effort.computed;
-        of_shot.compare(gather, lane)?;
-        for (largest, seconds, record) in &mut kinds {
-            let (gather, effort) = shot::run(plan, &longer, lane, &Everywhere { largest: *largest })?;
-            *seconds = effort.time.as_secs_f64().min(*seconds);
-            record.compare(gather, lane)?;
-        }
+        let rate = |cells: usize, seconds: f64| cells as f64 * shot.nt as f64 / seconds / 1e6;
+        let bytes = plan.resident_bytes(lane, shot);
+        Ok(Measured {
+            tiles,
+            seconds,
+            shot_seconds,
+            mcells_per_s: rate(plan.padded_cells(), seconds),
+            interior_mcells_per_s: rate(plan.model.grid.cells(), seconds),
+            covered_mcells_per_s: rate(plan.padded_cells(), loop_seconds),
+            computed,
+            rate_to_silent: kinds.get(1).map(|(_, silent, _)| silent / seconds),
+            bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
+            copy_gb_per_s: bandwidth / 1e9,
+        })
     }
-    let seconds = kinds[0].1;
-    bandwidth = copy.bytes_per_second()?.max(bandwidth);
-    let rate = |cells: usize, seconds: f64| cells as f64 * shot.nt as f64 / seconds / 1e6;
-    let bytes = plan.resident_bytes(lane, shot);
-    Ok(Measured {
-        tiles,
-        seconds,
-        shot_seconds,
-        mcells_per_s: rate(plan.padded_cells(), seconds),
-        interior_mcells_per_s: rate(plan.model.grid.cells(), seconds),
-        covered_mcells_per_s: rate(plan.padded_cells(), loop_seconds),
-        computed,
-        rate_to_silent: kinds.get(1).map(|(_, silent, _)| silent / seconds),
-        bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
-        copy_gb_per_s: bandwidth / 1e9,
-    })
 }
 
 /// The record of the first round, with which those of later rounds are compared.
