@@ -4,7 +4,8 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::Folder;
@@ -295,10 +296,23 @@ fn signal_between_two_processes_stops_the_run() {
     assert_eq!(run.wait().unwrap().code(), Some(1));
 }
 
+/// The five seconds of pauses are part of the time of `--stop-after`.
 #[test]
 fn a_run_ends_once_three_new_processes_have_computed_no_shot() {
     let folder = Workspace::with_survey(&brief());
-    let ended = run(&folder, "0:launch:1:700", &[]);
+    let mut command = folder.command(&["run", "--json", "--stop-after", "1h", "--", "survey.toml"]);
+    attach(&mut command, "dev=mem:1G", &folder.at("leases")).env("FAKECUDA_FAULTS", "0:launch:1:700");
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (begun, mut arguments) = (Instant::now(), String::new());
+    while !arguments.contains("--restart=3") {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{arguments}");
+        sleep(Duration::from_millis(5));
+        arguments = fs::read_to_string(format!("/proc/{}/cmdline", run.id())).unwrap();
+    }
+    let left = arguments.rsplit("--stop-after=").next().and_then(|left| left.split_once("ms"));
+    let left: u64 = left.unwrap().0.parse().unwrap();
+    assert!(left <= 3_600_000 - 5000, "{left} ms");
+    let ended = Ended::from(run.wait_with_output().unwrap());
     assert_eq!((ended.status, restarts(&ended)), (1, 3), "{ended:?}");
     assert_eq!((ended.shots("failed"), ended.shots("done")), (vec![1, 2, 3, 4], vec![]), "{ended:?}");
     assert!(ended.out.contains("restart the process"), "{ended:?}");

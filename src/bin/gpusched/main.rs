@@ -138,7 +138,7 @@ fn command(command: Command) -> Result<bool> {
             let why = match run::run(&options) {
                 Ok(End::Whole) => return Ok(true),
                 Ok(End::Incomplete) => return Ok(false),
-                Ok(End::Restart(restart, stop)) => restart.exec(&stop),
+                Ok(End::Restart(in_vain, stop)) => restart::exec(in_vain, &stop),
                 // An earlier process of this run has computed shots.
                 Err(error) if options.restart.is_some() => error.to_string(),
                 Err(error) => return Err(error),

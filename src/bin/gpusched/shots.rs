@@ -22,7 +22,7 @@ use crate::names;
 use crate::output::{Files, Room, all_files};
 use crate::picture::Picture;
 use crate::progress::{self, Counts, Progress};
-use crate::restart::{self, End, Restart};
+use crate::restart::{self, End};
 use crate::resume::{self, Found, Strays};
 use crate::say;
 use crate::side::About;
@@ -225,16 +225,15 @@ impl SurveyRun<'_> {
 
     /// Decides about the shots for which no device is left: either a new process may compute them,
     /// or they have failed.
-    fn restart(&mut self) -> Option<Restart> {
+    fn restart(&mut self) -> Option<usize> {
         let deviceless = std::mem::take(&mut self.deviceless);
         if deviceless.is_empty() {
             return None;
         }
         let has_computed = self.complete.len() > self.kept.len() + self.computed;
-        let left = self.stop.time_left();
         let wanted = !self.stop.is_asked() && restart::helps(&self.devices());
         let restart = self.restarts.filter(|_| wanted);
-        let restart = restart.and_then(|before| Restart::after(before, has_computed, left));
+        let restart = restart.and_then(|before| restart::next(before, has_computed));
         let restart = restart.filter(|_| self.manifest.ensure_on_disk() && self.remove_earlier(&deviceless));
         if restart.is_none() {
             deviceless.into_iter().for_each(|(number, why)| self.fail(number, &why));
