@@ -132,10 +132,6 @@ impl Files {
         task.deadline = self.inner.deadline;
         let (job, files) = (task.job, self.clone());
         task.job = Arc::new(move |exec: &Exec<'_>| {
-            if files.inner.stop.is_asked() {
-                files.inner.stop.count_unbegun(exec.device.label());
-                return Err(Error::Cancelled);
-            }
             files.begin(exec).inspect_err(|error| files.inner.room.learn(Some(error)))?;
             let outcome = job.run(exec);
             files.inner.room.learn(outcome.as_ref().err());
@@ -331,6 +327,10 @@ impl Files {
         }
         attempts.insert(exec.attempt, State { device: exec.device.label(), ..State::default() });
         drop(attempts);
+        // A worker may take queued shots between a signal and their cancellation.
+        if self.inner.stop.is_asked() {
+            return Err(Error::Cancelled);
+        }
         self.inner.output.check()?;
         if !*cleared {
             self.clear(exec)?;

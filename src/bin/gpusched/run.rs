@@ -151,6 +151,7 @@ pub fn run(options: &RunOptions) -> Result<End> {
         room: Room::default(),
         waiting: WaitingShots::new(job.survey.run.write_retry_s),
         paused: 0,
+        unbegun: BTreeMap::new(),
         running: VecDeque::new(),
         retired: BTreeSet::new(),
         deviceless: Vec::new(),

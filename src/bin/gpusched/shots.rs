@@ -77,6 +77,8 @@ pub struct SurveyRun<'a> {
     pub room: Room,
     /// Number of shots that were stopped and have saved their states.
     pub paused: usize,
+    /// Number of attempts that ended before they began, by device.
+    pub unbegun: BTreeMap<String, u64>,
     pub running: VecDeque<SubmittedShot>,
     /// Labels of the retired devices that are reported.
     pub retired: BTreeSet<String>,
@@ -311,7 +313,8 @@ impl SurveyRun<'_> {
     fn stats(&self) -> Option<Stats> {
         let mut stats = self.scheduler.stats().ok()?;
         for one in &mut stats.devices {
-            one.failed = one.failed.saturating_sub(self.stop.unbegun(&one.device.label()));
+            let unbegun = self.unbegun.get(&one.device.label()).copied().unwrap_or(0);
+            one.failed = one.failed.saturating_sub(unbegun);
         }
         summary::add(&mut stats, self.computed, &self.earlier.schedule);
         Some(stats)
@@ -479,19 +482,24 @@ impl SurveyRun<'_> {
                 self.submit(shot.number);
             }
             Err(error @ Error::NoDevice { .. }) => self.without_device(shot.number, &error),
-            Err(error) if self.waiting.accept(&error, &shot.files) => {
-                self.stop.count_unbegun(shot.files.report().device);
-                match self.stopping {
-                    true => self.leave(&shot),
-                    false => self.postpone(shot, &error),
-                }
-            }
+            Err(error) if self.waiting.accept(&error, &shot.files) => match self.stopping {
+                true => self.leave(&shot),
+                false => self.postpone(shot, &error),
+            },
             Err(error) => self.fail(shot.number, &error.to_string()),
+        }
+    }
+
+    /// Counts an attempt that ended before it began. It is not a failed one.
+    fn count_unbegun(&mut self, files: &Files) {
+        if !files.have_begun() {
+            *self.unbegun.entry(files.report().device).or_default() += 1;
         }
     }
 
     /// Lets a shot wait until the output folder can be written.
     fn postpone(&mut self, shot: SubmittedShot, error: &Error) {
+        self.count_unbegun(&shot.files);
         let why = error.to_string();
         if let Some(time) = self.waiting.add(shot.number, shot.files, why.clone()) {
             let time = progress::time(time);
@@ -565,6 +573,7 @@ impl SurveyRun<'_> {
     /// Reports a shot that was stopped or has not begun.
     fn leave(&mut self, shot: &SubmittedShot) {
         let number = shot.number;
+        self.count_unbegun(&shot.files);
         match shot.files.paused() {
             Some(Ok(done)) => {
                 self.paused += 1;

@@ -1,10 +1,9 @@
 //! Stops a run early: on SIGTERM, on SIGINT, or after a time limit. Running shots then save their
 //! state, and no other shot begins.
 
-use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,8 +23,6 @@ pub struct Stop {
     signalled: Arc<AtomicBool>,
     /// Time limit of the run.
     end: Option<Instant>,
-    /// Number of attempts that ended before they began, by device.
-    unbegun: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Stop {
@@ -67,21 +64,6 @@ impl Stop {
     /// Returns the time before the limit, if the run has one.
     pub fn time_left(&self) -> Option<Duration> {
         self.end.map(|end| end.saturating_duration_since(Instant::now()))
-    }
-
-    /// Counts an attempt that ends before it begins. A worker may take queued shots between a signal
-    /// and their cancellation.
-    pub fn count_unbegun(&self, device: String) {
-        *self.lock_unbegun().entry(device).or_default() += 1;
-    }
-
-    /// Returns the number of attempts on a device that ended before they began.
-    pub fn unbegun(&self, device: &str) -> u64 {
-        self.lock_unbegun().get(device).copied().unwrap_or(0)
-    }
-
-    fn lock_unbegun(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        self.unbegun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
