@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Parser, Subcommand};
-use gpusched::fd::equation::{self, Absorber, EQUATIONS, Equation};
+use gpusched::fd::equation::{Absorber, EQUATIONS, Equation};
 use gpusched::fd::plan::Storage;
 
 /// Runs seismic surveys on the GPUs and the CPU of this machine.
@@ -145,7 +145,7 @@ pub enum Bench {
 #[derive(clap::Args)]
 pub struct BenchOptions {
     /// Equation to solve.
-    #[arg(long, value_parser = equation(), default_value = EQUATIONS[0].name())]
+    #[arg(long, value_parser = named(EQUATIONS, Equation::name), default_value = EQUATIONS[0].name())]
     pub equation: &'static dyn Equation,
     /// Cells along x, y and z, without the absorbing layer.
     #[arg(long, num_args = 3, action = ArgAction::Set, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
@@ -157,13 +157,13 @@ pub struct BenchOptions {
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Storage of rho and rho vp².
-    #[arg(long, value_parser = storage(), default_value = "float32")]
+    #[arg(long, value_parser = named(Storage::ALL, Storage::name), default_value = "float32")]
     pub storage: Storage,
     /// Threads on the CPU [default: number of cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
     /// Kind of the absorbing layer [default: sponge for acoustic2 and tti, else pml]
-    #[arg(long, value_parser = absorber())]
+    #[arg(long, value_parser = named(Absorber::ALL, Absorber::name))]
     pub absorbing_layer: Option<Absorber>,
     /// Cells of the absorbing layer on each side [default: by equation, 20 for acoustic1]
     #[arg(long)]
@@ -177,21 +177,13 @@ pub struct BenchOptions {
     pub json: bool,
 }
 
-fn equation() -> impl TypedValueParser<Value = &'static dyn Equation> {
-    let named = |name: String| equation::by_name(&name).ok_or("unknown equation");
-    PossibleValuesParser::new(EQUATIONS.map(Equation::name)).try_map(named)
-}
-
-fn absorber() -> impl TypedValueParser<Value = Absorber> {
-    let named = |name: String| Absorber::ALL.into_iter().find(|one| one.name() == name).ok_or("unknown kind");
-    PossibleValuesParser::new(Absorber::ALL.map(Absorber::name)).try_map(named)
-}
-
-fn storage() -> impl TypedValueParser<Value = Storage> {
-    let named = |name: String| {
-        Storage::ALL.into_iter().find(|storage| storage.name() == name).ok_or("unknown storage")
-    };
-    PossibleValuesParser::new(Storage::ALL.map(Storage::name)).try_map(named)
+/// Parses one of these values by its name.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let find = move |wanted: String| all.into_iter().find(|one| name(*one) == wanted).ok_or("unknown name");
+    PossibleValuesParser::new(all.map(name)).try_map(find)
 }
 
 const AFTER_ALL: &str = "\

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::reports::{OF_RUN, Report, is_empty, manifests};
 use crate::say::{self, say};
-use crate::side::{self, Description};
+use crate::side::Description;
 use crate::{checkpoint, names, part, resume};
 
 /// Maximum number of failed shots whose errors are printed.
@@ -154,7 +154,7 @@ fn state(folder: &Path, number: usize, listed: &[(&Report, &Value)], is_good: Op
         }
         shot
     };
-    match description(folder, number) {
+    match Description::of(folder, number) {
         Some(found) if has_key(&found.key) => {
             if is_good == Some(false)
                 && let Err(why) = whole(folder, &found, number)
@@ -209,10 +209,6 @@ fn last_bad<'a, T>(listed: &'a [(T, &Value)]) -> Option<&'a (T, &'a Value)> {
     let decides = |(_, shot): &&(T, &Value)| shot["state"] == "done" || is_damaged(shot);
     let last = listed.iter().rev().find(decides).or(listed.last())?;
     (is_damaged(last.1) || last.1["state"] == "failed").then_some(last)
-}
-
-fn description(folder: &Path, number: usize) -> Option<Description> {
-    Description::parse(&side::read(&folder.join(names::side(number))).ok()?)
 }
 
 /// Compares the checksums of the files of a shot with its description.

@@ -7,15 +7,9 @@ use serde_json::json;
 
 use crate::say;
 
-/// A device that failed the check shot, and why.
-pub struct Unfit {
-    pub device: String,
-    pub why: Error,
-}
-
 /// Checks the selected devices in a separate scheduler, so that check shots do not count as shots
-/// of the survey. Returns the devices that failed.
-pub fn check_devices(devices: Option<&str>) -> Result<Vec<Unfit>> {
+/// of the survey. Returns the labels of the devices that failed, and why.
+pub fn check_devices(devices: Option<&str>) -> Result<Vec<(String, Error)>> {
     let mut builder = Scheduler::builder();
     builder.devices = devices.map(str::to_owned);
     builder.slots = Some(1);
@@ -41,7 +35,7 @@ pub fn check_devices(devices: Option<&str>) -> Result<Vec<Unfit>> {
                 say::report_problem(&format!("warning: {label}, {name}{state}: {why}"), &event);
             }
         }
-        unfit.extend(outcome.err().filter(|_| checked).map(|why| Unfit { device: label, why }));
+        unfit.extend(outcome.err().filter(|_| checked).map(|why| (label, why)));
     }
     Ok(unfit)
 }

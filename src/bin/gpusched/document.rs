@@ -39,12 +39,6 @@ pub struct Document {
     text: String,
 }
 
-/// A key in the text, or the deepest existing table of its path.
-struct Found {
-    span: Range<usize>,
-    value: Option<Range<usize>>,
-}
-
 impl Document {
     pub fn open(path: &Path) -> Result<Document> {
         let text = read_text(path, LARGEST, "larger than any survey file, 64 MiB")?;
@@ -67,9 +61,10 @@ impl Document {
     /// form `sources.positions_m.3`.
     pub fn refuse(&self, key: &str, accepted: impl Into<String>) -> Error {
         match self.find(key) {
-            Some(Found { span, value }) => {
-                let value = value.map_or("missing", |value| self.text[value].trim());
-                Error::argument(self.place(span.start, key), one_line(value), accepted)
+            Some((span, is_whole)) => {
+                let place = self.place(span.start, key);
+                let value = if is_whole { self.text[span].trim() } else { "missing" };
+                Error::argument(place, one_line(value), accepted)
             }
             None => Error::argument(format!("{}: {key}", self.path.display()), "missing", accepted),
         }
@@ -78,7 +73,7 @@ impl Document {
     /// Returns the error for a table in which both or none of two sets of keys are set. Exactly one
     /// must be set.
     pub fn refuse_choice(&self, table: &str, are_both: bool, keys: [&str; 2]) -> Error {
-        let start = self.find(table).map_or(0, |found| found.span.start);
+        let start = self.find(table).map_or(0, |(span, _)| span.start);
         let value = if are_both { "ambiguous" } else { "incomplete" };
         let accepted = format!("either {} or {}", keys[0], keys[1]);
         Error::argument(self.place(start, table), value, accepted)
@@ -86,7 +81,7 @@ impl Document {
 
     /// Adds the key and its place to an error of the library about its value.
     pub fn blame(&self, key: &str, error: Error) -> Error {
-        let start = self.find(key).map_or(0, |found| found.span.start);
+        let start = self.find(key).map_or(0, |(span, _)| span.start);
         match error {
             Error::Io { action, path, why } => {
                 Error::Io { action, path, why: format!("{why} ({})", self.place(start, key)) }
@@ -105,9 +100,11 @@ impl Document {
         format!("{}, line {line}: {key}", self.path.display())
     }
 
-    fn find(&self, key: &str) -> Option<Found> {
+    /// Returns the place of a key's value, or of the deepest existing table of its path. True: of the
+    /// value.
+    fn find(&self, key: &str) -> Option<(Range<usize>, bool)> {
         let table = DeTable::parse(&self.text).ok()?;
-        let mut found = Found { span: table.span(), value: Some(table.span()) };
+        let mut span = table.span();
         let mut here = DeValue::Table(table.into_inner());
         for part in key.split('.') {
             let next = match &here {
@@ -117,13 +114,13 @@ impl Document {
             };
             match next {
                 Some(value) => {
-                    found = Found { span: value.span(), value: Some(value.span()) };
+                    span = value.span();
                     here = value.get_ref().clone();
                 }
-                None => return Some(Found { value: None, ..found }),
+                None => return Some((span, false)),
             }
         }
-        Some(found)
+        Some((span, true))
     }
 
     /// Returns the key at this place of the text, or the key whose value contains it.

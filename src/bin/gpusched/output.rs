@@ -21,7 +21,7 @@ use crate::job::Job;
 use crate::names;
 use crate::picture::{Line, Picture, Section, section_step};
 use crate::resume::{self, STALE};
-use crate::side::{self, About, Description, Sums, time};
+use crate::side::{About, Description, Sums, time};
 use crate::stopping::Stop;
 
 /// The files of one shot, shared by the task that writes them and the command that reports them.
@@ -346,14 +346,13 @@ impl Files {
     /// Removes the files of an earlier run, the description first.
     fn clear(&self, exec: &Exec<'_>) -> Result<()> {
         let (folder, number) = (&self.inner.folder, self.about().number);
-        let side = folder.join(names::side(number));
-        let description = side::read(&side).ok().and_then(|text| Description::parse(&text));
+        let description = Description::of(folder, number);
         self.clear_stale(exec, description.as_ref())?;
         // Another part may be writing these files, with the same bytes.
         if self.inner.is_part && description.as_ref().is_none_or(|found| found.key == self.about().key) {
             return Ok(());
         }
-        remove(&side)?;
+        remove(&folder.join(names::side(number)))?;
         remove(&folder.join(names::record(number)))?;
         // A failure is reported when the picture is drawn.
         names::PICTURES.iter().for_each(|what| drop(fs::remove_file(names::picture(folder, number, what))));

@@ -116,9 +116,8 @@ pub fn remove_strays(job: &Job, resume: bool) -> io::Result<Strays> {
 /// removed when the shot is computed again. A failure is logged.
 pub fn remove_unlisted(folder: &Path, number: usize, strays: &mut Strays) {
     let Some(strays) = strays.remove(&number) else { return };
-    let description = side::read(&folder.join(names::side(number))).ok();
-    let description = description.and_then(|text| Description::parse(&text));
-    let described = description.into_iter().flat_map(|found| found.snapshots).map(|one| one.file);
+    let described =
+        Description::of(folder, number).into_iter().flat_map(|found| found.snapshots).map(|one| one.file);
     let saved = checkpoint::header(&folder.join(names::paused(number)));
     let saved = saved.into_iter().flat_map(|header| header.snapshots.into_keys());
     let listed: BTreeSet<_> = described.chain(saved.map(|step| names::snapshot(number, step))).collect();

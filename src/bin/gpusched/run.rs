@@ -234,8 +234,8 @@ fn report_notes(used: &[DeviceInfo]) -> Result<()> {
 fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>) -> Result<bool> {
     let unfit = device_check::check_devices(selection)?;
     for (index, device) in scheduler.devices().iter().enumerate() {
-        if let Some(found) = unfit.iter().find(|unfit| unfit.device == device.label()) {
-            scheduler.retire(index, &found.why.to_string())?;
+        if let Some((_, why)) = unfit.iter().find(|(label, _)| *label == device.label()) {
+            scheduler.retire(index, &why.to_string())?;
         }
     }
     let some_are_left = unfit.len() < scheduler.devices().len();

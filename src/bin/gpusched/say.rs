@@ -115,25 +115,18 @@ pub fn error_object(why: &str) {
 
 /// Escapes control characters, because a title or a folder's name must not move the cursor.
 fn plain(text: &str) -> String {
-    text.chars().flat_map(shown).collect()
+    escaped(text, |letter| letter.escape_default().to_string())
 }
 
 /// Escapes the control characters that JSON permits in text.
 fn plain_json(text: &str) -> String {
-    let shown = |letter: char| match letter {
-        '\n' | '\t' => letter.to_string(),
-        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
-        letter => letter.to_string(),
-    };
-    text.chars().map(shown).collect()
+    escaped(text, |letter| format!("\\u{:04x}", u32::from(letter)))
 }
 
-fn shown(letter: char) -> Vec<char> {
-    match letter {
-        '\n' | '\t' => vec![letter],
-        letter if letter.is_control() => letter.escape_default().collect(),
-        letter => vec![letter],
-    }
+fn escaped(text: &str, escape: fn(char) -> String) -> String {
+    let is_escaped = |letter: char| letter.is_control() && !['\n', '\t'].contains(&letter);
+    let shown = |letter| if is_escaped(letter) { escape(letter) } else { letter.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// Returns the reason if output was lost. A closed pipe is not a loss.

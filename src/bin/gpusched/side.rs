@@ -195,6 +195,11 @@ pub struct Snapshot {
 }
 
 impl Description {
+    /// Reads the description of a shot. Returns `None` if that is not possible.
+    pub fn of(folder: &Path, number: usize) -> Option<Description> {
+        Description::parse(&read(&folder.join(names::side(number))).ok()?)
+    }
+
     /// Returns `None` if the text is not a description.
     pub fn parse(text: &[u8]) -> Option<Description> {
         serde_json::from_slice(text).ok()
