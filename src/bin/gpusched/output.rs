@@ -19,7 +19,7 @@ use crate::checkpoint::{self, Checkpoint, Header, Summed};
 use crate::folder::{OutputFolder, fill, remove};
 use crate::job::Job;
 use crate::names;
-use crate::picture::{Line, Picture, Section, section_step};
+use crate::picture::{Picture, nearest_line, section, section_step};
 use crate::resume::{self, STALE};
 use crate::side::{About, Description, Sums, time};
 use crate::stopping::Stop;
@@ -459,7 +459,7 @@ impl shot::ShotOutput for Files {
         state.sums.snapshots.insert(step, checksum(field));
         if self.inner.section_step == Some(step) {
             let seconds = time(step, about.plan.dt);
-            state.picture.section = Section::cut(&about.plan.model.grid, about.shot.source, seconds, field);
+            state.picture.section = section(&about.plan.model.grid, about.shot.source, seconds, field);
         }
         Ok(())
     }
@@ -488,7 +488,7 @@ impl shot::ShotOutput for Files {
         state.computed = Some(effort.computed);
         state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
         if self.inner.pictured {
-            state.picture.line = Line::nearest(&about.plan, &about.shot, &gather);
+            state.picture.line = nearest_line(&about.plan, &about.shot, &gather);
         }
         Ok(())
     }
