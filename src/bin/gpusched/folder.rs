@@ -43,14 +43,14 @@ const PASSING: &[i32] = &[
 ];
 
 pub struct OutputFolder {
-    path: PathBuf,
+    pub path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
     /// Locked until it is closed. `None`: the file system has no locks, or the folder can't be
     /// opened.
     claim: Option<File>,
-    /// Other parts of the survey may hold the lock at the same time.
-    is_part: bool,
+    /// Other parts of the survey may hold the lock, and write the same files, at the same time.
+    pub is_part: bool,
 }
 
 impl OutputFolder {

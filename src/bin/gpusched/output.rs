@@ -32,7 +32,6 @@ pub struct Files {
 
 struct Inner {
     about: About,
-    folder: PathBuf,
     output: Arc<OutputFolder>,
     /// Step of the snapshot that gets a picture. `None`: this shot gets none.
     section_step: Option<usize>,
@@ -41,8 +40,6 @@ struct Inner {
     deadline: Option<Duration>,
     /// Whether the shot continues from a saved state.
     resume: bool,
-    /// Other runs may write the same files.
-    is_part: bool,
     stop: Stop,
     room: Room,
     /// State by attempt, because two copies of a shot may run at a time.
@@ -103,12 +100,10 @@ impl Files {
         let inner = Inner {
             section_step: section_step(&about).filter(|_| pictured),
             about,
-            folder: job.folder.clone(),
             output: output.clone(),
             pictured,
             deadline: job.survey.run.deadline_s.map(Duration::from_secs_f64),
             resume,
-            is_part: job.is_part,
             stop: stop.clone(),
             room: room.clone(),
             attempts: Mutex::default(),
@@ -158,7 +153,7 @@ impl Files {
     /// Returns an error if the files cannot be written. See [`Room`].
     pub fn find_room(&self) -> Result<()> {
         let about = self.about();
-        let path = |name: String| self.inner.folder.join(name);
+        let path = |name: String| self.inner.output.path.join(name);
         let record = (path(names::record(about.number)), 4 * about.traces() * about.shot.samples());
         // The snapshots of a saved state are there.
         let saved = checkpoint::header(&self.paused_path());
@@ -226,7 +221,7 @@ impl Files {
     }
 
     fn paused_path(&self) -> PathBuf {
-        self.inner.folder.join(names::paused(self.about().number))
+        self.inner.output.path.join(names::paused(self.about().number))
     }
 
     /// Opens the saved state of the shot, if there is one. `Err`: why it is not usable.
@@ -234,7 +229,7 @@ impl Files {
         if !self.inner.resume {
             return Ok(None);
         }
-        let Some(checkpoint) = resume::saved_state(&self.inner.folder, self.about())? else {
+        let Some(checkpoint) = resume::saved_state(&self.inner.output.path, self.about())? else {
             return Ok(None);
         };
         let header = &checkpoint.header;
@@ -253,7 +248,7 @@ impl Files {
     /// `begun` are of this run.
     fn unname(&self, begun: SystemTime) {
         // Another part may own the files, which have the same bytes.
-        if self.inner.is_part {
+        if self.inner.output.is_part {
             return;
         }
         let is_left = self.paused_path().exists();
@@ -263,7 +258,7 @@ impl Files {
             changed.is_ok_and(|changed| changed >= begun)
         };
         for name in all_files(self.about()) {
-            let path = self.inner.folder.join(&name);
+            let path = self.inner.output.path.join(&name);
             if (!is_left || names::snapshot_of(&name).is_none()) && (!is_other || is_new(&path)) {
                 drop(fs::remove_file(path));
             }
@@ -300,7 +295,7 @@ impl Files {
         if !self.inner.resume || !checkpoint::header(&self.paused_path()).is_some_and(is_ahead) {
             return None;
         }
-        let state = resume::saved_state(&self.inner.folder, self.about());
+        let state = resume::saved_state(&self.inner.output.path, self.about());
         state.ok().flatten().map(|state| state.header.done)
     }
 
@@ -345,11 +340,12 @@ impl Files {
 
     /// Removes the files of an earlier run, the description first.
     fn clear(&self, exec: &Exec<'_>) -> Result<()> {
-        let (folder, number) = (&self.inner.folder, self.about().number);
+        let (folder, number) = (&self.inner.output.path, self.about().number);
         let description = Description::of(folder, number);
         self.clear_stale(exec, description.as_ref())?;
         // Another part may be writing these files, with the same bytes.
-        if self.inner.is_part && description.as_ref().is_none_or(|found| found.key == self.about().key) {
+        if self.inner.output.is_part && description.as_ref().is_none_or(|found| found.key == self.about().key)
+        {
             return Ok(());
         }
         remove(&folder.join(names::side(number)))?;
@@ -378,7 +374,7 @@ impl Files {
         };
         for name in stale.snapshots.keys().map(|&step| names::snapshot(about.number, step)) {
             if !is_listed(&name) {
-                remove(&self.inner.folder.join(name))?;
+                remove(&self.inner.output.path.join(name))?;
             }
         }
         remove(&path)?;
@@ -446,7 +442,7 @@ pub fn all_files(about: &About) -> Vec<String> {
 impl shot::ShotOutput for Files {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let about = self.about();
-        let begun = raw::begin(&self.inner.folder.join(names::snapshot(about.number, step)), field)?;
+        let begun = raw::begin(&self.inner.output.path.join(names::snapshot(about.number, step)), field)?;
         let is_first = self.attempts().get(&exec.attempt).is_some_and(|state| state.snapshots.is_empty());
         // One locked file protects all, because descriptors are scarce.
         let sealed = if is_first { begun.seal_locked() } else { begun.seal() }?;
@@ -466,8 +462,8 @@ impl shot::ShotOutput for Files {
 
     fn finish(&self, exec: &Exec<'_>, gather: Gather, effort: Effort) -> Result<()> {
         let about = self.about();
-        let record = self.inner.folder.join(names::record(about.number));
-        let side = self.inner.folder.join(names::side(about.number));
+        let record = self.inner.output.path.join(names::record(about.number));
+        let side = self.inner.output.path.join(names::side(about.number));
         let _naming = self.naming();
         // The clock of a file system may be some milliseconds behind.
         let begun = SystemTime::now() - Duration::from_secs(1);
