@@ -15,7 +15,7 @@ use crate::digits::decimal;
 use crate::job::{Job, rounded_down};
 use crate::part;
 use crate::say::{self, say};
-use crate::side::absorbing_layer;
+use crate::side::{absorbing_layer, snapshot_steps};
 use crate::survey::Accuracy;
 
 /// The fit of a shot in the memory of a device.
@@ -127,16 +127,10 @@ pub fn space(job: &Job, present: u64, free: Option<u64>) -> Option<String> {
     ))
 }
 
-/// Returns the number of snapshots of a shot.
-fn snapshots(job: &Job) -> usize {
-    let shot = &job.shots[0];
-    shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every))
-}
-
 /// Returns the bytes of all records and snapshots of a run.
 fn output_bytes(job: &Job) -> u64 {
     let (grid, shot) = (job.grid(), &job.shots[0]);
-    let floats = shot.receivers.count(grid.n) * shot.samples() + snapshots(job) * grid.cells();
+    let floats = shot.receivers.count(grid.n) * shot.samples() + snapshot_steps(shot).count() * grid.cells();
     (4 * floats as u64).saturating_mul(job.numbers.len() as u64)
 }
 
@@ -163,7 +157,7 @@ pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo], slots: u32) -> V
         "accuracy": job.survey.accuracy,
         "cells_per_wavelength": job.cells_per_wavelength,
         "traces": traces,
-        "snapshots": snapshots(job),
+        "snapshots": snapshot_steps(shot).count(),
         "shot_bytes": takes.device,
         "shot_host_bytes": takes.host,
         "output_bytes": output_bytes(job),

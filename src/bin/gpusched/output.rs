@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use gpusched::fd::control::{STATE_LAYOUT, State as Fields};
 use gpusched::fd::shot;
-use gpusched::fd::survey::{Effort, Gather};
+use gpusched::fd::survey::{Effort, Gather, Shot};
 use gpusched::io::atomic::{self, Sealed};
 use gpusched::io::{raw, space};
 use gpusched::sched::{Exec, Task};
@@ -21,7 +21,7 @@ use crate::job::Job;
 use crate::names;
 use crate::picture::{Picture, nearest_line, section, section_step};
 use crate::resume::{self, STALE};
-use crate::side::{About, Description, Sums, time};
+use crate::side::{About, Description, Sums, snapshot_steps, time};
 use crate::stopping::Stop;
 
 /// The files of one shot, shared by the task that writes them and the command that reports them.
@@ -161,7 +161,7 @@ impl Files {
             .filter(|header| self.inner.resume && header.key == about.key && header.layout == STATE_LAYOUT);
         let done = saved.map_or(0, |header| header.done);
         let bytes = 4 * about.plan.model.grid.cells();
-        let snapshots = about.steps().skip_while(|&step| step < done);
+        let snapshots = snapshot_steps(&about.shot).skip_while(|&step| step < done);
         let snapshots = snapshots.map(|step| (path(names::snapshot(about.number, step)), bytes));
         self.inner.room.find([record].into_iter().chain(snapshots))
     }
@@ -176,7 +176,7 @@ impl Files {
             attempt: attempt.copied().unwrap_or_default(),
             seconds: state.and_then(|state| state.seconds),
             computed: state.and_then(|state| state.computed).map(|share| (1e4 * share).round() / 1e4),
-            files: all_files(self.about()),
+            files: self.names(),
             begun_with: state.map_or(0, |state| state.begun_with),
             unusable: state.and_then(|state| state.unusable.clone()),
         }
@@ -220,6 +220,10 @@ impl Files {
         &self.inner.about
     }
 
+    fn names(&self) -> Vec<String> {
+        all_files(self.about().number, &self.about().shot)
+    }
+
     fn paused_path(&self) -> PathBuf {
         self.inner.output.path.join(names::paused(self.about().number))
     }
@@ -257,7 +261,7 @@ impl Files {
             let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
             changed.is_ok_and(|changed| changed >= begun)
         };
-        for name in all_files(self.about()) {
+        for name in self.names() {
             let path = self.inner.output.path.join(&name);
             if (!is_left || names::snapshot_of(&name).is_none()) && (!is_other || is_new(&path)) {
                 drop(fs::remove_file(path));
@@ -434,9 +438,9 @@ fn try_to_fill(mut output: atomic::Output, bytes: usize) -> Result<Sealed> {
 }
 
 /// Returns the names of all files of a complete shot except its pictures.
-pub fn all_files(about: &About) -> Vec<String> {
-    let snapshots = about.steps().map(|step| names::snapshot(about.number, step));
-    [names::record(about.number), names::side(about.number)].into_iter().chain(snapshots).collect()
+pub fn all_files(number: usize, shot: &Shot) -> Vec<String> {
+    let snapshots = snapshot_steps(shot).map(|step| names::snapshot(number, step));
+    [names::record(number), names::side(number)].into_iter().chain(snapshots).collect()
 }
 
 impl shot::ShotOutput for Files {

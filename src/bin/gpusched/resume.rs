@@ -20,7 +20,7 @@ use crate::folder::{may_pass, remove};
 use crate::job::Job;
 use crate::names;
 use crate::say::{self, say};
-use crate::side::{self, About, Description, Sums};
+use crate::side::{self, About, Description, Sums, snapshot_steps};
 
 /// Maximum number of threads that read files.
 const READERS: usize = 8;
@@ -180,7 +180,7 @@ pub fn saved_state(folder: &Path, about: &About) -> std::result::Result<Option<C
     if header.layout != STATE_LAYOUT {
         return Err("another version saved it".into());
     }
-    for step in about.steps().take_while(|&step| step < header.done) {
+    for step in snapshot_steps(&about.shot).take_while(|&step| step < header.done) {
         let name = names::snapshot(about.number, step);
         let (saved, cells) = (header.snapshots.get(&step), about.plan.model.grid.cells());
         if saved.is_none_or(|&sum| check(folder, &name, Some(cells), Some(sum)).is_err()) {
@@ -211,7 +211,7 @@ fn update(folder: &Path, about: &About, sums: &Sums, text: &[u8]) -> Result<()> 
 fn whole(folder: &Path, about: &About, sums: &Sums, read: bool) -> std::result::Result<(), String> {
     let record = about.traces() * about.shot.samples();
     check(folder, &names::record(about.number), Some(record), read.then_some(sums.record))?;
-    for step in about.steps() {
+    for step in snapshot_steps(&about.shot) {
         let name = names::snapshot(about.number, step);
         let Some(&sum) = sums.snapshots.get(&step) else { return Err(format!("{name} is not described")) };
         check(folder, &name, Some(about.plan.model.grid.cells()), read.then_some(sum))?;

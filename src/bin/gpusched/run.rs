@@ -26,7 +26,6 @@ use crate::restart::End;
 use crate::resume::{self, Found, Strays};
 use crate::say::{self, say};
 use crate::shots::SurveyRun;
-use crate::side::About;
 use crate::stopping::Stop;
 use crate::summary::count;
 use crate::waiting::{Start, WaitingShots};
@@ -125,7 +124,7 @@ pub fn run(options: &RunOptions) -> Result<End> {
                 computed += 1;
             }
             None => {
-                manifest.kept(number, all_files(&About::new(&job, number)));
+                manifest.kept(number, all_files(number, &job.shots[number - 1]));
                 kept.insert(number);
             }
         }

@@ -419,7 +419,7 @@ impl SurveyRun<'_> {
             return self.fail(number, &error.to_string());
         }
         if found == Found::Whole {
-            self.manifest.kept(number, all_files(&about));
+            self.manifest.kept(number, all_files(number, &about.shot));
             if self.complete.insert(number) {
                 self.kept.insert(number);
                 if number <= self.job.survey.output.pictures {
@@ -614,7 +614,7 @@ impl SurveyRun<'_> {
     /// Draws the pictures of a kept shot from its files.
     fn draw_kept(&mut self, number: usize) {
         let about = About::new(self.job, number);
-        let mut files = all_files(&about);
+        let mut files = all_files(number, &about.shot);
         files.extend(self.draw(number, Picture::of_files(&self.job.folder, &about)));
         self.manifest.kept(number, files);
     }

@@ -59,12 +59,6 @@ impl About {
         self.shot.receivers.count(self.plan.model.grid.n)
     }
 
-    /// Returns the steps of the snapshots.
-    pub fn steps(&self) -> impl Iterator<Item = usize> {
-        let every = self.shot.snapshot_every;
-        (0..if every.is_some() { self.shot.nt } else { 0 }).step_by(every.unwrap_or(1))
-    }
-
     /// Returns the text of the file.
     pub fn text(&self, sums: &Sums) -> Result<String> {
         serde_json::to_string_pretty(&self.describe(sums))
@@ -211,6 +205,12 @@ impl Description {
             self.snapshots.iter().map(|one| Some((one.step, sum(&one.crc32)?))).collect::<Option<_>>();
         Some(Sums { record: sum(&self.record.crc32)?, snapshots: snapshots? })
     }
+}
+
+/// Returns the steps of a shot's snapshots.
+pub fn snapshot_steps(shot: &Shot) -> impl Iterator<Item = usize> + use<> {
+    let every = shot.snapshot_every;
+    (0..if every.is_some() { shot.nt } else { 0 }).step_by(every.unwrap_or(1))
 }
 
 /// Returns true if the shot has a snapshot of this step.
