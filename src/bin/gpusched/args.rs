@@ -247,8 +247,8 @@ Examples:
 Exit status: 0 all shots are done; 1 some are not; 2 the folder has no results of one survey, or cannot be written.";
 
 const AFTER_SIMULATE: &str = "\
-The scenario is an object with `devices` and `tasks`; docs/simulate.md lists their keys, and so does the error
-for an unknown key. A task takes work / speed seconds.
+The scenario is an object with `devices` and `tasks`. An error for an unknown key lists the accepted ones, and
+the page on simulated devices explains them. A task takes work / speed seconds.
 
 Example scenario:
   { \"devices\": [{ \"speed\": 2 }, { \"speed\": 1 }],
