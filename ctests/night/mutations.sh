@@ -67,7 +67,7 @@ source: acoustic2 has the other sign;       src/fd/equation/acoustic2/mod.rs; s/
 wavelet: a cut one goes on;                 src/fd/wavelet.rs;   s/samples.push(0.0)/()/;                        --test numerics a_cut_wavelet
 wavelet: whole ones are cut;                src/fd/wavelet.rs;   s/else { 2.5 }/else { 2.0 }/;                   --test numerics wavelets
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test it _mute
-leases: ended members are taken for living;       src/node/linux/file_lock.rs;    s/for id in from\.\.to/for id in begin..end/; --test node killed
+leases: ended members are taken for living;       src/node/linux/file_lock.rs;    s/extend(from\.\.to)/extend(begin..end)/; --test node killed
 leases: the table lock never blocks;            src/node/linux/file_lock.rs;    s/Ok(false) => {}/Ok(false) => return Ok(()),/; --test node eight
 leases: a child keeps what its parent had;  src/node/linux/sys.rs;     s/if descriptor >= 0 {/if descriptor >= 1_000_000 {/; --test node child
 leases: the end of a process is not reported;               src/node/linux/sys.rs;     s/libc::IN_MODIFY | libc::IN_CLOSE_WRITE/libc::IN_MODIFY/; --test node inotify

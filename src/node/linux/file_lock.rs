@@ -4,6 +4,8 @@
 //! [`TABLE_LOCK`] is the lock of the whole table. Its holder also locks as many bytes behind it as
 //! its record number, so that a member that waits too long can name the holder.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use super::layout::{self, MAX_MEMBERS};
@@ -14,9 +16,6 @@ const TABLE_LOCK: u64 = 1 << 20;
 const YIELDS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
-
-/// Bit set of the living members, by record.
-pub(super) type LiveMembers = [u64; MAX_MEMBERS / 64];
 
 /// Locks the table for the member with record `id`. The error is the reason, in words.
 pub(super) fn lock_table(file: &Descriptor, id: usize, timeout: Duration) -> std::result::Result<(), String> {
@@ -44,7 +43,7 @@ pub(super) fn lock_table(file: &Descriptor, id: usize, timeout: Duration) -> std
     }
 }
 
-pub(super) fn unlock_table(file: &Descriptor, id: usize) -> std::io::Result<()> {
+pub(super) fn unlock_table(file: &Descriptor, id: usize) -> io::Result<()> {
     file.unlock(TABLE_LOCK, 1 + id as u64)
 }
 
@@ -60,10 +59,11 @@ fn lock_holder(file: &Descriptor) -> String {
     process().map_or_else(|| "a process that joins".into(), |process| format!("process {process}"))
 }
 
-/// Returns the living members, without the calling member `except`.
-pub(super) fn live_members(file: &Descriptor, except: usize) -> std::io::Result<LiveMembers> {
-    let mut live = [0; MAX_MEMBERS / 64];
-    let mut ranges = vec![(0, except), ((except + 1).min(MAX_MEMBERS), MAX_MEMBERS)];
+/// Returns the records of the living members that have opened the table by another descriptor than
+/// `file`.
+pub(super) fn live_members(file: &Descriptor) -> io::Result<BTreeSet<usize>> {
+    let mut live = BTreeSet::new();
+    let mut ranges = vec![(0, MAX_MEMBERS)];
     while let Some((begin, end)) = ranges.pop() {
         if begin >= end {
             continue;
@@ -73,14 +73,8 @@ pub(super) fn live_members(file: &Descriptor, except: usize) -> std::io::Result<
         // A length of 0 means: to the end of any file.
         let to = if length == 0 { end } else { at.saturating_add(length).min(end as u64) as usize };
         let to = to.max(from + 1).min(end);
-        for id in from..to {
-            live[id / 64] |= 1 << (id % 64);
-        }
+        live.extend(from..to);
         ranges.extend([(begin, from), (to, end)]);
     }
     Ok(live)
-}
-
-pub(super) fn ids(live: &LiveMembers) -> impl Iterator<Item = usize> {
-    (0..MAX_MEMBERS).filter(|id| live[id / 64] >> (id % 64) & 1 == 1)
 }

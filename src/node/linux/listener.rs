@@ -6,11 +6,11 @@
 //! checks the locks again soon after a close. A check each second finds changes that inotify
 //! misses. Without inotify the table is checked four times a second.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::file_lock::LiveMembers;
 use super::member::LocalMember;
 use super::sys::{self, Descriptor};
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ struct ChangeListenerState {
     reported: u64,
     /// The value of [`LocalMember::peer_changes`] at the last check.
     peer_changes: u64,
-    live: LiveMembers,
+    live: BTreeSet<usize>,
     /// Times of the next checks for ended members, the latest first.
     close_checks: Vec<u64>,
     last_check: u64,
@@ -187,7 +187,9 @@ impl ChangeListenerState {
     /// Reports a change. The caller reads the table, so the members that end from now on are news;
     /// some may have joined with this change.
     fn changed(&mut self, member: &LocalMember) -> WaitEnd {
-        self.live = member.session().live_members().unwrap_or(self.live);
+        if let Ok(live) = member.session().live_members() {
+            self.live = live;
+        }
         WaitEnd::Changed
     }
 

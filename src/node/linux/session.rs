@@ -1,11 +1,12 @@
 //! A session: the record of the table that a member holds while the file exists.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use super::file_lock::{self, LiveMembers};
+use super::file_lock;
 use super::layout::{
     self, HEADER_BYTES, MAX_DEVICES, MAX_MEMBERS, RECORD_BYTES, RECORDS_OFFSET, TableHeader,
 };
@@ -92,15 +93,15 @@ impl Session {
     }
 
     /// Returns the other living members.
-    pub fn live_members(&self) -> io::Result<LiveMembers> {
-        file_lock::live_members(&self.file, self.id)
+    pub fn live_members(&self) -> io::Result<BTreeSet<usize>> {
+        file_lock::live_members(&self.file)
     }
 
     /// Reads the records of the other living members. The caller has locked the table.
     pub fn read_others(&self, header: &TableHeader) -> io::Result<Vec<MemberRecord>> {
         let mut members = Vec::new();
         let mut bytes = vec![0; RECORD_BYTES];
-        for id in file_lock::ids(&self.live_members()?) {
+        for id in self.live_members()? {
             let at = layout::record_offset(id);
             let mut read = self.file.read_at(&mut bytes[..SHORT_RECORD], at)?;
             let length = layout::record_length(&bytes[..read]);
@@ -165,8 +166,8 @@ fn claim_record(
     boot_id: BootId,
     devices: &[Option<SharedDevice<'_>>],
 ) -> std::result::Result<JoinState, JoinError> {
-    let live = file_lock::live_members(file, MAX_MEMBERS)?;
-    let alone = file_lock::ids(&live).next().is_none();
+    let live = file_lock::live_members(file)?;
+    let alone = live.is_empty();
     let mut front = vec![0; RECORDS_OFFSET];
     file.read_at(&mut front, 0)?;
     let bytes: &[u8; HEADER_BYTES] = front.first_chunk().ok_or("it is too short")?;
@@ -183,7 +184,7 @@ fn claim_record(
         }
     };
     let (mut member, entries) = device_entries(&mut uuids, devices)?;
-    let mut free = (0..MAX_MEMBERS).filter(|id| live[id / 64] >> (id % 64) & 1 == 0);
+    let mut free = (0..MAX_MEMBERS).filter(|id| !live.contains(id));
     let id = loop {
         let id = free.next().ok_or_else(|| {
             let then = "end some, or set GPUSCHED_LEASE_DIR to another folder";
