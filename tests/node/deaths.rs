@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gpusched::node::{NodePolicy, SharedDevice};
 
-use super::member::{Folder, LONG, Member, UUIDS, begin, join, join_as, leases, soon};
+use super::member::{Folder, LIMITS, LONG, Member, UUIDS, begin, join, join_as, leases, soon};
 
 fn members(count: usize) -> (Folder, Vec<Member>) {
     // Others pass a waiter only if the machine does not run it for longer than that.
@@ -107,13 +107,16 @@ pub fn member_without_inotify_says_so_and_still_sees_changes() {
     let folder = Folder::new();
     let log = folder.at("log");
     let short = Member::with(&leases(&folder), |command| {
-        command.env("GPUSCHED_LOG", format!("warn:{}", log.display()));
+        // Half of the second limit is the longest wait with inotify.
+        command.env(LIMITS, "10000 120000").env("GPUSCHED_LOG", format!("warn:{}", log.display()));
     });
     let mut members = [Member::new(&leases(&folder)), short];
     talk(&mut members, "a begin: yes, b want: ok, b no-descriptors: ok, b turn");
     let logged = || std::fs::read_to_string(&log).unwrap_or_default();
     assert!(soon(|| logged().contains("leases: no inotify (Too many open files")), "{}", logged());
-    talk(&mut members, "a drop: ok, b: yes");
+    talk(&mut members, "a drop: ok");
+    assert!(members[1].answers(LONG / 2), "the released slot is noticed");
+    talk(&mut members, "b: yes");
     // A member that waits for no slot also sees changes.
     while members[1].ask("wait 0") == "Changed" {}
     talk(&mut members, "b wait 20000");

@@ -35,7 +35,7 @@ pub fn join_as(
 }
 
 /// Variable with the time limits of a member's process in ms: of the table lock, and of a stalled waiter.
-const LIMITS: &str = "MEMBER_LIMITS_MS";
+pub const LIMITS: &str = "MEMBER_LIMITS_MS";
 
 /// Returns the time limits of [`Member::within`], in its process.
 fn policy() -> NodePolicy {

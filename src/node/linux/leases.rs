@@ -1,11 +1,9 @@
 //! The interface to the scheduler: join, read the queue, lease a slot, request one.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::listener::ChangeListener;
 use super::member::{LocalMember, TableState};
 use super::{folder, layout, sys};
 use crate::error::{Error, Result};
@@ -19,8 +17,6 @@ use crate::node::request::{NodePolicy, RequestedTask, SharedDevice, SlotRequest,
 #[derive(Debug)]
 pub struct Membership {
     member: Arc<LocalMember>,
-    /// `None` once the member leaves.
-    listener: Mutex<Option<Arc<ChangeListener>>>,
 }
 
 impl Membership {
@@ -38,8 +34,7 @@ impl Membership {
         policy: NodePolicy,
     ) -> Result<Option<Membership>> {
         let Some(candidates) = folder::candidates(folder)? else { return Ok(None) };
-        let member = Arc::new(LocalMember::join(candidates, devices, policy)?);
-        Ok(Some(Membership { member, listener: Mutex::new(Some(Arc::new(ChangeListener::new()?))) }))
+        Ok(Some(Membership { member: Arc::new(LocalMember::join(candidates, devices, policy)?) }))
     }
 
     /// Ends the member's wait and takes it out of the node, now or when its last [`SlotLease`] is
@@ -49,7 +44,6 @@ impl Membership {
         if !self.member.is_here() {
             return;
         }
-        drop(self.locked_listener().take());
         let mut own = self.member.own_record();
         own.end_wait();
         own.is_leaving = true;
@@ -58,15 +52,6 @@ impl Membership {
         if !self.member.leave_if_idle() {
             self.member.flush_patiently();
         }
-    }
-
-    fn locked_listener(&self) -> MutexGuard<'_, Option<Arc<ChangeListener>>> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn listener(&self) -> Option<Arc<ChangeListener>> {
-        // In a forked child the lock may belong to a thread of the parent.
-        self.member.is_here().then(|| self.locked_listener().clone()).flatten()
     }
 
     /// Sets the maximum number of tasks at a time that this member accepts on a device. Others see
@@ -95,16 +80,22 @@ impl Membership {
     }
 
     /// Sleeps until another member changes the table or ends, the timeout passes, or
-    /// [`Membership::wake`] is called. A waiting member also returns twice in the stall limit to
-    /// read the queue. For one thread at a time.
+    /// [`Membership::wake`] is called. It also returns twice in the stall limit, so that a waiting
+    /// member reads the queue. For one thread at a time.
     pub fn wait(&self, timeout: Option<Duration>) -> WaitEnd {
-        self.listener().map_or(WaitEnd::Woken, |listener| listener.wait(&self.member, timeout))
+        if !self.member.is_here() {
+            return WaitEnd::Woken;
+        }
+        // Less than the limit, so only a waiter whose process is stopped exceeds it.
+        let longest = self.member.policy.stall_ns() / 2;
+        let session = self.member.session();
+        session.listener.wait(&session.file, &session.path, longest, timeout)
     }
 
     /// Ends the current wait, or else the next one, at once.
     pub fn wake(&self) {
-        if let Some(listener) = self.listener() {
-            listener.wake();
+        if self.member.is_here() {
+            self.member.session().listener.wake();
         }
     }
 
@@ -158,7 +149,7 @@ impl LockedTable<'_> {
             own.record.resumptions = own.record.resumptions.wrapping_add(1);
             own.dirty = true;
         }
-        self.member.stall_deadline.store(stalled.next_deadline(now).unwrap_or(0), Ordering::Relaxed);
+        self.member.session().listener.set_stall_deadline(stalled.next_deadline(now));
         let availability = |entry: &Option<usize>| {
             let device = own.record.devices.get((*entry)?)?.device;
             view.devices.get(device).cloned()

@@ -2,60 +2,97 @@
 //! the kernel for an ended process. An event ends the sleep on request.
 //!
 //! inotify also reports a member's own writes; the count of changes in the table distinguishes them
-//! from those of others. The kernel closes a file a moment before it drops the locks, so a member
-//! checks the locks again soon after a close. A check each second finds changes that inotify
-//! misses. Without inotify the table is checked four times a second.
+//! from those of others. The kernel closes a file a moment before it drops the locks, so the locks
+//! are checked again soon after a close. A wait ends after a while in any case: its caller then
+//! reads the table and finds changes that inotify misses.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::member::LocalMember;
+use super::file_lock;
+use super::layout::{HEADER_BYTES, TableHeader};
 use super::sys::{self, Descriptor};
-use crate::error::{Error, Result};
 use crate::node::request::WaitEnd;
 
 const MILLISECOND: u64 = 1_000_000;
-const SECOND: u64 = 1000 * MILLISECOND;
 /// Delays of the checks for ended members after a process has closed the file.
-const CLOSE_CHECKS: [u64; 3] = [MILLISECOND, 10 * MILLISECOND, 100 * MILLISECOND];
+const CLOSE_CHECKS: [u64; 4] = [0, MILLISECOND, 10 * MILLISECOND, 100 * MILLISECOND];
+/// Longest wait without inotify.
+const UNWATCHED: u64 = 250 * MILLISECOND;
 
+/// Changes of one file, as far as this member knows them. Times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Debug)]
 pub(super) struct ChangeListener {
     wake_event: Descriptor,
-    state: Mutex<ChangeListenerState>,
+    /// The table's count of changes, as far as this member has made or seen them.
+    known_changes: AtomicU64,
+    /// The count at the last change by another member that a thread with the table locked has seen.
+    peer_changes: AtomicU64,
+    /// Time at which another waiter will count as stopped. `u64::MAX`: none.
+    stall_deadline: AtomicU64,
+    /// `None` until the first wait.
+    watch: Mutex<Option<FileWatch>>,
 }
 
-/// State of the one thread that waits. Times are nanoseconds of CLOCK_MONOTONIC.
-#[derive(Debug, Default)]
-struct ChangeListenerState {
-    started: bool,
-    /// Number of the session whose file is watched, see [`LocalMember::session_number`].
-    session_number: u64,
+/// State of the one thread that waits.
+#[derive(Debug)]
+struct FileWatch {
     inotify: Option<Descriptor>,
-    /// The count of changes that was last reported to the caller.
+    /// The count of changes by other members at the last check.
     reported: u64,
-    /// The value of [`LocalMember::peer_changes`] at the last check.
-    peer_changes: u64,
+    /// The living members at the last check.
     live: BTreeSet<usize>,
     /// Times of the next checks for ended members, the latest first.
     close_checks: Vec<u64>,
-    last_check: u64,
-    last_waiter_check: u64,
 }
 
-/// Returns the nanoseconds after which a waiting member reads the table though nothing has changed:
-/// less than the limit by which others skip a waiter, so only a stopped process exceeds that.
-fn waiter_interval(member: &LocalMember) -> u64 {
-    member.policy.stall_ns() / 2
+/// Reads the count of changes without the lock. A torn read ends a wait for nothing, or delays the
+/// report of a change until the end of the wait.
+fn change_count(file: &Descriptor) -> Option<u64> {
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_at(&mut bytes, 0).ok()?;
+    TableHeader::parse(&bytes).map(|header| header.changes)
 }
 
 impl ChangeListener {
-    pub fn new() -> Result<ChangeListener> {
-        let wake_event = Descriptor::event();
-        let wake_event = wake_event.map_err(|error| Error::io("wait for", "leases".as_ref(), error))?;
-        Ok(ChangeListener { wake_event, state: Mutex::default() })
+    /// Returns the listener of a file with so many changes.
+    pub fn new(changes: u64) -> io::Result<ChangeListener> {
+        Ok(ChangeListener { wake_event: Descriptor::event()?, ..ChangeListener::closed(changes) })
+    }
+
+    /// Returns the listener of no file.
+    pub fn closed(changes: u64) -> ChangeListener {
+        ChangeListener {
+            wake_event: Descriptor::closed(),
+            known_changes: AtomicU64::new(changes),
+            peer_changes: AtomicU64::new(changes),
+            stall_deadline: AtomicU64::new(u64::MAX),
+            watch: Mutex::default(),
+        }
+    }
+
+    /// Notes the count of changes that a thread with the table locked has read.
+    pub fn note_read(&self, changes: u64) {
+        if changes > self.known_changes.load(Ordering::Relaxed) {
+            // First: a wait that finds the change known reads the count of others next.
+            self.peer_changes.store(changes, Ordering::Release);
+            self.known_changes.store(changes, Ordering::Release);
+        }
+    }
+
+    /// Notes the count of changes that a thread with the table locked writes next, so that this
+    /// member does not take the change for one of another member.
+    pub fn note_write(&self, changes: u64) {
+        self.known_changes.store(changes, Ordering::Relaxed);
+    }
+
+    /// Sets the time at which another waiter will count as stopped. The wait then ends.
+    pub fn set_stall_deadline(&self, deadline: Option<u64>) {
+        self.stall_deadline.store(deadline.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Ends the current wait, or else the next one.
@@ -63,157 +100,95 @@ impl ChangeListener {
         self.wake_event.signal();
     }
 
-    /// Sleeps until the table changes, the timeout passes or [`wake`](ChangeListener::wake) is
-    /// called.
-    pub fn wait(&self, member: &LocalMember, timeout: Option<Duration>) -> WaitEnd {
-        if !member.is_here() {
-            return WaitEnd::Woken;
-        }
+    /// Sleeps until the file changes, the timeout or `longest` (nanoseconds) passes, or
+    /// [`wake`](ChangeListener::wake) is called.
+    pub fn wait(&self, file: &Descriptor, path: &Path, longest: u64, timeout: Option<Duration>) -> WaitEnd {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = watch.get_or_insert_with(|| FileWatch::start(file, path, self.peer_changes()));
+        let begin = sys::now();
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let end = timeout.map(|timeout| sys::now().saturating_add(nanoseconds(timeout)));
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.start(member);
+        let end = timeout.map_or(u64::MAX, |timeout| begin.saturating_add(nanoseconds(timeout)));
+        let longest = if watch.inotify.is_some() { longest } else { longest.min(UNWATCHED) };
         loop {
-            if let Some(reason) = state.check(member, end) {
-                return reason;
+            let now = sys::now();
+            if self.has_changed(watch, file, now) {
+                return WaitEnd::Changed;
             }
-            let until = state.next_deadline(member, end).saturating_sub(sys::now());
+            let stall = self.stall_deadline.load(Ordering::Relaxed);
+            let until = end.min(stall).min(begin.saturating_add(longest));
+            if until <= now {
+                return if end <= now { WaitEnd::Timeout } else { WaitEnd::Changed };
+            }
+            let next = watch.close_checks.last().map_or(until, |check| until.min(*check));
             let [woken, notified] = sys::poll_readable(
-                [Some(&self.wake_event), state.inotify.as_ref()],
-                Duration::from_nanos(until),
+                [Some(&self.wake_event), watch.inotify.as_ref()],
+                Duration::from_nanos(next.saturating_sub(now)),
             );
-            if !member.is_here() {
-                return WaitEnd::Woken;
-            }
             if woken {
                 self.wake_event.read_available(&mut [0; 8]);
                 return WaitEnd::Woken;
             }
-            if notified && state.read_inotify(member) {
-                return state.changed(member);
+            if notified {
+                watch.read_inotify();
             }
         }
+    }
+
+    fn peer_changes(&self) -> u64 {
+        self.peer_changes.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if another member has written to the table or has ended since the last call.
+    fn has_changed(&self, watch: &mut FileWatch, file: &Descriptor, now: u64) -> bool {
+        let unread = change_count(file).filter(|count| *count > self.known_changes.load(Ordering::Acquire));
+        // Another thread of this process may have read a change, and not have handled it for this
+        // one.
+        let count = unread.unwrap_or_else(|| self.peer_changes());
+        let is_written = std::mem::replace(&mut watch.reported, count) != count;
+        let mut is_closed = false;
+        while watch.close_checks.pop_if(|time| *time <= now).is_some() {
+            is_closed = true;
+        }
+        if !is_written && !is_closed {
+            return false;
+        }
+        // A member that has joined with the change is known from now on, so its end is noticed.
+        let Ok(live) = file_lock::live_members(file) else { return is_written };
+        let has_ended = live != watch.live;
+        watch.live = live;
+        is_written || has_ended
     }
 }
 
-impl ChangeListenerState {
-    /// Watches the file, if it is not watched yet.
-    fn start(&mut self, member: &LocalMember) {
-        if self.started {
-            return;
-        }
-        self.started = true;
-        self.session_number = member.session_number.load(Ordering::Relaxed);
-        // The times of the last checks are 0, so a check follows at once and finds earlier changes.
-        self.peer_changes = member.peer_changes.load(Ordering::Relaxed);
-        self.reported = self.peer_changes;
-        self.live = member.session().live_members().unwrap_or_default();
+impl FileWatch {
+    fn start(file: &Descriptor, path: &Path, reported: u64) -> FileWatch {
+        let live = file_lock::live_members(file).unwrap_or_default();
         let inotify = Descriptor::inotify().and_then(|inotify| {
-            let session = member.session();
-            inotify.watch_file(&session.file, &session.path)?;
+            inotify.watch_file(file, path)?;
             Ok(inotify)
         });
-        match inotify {
-            Ok(inotify) => self.inotify = Some(inotify),
-            Err(error) => log::warn!(
+        let warn = |error: &io::Error| {
+            log::warn!(
                 "leases: no inotify ({error}; see fs.inotify.max_user_instances): released leases are noticed up \
                  to a quarter of a second later"
-            ),
-        }
+            );
+        };
+        let inotify = inotify.inspect_err(warn).ok();
+        FileWatch { inotify, reported, live, close_checks: Vec::new() }
     }
 
-    fn check_interval(&self) -> u64 {
-        if self.inotify.is_some() { SECOND } else { SECOND / 4 }
-    }
-
-    fn next_deadline(&self, member: &LocalMember, end: Option<u64>) -> u64 {
-        let stall = Some(member.stall_deadline.load(Ordering::Relaxed)).filter(|deadline| *deadline != 0);
-        let close_check = self.close_checks.last().copied();
-        let waits = member.own_record().record.waits();
-        let waiter_check = waits.then(|| self.last_waiter_check.saturating_add(waiter_interval(member)));
-        let check = self.last_check.saturating_add(self.check_interval());
-        [end, stall, close_check, waiter_check].into_iter().flatten().fold(check, u64::min)
-    }
-
-    /// Runs the checks that are due. Returns why the wait ends, if it does.
-    fn check(&mut self, member: &LocalMember, end: Option<u64>) -> Option<WaitEnd> {
-        let now = sys::now();
-        if member.session_number.load(Ordering::Relaxed) != self.session_number {
-            *self = ChangeListenerState::default();
-            self.start(member);
-            return Some(WaitEnd::Changed);
-        }
-        // Another thread of this process has seen a change, but may not have handled it for this
-        // one.
-        let peer_changes = member.peer_changes.load(Ordering::Relaxed);
-        if peer_changes != self.peer_changes {
-            self.peer_changes = peer_changes;
-            if peer_changes != self.reported {
-                self.reported = peer_changes;
-                return Some(self.changed(member));
-            }
-        }
-        let stall = member.stall_deadline.load(Ordering::Relaxed);
-        if stall != 0 && stall <= now {
-            // Fails if another thread has stored a new deadline, which then stays.
-            let _ = member.stall_deadline.compare_exchange(stall, 0, Ordering::Relaxed, Ordering::Relaxed);
-            return Some(self.changed(member));
-        }
-        let mut check_members = false;
-        while self.close_checks.pop_if(|time| *time <= now).is_some() {
-            check_members = true;
-        }
-        if now.saturating_sub(self.last_check) >= self.check_interval() {
-            self.last_check = now;
-            check_members = true;
-            member.flush(Duration::ZERO);
-            // Then the thread that locks the table next joins the new file.
-            if self.has_new_changes(member) || member.session().has_lost_name().unwrap_or(false) {
-                return Some(self.changed(member));
-            }
-        }
-        if check_members && self.have_members_changed(member) {
-            return Some(self.changed(member));
-        }
-        // A waiter that misses these checks knows that its process was stopped.
-        let waits = || member.own_record().record.waits();
-        if now.saturating_sub(self.last_waiter_check) >= waiter_interval(member) && waits() {
-            self.last_waiter_check = now;
-            return Some(self.changed(member));
-        }
-        end.is_some_and(|end| end <= now).then_some(WaitEnd::Timeout)
-    }
-
-    /// Reports a change. The caller reads the table, so the members that end from now on are news;
-    /// some may have joined with this change.
-    fn changed(&mut self, member: &LocalMember) -> WaitEnd {
-        if let Ok(live) = member.session().live_members() {
-            self.live = live;
-        }
-        WaitEnd::Changed
-    }
-
-    /// Reads the events of inotify. Returns true if others have changed the table or have ended.
-    fn read_inotify(&mut self, member: &LocalMember) -> bool {
-        let (mut written, mut closed, mut ended) = (false, false, false);
+    /// Reads the events of inotify: after a close of the file the living members are checked.
+    fn read_inotify(&mut self) {
+        let Some(inotify) = &self.inotify else { return };
         let mut bytes = [0; 4096];
-        while let Some(inotify) = &self.inotify {
-            let length = inotify.read_available(&mut bytes);
-            let mut rest = &bytes[..length];
-            // An event: watch (4), mask (4), cookie (4), length of the name (4), which a file
-            // lacks.
-            while let Some((event, more)) = rest.split_at_checked(16) {
-                let word =
-                    |at: usize| u32::from_ne_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]]);
-                // An overflow event has neither bit, and may stand for any event.
-                written |= word(4) & libc::IN_CLOSE_WRITE == 0;
-                closed |= word(4) & libc::IN_MODIFY == 0;
-                ended |= word(4) & libc::IN_IGNORED != 0;
-                rest = more.get(word(12) as usize..).unwrap_or_default();
-            }
-            if length == 0 {
-                break;
-            }
+        let length = inotify.read_available(&mut bytes);
+        let (mut closed, mut ended) = (false, false);
+        // An event of a file: watch (4), mask (4), cookie (4), length of the name (4), which is 0.
+        for event in bytes[..length].chunks_exact(16) {
+            let mask = u32::from_ne_bytes([event[4], event[5], event[6], event[7]]);
+            // An overflow event may stand for any event.
+            closed |= mask & libc::IN_MODIFY == 0;
+            ended |= mask & libc::IN_IGNORED != 0;
         }
         if ended {
             self.inotify = None;
@@ -222,24 +197,5 @@ impl ChangeListenerState {
             let now = sys::now();
             self.close_checks = CLOSE_CHECKS.iter().rev().map(|delay| now + delay).collect();
         }
-        written && self.has_new_changes(member) || closed && self.have_members_changed(member)
-    }
-
-    /// Returns true if others have written to the table since the last report.
-    fn has_new_changes(&mut self, member: &LocalMember) -> bool {
-        let Some(changes) = member.session().change_count() else { return false };
-        let is_new = changes > member.known_changes.load(Ordering::Relaxed) && changes != self.reported;
-        if is_new {
-            self.reported = changes;
-        }
-        is_new
-    }
-
-    /// Returns true if a member has joined or ended since the last call.
-    fn have_members_changed(&mut self, member: &LocalMember) -> bool {
-        let Ok(live) = member.session().live_members() else { return false };
-        let changed = live != self.live;
-        self.live = live;
-        changed
     }
 }

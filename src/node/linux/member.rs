@@ -9,14 +9,13 @@
 //! Lock order: `shared`, the table file, `own`, `session`.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::layout::TableHeader;
 use super::own_record::OwnRecord;
 use super::session::{self, BootId, Session};
-use super::sys::Descriptor;
 use super::{folder, sys};
 use crate::error::{Error, Result};
 use crate::fork::ProcessMark;
@@ -48,8 +47,6 @@ pub(super) struct TableState {
 pub(super) struct LocalMember {
     /// Changes when the file has been deleted, while `shared` is held.
     session: Mutex<Arc<Session>>,
-    /// Number of changes of `session`.
-    pub session_number: AtomicU64,
     candidates: Vec<PathBuf>,
     pub folder: PathBuf,
     /// By the scheduler's device index.
@@ -63,12 +60,6 @@ pub(super) struct LocalMember {
     has_left: AtomicBool,
     boot_id: BootId,
     pub policy: NodePolicy,
-    /// The table's count of changes, as far as this member has made or seen them.
-    pub known_changes: AtomicU64,
-    /// The count at the last change by another member that a thread with the table locked has seen.
-    pub peer_changes: AtomicU64,
-    /// Time at which another waiter will count as stopped. 0: none.
-    pub stall_deadline: AtomicU64,
 }
 
 /// Locks the table. After a timeout, the threads that queued behind and the next calls fail with
@@ -106,7 +97,6 @@ impl LocalMember {
         };
         Ok(LocalMember {
             session: Mutex::new(Arc::new(session)),
-            session_number: AtomicU64::new(0),
             candidates,
             folder,
             uuids: devices.iter().map(|device| device.map(|device| device.uuid.to_owned())).collect(),
@@ -117,14 +107,17 @@ impl LocalMember {
             has_left: AtomicBool::new(false),
             boot_id,
             policy,
-            known_changes: AtomicU64::new(header.changes),
-            peer_changes: AtomicU64::new(header.changes),
-            stall_deadline: AtomicU64::new(0),
         })
     }
 
     pub fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Uses another file from now on. The wait for changes of the former one ends.
+    fn replace_session(&self, session: Session) {
+        let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, Arc::new(session)).listener.wake();
     }
 
     /// Returns true in the process that joined, until the member has left; false in its forked
@@ -146,9 +139,7 @@ impl LocalMember {
         let leaves = own.is_leaving && own.record.held_slots.is_empty();
         if leaves {
             self.has_left.store(true, Ordering::Relaxed);
-            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-            let closed = Session { file: Descriptor::closed(), path: session.path.clone(), id: session.id };
-            *session = Arc::new(closed);
+            self.replace_session(self.session().closed());
         }
         leaves
     }
@@ -185,6 +176,7 @@ impl LocalMember {
             });
             match header {
                 Ok(Some(header)) => {
+                    session.listener.note_read(header.changes);
                     self.accept_header(shared, header);
                     return Ok(());
                 }
@@ -205,10 +197,6 @@ impl LocalMember {
     }
 
     fn accept_header(&self, shared: &mut TableState, header: TableHeader) {
-        if header.changes > self.known_changes.load(Ordering::Relaxed) {
-            self.known_changes.store(header.changes, Ordering::Relaxed);
-            self.peer_changes.store(header.changes, Ordering::Relaxed);
-        }
         shared.header = header;
         let mut own = self.own_record();
         // The header with the drawn ticket may not have been written, either.
@@ -230,7 +218,7 @@ impl LocalMember {
             .iter()
             .map(|device| device.as_ref().map(|(uuid, slots)| SharedDevice { uuid, slots: *slots }))
             .collect();
-        let (_, (session, (header, record, _))) = folder::first_usable(&self.candidates, |folder, file| {
+        let (_, (session, (_, record, _))) = folder::first_usable(&self.candidates, |folder, file| {
             Session::join(folder, file, self.boot_id, &devices, self.policy.lock_timeout)
         })?;
         log::warn!(
@@ -255,10 +243,7 @@ impl LocalMember {
             old.ticket = TICKET_TO_DRAW;
         }
         own.dirty = true;
-        self.known_changes.store(header.changes, Ordering::Relaxed);
-        self.peer_changes.store(header.changes, Ordering::Relaxed);
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
-        self.session_number.fetch_add(1, Ordering::Relaxed);
+        self.replace_session(session);
         Ok(())
     }
 
@@ -287,9 +272,7 @@ impl LocalMember {
         let session = self.session();
         session.write_record(&own.record)?;
         shared.header.changes += 1;
-        // Stored before others see the change, so that this member does not take it for one of
-        // theirs.
-        self.known_changes.store(shared.header.changes, Ordering::Relaxed);
+        session.listener.note_write(shared.header.changes);
         session.write_header(&shared.header)?;
         (own.dirty, own.awaited) = (false, false);
         Ok(())

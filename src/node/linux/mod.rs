@@ -6,10 +6,10 @@
 //! | `layout` | the table, byte by byte; every number is checked before it is used |
 //! | `folder` | choice and checks of the folder |
 //! | `file_lock` | the locks: one per living member, one for the whole table |
+//! | `listener` | sleeping until the table changes |
 //! | `session` | a record of the table, held while the file exists |
 //! | `own_record` | the member's record as it should be in the table |
 //! | `member` | state of a member, shared by the threads of its process |
-//! | `listener` | sleeping until the table changes |
 //! | `leases` | the interface to the scheduler |
 
 mod file_lock;

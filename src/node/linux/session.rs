@@ -1,6 +1,5 @@
 //! A session: the record of the table that a member holds while the file exists.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use super::file_lock;
 use super::layout::{
     self, HEADER_BYTES, MAX_DEVICES, MAX_MEMBERS, RECORD_BYTES, RECORDS_OFFSET, TableHeader,
 };
+use super::listener::ChangeListener;
 use super::sys::Descriptor;
 use crate::descriptor;
 use crate::error::{Error, Result};
@@ -28,6 +28,7 @@ pub(super) struct Session {
     pub path: PathBuf,
     /// Index of the record.
     pub id: usize,
+    pub listener: ChangeListener,
 }
 
 impl Session {
@@ -46,7 +47,14 @@ impl Session {
         let joined = joined.map_err(|why| why.into_error(&path))?;
         unlocked.map_err(|error| file_error(&path, error))?;
         let id = joined.1.id;
-        Ok((Session { file, path, id }, joined))
+        let listener = ChangeListener::new(joined.0.changes).map_err(|error| file_error(&path, error))?;
+        Ok((Session { file, path, id, listener }, joined))
+    }
+
+    /// Returns the session of a member that has left: its file is closed.
+    pub fn closed(&self) -> Session {
+        let (file, listener) = (Descriptor::closed(), ChangeListener::closed(0));
+        Session { file, path: self.path.clone(), id: self.id, listener }
     }
 
     pub fn error(&self, why: impl std::fmt::Display) -> Error {
@@ -84,24 +92,11 @@ impl Session {
         if header.boot_id == *boot_id { Ok(header) } else { Err(self.error(FOREIGN)) }
     }
 
-    /// Reads the count of changes without the lock. A torn read causes one needless read of the
-    /// table, or delays one by a second.
-    pub fn change_count(&self) -> Option<u64> {
-        let mut bytes = [0; HEADER_BYTES];
-        self.file.read_at(&mut bytes, 0).ok()?;
-        TableHeader::parse(&bytes).map(|header| header.changes)
-    }
-
-    /// Returns the other living members.
-    pub fn live_members(&self) -> io::Result<BTreeSet<usize>> {
-        file_lock::live_members(&self.file)
-    }
-
     /// Reads the records of the other living members. The caller has locked the table.
     pub fn read_others(&self, header: &TableHeader) -> io::Result<Vec<MemberRecord>> {
         let mut members = Vec::new();
         let mut bytes = vec![0; RECORD_BYTES];
-        for id in self.live_members()? {
+        for id in file_lock::live_members(&self.file)? {
             let at = layout::record_offset(id);
             let mut read = self.file.read_at(&mut bytes[..SHORT_RECORD], at)?;
             let length = layout::record_length(&bytes[..read]);
