@@ -52,7 +52,6 @@ fn main() -> std::process::ExitCode {
         case!(forks::a_child_may_have_one_though_its_parent_failed_to_make_one),
         case!(forks::a_child_may_have_one_while_a_thread_of_its_parent_makes_one),
         case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
-        case!(one_process::lease_is_returned_while_its_thread_has_the_table_locked),
         case!(one_process::lease_is_returned_beside_a_thread_that_does_not_wait_for_the_table),
         case!(one_process::living_waiter_is_waited_for_again_after_it_was_passed),
         case!(one_process::waiter_that_was_blocked_meanwhile_is_not_skipped),

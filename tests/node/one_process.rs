@@ -26,15 +26,6 @@ fn leased(node: &Membership) -> usize {
     node.lock().unwrap().availability()[0].busy_slots.len()
 }
 
-pub fn lease_is_returned_while_its_thread_has_the_table_locked() {
-    let (_folder, a, b) = two_members(1);
-    let hold = lease(&a, 0).expect("a free slot");
-    let table = a.lock().unwrap();
-    drop(hold);
-    drop(table);
-    assert_eq!(leased(&b), 0);
-}
-
 fn request(node: &Membership) {
     node.lock().unwrap().request(Some(SlotRequest::of_task(0, [Some(1.0)])));
 }
@@ -159,7 +150,6 @@ pub fn member_that_has_left_is_no_member_and_has_no_file_open() {
     assert_eq!(open(), before);
     assert_eq!(b.lock().unwrap().other_members(), 0);
     assert!(matches!(a.lock(), Err(Error::Shutdown { .. })));
-    a.set_slots(0, 7);
     a.wake();
     a.catch_up();
     assert!(!a.is_behind() && a.wait(None) == WaitEnd::Woken);
@@ -288,7 +278,6 @@ pub fn calls_in_a_forked_child_fail_and_it_can_join() {
     let well = in_child(|| {
         let a = node.take().expect("a node");
         let forked = matches!(a.lock(), Err(Error::Forked)) && a.wait(None) == WaitEnd::Woken;
-        a.set_slots(0, 7);
         a.wake();
         let own = join(&leases(&folder), 1, 1);
         // The parent's lease belongs to another member here, and dropping the parent's objects

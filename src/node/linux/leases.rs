@@ -39,33 +39,12 @@ impl Membership {
 
     /// Ends the member's wait and takes it out of the node, now or when its last [`SlotLease`] is
     /// dropped. Its files are closed then, later calls do nothing, and [`lock`](Membership::lock)
-    /// fails.
+    /// fails. The thread must not have the table locked.
     pub fn leave(&self) {
-        if !self.member.is_here() {
-            return;
-        }
-        let mut own = self.member.own_record();
-        own.end_wait();
-        own.is_leaving = true;
-        drop(own);
-        // The record of a member that leaves now need not be written.
-        if !self.member.leave_if_idle() {
-            self.member.flush_patiently();
-        }
-    }
-
-    /// Sets the maximum number of tasks at a time that this member accepts on a device. Others see
-    /// it when a thread of this member next locks the table.
-    pub fn set_slots(&self, device: usize, slots: u32) {
-        if !self.member.is_here() {
-            return;
-        }
-        if let Some(Some(entry)) = self.member.entries.get(device) {
-            let slots = slots.min(layout::MAX_SLOTS);
-            let mut own = self.member.own_record();
-            own.dirty |= own.record.devices[*entry].slots != slots;
-            own.record.devices[*entry].slots = slots;
-        }
+        self.member.update(self.member.policy.lock_timeout, |own| {
+            own.end_wait();
+            own.is_leaving = true;
+        });
     }
 
     /// Locks the table for the calling thread: until the result is dropped, no other member or
@@ -76,7 +55,7 @@ impl Membership {
     /// if the file is not valid any more.
     pub fn lock(&self) -> Result<LockedTable<'_>> {
         let state = self.member.lock()?;
-        Ok(LockedTable { member: &self.member, state: Some(state) })
+        Ok(LockedTable { member: &self.member, state })
     }
 
     /// Sleeps until another member changes the table or ends, the timeout passes, or
@@ -102,12 +81,12 @@ impl Membership {
     /// Returns true if a change of this member's record is not written yet, because another member
     /// kept the table locked for too long. A returned lease is such a change.
     pub fn is_behind(&self) -> bool {
-        self.member.is_here() && self.member.own_record().dirty
+        self.member.is_behind()
     }
 
     /// Writes such changes, unless another member has the table locked.
     pub fn catch_up(&self) {
-        self.member.flush(Duration::ZERO);
+        self.member.update(Duration::ZERO, |_| ());
     }
 
     /// Returns the folder of the table at the time of joining.
@@ -126,22 +105,18 @@ impl Drop for Membership {
 #[derive(Debug)]
 pub struct LockedTable<'a> {
     member: &'a Arc<LocalMember>,
-    /// `None` only while it is dropped.
-    state: Option<MutexGuard<'a, TableState>>,
+    state: MutexGuard<'a, TableState>,
 }
 
 impl LockedTable<'_> {
     /// Returns what other members leave free on each device, by the scheduler's device index. The
     /// entry of a device that is not shared is empty.
     pub fn availability(&mut self) -> Vec<DeviceAvailability> {
-        let now = sys::now();
-        let seconds = self.seconds_per_cost();
-        let Some(state) = &mut self.state else { return Vec::new() };
-        let mut own = self.member.own_record();
+        let (now, seconds) = (sys::now(), self.seconds_per_cost());
+        let TableState { own, others, stalled, header, last_look, was_ready, .. } = &mut *self.state;
         // By this limit others have skipped it as stopped.
-        let was_stopped = now.saturating_sub(state.last_look) > self.member.policy.stall_ns();
-        state.last_look = now;
-        let TableState { others, stalled, header, was_ready, .. } = &mut **state;
+        let was_stopped = now.saturating_sub(*last_look) > self.member.policy.stall_ns();
+        *last_look = now;
         let view = stalled.view(others, &own.record, header.devices, seconds, now);
         // Another has begun in its place. It lives, so others wait for it the next time.
         let was_passed = std::mem::replace(was_ready, view.is_ready) && !view.is_ready;
@@ -157,19 +132,26 @@ impl LockedTable<'_> {
         self.member.entries.iter().map(|entry| availability(entry).unwrap_or_default()).collect()
     }
 
+    /// Sets the maximum number of tasks at a time that this member accepts on a device.
+    pub fn set_slots(&mut self, device: usize, slots: u32) {
+        if let Some(Some(entry)) = self.member.entries.get(device) {
+            let (own, slots) = (&mut self.state.own, slots.min(layout::MAX_SLOTS));
+            own.dirty |= own.record.devices[*entry].slots != slots;
+            own.record.devices[*entry].slots = slots;
+        }
+    }
+
     /// Returns the number of other members.
     pub fn other_members(&self) -> usize {
-        self.state.as_ref().map_or(0, |state| state.others.len())
+        self.state.others.len()
     }
 
     /// Returns the seconds per unit of cost that [`availability`](LockedTable::availability) uses:
     /// the [measured](LockedTable::measured_seconds_per_cost) value, or else an estimate from the
     /// ages of the running tasks.
     pub fn seconds_per_cost(&self) -> f64 {
-        let Some(state) = &self.state else { return 1.0 };
-        let own = self.member.own_record();
-        let members = state.others.iter().chain([&own.record]);
-        queue::seconds_per_cost(state.header.seconds_per_cost, members, sys::now())
+        let members = self.state.others.iter().chain([&self.state.own.record]);
+        queue::seconds_per_cost(self.state.header.seconds_per_cost, members, sys::now())
     }
 
     /// Leases a slot of a device and memory there. If another member holds a slot of the device or
@@ -186,10 +168,10 @@ impl LockedTable<'_> {
             let accepted = format!("0 to {}", member.entries.len().saturating_sub(1));
             return Err(Error::argument("the device to lease", device, accepted));
         };
-        let (Some(state), Some(entry)) = (&mut self.state, entry) else {
+        let Some(entry) = entry else {
             return Ok(SlotLease { member: Arc::clone(member), key: None });
         };
-        let mut own = member.own_record();
+        let TableState { own, others, .. } = &mut *self.state;
         let before = own.record.clone();
         let held = own.record.held_slots.len();
         let most = layout::max_held_slots(own.record.devices.len());
@@ -199,10 +181,10 @@ impl LockedTable<'_> {
         let device = own.record.devices[entry].device;
         let (started_ns, cost) = (sys::now(), cost.map(layout::clamp_cost));
         let key = own.add(HeldSlot { device, started_ns, cost, bytes, used_bytes: 0 });
-        own.record.begin_on(device, &state.others);
-        if let Err(error) = member.write(state, &mut own) {
-            own.record = before;
-            own.keys.pop();
+        own.record.begin_on(device, others);
+        if let Err(error) = member.write(&mut self.state) {
+            self.state.own.record = before;
+            self.state.own.keys.pop();
             return Err(member.session().error(error));
         }
         Ok(SlotLease { member: Arc::clone(member), key: Some(key) })
@@ -211,8 +193,8 @@ impl LockedTable<'_> {
     /// Sets what this member waits for. The first request draws a ticket, which the member keeps
     /// until [`lease`](LockedTable::lease) ends the wait or a request of `None` does.
     pub fn request(&mut self, request: Option<SlotRequest>) {
-        let Some(state) = &mut self.state else { return };
-        let mut own = self.member.own_record();
+        let state = &mut *self.state;
+        let own = &mut state.own;
         let Some(request) = request else { return own.end_wait() };
         let mut record = own.record.clone();
         for (device, entry) in self.member.entries.iter().enumerate() {
@@ -233,7 +215,7 @@ impl LockedTable<'_> {
     /// Takes the tasks out of the request whose numbers `is_wanted` refuses. The wait ends if nothing
     /// is left of it.
     pub fn retain_tasks(&mut self, is_wanted: impl Fn(u32) -> bool) {
-        let mut own = self.member.own_record();
+        let own = &mut self.state.own;
         if !own.record.waits() {
             return;
         }
@@ -245,33 +227,28 @@ impl LockedTable<'_> {
 
     /// Publishes the measured seconds per unit of cost. Values outside 1e-30 to 1e30 are ignored.
     pub fn report_seconds_per_cost(&mut self, seconds: f64) {
-        let (Some(state), Some(seconds)) = (&mut self.state, layout::valid_cost(seconds)) else { return };
-        if state.header.seconds_per_cost != Some(seconds) {
-            state.header.seconds_per_cost = Some(seconds);
-            self.member.own_record().dirty = true;
+        let Some(seconds) = layout::valid_cost(seconds) else { return };
+        if self.state.header.seconds_per_cost.replace(seconds) != Some(seconds) {
+            self.state.own.dirty = true;
         }
     }
 
     /// Returns the measured seconds per unit of cost. `None`: no member has measured it.
     pub fn measured_seconds_per_cost(&self) -> Option<f64> {
-        self.state.as_ref().and_then(|state| state.header.seconds_per_cost)
+        self.state.header.seconds_per_cost
     }
 }
 
 impl Drop for LockedTable<'_> {
     fn drop(&mut self) {
-        let Some(state) = self.state.take() else { return };
-        if self.member.unlock(state) {
-            // Writes the changes that other threads made meanwhile and left to this one.
-            self.member.flush_patiently();
-        }
+        self.member.unlock(&mut self.state);
     }
 }
 
 /// A leased slot of a device, with memory there.
 ///
-/// Dropping it returns the lease, on any thread, also while a thread has the table locked. The end
-/// of the process returns it, too.
+/// Dropping it returns the lease, on any thread that has not locked the table. The end of the
+/// process returns it, too.
 #[derive(Debug)]
 pub struct SlotLease {
     member: Arc<LocalMember>,
@@ -282,20 +259,16 @@ pub struct SlotLease {
 impl SlotLease {
     /// Sets how many of the reserved bytes are allocated, so that others count them once: as used,
     /// not also as reserved. Others see it at once, or when a thread of this member next locks the
-    /// table.
+    /// table. The calling thread must not have it locked.
     pub fn set_used_bytes(&self, bytes: u64) {
-        let Some(key) = self.key.filter(|_| self.member.is_here()) else { return };
-        self.member.own_record().set_used_bytes(key, bytes);
-        self.member.flush(Duration::ZERO);
+        let Some(key) = self.key else { return };
+        self.member.update(Duration::ZERO, |own| own.set_used_bytes(key, bytes));
     }
 }
 
 impl Drop for SlotLease {
     fn drop(&mut self) {
-        let Some(key) = self.key.filter(|_| self.member.is_here()) else { return };
-        self.member.own_record().remove(key);
-        if !self.member.leave_if_idle() {
-            self.member.flush_patiently();
-        }
+        let Some(key) = self.key else { return };
+        self.member.update(self.member.policy.lock_timeout, |own| own.remove(key));
     }
 }

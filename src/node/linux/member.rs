@@ -1,12 +1,8 @@
 //! State of a member, shared by the threads of its process.
 //!
-//! Two mutexes guard it. `shared` is held by the thread that holds the lock of the table file, or
-//! is about to take it. `own` is held for moments by any thread that changes the member's record. A
-//! change that is made while another thread has the table locked is written by that thread before
-//! it unlocks it, see [`LocalMember::flush`]. So returning a lease waits for no thread of the
-//! process, not even for the calling one.
+//! The thread that holds the lock of the table file, or is about to take it, holds `shared`.
 //!
-//! Lock order: `shared`, the table file, `own`, `session`.
+//! Lock order: `shared`, the table file, `session`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +27,7 @@ const RECENT_FAILURE: u64 = 1_000_000_000;
 /// Contents of the table, as the thread that has it locked last read them.
 #[derive(Debug)]
 pub(super) struct TableState {
+    pub own: OwnRecord,
     pub header: TableHeader,
     pub stalled: StalledWaiters,
     /// The other members, as of the last lock.
@@ -53,7 +50,6 @@ pub(super) struct LocalMember {
     uuids: Vec<Option<String>>,
     /// By the scheduler's device index: index of the device's entry in the record.
     pub entries: Vec<Option<usize>>,
-    own: Mutex<OwnRecord>,
     shared: Mutex<TableState>,
     process: ProcessMark,
     /// The member has left, and its file is closed.
@@ -88,6 +84,7 @@ impl LocalMember {
                 Session::join(folder, file, boot_id, devices, policy.lock_timeout)
             })?;
         let shared = TableState {
+            own: OwnRecord { record, ..OwnRecord::default() },
             header,
             stalled: StalledWaiters::new(policy),
             others: Vec::new(),
@@ -101,7 +98,6 @@ impl LocalMember {
             folder,
             uuids: devices.iter().map(|device| device.map(|device| device.uuid.to_owned())).collect(),
             entries,
-            own: Mutex::new(OwnRecord { record, ..OwnRecord::default() }),
             shared: Mutex::new(shared),
             process,
             has_left: AtomicBool::new(false),
@@ -134,8 +130,7 @@ impl LocalMember {
 
     /// Leaves, if the member is about to and holds no slot: the last thread that uses the file
     /// closes it. Others ignore the record of a member whose file is closed.
-    pub fn leave_if_idle(&self) -> bool {
-        let own = self.own_record();
+    fn leave_if_idle(&self, own: &OwnRecord) -> bool {
         let leaves = own.is_leaving && own.record.held_slots.is_empty();
         if leaves {
             self.has_left.store(true, Ordering::Relaxed);
@@ -144,14 +139,14 @@ impl LocalMember {
         leaves
     }
 
-    pub fn own_record(&self) -> MutexGuard<'_, OwnRecord> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, TableState> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the table and reads it.
     pub fn lock(&self) -> Result<MutexGuard<'_, TableState>> {
         self.check_here()?;
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared();
         self.lock_file(&mut shared, self.policy.lock_timeout)?;
         let session = self.session();
         match session.read_others(&shared.header) {
@@ -177,13 +172,13 @@ impl LocalMember {
             match header {
                 Ok(Some(header)) => {
                     session.listener.note_read(header.changes);
-                    self.accept_header(shared, header);
+                    accept_header(shared, header);
                     return Ok(());
                 }
                 Ok(None) => {
                     // Members that join from now on use another file.
                     let _ = session.unlock();
-                    self.rejoin()?;
+                    self.rejoin(&mut shared.own)?;
                     // Ids and tickets of the new file say nothing about the members of the old one.
                     shared.stalled = StalledWaiters::new(self.policy);
                 }
@@ -196,20 +191,9 @@ impl LocalMember {
         Err(self.session().error("another process deletes or renames it again and again"))
     }
 
-    fn accept_header(&self, shared: &mut TableState, header: TableHeader) {
-        shared.header = header;
-        let mut own = self.own_record();
-        // The header with the drawn ticket may not have been written, either.
-        if own.record.ticket >= shared.header.next_ticket {
-            own.record.ticket = shared.header.next_ticket;
-            shared.header.next_ticket += 1;
-            own.dirty = true;
-        }
-    }
-
     /// Joins the file that new members use, with all slots that this member holds.
-    fn rejoin(&self) -> Result<()> {
-        let slots: Vec<u32> = self.own_record().record.devices.iter().map(|entry| entry.slots).collect();
+    fn rejoin(&self, own: &mut OwnRecord) -> Result<()> {
+        let slots: Vec<u32> = own.record.devices.iter().map(|entry| entry.slots).collect();
         let device = |(uuid, entry): (&'_ Option<String>, &Option<usize>)| {
             Some((uuid.clone()?, slots.get((*entry)?).copied()?))
         };
@@ -226,9 +210,6 @@ impl LocalMember {
             self.session().path.display(),
             session.path.display()
         );
-        let mut own = self.own_record();
-        // It may have left meanwhile, on another thread.
-        self.check_here()?;
         let old = &mut own.record;
         old.id = record.id;
         // The new record has the same devices in the same order, perhaps with other indices.
@@ -247,69 +228,64 @@ impl LocalMember {
         Ok(())
     }
 
-    /// Writes the changes of the record and unlocks the table. Returns true if all is written.
-    pub fn unlock(&self, mut shared: MutexGuard<'_, TableState>) -> bool {
-        let written = self.write(&mut shared, &mut self.own_record());
+    /// Writes the changes of the record and unlocks the table.
+    pub fn unlock(&self, shared: &mut TableState) {
+        let written = self.write(shared);
         let session = self.session();
         let unlocked = session.unlock();
-        drop(shared);
-        match written.and(unlocked) {
-            Ok(()) => true,
-            Err(error) => {
-                if self.is_here() {
-                    log::warn!("leases: {}: {error}", session.path.display());
-                }
-                false
-            }
+        if let Err(error) = written.and(unlocked)
+            && self.is_here()
+        {
+            log::warn!("leases: {}: {error}", session.path.display());
         }
     }
 
     /// Writes the record if it is dirty. The caller has locked the table.
-    pub fn write(&self, shared: &mut TableState, own: &mut OwnRecord) -> std::io::Result<()> {
-        if !own.dirty {
+    pub fn write(&self, shared: &mut TableState) -> std::io::Result<()> {
+        if !shared.own.dirty {
             return Ok(());
         }
         let session = self.session();
-        session.write_record(&own.record)?;
+        session.write_record(&shared.own.record)?;
         shared.header.changes += 1;
         session.listener.note_write(shared.header.changes);
         session.write_header(&shared.header)?;
-        (own.dirty, own.awaited) = (false, false);
+        shared.own.dirty = false;
         Ok(())
     }
 
-    /// Writes a dirty record, waiting at most `timeout` for other members. If another thread of the
-    /// process holds `shared`, that thread writes it: it calls this after it has unlocked the table.
-    /// If it is in this function and would not wait, it waits for the one that does.
-    pub fn flush(&self, mut timeout: Duration) {
-        while self.is_here() && self.own_record().dirty {
-            let Ok(mut shared) = self.shared.try_lock() else {
-                // The holder may have looked for the mark before it was set, so this tries again.
-                if timeout.is_zero() || std::mem::replace(&mut self.own_record().awaited, true) {
-                    return;
-                }
-                continue;
-            };
-            if let Err(error) = self.lock_file(&mut shared, timeout) {
-                drop(shared);
-                let awaited = std::mem::take(&mut self.own_record().awaited);
-                if timeout.is_zero() && awaited {
-                    timeout = self.policy.lock_timeout;
-                    continue;
-                }
-                if !timeout.is_zero() {
-                    log::warn!("leases: {error}; retrying");
-                }
-                return;
-            }
-            if !self.unlock(shared) {
-                return;
-            }
+    /// Changes the record and writes it, waiting at most `timeout` for other members. The caller
+    /// has not locked the table. If another member keeps it locked, the next thread that locks it
+    /// writes the record.
+    pub fn update(&self, timeout: Duration, change: impl FnOnce(&mut OwnRecord)) {
+        if !self.is_here() {
+            return;
+        }
+        let mut shared = self.shared();
+        change(&mut shared.own);
+        if self.leave_if_idle(&shared.own) || !shared.own.dirty {
+            return;
+        }
+        match self.lock_file(&mut shared, timeout) {
+            Ok(()) => self.unlock(&mut shared),
+            Err(error) if !timeout.is_zero() => log::warn!("leases: {error}; retrying"),
+            Err(_) => {}
         }
     }
 
-    /// [`flush`](LocalMember::flush) with the usual timeout.
-    pub fn flush_patiently(&self) {
-        self.flush(self.policy.lock_timeout);
+    /// Returns true if a change of the record is not written yet, and no thread is about to.
+    pub fn is_behind(&self) -> bool {
+        self.is_here() && self.shared.try_lock().is_ok_and(|shared| shared.own.dirty)
+    }
+}
+
+fn accept_header(shared: &mut TableState, header: TableHeader) {
+    shared.header = header;
+    // The header with the drawn ticket may not have been written.
+    let own = &mut shared.own;
+    if own.record.ticket >= header.next_ticket {
+        own.record.ticket = header.next_ticket;
+        shared.header.next_ticket += 1;
+        own.dirty = true;
     }
 }

@@ -13,8 +13,6 @@ pub(super) struct OwnRecord {
     pub dirty: bool,
     /// The member leaves as soon as it holds no slot.
     pub is_leaving: bool,
-    /// A thread that would wait for the table has left the record to the one that holds the mutex.
-    pub awaited: bool,
 }
 
 impl OwnRecord {

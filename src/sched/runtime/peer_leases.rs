@@ -32,7 +32,7 @@ impl Runtime {
         let now = self.now();
         for index in 0..self.devices.len() {
             if self.shares(index) {
-                peers.membership.set_slots(index, guard.planner.devices()[index].slots);
+                table.set_slots(index, guard.planner.devices()[index].slots);
             }
         }
         guard.planner.set_has_peers(table.other_members() > 0);
