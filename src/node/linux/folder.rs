@@ -1,7 +1,7 @@
 //! Choice and checks of the folder of the table.
 
 use std::ffi::CStr;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -115,13 +115,7 @@ fn check_folder(
     file_system: impl Fn(&File) -> io::Result<u32>,
 ) -> std::result::Result<(), String> {
     let found = folder.metadata().map_err(|error| error.to_string())?;
-    if found.uid() != sys::effective_user() {
-        return Err(format!(
-            "it belongs to user {}, and this process runs as user {}",
-            found.uid(),
-            sys::effective_user()
-        ));
-    }
+    check_owner(&found)?;
     if found.mode() & 0o022 != 0 {
         return Err(format!(
             "others may write to it (its mode is {:04o}); accepted: 0700 to 0755",
@@ -138,6 +132,14 @@ fn check_folder(
     Ok(())
 }
 
+fn check_owner(found: &Metadata) -> std::result::Result<(), String> {
+    let (owner, user) = (found.uid(), sys::effective_user());
+    match owner == user {
+        true => Ok(()),
+        false => Err(format!("it belongs to user {owner}, and this process runs as user {user}")),
+    }
+}
+
 fn open_file(folder: &File) -> std::result::Result<Descriptor, String> {
     // Repeated if another process deletes the file between the two steps.
     for _ in 0..8 {
@@ -147,24 +149,18 @@ fn open_file(folder: &File) -> std::result::Result<Descriptor, String> {
             Some(libc::ENXIO) => "it is a device or a socket; delete it".into(),
             _ => error.to_string(),
         })?;
-        let found = file.status().map_err(|error| error.to_string())?;
-        if !found.is_file {
+        let found = file.metadata().map_err(|error| error.to_string())?;
+        if !found.is_file() {
             return Err("it is no plain file; delete it".into());
         }
-        if found.owner != sys::effective_user() {
-            return Err(format!(
-                "it belongs to user {}, and this process runs as user {}",
-                found.owner,
-                sys::effective_user()
-            ));
+        check_owner(&found)?;
+        if found.nlink() > 1 {
+            return Err(format!("it has {} names; delete it", found.nlink()));
         }
-        if found.links > 1 {
-            return Err(format!("it has {} names; delete it", found.links));
-        }
-        if found.mode & 0o777 != 0o600 {
+        if found.mode() & 0o777 != 0o600 {
             file.set_mode(0o600).map_err(|error| error.to_string())?;
         }
-        if found.links == 1 {
+        if found.nlink() == 1 {
             return Ok(file);
         }
     }

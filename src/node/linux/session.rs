@@ -77,11 +77,12 @@ impl Session {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             // The process has become another user. The open file still works.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Ok(self.file.status()?.links == 0);
+                return Ok(self.file.metadata()?.nlink() == 0);
             }
             named => named?,
         };
-        Ok((named.dev(), named.ino()) != self.file.status()?.identity)
+        let open = self.file.metadata()?;
+        Ok((named.dev(), named.ino()) != (open.dev(), open.ino()))
     }
 
     /// Reads the header. The caller has locked the table.

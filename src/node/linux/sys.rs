@@ -6,9 +6,12 @@
 //! `fork` holds, so no child inherits a descriptor that is missing in the table.
 
 use std::ffi::{CStr, CString};
-use std::io;
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
@@ -142,60 +145,37 @@ impl Descriptor {
         }
     }
 
-    /// Reads until the buffer is full or the file ends. Returns the number of bytes.
+    /// Borrows the descriptor as a file.
+    fn file(&self) -> io::Result<ManuallyDrop<File>> {
+        // SAFETY: the descriptor is open while this object lives, and the result does not close it.
+        Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(self.raw()?) }))
+    }
+
+    /// Returns the number of bytes that were read, fewer than the buffer has only at the end of the
+    /// file.
     pub fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < into.len() {
-            let rest = &mut into[done..];
-            // SAFETY: `rest` is a buffer of this length.
-            let got = unsafe {
-                libc::pread(
-                    self.raw()?,
-                    rest.as_mut_ptr().cast(),
-                    rest.len(),
-                    (at + done as u64) as libc::off_t,
-                )
-            };
-            match size(got) {
-                Ok(0) => break,
-                Ok(got) => done += got,
+        loop {
+            match self.file()?.read_at(into, at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                read => return read,
             }
         }
-        Ok(done)
     }
 
     pub fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let rest = &bytes[done..];
-            let (raw, at) = (self.raw()?, (at + done as u64) as libc::off_t);
-            // SAFETY: `rest` has this length.
-            let put = || size(unsafe { libc::pwrite(raw, rest.as_ptr().cast(), rest.len(), at) });
-            match without_signals(put) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(put) => done += put,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        let file = self.file()?;
+        without_signals(|| file.write_all_at(bytes, at))
     }
 
     /// Reads once from an event or from inotify, without blocking. Returns 0 if nothing is there.
     pub fn read_available(&self, into: &mut [u8]) -> usize {
-        let Ok(raw) = self.raw() else { return 0 };
-        // SAFETY: `into` is a buffer of this length.
-        size(unsafe { libc::read(raw, into.as_mut_ptr().cast(), into.len()) }).unwrap_or(0)
+        self.file().and_then(|file| (&*file).read(into)).unwrap_or(0)
     }
 
     /// Signals an event.
     pub fn signal(&self) {
-        let Ok(raw) = self.raw() else { return };
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: `one` has eight bytes. The call fails only after 2^64 signals.
-        unsafe { libc::write(raw, one.as_ptr().cast(), one.len()) };
+        // Fails only after 2^64 signals.
+        let _ = self.file().and_then(|file| (&*file).write(&1_u64.to_ne_bytes()));
     }
 
     /// Adds a file to this inotify instance: its writes, and the closes of writable descriptors.
@@ -246,22 +226,11 @@ impl Descriptor {
     }
 
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // SAFETY: the arguments are numbers.
-        checked(unsafe { libc::fchmod(self.raw()?, mode as libc::mode_t) }).map(|_| ())
+        self.file()?.set_permissions(Permissions::from_mode(mode))
     }
 
-    pub fn status(&self) -> io::Result<FileStatus> {
-        // SAFETY: a struct of numbers, all of which may be 0.
-        let mut status: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: `status` is a valid struct.
-        checked(unsafe { libc::fstat(self.raw()?, &mut status) })?;
-        Ok(FileStatus {
-            is_file: status.st_mode & libc::S_IFMT == libc::S_IFREG,
-            mode: status.st_mode & 0o7777,
-            owner: status.st_uid,
-            links: status.st_nlink as u64,
-            identity: (status.st_dev as u64, status.st_ino as u64),
-        })
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.file()?.metadata()
     }
 }
 
@@ -277,16 +246,6 @@ impl Drop for Descriptor {
         }
         unlock_gate();
     }
-}
-
-/// Type, mode, owner, number of names, and device and inode of an open file.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FileStatus {
-    pub is_file: bool,
-    pub mode: u32,
-    pub owner: u32,
-    pub links: u64,
-    pub identity: (u64, u64),
 }
 
 /// Waits until one of the descriptors is readable or the timeout passes. Returns which are.
@@ -340,8 +299,4 @@ fn byte_range(kind: c_int, begin: u64, length: u64) -> libc::flock {
 
 fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-fn size(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
