@@ -140,31 +140,27 @@ fn check_owner(found: &Metadata) -> std::result::Result<(), String> {
     }
 }
 
+/// Opens the table file. If another process deletes it meanwhile, the member joins the next file at
+/// its first lock.
 fn open_file(folder: &File) -> std::result::Result<Descriptor, String> {
-    // Repeated if another process deletes the file between the two steps.
-    for _ in 0..8 {
-        let file = Descriptor::open_at(folder, FILE_NAME).map_err(|error| match error.raw_os_error() {
-            Some(libc::ELOOP) => "it is a link; delete it".into(),
-            Some(libc::EISDIR) => "it is a folder; delete it".into(),
-            Some(libc::ENXIO) => "it is a device or a socket; delete it".into(),
-            _ => error.to_string(),
-        })?;
-        let found = file.metadata().map_err(|error| error.to_string())?;
-        if !found.is_file() {
-            return Err("it is no plain file; delete it".into());
-        }
-        check_owner(&found)?;
-        if found.nlink() > 1 {
-            return Err(format!("it has {} names; delete it", found.nlink()));
-        }
-        if found.mode() & 0o777 != 0o600 {
-            file.set_mode(0o600).map_err(|error| error.to_string())?;
-        }
-        if found.nlink() == 1 {
-            return Ok(file);
-        }
+    let file = Descriptor::open_at(folder, FILE_NAME).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => "it is a link; delete it".into(),
+        Some(libc::EISDIR) => "it is a folder; delete it".into(),
+        Some(libc::ENXIO) => "it is a device or a socket; delete it".into(),
+        _ => error.to_string(),
+    })?;
+    let found = file.metadata().map_err(|error| error.to_string())?;
+    if !found.is_file() {
+        return Err("it is no plain file; delete it".into());
     }
-    Err("another process removes it again and again".into())
+    check_owner(&found)?;
+    if found.nlink() > 1 {
+        return Err(format!("it has {} names; delete it", found.nlink()));
+    }
+    if found.mode() & 0o777 != 0o600 {
+        file.set_mode(0o600).map_err(|error| error.to_string())?;
+    }
+    Ok(file)
 }
 
 fn folder_error(path: &Path, why: impl std::fmt::Display) -> Error {
