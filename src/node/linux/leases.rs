@@ -34,6 +34,10 @@ impl Membership {
         policy: NodePolicy,
     ) -> Result<Option<Membership>> {
         let Some(candidates) = folder::candidates(folder)? else { return Ok(None) };
+        if let Some(device) = devices.iter().flatten().find(|device| !layout::is_uuid(device.uuid)) {
+            let accepted = "1 to 95 printable ASCII characters without blanks";
+            return Err(Error::argument("the UUID of a device", format!("{:?}", device.uuid), accepted));
+        }
         Ok(Some(Membership { member: Arc::new(LocalMember::join(candidates, devices, policy)?) }))
     }
 

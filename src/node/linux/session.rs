@@ -44,7 +44,7 @@ impl Session {
         file_lock::lock_table(&file, MAX_MEMBERS, lock_timeout).map_err(|why| file_error(&path, why))?;
         let joined = claim_record(&file, boot_id, devices);
         let unlocked = file_lock::unlock_table(&file, MAX_MEMBERS);
-        let joined = joined.map_err(|why| why.into_error(&path))?;
+        let joined = joined.map_err(|why| file_error(&path, why))?;
         unlocked.map_err(|error| file_error(&path, error))?;
         let id = joined.1.id;
         let listener = ChangeListener::new(joined.0.changes).map_err(|error| file_error(&path, error))?;
@@ -130,28 +130,6 @@ fn file_error(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::io("use the leases in", path, why)
 }
 
-/// Why no record could be claimed.
-enum JoinError {
-    /// The reason in words, still without the path of the file.
-    Reason(String),
-    Error(Error),
-}
-
-impl JoinError {
-    fn into_error(self, path: &Path) -> Error {
-        match self {
-            JoinError::Reason(why) => file_error(path, why),
-            JoinError::Error(error) => error,
-        }
-    }
-}
-
-impl<E: std::fmt::Display> From<E> for JoinError {
-    fn from(error: E) -> JoinError {
-        JoinError::Reason(error.to_string())
-    }
-}
-
 /// The header and the own record as written. Then, by the scheduler's device index, the index of
 /// the device's entry in the record.
 pub(super) type JoinState = (TableHeader, MemberRecord, Vec<Option<usize>>);
@@ -161,7 +139,7 @@ fn claim_record(
     file: &Descriptor,
     boot_id: BootId,
     devices: &[Option<SharedDevice<'_>>],
-) -> std::result::Result<JoinState, JoinError> {
+) -> std::result::Result<JoinState, Box<dyn std::error::Error>> {
     let live = file_lock::live_members(file)?;
     let alone = live.is_empty();
     let mut front = vec![0; RECORDS_OFFSET];
@@ -207,7 +185,7 @@ fn claim_record(
 fn device_entries(
     uuids: &mut Vec<String>,
     devices: &[Option<SharedDevice<'_>>],
-) -> std::result::Result<(MemberRecord, Vec<Option<usize>>), JoinError> {
+) -> std::result::Result<(MemberRecord, Vec<Option<usize>>), String> {
     let mut member = MemberRecord::default();
     let mut entries = Vec::new();
     for device in devices {
@@ -215,11 +193,6 @@ fn device_entries(
             entries.push(None);
             continue;
         };
-        if !layout::is_uuid(uuid) {
-            let accepted = "1 to 95 printable ASCII characters without blanks";
-            let error = Error::argument("the UUID of a device", format!("{uuid:?}"), accepted);
-            return Err(JoinError::Error(error));
-        }
         let device = uuids.iter().position(|known| known == uuid).unwrap_or_else(|| {
             uuids.push(uuid.to_owned());
             uuids.len() - 1
@@ -232,7 +205,7 @@ fn device_entries(
         }
     }
     if uuids.len() > MAX_DEVICES {
-        return Err(format!("it has room for {MAX_DEVICES} devices, and {} are needed", uuids.len()).into());
+        return Err(format!("it has room for {MAX_DEVICES} devices, and {} are needed", uuids.len()));
     }
     Ok((member, entries))
 }
