@@ -61,7 +61,7 @@ fn main() -> std::process::ExitCode {
         case!(one_process::member_leaves_when_its_last_lease_is_dropped),
         case!(one_process::ticket_ends_with_a_lease_that_others_want),
         case!(one_process::lease_outlives_its_membership),
-        case!(one_process::devices_that_are_not_shared_are_leased_to_all),
+        case!(one_process::devices_that_are_not_shared_are_not_leased),
         case!(one_process::the_257th_member_is_refused),
         case!(one_process::wait_ends_with_a_change_a_wake_or_its_time),
         case!(one_process::own_writes_do_not_wake_the_member),

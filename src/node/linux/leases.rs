@@ -161,19 +161,14 @@ impl LockedTable<'_> {
     /// Leases a slot of a device and memory there. If another member holds a slot of the device or
     /// waits for it, or the member requests no other task, this ends its wait: its next request
     /// draws a new ticket. The caller has checked by [`availability`](LockedTable::availability)
-    /// that a slot is free. `cost`: of the task on that device; `None`: not known. On a device that
-    /// is not shared the lease is empty.
+    /// that a slot is free. `cost`: of the task on that device; `None`: not known.
     ///
-    /// Fails if the record can't be written, or is full (a record holds at least 170 slots). The
-    /// member then keeps its place in the queue.
+    /// Fails if the device is not shared, or the record can't be written or is full (a record holds
+    /// at least 170 slots). The member then keeps its place in the queue.
     pub fn lease(&mut self, device: usize, cost: Option<f64>, bytes: u64) -> Result<SlotLease> {
         let member = self.member;
-        let Some(entry) = member.entries.get(device).copied() else {
-            let accepted = format!("0 to {}", member.entries.len().saturating_sub(1));
-            return Err(Error::argument("the device to lease", device, accepted));
-        };
-        let Some(entry) = entry else {
-            return Ok(SlotLease { member: Arc::clone(member), key: None });
+        let Some(entry) = member.entries.get(device).copied().flatten() else {
+            return Err(Error::argument("the device to lease", device, "the index of a shared device"));
         };
         let TableState { own, others, .. } = &mut *self.state;
         let before = own.record.clone();
@@ -191,7 +186,7 @@ impl LockedTable<'_> {
             self.state.own.keys.pop();
             return Err(member.session().error(error));
         }
-        Ok(SlotLease { member: Arc::clone(member), key: Some(key) })
+        Ok(SlotLease { member: Arc::clone(member), key })
     }
 
     /// Sets what this member waits for. The first request draws a ticket, which the member keeps
@@ -256,8 +251,7 @@ impl Drop for LockedTable<'_> {
 #[derive(Debug)]
 pub struct SlotLease {
     member: Arc<LocalMember>,
-    /// `None`: the device is not shared.
-    key: Option<u64>,
+    key: u64,
 }
 
 impl SlotLease {
@@ -265,14 +259,12 @@ impl SlotLease {
     /// not also as reserved. Others see it at once, or when a thread of this member next locks the
     /// table. The calling thread must not have it locked.
     pub fn set_used_bytes(&self, bytes: u64) {
-        let Some(key) = self.key else { return };
-        self.member.update(Duration::ZERO, |own| own.set_used_bytes(key, bytes));
+        self.member.update(Duration::ZERO, |own| own.set_used_bytes(self.key, bytes));
     }
 }
 
 impl Drop for SlotLease {
     fn drop(&mut self) {
-        let Some(key) = self.key else { return };
-        self.member.update(self.member.policy.lock_timeout, |own| own.remove(key));
+        self.member.update(self.member.policy.lock_timeout, |own| own.remove(self.key));
     }
 }
