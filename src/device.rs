@@ -1,7 +1,6 @@
 //! Identity, properties and selection of devices: plain data. No function here accesses a device.
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
@@ -31,27 +30,6 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// Name that a device keeps across processes and reboots: the UUID that the driver gives a GPU
-/// (`GPU-…`, `MIG-…`), `CPU-0` for the host.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeviceId(Arc<str>);
-
-impl DeviceId {
-    pub fn new(uuid: &str) -> Self {
-        DeviceId(uuid.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for DeviceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// Whether tasks may run on a device.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
@@ -66,7 +44,9 @@ pub enum Health {
 /// Properties of a device as found by a backend.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct DeviceInfo {
-    pub id: DeviceId,
+    /// Name that the device keeps across processes and reboots: the UUID that the driver gives a
+    /// GPU (`GPU-…`, `MIG-…`), `CPU-0` for the host.
+    pub id: String,
     pub backend: BackendKind,
     /// The backend's number for the device, valid in this process only.
     pub ordinal: u32,
@@ -92,7 +72,7 @@ const CONTEXT_BYTES: u64 = 512 << 20;
 impl DeviceInfo {
     /// Returns a device in good health, without memory and further properties.
     pub fn new(id: &str, backend: BackendKind, ordinal: u32, name: impl Into<String>) -> Self {
-        DeviceInfo { id: DeviceId::new(id), backend, ordinal, name: name.into(), ..DeviceInfo::default() }
+        DeviceInfo { id: id.into(), backend, ordinal, name: name.into(), ..DeviceInfo::default() }
     }
 
     /// Returns the bytes that all tasks together may use.

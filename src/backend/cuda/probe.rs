@@ -15,7 +15,7 @@ use super::nvml::{self, DeviceExtent, NvmlDevice};
 use super::status::{self, StatusClass};
 use crate::backend::cpu::free_bytes;
 use crate::descriptor::{self, OccupiedStreams};
-use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 
 /// Compute capability for which the kernels are compiled. GPUs from this one on run them.
@@ -225,7 +225,7 @@ fn probe_device(
     let width = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
     let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).unwrap_or(1);
     let info = DeviceInfo {
-        id: DeviceId::new(&id),
+        id,
         backend: BackendKind::Cuda,
         ordinal: ordinal as u32,
         name,

@@ -167,7 +167,7 @@ mod tests {
         add(&mut second, 4, &object(&first));
         let mut third = stats(&["GPU-b"]);
         add(&mut third, 6, &object(&second));
-        let counts = |one: &DeviceStats| (one.device.id.to_string(), one.done, one.failed, one.slots);
+        let counts = |one: &DeviceStats| (one.device.id.clone(), one.done, one.failed, one.slots);
         let expected = [("GPU-b".to_owned(), 7, 3, 3), ("GPU-a".to_owned(), 2, 1, 3)];
         assert_eq!(third.devices.iter().map(counts).collect::<Vec<_>>(), expected);
         assert!(!lines(&third)[0].contains("retired"), "{:?}", lines(&third));

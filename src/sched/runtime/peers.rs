@@ -46,7 +46,7 @@ impl Peers {
         policy: NodePolicy,
     ) -> Result<Option<Peers>> {
         let share = devices.iter().map(|(device, _)| {
-            (device.backend == BackendKind::Cuda).then(|| SharedDevice { uuid: device.id.as_str(), slots })
+            (device.backend == BackendKind::Cuda).then_some(SharedDevice { uuid: &device.id, slots })
         });
         let joining: Vec<Option<SharedDevice<'_>>> = share.collect();
         if joining.iter().all(Option::is_none) {
