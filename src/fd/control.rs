@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// Version of the values of [`State`]s: their number, order and meaning. It is raised with every
 /// change of these. A caller that keeps states compares it.
-pub const STATE_LAYOUT: u32 = 1;
+pub const STATE_LAYOUT: u32 = 2;
 
 /// State of a shot between two steps. Only a shot of the same plan, with the same kind and number
 /// of values, can resume from it.

@@ -1,6 +1,7 @@
 //! Fields of a running shot: the pressures of even and of odd steps and their undamped increments;
 //! the PML velocities of even and of odd steps; the split pressures of the absorbing layers.
 
+use super::rows::FLUX_PLANES;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::{Ends, Zones};
 
@@ -10,7 +11,7 @@ pub struct Fields<T> {
     /// `[pressure][parity of the step]`.
     pub p: [[T; 2]; 2],
     pub d: [T; 2],
-    /// `[axis][parity of the step]`.
+    /// `[axis][parity of the step]`. A second one without values means that the first serves all steps.
     pub velocity: [[T; 2]; 3],
     pub split: [T; 3],
 }
@@ -31,8 +32,10 @@ impl<T: Copy> Fields<T> {
 
 /// Returns the lengths of the fields of `pressures` pressures.
 pub fn lens(layout: &Layout, pressures: usize) -> Vec<usize> {
-    let [velocity, split] = layer_lens(layout);
-    in_order(layout, pressures, velocity, split)
+    let [[x, y, z], split] = layer_lens(layout);
+    // No two tiles read a velocity of z, nor one of y unless both ends reach it.
+    let is_narrow = (1..FLUX_PLANES).contains(&Zones::new(layout, 1).middle.len());
+    in_order(layout, pressures, [[x; 2], [y, if is_narrow { y } else { 0 }], [z, 0]], split)
 }
 
 /// Returns the lengths of the velocities and split pressures of x, y, z: `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
@@ -62,11 +65,11 @@ pub fn gpu_lens(layout: &Layout, pressures: usize) -> Vec<usize> {
     let [nx, ny, _] = layout.padded;
     let velocity =
         [layout.rows(ny * x.velocities()), layout.rows(y.velocities() * nx), ny * nx * gpu_slots(&z)];
-    in_order(layout, pressures, velocity, layout.split_lens())
+    in_order(layout, pressures, velocity.map(|len| [len; 2]), layout.split_lens())
 }
 
 /// Returns the lengths in the order of [`Fields`].
-fn in_order(layout: &Layout, pressures: usize, velocity: [usize; 3], split: [usize; 3]) -> Vec<usize> {
+fn in_order(layout: &Layout, pressures: usize, velocity: [[usize; 2]; 3], split: [usize; 3]) -> Vec<usize> {
     let fields = std::iter::repeat_n(layout.field_len(), 3 * pressures);
-    fields.chain(velocity.into_iter().flat_map(|len| [len; 2])).chain(split).collect()
+    fields.chain(velocity.into_iter().flatten()).chain(split).collect()
 }

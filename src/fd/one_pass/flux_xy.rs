@@ -164,7 +164,7 @@ impl<P: OnePassEquation> Sweep<'_, P> {
                 new: self.velocity_new[axis].wrapping_add(first),
                 apart: stride,
                 own: [own.start.saturating_sub(j), own.end.saturating_sub(j)],
-                stream: self.step.stream,
+                stream: self.step.stream && axis == 0,
                 ahead,
             };
         }

@@ -2,7 +2,7 @@
 //! shifted within registers.
 
 use super::axis::AxisFactors;
-use super::rows::{TAPS, damped, derivative, halfway, write};
+use super::rows::{TAPS, damped, derivative, halfway};
 use crate::fd::centred::taps::Taps;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::vector::isa::RowWork;
@@ -67,14 +67,11 @@ pub struct RowEnd<'a> {
     pub factors: &'a AxisFactors,
     pub q: *const f32,
     pub kappa: *const f32,
-    pub old: *const f32,
-    pub new: *mut f32,
-    /// Whether `new` is written past the caches.
-    pub stream: bool,
+    pub velocity: *mut f32,
     /// Split pressure, and the values that have one.
     pub split: *mut f32,
     pub damped: std::ops::Range<usize>,
-    /// Prefetch distances in values, of old velocities and of the split pressure.
+    /// Prefetch distances in values, of velocities and of the split pressure.
     pub ahead: [usize; 2],
     /// Target of the increments.
     pub to: *mut f32,
@@ -90,10 +87,11 @@ impl RowWork for RowEnd<'_> {
         for i in (0..=len).step_by(L::N) {
             let mut u = L::splat(0.0);
             if i < len {
-                let old = L::mul(L::load(keep.wrapping_add(i)), L::load(self.old.add(i)));
-                L::prefetch(self.old.wrapping_add(i + self.ahead[0]));
+                let velocity = self.velocity.add(i);
+                let old = L::mul(L::load(keep.wrapping_add(i)), L::load(velocity));
+                L::prefetch(velocity.wrapping_add(self.ahead[0]));
                 u = L::fnma(L::load(velocity_rate.wrapping_add(i)), L::load(self.q.add(i)), old);
-                write::<L>(self.new.add(i), u, self.stream);
+                L::store(velocity, u);
             }
             if i > 0 {
                 let i = i - L::N;

@@ -39,6 +39,7 @@ impl<'a, P: OnePassEquation> Sweep<'a, P> {
         let TileStep { equation, partition, from, .. } = *step;
         let c = &**equation.coefficients();
         let fields = Fields::new(P::PRESSURES, step.fields);
+        let velocity = fields.velocity.map(|[even, odd]| [even, if odd.values() == 0 { even } else { odd }]);
         Sweep {
             step,
             c,
@@ -47,8 +48,8 @@ impl<'a, P: OnePassEquation> Sweep<'a, P> {
             old: fields.p.map(|both| both[from].as_ptr().cast_const()),
             new: fields.p.map(|both| both[1 - from].as_ptr()),
             d: fields.d.map(|d| d.as_ptr()),
-            velocity_old: fields.velocity.map(|both| both[from].as_ptr().cast_const()),
-            velocity_new: fields.velocity.map(|both| both[1 - from].as_ptr()),
+            velocity_old: velocity.map(|both| both[from].as_ptr().cast_const()),
+            velocity_new: velocity.map(|both| both[1 - from].as_ptr()),
             split: fields.split.map(|split| split.as_ptr()),
             first: c.layout.active(2).start,
             len: active.len,
