@@ -31,14 +31,10 @@ pub struct Line {
 
 impl<P: OnePassEquation> Sweep<'_, P> {
     /// Computes the fluxes that the first row's term reads before its last.
-    ///
-    /// # Safety
-    /// See [`Sweep`].
     pub unsafe fn begin_fluxes(&self, line: &Line) {
         let first = self.tile.sides[line.axis].fluxes().start;
         let active = self.c.layout.active(line.axis);
         let mut j = first;
-        // Updated cells have `HALF_WIDTH` neighbours on each side.
         while j < first + FLUX_PLANES {
             let moves = active.contains(&j);
             let together = moves && j + ROWS_PER_BLOCK <= active.end.min(first + FLUX_PLANES);
@@ -63,9 +59,6 @@ impl<P: OnePassEquation> Sweep<'_, P> {
     }
 
     /// Computes the terms of `together` rows from index `at` on.
-    ///
-    /// # Safety
-    /// See [`Sweep`].
     pub unsafe fn terms(&self, line: &Line, at: usize, together: usize) {
         let j = at + HALF_WIDTH - 1;
         let damped = line.pml && self.c.layout.in_layer(line.axis, at).is_some();

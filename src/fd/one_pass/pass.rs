@@ -37,9 +37,6 @@ use crate::fd::tiled::tiles::ROWS_PER_BLOCK;
 
 impl<P: OnePassEquation> Sweep<'_, P> {
     /// Updates the active part of the tile.
-    ///
-    /// # Safety
-    /// See [`Sweep`]; the same holds for all methods below.
     pub unsafe fn run(&self) {
         let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
         let line = |(column, x): (usize, usize)| Line {

@@ -38,9 +38,6 @@ pub unsafe fn derivatives<L: Lanes, const U: usize>(
 }
 
 /// Returns the derivative between taps 3 and 4.
-///
-/// # Safety
-/// The processor has the instructions.
 #[inline(always)]
 pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
     let mut s = L::mul(c[0], L::sub(f[4], f[3]));
@@ -51,9 +48,6 @@ pub unsafe fn derivative<L: Lanes>(c: [L::V; HALF_WIDTH], f: &[L::V]) -> L::V {
 
 /// Returns 1/rho of half points: `b`, or if `beside` is not null the reciprocal of the sum of both
 /// rows.
-///
-/// # Safety
-/// `L::N` values of the rows may be read from value `i` on; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn halfway<L: Lanes>(b: *const f32, beside: *const f32, i: usize) -> L::V {
     let b = L::load(b.wrapping_add(i));

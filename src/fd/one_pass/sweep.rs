@@ -58,9 +58,6 @@ impl<'a, P: OnePassEquation> Sweep<'a, P> {
 
     /// Returns the coefficients of a row. 16-bit numbers are expanded, to the `u`th of the
     /// scratch's few rows.
-    ///
-    /// # Safety
-    /// See [`Sweep`].
     pub unsafe fn row(&self, field: &EdgeField, [x, y]: [usize; 2], u: usize) -> *const f32 {
         match field.onward(&self.c.layout, [x, y, self.first]) {
             EdgeRow::Values(values) => values.as_ptr(),
@@ -74,9 +71,6 @@ impl<'a, P: OnePassEquation> Sweep<'a, P> {
 
     /// Returns the coefficients of some rows of a plane: a pointer to those of the user's first
     /// row, and values from row to row. 16-bit numbers are expanded, `len` of each row.
-    ///
-    /// # Safety
-    /// See [`Sweep`].
     pub unsafe fn rows(
         &self,
         field: &EdgeField,

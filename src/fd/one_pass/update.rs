@@ -54,9 +54,6 @@ impl<P: OnePassEquation> RowWork for Update<'_, P> {
 
 impl<P: OnePassEquation> Update<'_, P> {
     /// Updates one row. `X_PML`, `Y_PML`: whether the tile stores PML velocities along that axis.
-    ///
-    /// # Safety
-    /// See [`RowWork::run`].
     #[inline(always)]
     unsafe fn run_with<L: Lanes, const X_PML: bool, const Y_PML: bool>(&self) {
         let c = splats::<L>(self.stencil);

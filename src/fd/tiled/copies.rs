@@ -47,9 +47,6 @@ pub unsafe fn without_source(
 }
 
 /// Copies the rows for which there is room, and changes the copies.
-///
-/// # Safety
-/// See [`in_ball`].
 // Few rows are near a source. Inlined, steps of `tti` are a few percent slower.
 #[cold]
 #[inline(never)]

@@ -25,9 +25,6 @@ pub trait RowWork {
 /// Aligns the stack of the calling function to a vector, so that vectors for which it has no
 /// registers are aligned. A store that crosses a cache line costs two, one that crosses a page some
 /// hundred cycles.
-///
-/// # Safety
-/// The processor has the instructions of `L`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn align_stack<L: Lanes>() {

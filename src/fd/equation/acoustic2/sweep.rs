@@ -49,8 +49,6 @@ struct Acoustic2Row {
 
 /// The values of vp² of a row, as they are stored.
 trait Speeds: Copy {
-    /// # Safety
-    /// As for reading `L::N` values from the `i`th on; the processor has the instructions.
     unsafe fn load<L: Lanes>(self, i: usize) -> L::V;
     /// Requests the line of the `i`th value, which may lie beyond the field.
     fn prefetch<L: Lanes>(self, i: usize);
@@ -87,7 +85,6 @@ impl RowWork for Acoustic2Sweep<'_> {
         let layout = &c.layout;
         let [columns, planes] = tile.tile.sides.each_ref().map(|side| side.cells.clone());
         let z = layout.active(2).start;
-        // A row's taps are within the field.
         let weights = WeightSplats::<L>::new(&c.weights);
         for (y, x) in planes.flat_map(|y| columns.clone().map(move |x| (y, x))) {
             let at = layout.at([x, y, z]);
@@ -129,9 +126,6 @@ struct DampedRow<'a, L: Lanes> {
 }
 
 /// Adds the increments of the layers to a row of the pressure before, with a negative sign.
-///
-/// # Safety
-/// See [`Acoustic2Sweep`].
 #[inline(always)]
 unsafe fn damp<L: Lanes>(
     step: &Acoustic2Sweep<'_>,
@@ -153,7 +147,6 @@ unsafe fn damp<L: Lanes>(
             let mut slot = cell;
             slot[axis] = own.slot(cell[axis]);
             let (at, place) = (layout.at(cell), own.layout.at(slot));
-            // The fields have these layouts.
             let row = DampedRow::<L> {
                 len: z.len(),
                 p: step.p.as_ptr().add(at).cast_const(),
@@ -208,9 +201,6 @@ impl<L: Lanes> DampedRow<'_, L> {
 }
 
 /// Updates a row.
-///
-/// # Safety
-/// See [`Acoustic2Sweep`].
 #[inline(always)]
 unsafe fn row<L: Lanes, V: Speeds>(weights: &WeightSplats<L>, row: &Acoustic2Row, v: V) {
     let [sx, sy] = row.strides;

@@ -1,4 +1,7 @@
 //! The computation of a row along z. `mod.rs` of the equation has the order of operations.
+//!
+//! Safety: rows have `len` values, and pressures `HALF_WIDTH` rows and a vector around them. The processor
+//! has the instructions.
 
 use std::ops::Range;
 
@@ -20,8 +23,6 @@ pub struct Splats<L: Lanes> {
 }
 
 impl<L: Lanes> Splats<L> {
-    /// # Safety
-    /// The processor has the instructions.
     #[inline(always)]
     pub unsafe fn new(weights: &Weights, [x, y, z]: &[[f32; HALF_WIDTH]; 3]) -> Splats<L> {
         let first = [splats::<L>(x), splats::<L>(y), splats::<L>(z)];
@@ -50,9 +51,6 @@ pub struct TtiFluxRow {
 
 /// Computes a row of fluxes. `X`, `Y`: whether a divergence takes those of x, or those of y. With both also those of z and
 /// the Laplacian.
-///
-/// # Safety
-/// The pressures may be read `HALF_WIDTH` rows and a vector around the row; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &TtiFluxRow) {
     let [p, q] = row.pressures;
@@ -113,9 +111,6 @@ pub unsafe fn flux<L: Lanes, const X: bool, const Y: bool>(c: &Splats<L>, row: &
 
 /// Computes the parts of a row's divergences along x and z. `plane`: its fluxes; `column`: values from those of a row to those
 /// of the next along x; `to`: two rows.
-///
-/// # Safety
-/// As for reading the rows of four columns around; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn divergence_xz<L: Lanes>(
     c: &Splats<L>,
@@ -161,9 +156,6 @@ pub struct PressureRow<'a> {
 }
 
 /// Computes a row of increments and pressures.
-///
-/// # Safety
-/// All rows have `len` values; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn pressure<L: Lanes>(c: &Splats<L>, row: &PressureRow<'_>) {
     let end = row.undamped.end.min(row.len);

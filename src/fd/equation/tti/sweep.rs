@@ -170,7 +170,6 @@ impl TtiSweep<'_> {
                 [field(0).wrapping_add(leading), field(2).wrapping_add(leading), n_x, n_y, n_z]
             },
         };
-        // Updated cells have `HALF_WIDTH` neighbours on each side.
         flux::<L, X, Y>(splats, &row)
     }
 

@@ -1,4 +1,4 @@
-//! The pressures of a row of cells, from the fluxes around them.
+//! The pressures of a row of cells, from the fluxes around them. Safety as in `flux.rs`.
 
 use std::ops::Range;
 
@@ -46,9 +46,6 @@ pub struct SplitEnd {
 }
 
 /// Computes a row of pressures. `X_PML`, `Y_PML`: whether the fluxes of x and y are damped.
-///
-/// # Safety
-/// All rows have `len` values; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn divergence<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     stencils: &[[f32; HALF_WIDTH]; 3],

@@ -1,4 +1,7 @@
 //! The fluxes of a row of cells.
+//!
+//! Safety: rows have `len` values, and pressures `HALF_WIDTH` rows and a vector around them. The processor
+//! has the instructions.
 
 use crate::fd::one_pass::flux_z::derivative_after;
 use crate::fd::one_pass::rows::{derivatives, write};
@@ -46,8 +49,6 @@ pub struct Target {
 }
 
 impl Target {
-    /// # Safety
-    /// The row has `L::N` values from `i` on; the processor has the instructions.
     #[inline(always)]
     pub unsafe fn write<L: Lanes>(self, i: usize, value: L::V) {
         if !self.row.is_null() {
@@ -57,18 +58,12 @@ impl Target {
 }
 
 /// Loads a vector of a row.
-///
-/// # Safety
-/// The row has `L::N` values from `i` on; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn load<L: Lanes>(row: *const f32, i: usize) -> L::V {
     L::load(row.wrapping_add(i))
 }
 
 /// Computes a row of fluxes. `X_PML`, `Y_PML`: whether those of x and y are damped.
-///
-/// # Safety
-/// The pressures may be read `HALF_WIDTH` rows and a vector around the row; the processor has the instructions.
 #[inline(always)]
 pub unsafe fn flux<L: Lanes, const X_PML: bool, const Y_PML: bool>(
     stencils: &[[f32; HALF_WIDTH]; 3],

@@ -144,9 +144,6 @@ struct OldTtiSweep<'a, const X_PML: bool, const Y_PML: bool> {
 }
 
 /// Computes the part of a tile that is not at rest.
-///
-/// # Safety
-/// See [`OldTtiSweep`].
 pub unsafe fn sweep(step: &TileStep<'_, OldTtiPropagator>, tile: &ActiveTile, scratch: *mut f32) {
     let (isa, fields) = (step.isa, OldTtiFields::new(step.fields));
     let queue = OldTtiQueue::new(step.partition, scratch).0;
@@ -264,7 +261,6 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
                 [p, q, position(fields.w[from], at + next), ct, st, cp, sp]
             },
         };
-        // Updated cells have `HALF_WIDTH` neighbours on each side.
         flux::<L, X_PML, Y_PML>(&c.operators.stencils, &row)
     }
 
