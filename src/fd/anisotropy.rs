@@ -82,9 +82,6 @@ pub fn at_most_root(s: f32, e: f32) -> f32 {
 
 impl Anisotropy {
     /// A property that the model lacks is 0.
-    ///
-    /// # Errors
-    /// No memory; values that 16 bits are not enough for.
     pub fn new(model: &Model, layout: &Layout, storage: Storage) -> Result<Anisotropy> {
         let [epsilon, delta] = [Property::Epsilon, Property::Delta].map(|property| model.or_zero(property));
         let stretch = |value: f32| 1.0 + 2.0 * value;

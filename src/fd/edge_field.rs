@@ -85,9 +85,6 @@ impl EdgeField {
 
     /// Makes a field whose coefficients `value` computes from `properties` at a position in the
     /// model. The field is uniform if all of these are constant.
-    ///
-    /// # Errors
-    /// See [`EdgeField::new`].
     pub fn from_properties(
         layout: &Layout,
         storage: Storage,

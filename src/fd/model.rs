@@ -158,9 +158,6 @@ pub const WATER: f32 = 1000.0;
 impl Model {
     /// Makes a model of a velocity and a density, both over the grid. Without a density it is
     /// [`WATER`].
-    ///
-    /// # Errors
-    /// See [`Model::of`].
     pub fn new(grid: Grid, vp: Vec<f32>, rho: Option<Vec<f32>>) -> Result<Self> {
         let rho = rho.map(|rho| (Property::Rho, rho.into()));
         Model::of(grid, [(Property::Vp, vp.into())].into_iter().chain(rho))

@@ -45,9 +45,6 @@ pub struct Coefficients {
 
 impl BulkMaterial {
     /// Computes the coefficients with layers of `pml` cells.
-    ///
-    /// # Errors
-    /// Values that 16 bits cannot represent well enough; no memory.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let grid = &model.grid;
         let layout = Layout::new(grid.n, pml);

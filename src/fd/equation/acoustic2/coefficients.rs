@@ -1,4 +1,4 @@
-//! Acoustic2Medium and coefficients: the values that a step multiplies with.
+//! Medium and coefficients: the values that a step multiplies with.
 
 use std::sync::Arc;
 
@@ -38,8 +38,6 @@ pub struct Acoustic2Coefficients {
 }
 
 impl Acoustic2Medium {
-    /// # Errors
-    /// No memory; values that 16 bits are not enough for.
     pub fn new(model: &Model, pml: usize, storage: Storage, absorber: Absorber) -> Result<Acoustic2Medium> {
         let layout = Layout::new(model.grid.n, pml);
         let vp = model.vp();

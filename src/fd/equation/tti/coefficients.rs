@@ -42,8 +42,6 @@ pub fn first(stencil: Stencil) -> [f64; HALF_WIDTH] {
 }
 
 impl TtiMaterial<3> {
-    /// # Errors
-    /// Storage in 16 bits; no memory.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         TtiMaterial::of(model, pml, storage, AXIS)
     }

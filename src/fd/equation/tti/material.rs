@@ -30,8 +30,6 @@ pub struct TiltedMedium<const N: usize> {
 }
 
 impl<const N: usize> TtiMaterial<N> {
-    /// # Errors
-    /// Storage in 16 bits; no memory.
     pub fn of(model: &Model, pml: usize, storage: Storage, rotation: [Rotation; N]) -> Result<Self> {
         if storage != Storage::Float32 {
             let accepted = "float32, the only one of equation tti";

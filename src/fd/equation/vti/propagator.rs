@@ -33,9 +33,6 @@ pub struct VtiPropagator {
 
 impl VtiMaterial {
     /// Computes the coefficients with layers of `pml` cells. A property that the model lacks is 0.
-    ///
-    /// # Errors
-    /// No memory; values that 16 bits are not enough for.
     pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let bulk = BulkMaterial::new(model, pml, storage)?;
         let layout = Layout::new(model.grid.n, pml);

@@ -26,8 +26,6 @@ pub struct OldOperators {
 }
 
 impl TtiMaterial<4> {
-    /// # Errors
-    /// Storage in 16 bits; no memory.
     pub fn old(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         TtiMaterial::of(model, pml, storage, ANGLES)
     }
