@@ -258,23 +258,3 @@ impl<const U: usize, const PML: bool, const DAMPED: bool, const MOVE: bool, cons
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fd::vector::isa::Isa;
-
-    /// A processor that can't fuse rounds them twice.
-    #[test]
-    fn expanded_numbers_are_the_values_that_they_stand_for() {
-        let numbers: Vec<u16> = (0..=u16::MAX).collect();
-        let (scale, len) = (Scale::new(2.25e9, 4.455e10), numbers.len());
-        for isa in Isa::all().into_iter().filter(|isa| isa.is_fused()) {
-            let mut values = vec![0.0; len];
-            let expansion = Expansion { numbers: numbers.as_ptr(), scale, len, to: values.as_mut_ptr() };
-            // SAFETY: both have `len` values, whole vectors.
-            unsafe { isa.run(&expansion) };
-            assert_eq!(values, numbers.iter().map(|number| scale.value(*number)).collect::<Vec<_>>());
-        }
-    }
-}
