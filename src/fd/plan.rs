@@ -191,7 +191,7 @@ impl Plan {
         let record = Record::gather_bytes(layout, shot, nt);
         let own = self.propagator.thread_bytes(threads as usize);
         let parts = [own, Record::bytes(layout, shot, nt) - record];
-        let device = parts.into_iter().fold(self.field_bytes(), u64::saturating_add);
+        let device = parts.into_iter().fold(self.propagator.field_bytes(), u64::saturating_add);
         Bytes { device, host: record.saturating_add(moving) }
     }
 
@@ -257,16 +257,11 @@ impl Plan {
         self.advised(needed, place.clone(), there, "a shot".into(), &held)
     }
 
-    /// Returns the bytes of a shot's fields, without its record and snapshot.
-    pub fn field_bytes(&self) -> u64 {
-        self.propagator.field_bytes()
-    }
-
     /// Returns the bytes on the device of coefficients and fields while a shot without snapshots
     /// runs there.
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
-            Lane::Cpu(_) => self.propagator.bytes() + self.field_bytes(),
+            Lane::Cpu(_) => self.propagator.bytes() + self.propagator.field_bytes(),
             Lane::Cuda(_) => self.propagator.gpu_bytes(shot, shot.nt),
         }
     }

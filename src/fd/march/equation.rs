@@ -20,9 +20,7 @@ pub trait CudaEquation: TiledEquation {
 
     /// Number of profiles of each axis; a profile has a value for each index.
     const PROFILES: usize;
-    /// Number of the shot's arrays that are fields. The first is the pressure.
-    const FIELDS: usize;
-    /// Number of pressure fields: 2, of even and of odd steps, or 1, which a step replaces.
+    /// Number of fields of the first pressure: 2, of even and of odd steps, or 1, which a step replaces.
     const PRESSURE_FIELDS: usize = 2;
     /// Most bytes of the medium around a source.
     const OWN_BYTES: u64 = 0;

@@ -55,11 +55,8 @@ impl<'a, E: CudaEquation> MarchSteps<'a, E> {
     pub fn new(equation: &'a E, medium: &'a Medium, shot: &Shot, stream: &Stream) -> Result<Self> {
         let tile_plan = &medium.tile_plan;
         let tables = &tile_plan.tables;
-        let named = |number: usize| {
-            if number < E::FIELDS { "a field of a shot" } else { "the absorbing layer of a shot" }
-        };
-        let lens = E::lens(&tables.layout).into_iter().chain([CLEAN]).enumerate();
-        let blocks = lens.map(|(number, len)| stream.zeroed::<f32>(len, named(number)));
+        let lens = E::lens(&tables.layout).into_iter().chain([CLEAN]);
+        let blocks = lens.map(|len| stream.zeroed::<f32>(len, "a field of a shot"));
         let mut blocks = blocks.collect::<Result<Vec<_>>>()?;
         let ball = equation.ball();
         let own = ball.map(|ball| stream.uploaded(&ball.values(), "the coefficients of a shot"));

@@ -118,7 +118,6 @@ impl<P: OnePassEquation> CudaEquation for P {
     type Shared = Coefficients;
 
     const PROFILES: usize = 4;
-    const FIELDS: usize = 3 * P::PRESSURES;
     const OWN_BYTES: u64 = if P::MIXING > 0 { IsotropicBall::BYTES } else { 0 };
 
     fn kernels() -> &'static KernelSet {

@@ -42,10 +42,10 @@ pub trait Lanes {
     unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
     /// Returns `z - x y`.
     unsafe fn fnma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
-    /// Returns the values `K` (0 to 4) before those of `at`, which follow those of `before` in
+    /// Returns the values `K` (1 to 4) before those of `at`, which follow those of `before` in
     /// memory.
     unsafe fn earlier<const K: usize>(before: Self::V, at: Self::V) -> Self::V;
-    /// Returns the values `K` (0 to 4) after those of `at`, which `after` follows in memory.
+    /// Returns the values `K` (1 to 4) after those of `at`, which `after` follows in memory.
     unsafe fn later<const K: usize>(at: Self::V, after: Self::V) -> Self::V;
 }
 

@@ -52,7 +52,6 @@ macro_rules! x86 {
             #[inline(always)]
             unsafe fn earlier<const K: usize>(before: $v, at: $v) -> $v {
                 match K {
-                    0 => at,
                     1 => $shifted::<{ $n - 1 }>(before, at),
                     2 => $shifted::<{ $n - 2 }>(before, at),
                     3 => $shifted::<{ $n - 3 }>(before, at),
@@ -62,7 +61,6 @@ macro_rules! x86 {
             #[inline(always)]
             unsafe fn later<const K: usize>(at: $v, after: $v) -> $v {
                 match K {
-                    0 => at,
                     1 => $shifted::<1>(at, after),
                     2 => $shifted::<2>(at, after),
                     3 => $shifted::<3>(at, after),

@@ -89,7 +89,6 @@ impl<const PML: bool> CudaEquation for Acoustic2Propagator<PML> {
     type Shared = Acoustic2Coefficients;
 
     const PROFILES: usize = if PML { 1 + layer::PROFILES } else { 1 };
-    const FIELDS: usize = 2;
 
     fn kernels() -> &'static KernelSet {
         if PML { &WITH_PML } else { &KERNELS }

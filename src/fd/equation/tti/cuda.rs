@@ -66,7 +66,6 @@ impl CudaEquation for TtiPropagator {
     type Shared = TiltedCoefficients<3, SelfAdjoint>;
 
     const PROFILES: usize = 1;
-    const FIELDS: usize = 6;
     const PRESSURE_FIELDS: usize = 1;
     const OWN_BYTES: u64 = IsotropicBall::BYTES;
 
@@ -76,7 +75,7 @@ impl CudaEquation for TtiPropagator {
 
     /// P, Q, both fluxes, both increments.
     fn lens(layout: &Layout) -> Vec<usize> {
-        vec![layout.field_len(); Self::FIELDS]
+        vec![layout.field_len(); 6]
     }
 
     fn shared(&self) -> &Arc<Self::Shared> {

@@ -71,8 +71,10 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let tile_plan = TilePlan::new(Tables::new(equation), at_once);
     let tables = &tile_plan.tables;
     let mut memory = Memory::default();
-    let lens = E::lens(&tables.layout).into_iter();
-    let arrays: Vec<u64> = lens.map(|len| memory.put(&vec![0.0f32; len])).collect();
+    let lens = E::lens(&tables.layout);
+    let arrays: Vec<u64> = lens.iter().map(|len| memory.put(&vec![0.0f32; *len])).collect();
+    let is_field = |array: usize| lens[array] == tables.layout.field_len();
+    let fields: Vec<u64> = (0..lens.len()).filter(|array| is_field(*array)).map(|array| arrays[array]).collect();
     let clean = memory.put(&[f32::NAN; CLEAN]);
     let mut coefficients = [0; COEFFICIENTS];
     for (field, to) in equation.fields().into_iter().zip(&mut coefficients) {
@@ -87,7 +89,6 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let skipped = memory.put(&[0u64]);
     let addresses = ShotAddresses { arrays, cube, flags, skipped };
     let params = equation.params(tables, &plan, &addresses);
-    let fields = &addresses.arrays[..E::FIELDS];
     let (first, places, traces) = tile_plan.receivers(&shot.receivers).unwrap();
     let mut record = Record::new(&mut memory, places.len(), shot);
     let [first, trace] = [first, traces].map(|values| memory.show(&values));
@@ -135,7 +136,7 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     engine.launch(&memory, field.peak(), &[bytes(&field), bytes(&peak)]);
     check_peak(&memory, peak, &memory.get(last));
     for field in fields {
-        check_border(tables, &memory.get::<f32>(*field));
+        check_border(tables, &memory.get::<f32>(field));
     }
     Shots { record: record.values, samples: record.samples, snapshots }
 }

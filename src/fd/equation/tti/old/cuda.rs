@@ -58,7 +58,6 @@ impl CudaEquation for OldTtiPropagator {
     type Shared = TiltedCoefficients<4, OldOperators>;
 
     const PROFILES: usize = 4;
-    const FIELDS: usize = 6;
     const PRESSURE_FIELDS: usize = 1;
     const OWN_BYTES: u64 = IsotropicBall::BYTES;
 
@@ -71,7 +70,7 @@ impl CudaEquation for OldTtiPropagator {
         let [nx, ny, _] = layout.padded;
         let [x, y] = [0, 1].map(|axis| Zones::new(layout, axis).velocities());
         let damped = [layout.rows(ny * x), layout.rows(y * nx)];
-        [layout.field_len(); Self::FIELDS].into_iter().chain(damped).chain(layout.split_lens()).collect()
+        [layout.field_len(); 6].into_iter().chain(damped).chain(layout.split_lens()).collect()
     }
 
     fn shared(&self) -> &Arc<Self::Shared> {
