@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::backend::cpu::ALIGN;
 use crate::fd::stencil::HALF_WIDTH;
+use crate::fd::vector::lanes::WIDEST;
 
 /// Values in a cache line.
 const LINE: usize = ALIGN / size_of::<f32>();
@@ -132,6 +133,15 @@ impl Layout {
         let both = 2 * self.width();
         [self.rows(ny * both), self.rows(both * nx), ny * nx * both]
     }
+}
+
+/// Returns the values of an axis's indices as sweeps along it read them: 0 beyond the updated cells,
+/// with room for whole vectors.
+pub fn with_room(mut values: Vec<f32>) -> Vec<f32> {
+    let n = values.len();
+    values.truncate(n - HALF_WIDTH);
+    values.resize(n + WIDEST, 0.0);
+    values
 }
 
 /// Divides a range into pieces of about the same length, at most `most`. Pieces begin at multiples

@@ -1,7 +1,9 @@
 //! Factors that depend on the index along one axis only.
 
+use crate::fd::grid::layout::with_room;
 use crate::fd::model::Outline;
 use crate::fd::pml::{Profiles, d0};
+use crate::fd::vector::lanes::WIDEST;
 
 /// Factors of an axis.
 pub struct Axis {
@@ -11,7 +13,7 @@ pub struct Axis {
     pub factors: AxisFactors,
 }
 
-/// Factors of the PML, for some indices of an axis.
+/// Factors of the PML for each index of an axis, [with room](with_room) for whole vectors.
 pub struct AxisFactors {
     /// `b` of the velocity's profile: the factor on the old velocity.
     pub keep: Vec<f32>,
@@ -39,11 +41,11 @@ impl Axis {
             let d0 = d0(reference, pml, model.grid.h, axis, old_rules);
             let Profiles { velocity, pressure } = Profiles::new(model.grid.n[axis], pml, dt, d0);
             let rate = dt / h[axis];
-            let times_rate = |a: Vec<f32>| a.into_iter().map(|a| a * rate).collect();
+            let times_rate = |a: Vec<f32>| with_room(a.into_iter().map(|a| a * rate).collect());
             let factors = AxisFactors {
-                keep: velocity.b,
+                keep: with_room(velocity.b),
                 velocity_rate: times_rate(velocity.a),
-                loss: pressure.b.iter().map(|b| b - 1.0).collect(),
+                loss: with_room(pressure.b.iter().map(|b| b - 1.0).collect()),
                 pressure_rate: times_rate(pressure.a),
             };
             Axis { rate, factors }
@@ -52,7 +54,8 @@ impl Axis {
 
     /// Returns the factors of x, then of y, then of z, in the order of the kernels.
     pub fn profiles(axes: &[Axis; 3]) -> Vec<f32> {
-        axes.iter().flat_map(|axis| axis.factors.all()).flatten().copied().collect()
+        let values = axes.iter().flat_map(|axis| axis.factors.all());
+        values.flat_map(|values| &values[..values.len() - WIDEST]).copied().collect()
     }
 
     /// Returns (dt / h)² of x and y, in (s/m)².

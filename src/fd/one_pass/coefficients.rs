@@ -6,6 +6,7 @@ use super::axis::Axis;
 use crate::error::Result;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
+use crate::fd::grid::zones::Zones;
 use crate::fd::model::{DensityAt, Model, Outline, Property, Values, WATER};
 use crate::fd::pml::reference_cell;
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
@@ -36,8 +37,11 @@ pub struct Coefficients {
     pub kappa: Arc<EdgeField>,
     /// Coefficients of the derivative.
     pub stencil: [f32; HALF_WIDTH],
-    /// Factors of x, y, z.
+    /// Factors of x, y, z. Those of z have no `loss` and `pressure_rate` where its velocities are
+    /// eliminated.
     pub axes: [Axis; 3],
+    /// (dt / h)² of z at each padded index, in (s/m)²; 0 where velocities are not eliminated.
+    pub squares: Vec<f32>,
     /// Cell spacing in m.
     pub spacing: [f32; 3],
     pub storage: Storage,
@@ -69,10 +73,16 @@ impl BulkMaterial {
     pub fn coefficients(&self, dt: f32, stencil: Stencil, old_rules: bool) -> Coefficients {
         let BulkMaterial { layout, storage, model: Outline { grid, density_at, .. }, .. } = *self;
         let beside = (!self.b.is_uniform()).then_some(usize::from(density_at == DensityAt::HalfPoints));
-        let axes = Axis::of_model(&self.model, layout.pml, dt, grid.h, self.reference, old_rules);
+        let mut axes = Axis::of_model(&self.model, layout.pml, dt, grid.h, self.reference, old_rules);
+        let Axis { rate, factors } = &mut axes[2];
+        let mut squares = vec![0.0; factors.keep.len()];
+        let middle = Zones::new(&layout, 2).middle;
+        squares[middle.clone()].fill(*rate * *rate);
+        factors.loss[middle.clone()].fill(0.0);
+        factors.pressure_rate[middle].fill(0.0);
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = stencil.coefficients();
-        Coefficients { layout, b, beside, kappa, stencil, axes, spacing: grid.h, storage }
+        Coefficients { layout, b, beside, kappa, stencil, axes, squares, spacing: grid.h, storage }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::equation::OnePassEquation;
 use super::fields;
-use super::geometry::Geometry;
 use super::scratch::ScratchPointers;
 use super::sweep::Sweep;
 use crate::fd::anisotropy::IsotropicBall;
@@ -31,8 +30,6 @@ impl<P: OnePassEquation> SourceMedium for P {
 }
 
 impl<P: OnePassEquation> TiledEquation for P {
-    type Geometry = Geometry;
-
     const PRESSURES: usize = P::PRESSURES;
     const SOURCE: &'static [(usize, f32)] = P::SOURCE;
     /// Tiles of fewer rows fit better into a core's own cache, but compute more rows beside the
@@ -76,10 +73,6 @@ impl<P: OnePassEquation> TiledEquation for P {
 
     fn field_lens(&self) -> Vec<usize> {
         fields::lens(&self.coefficients().layout, P::PRESSURES)
-    }
-
-    fn geometry(&self, partition: &Partition) -> Geometry {
-        Geometry::new(self.coefficients(), partition)
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {

@@ -104,7 +104,7 @@ impl<P: OnePassEquation> Sweep<'_, P> {
             b: [std::ptr::null(); U],
             beside: [std::ptr::null(); U],
             fluxes: [line.fluxes; FLUX_PLANES],
-            square: self.step.geometry.square[axis],
+            square: self.c.axes[axis].rate * self.c.axes[axis].rate,
             onto: line.onto,
             to: line.to,
             to_apart: line.apart,

@@ -1,7 +1,6 @@
 //! Fluxes and increments of a row along z. Its taps are neighbours in the same vectors, so they are
 //! shifted within registers.
 
-use super::axis::AxisFactors;
 use super::rows::{TAPS, damped, derivative, halfway};
 use crate::fd::centred::taps::Taps;
 use crate::fd::stencil::HALF_WIDTH;
@@ -60,11 +59,13 @@ impl RowWork for FluxRow<'_> {
     }
 }
 
-/// Computes the PML velocities and the increments of one end of a row. Tables and pointers are to
-/// the end's first value.
+/// Computes the PML velocities and the increments of one end of a row. Pointers are to the end's first
+/// value.
 pub struct RowEnd<'a> {
     pub stencil: &'a [f32; HALF_WIDTH],
-    pub factors: &'a AxisFactors,
+    /// The end's values, and keep, velocity rate, loss and pressure rate of each.
+    pub len: usize,
+    pub factors: [*const f32; 4],
     pub q: *const f32,
     pub kappa: *const f32,
     pub velocity: *mut f32,
@@ -81,8 +82,7 @@ impl RowWork for RowEnd<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(&self) {
         let c = splats::<L>(self.stencil);
-        let [keep, velocity_rate, loss, pressure_rate] = self.factors.all().map(|values| values.as_ptr());
-        let len = self.factors.keep.len();
+        let ([keep, velocity_rate, loss, pressure_rate], len) = (self.factors, self.len);
         let (mut u2, mut u1) = (L::splat(0.0), L::splat(0.0));
         for i in (0..=len).step_by(L::N) {
             let mut u = L::splat(0.0);

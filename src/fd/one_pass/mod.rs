@@ -13,7 +13,6 @@ pub mod equation;
 pub mod fields;
 mod flux_xy;
 pub(crate) mod flux_z;
-pub mod geometry;
 mod pass;
 mod prefetch;
 pub(crate) mod rows;

@@ -134,15 +134,16 @@ impl<P: OnePassEquation> Sweep<'_, P> {
         step.isa.run(&FluxRow { stencil, len, p: p[1], b, beside, q, prefetched });
         let [apart, apart_damped] = [ends.pml, ends.damped].map(|both| both[0] + both[1]);
         let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
-        for (end, factors) in step.geometry.near_and_far.iter().enumerate() {
-            let (pml, damped) = (ends.pml(end), ends.damped(end));
+        let factors = self.c.axes[2].factors.all();
+        for (pml, damped) in [0, 1].map(|end| (ends.pml(end), ends.damped(end))) {
             let begin = pml.start;
             if begin >= self.len {
                 break;
             }
             step.isa.run(&RowEnd {
                 stencil,
-                factors,
+                len: pml.len(),
+                factors: factors.map(|values| values[HALF_WIDTH + begin..].as_ptr()),
                 q: q.wrapping_add(begin),
                 kappa: kappa.wrapping_add(begin),
                 velocity: self.velocity_new[2].wrapping_add(at),
@@ -161,7 +162,7 @@ impl<P: OnePassEquation> Sweep<'_, P> {
             ends: [ends.pml(0), ends.pml(1)],
             increments: scratch.increments,
             q,
-            squares: &step.geometry.squares,
+            squares: &self.c.squares[HALF_WIDTH..],
             term_y,
             term_x,
             kappa,

@@ -19,9 +19,6 @@ const PLANES: usize = 512;
 
 /// An equation in a medium, with a time step.
 pub trait TiledEquation: SourceMedium + Send + Sync {
-    /// Tables that the sweeps of all tiles share beside the coefficients.
-    type Geometry: Sync;
-
     /// Number of pressures that a step reads and replaces.
     const PRESSURES: usize;
     /// Points of a source without a unit: cells below the shot's source cell, and the factor on the
@@ -67,8 +64,6 @@ pub trait TiledEquation: SourceMedium + Send + Sync {
     /// of even and of odd steps.
     fn field_lens(&self) -> Vec<usize>;
 
-    fn geometry(&self, partition: &Partition) -> Self::Geometry;
-
     /// Returns the number of values of a thread's scratch.
     fn scratch_len(&self, partition: &Partition) -> usize;
 
@@ -112,7 +107,6 @@ pub trait TiledEquation: SourceMedium + Send + Sync {
 /// Arguments that the tiles of a step share.
 pub struct TileStep<'a, E: TiledEquation> {
     pub equation: &'a E,
-    pub geometry: &'a E::Geometry,
     pub partition: &'a Partition,
     pub fields: &'a [Rows<'a>],
     /// 0 if the pressures before the step are those of even steps, 1 for those of odd ones.

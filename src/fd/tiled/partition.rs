@@ -41,12 +41,4 @@ impl Partition {
         let columns = sizes.iter().map(|&[rows, _]| widest(&zones[0], rows)).max().unwrap_or(0);
         Partition { ends: Ends::new(layout, &zones[2]), zones, tilings: Vec::new(), columns }
     }
-
-    /// Returns the values of the indices along z as a sweep reads them: from the first updated cell on, in whole vectors, 0
-    /// beyond the updated cells.
-    pub fn along_z(&self, layout: &Layout, values: &[f32]) -> Vec<f32> {
-        let mut row = values[layout.active(2)].to_vec();
-        row.resize(self.ends.len, 0.0);
-        row
-    }
 }

@@ -23,7 +23,6 @@ const LARGE: u64 = 16 << 20;
 /// Steps of a shot.
 pub struct TiledSteps<'a, E: TiledEquation> {
     equation: &'a E,
-    geometry: E::Geometry,
     partition: &'a Partition,
     shot: &'a Shot,
     fields: Vec<Rows<'a>>,
@@ -43,7 +42,6 @@ impl<'a, E: TiledEquation> TiledSteps<'a, E> {
         let layout = equation.layout();
         TiledSteps {
             equation,
-            geometry: equation.geometry(partition),
             partition,
             shot,
             fields: fields.iter_mut().map(Buffer::rows).collect(),
@@ -95,7 +93,7 @@ impl<E: TiledEquation> CpuSteps for TiledSteps<'_, E> {
 
     fn step(&self, member: &TeamMember<'_>, own: &mut Buffer, step: usize) -> Result<()> {
         let _mode = FloatMode::flushing();
-        let TiledSteps { equation, ref geometry, partition, shot, ref fields, stream, isa, .. } = *self;
+        let TiledSteps { equation, partition, shot, ref fields, stream, isa, .. } = *self;
         let from = step % 2;
         let sample = shot.wavelet.samples.get(step);
         if let Some(sample) = sample {
@@ -113,7 +111,7 @@ impl<E: TiledEquation> CpuSteps for TiledSteps<'_, E> {
         }
         let injector = self.injector.read().unwrap_or_else(PoisonError::into_inner);
         let injector = sample.map(|_| &*injector);
-        let this = TileStep { equation, geometry, partition, fields, from, injector, stream, isa };
+        let this = TileStep { equation, partition, fields, from, injector, stream, isa };
         let activity = self.activity();
         while let Some(active) = activity.active.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.

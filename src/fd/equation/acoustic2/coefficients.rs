@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::fd::centred::Weights;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::equation::traits::Absorber;
-use crate::fd::grid::layout::Layout;
+use crate::fd::grid::layout::{Layout, with_room};
 use crate::fd::model::{Model, Outline};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -28,7 +28,8 @@ pub struct Acoustic2Coefficients {
     /// vp².
     pub v: Arc<EdgeField>,
     pub weights: Weights,
-    /// The sponge's factor of each padded index of x, y, z; 1 if the layer is a PML.
+    /// The sponge's factor of each padded index of x, y, z, [with room](with_room) for whole vectors; 1 if
+    /// the layer is a PML.
     pub sponge: [Vec<f32>; 3],
     /// The layers of x, y, z, if they are a PML.
     pub layers: Option<[Layers; 3]>,
@@ -51,7 +52,8 @@ impl Acoustic2Medium {
         let weights = Weights::new(stencil, dt, grid.h);
         let is_pml = self.absorber == Absorber::Pml;
         let ones = |axis: usize| vec![1.0; layout.padded[axis]];
-        let sponge = [0, 1, 2].map(|axis| if is_pml { ones(axis) } else { sponge::factors(&layout, axis) });
+        let factors = |axis| if is_pml { ones(axis) } else { sponge::factors(&layout, axis) };
+        let sponge = [0, 1, 2].map(|axis| with_room(factors(axis)));
         let layers = |axis| Layers::new(&layout, axis, &self.model, dt, &weights.axes[axis]);
         let layers = is_pml.then(|| [0, 1, 2].map(layers));
         let (v, spacing) = (Arc::clone(&self.v), grid.h);

@@ -5,6 +5,7 @@ use super::layer;
 use super::sweep::Acoustic2Sweep;
 use crate::fd::grid::layout::Layout;
 use crate::fd::inject::DIPOLE;
+use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::storage::Storage;
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::describe::describe_cell;
@@ -13,9 +14,6 @@ use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
 impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
-    /// The sponge's factors [along z](Partition::along_z).
-    type Geometry = Vec<f32>;
-
     const UNIFORM: bool = true;
     const PRESSURES: usize = 1;
     const SOURCE: &'static [(usize, f32)] = &DIPOLE;
@@ -54,10 +52,6 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
         lens::<PML>(&self.0.layout, Layout::clone)
     }
 
-    fn geometry(&self, partition: &Partition) -> Vec<f32> {
-        partition.along_z(&self.0.layout, &self.0.sponge[2])
-    }
-
     fn scratch_len(&self, _partition: &Partition) -> usize {
         0
     }
@@ -65,7 +59,7 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
     unsafe fn sweep(step: &TileStep<'_, Self>, tile: &ActiveTile, _scratch: *mut f32) {
         let (p, layers) = step.fields.split_at(2);
         let (c, odd) = (&*step.equation.0, step.from);
-        let (p, previous, sponge_z) = (p[odd], p[1 - odd], step.geometry);
+        let (p, previous, sponge_z) = (p[odd], p[1 - odd], &c.sponge[2][HALF_WIDTH..]);
         // SAFETY: by the caller's promise.
         unsafe { step.isa.run(&Acoustic2Sweep { tile, c, sponge_z, p, previous, layers, odd }) }
     }

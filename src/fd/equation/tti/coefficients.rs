@@ -6,6 +6,7 @@ use super::sponge;
 use crate::error::Result;
 use crate::fd::centred::{self, FIRST, Weights};
 use crate::fd::equation::traits::Scheme;
+use crate::fd::grid::layout::with_room;
 use crate::fd::model::{Model, Outline, Property};
 use crate::fd::stencil::{HALF_WIDTH, Stencil};
 use crate::fd::storage::Storage;
@@ -22,7 +23,7 @@ pub struct SelfAdjoint {
     pub weights: Weights,
     /// The coefficients of the first derivatives along x, y, z, times dt/h.
     pub first: [[f32; HALF_WIDTH]; 3],
-    /// Half the damping times dt, of each padded index of x, y, z.
+    /// Half the damping times dt, of each padded index of x, y, z, [with room](with_room) for whole vectors.
     pub damping: [Vec<f32>; 3],
 }
 
@@ -50,7 +51,7 @@ impl TtiMaterial<3> {
     pub fn coefficients(&self, dt: f32, scheme: Scheme) -> TiltedPropagator<3, SelfAdjoint> {
         let (layout, Outline { grid, fastest, .. }) = (self.layout, self.model);
         let rates = grid.h.map(|h| f64::from(dt) / f64::from(h));
-        let damping = |axis: usize| sponge::damping(&layout, axis, dt, fastest / grid.h[axis]);
+        let damping = |axis: usize| with_room(sponge::damping(&layout, axis, dt, fastest / grid.h[axis]));
         let operators = SelfAdjoint {
             weights: Weights::new(scheme.stencil, dt, grid.h),
             first: rates.map(|rate| first(scheme.stencil).map(|k| (k * rate) as f32)),

@@ -9,9 +9,6 @@ use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
 impl TiledEquation for TtiPropagator {
-    /// The sponge's values [along z](Partition::along_z).
-    type Geometry = Vec<f32>;
-
     const UNIFORM: bool = true;
     const PRESSURES: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
@@ -41,10 +38,6 @@ impl TiledEquation for TtiPropagator {
     /// Both pressures of even and of odd steps, and both increments.
     fn field_lens(&self) -> Vec<usize> {
         vec![self.c.layout.field_len(); INCREMENTS + 2]
-    }
-
-    fn geometry(&self, partition: &Partition) -> Vec<f32> {
-        partition.along_z(&self.c.layout, &self.c.operators.damping[2])
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {

@@ -16,6 +16,7 @@ use crate::fd::march::source::CubeParams;
 use crate::fd::march::tables::Tables;
 use crate::fd::stencil::HALF_WIDTH;
 use crate::fd::time_loop::launch::Address;
+use crate::fd::vector::lanes::WIDEST;
 
 /// The kernels of `kernels/tti.cu`.
 static KERNELS: KernelSet = kernel_set!("tti", Some("tti_fluxes_4x2"), None);
@@ -87,7 +88,7 @@ impl CudaEquation for TtiPropagator {
     }
 
     fn profiles(&self) -> Vec<f32> {
-        self.c.operators.damping.concat()
+        self.c.operators.damping.iter().flat_map(|values| &values[..values.len() - WIDEST]).copied().collect()
     }
 
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [SelfAdjointParams; 2] {

@@ -200,7 +200,7 @@ impl TtiSweep<'_> {
             partial_divergences: self.partial_divergences([x, y]),
             medium: [c.row(modulus, [x, y]), row_e, row_s],
             damping: damping[0][x] + damping[1][y],
-            damping_z: self.step.geometry,
+            damping_z: &c.operators.damping[2][HALF_WIDTH..],
             undamped: user.start.next_multiple_of(WIDEST)..user.end / WIDEST * WIDEST,
             increments: [field(INCREMENTS), field(INCREMENTS + 1)],
             pressures,

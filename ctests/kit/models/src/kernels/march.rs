@@ -74,7 +74,8 @@ fn fire_with<E: CudaEquation>(engine: &dyn Engine, equation: &E, world: &World, 
     let lens = E::lens(&tables.layout);
     let arrays: Vec<u64> = lens.iter().map(|len| memory.put(&vec![0.0f32; *len])).collect();
     let is_field = |array: usize| lens[array] == tables.layout.field_len();
-    let fields: Vec<u64> = (0..lens.len()).filter(|array| is_field(*array)).map(|array| arrays[array]).collect();
+    let fields: Vec<u64> =
+        (0..lens.len()).filter(|array| is_field(*array)).map(|array| arrays[array]).collect();
     let clean = memory.put(&[f32::NAN; CLEAN]);
     let mut coefficients = [0; COEFFICIENTS];
     for (field, to) in equation.fields().into_iter().zip(&mut coefficients) {

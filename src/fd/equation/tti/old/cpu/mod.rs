@@ -7,23 +7,12 @@ mod sweep;
 use self::sweep::OldTtiQueue;
 use super::OldTtiPropagator;
 use crate::fd::anisotropy::IsotropicBall;
-use crate::fd::one_pass::axis::{Axis, AxisFactors};
 use crate::fd::tiled::activity::ActiveTile;
 use crate::fd::tiled::equation::{TileStep, TiledEquation};
 use crate::fd::tiled::partition::Partition;
 use crate::fd::tiled::tuning::SIZES;
 
-/// Tables of a sweep, besides the coefficients.
-pub struct OldTtiGeometry {
-    /// (dt / h)² of x and y.
-    pub squares: [f32; 2],
-    /// The factors of z [along z](Partition::along_z).
-    pub z: AxisFactors,
-}
-
 impl TiledEquation for OldTtiPropagator {
-    type Geometry = OldTtiGeometry;
-
     const PRESSURES: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
     /// The queue of fluxes of a tile should fit a core's own cache.
@@ -51,14 +40,6 @@ impl TiledEquation for OldTtiPropagator {
 
     fn field_lens(&self) -> Vec<usize> {
         sweep::lens(&self.c.layout)
-    }
-
-    fn geometry(&self, partition: &Partition) -> OldTtiGeometry {
-        let axes = &self.c.operators.axes;
-        let [keep, velocity_rate, loss, pressure_rate] =
-            axes[2].factors.all().map(|values| partition.along_z(&self.c.layout, values));
-        let z = AxisFactors { keep, velocity_rate, loss, pressure_rate };
-        OldTtiGeometry { squares: Axis::squares(axes), z }
     }
 
     fn scratch_len(&self, partition: &Partition) -> usize {

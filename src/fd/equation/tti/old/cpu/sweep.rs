@@ -28,6 +28,7 @@ use crate::fd::anisotropy::Anisotropy;
 use crate::fd::equation::tti::material::TiltedMedium;
 use crate::fd::equation::tti::old::OldTtiPropagator;
 use crate::fd::grid::layout::Layout;
+use crate::fd::one_pass::axis::Axis;
 use crate::fd::one_pass::fields::layer_lens;
 use crate::fd::one_pass::rows::{SplitPressure, TAPS};
 use crate::fd::stencil::HALF_WIDTH;
@@ -216,8 +217,9 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
     unsafe fn flux<L: Lanes>(&self, [x, y]: [usize; 2], to: *mut f32) {
         let OldTtiSweep { step, tile: ActiveTile { tile, len, .. }, fields, queue } = self;
-        let TileStep { equation: OldTtiPropagator { c, .. }, geometry, from, stream, .. } = **step;
+        let TileStep { equation: OldTtiPropagator { c, .. }, from, stream, .. } = **step;
         let (layout, first) = (&c.layout, c.layout.active(2).start);
+        let z = &c.operators.axes[2].factors;
         if !(layout.active(0).contains(&x) && layout.active(1).contains(&y)) {
             std::slice::from_raw_parts_mut(to, queue.row).fill(0.0);
             return;
@@ -250,8 +252,8 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
                 if X_PML { damped(0, own_y) } else { DampedFlux::default() },
                 if Y_PML { damped(1, own_x) } else { DampedFlux::default() },
             ],
-            keep: geometry.z.keep.as_ptr(),
-            rate: geometry.z.velocity_rate.as_ptr(),
+            keep: z.keep[HALF_WIDTH..].as_ptr(),
+            rate: z.velocity_rate[HALF_WIDTH..].as_ptr(),
             old: position(fields.w[from], at),
             new: target(&fields.w, at, own_x && own_y),
             prefetched: {
@@ -268,8 +270,9 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
     #[inline(always)]
     unsafe fn divergence<L: Lanes>(&self, [x, y]: [usize; 2]) {
         let OldTtiSweep { step, tile: ActiveTile { tile, len, .. }, fields, queue } = self;
-        let TileStep { equation: OldTtiPropagator { c, ball }, geometry, from, stream, .. } = **step;
+        let TileStep { equation: OldTtiPropagator { c, ball }, from, stream, .. } = **step;
         let (layout, first) = (&c.layout, c.layout.active(2).start);
+        let z = &c.operators.axes[2].factors;
         let at = layout.at([x, y, first]);
         let [mut rows_x, mut rows_y] = [[std::ptr::null(); TAPS]; 2];
         for (k, (row_x, row_y)) in rows_x.iter_mut().zip(&mut rows_y).enumerate() {
@@ -302,14 +305,14 @@ impl<const X_PML: bool, const Y_PML: bool> OldTtiSweep<'_, X_PML, Y_PML> {
             modulus: c.row(modulus, [x, y]),
             e: row_e,
             s: row_s,
-            squares: geometry.squares,
+            squares: Axis::squares(&c.operators.axes),
             d: fields.d.as_ptr().wrapping_add(at),
             split: [
                 if X_PML { split(0) } else { SplitPressure::NONE },
                 if Y_PML { split(1) } else { SplitPressure::NONE },
             ],
-            rate: geometry.z.pressure_rate.as_ptr(),
-            loss: geometry.z.loss.as_ptr(),
+            rate: z.pressure_rate[HALF_WIDTH..].as_ptr(),
+            loss: z.loss[HALF_WIDTH..].as_ptr(),
             ends: &self.ends([x, y]),
             pressures,
             new: [
