@@ -33,7 +33,7 @@ density: that of the cell along x and y;    src/fd/one_pass/flux_xy.rs; s/Some(_
 density: old entry points take the mean;    src/legacy/run.rs; s/with_density_at(DensityAt::Cells)/with_density_at(DensityAt::HalfPoints)/; --test it golden_cases::iso1_hetero
 density: the margin is not continued;       src/fd/edge_field.rs; s/values\[at + active.end..end\].fill(last)//; --lib nothing_moves
 vti: the vertical flux is that of the first pressure; src/fd/one_pass/pass.rs; s/stencil, len, p: p\[1\]/stencil, len, p: p[0]/; --test numerics edges::odd
-vti: the couplings are exchanged;      src/fd/equation/vti/propagator.rs; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --test numerics edges::odd
+vti: the couplings are exchanged;      src/fd/equation/vti/mod.rs      ; s/L::fma(e, xy, L::mul(s, z))/L::fma(s, xy, L::mul(e, z))/; --test numerics edges::odd
 tti: the azimuth turns towards y; src/fd/equation/tti/coefficients.rs; s/-theta.sin() \* phi.sin()/theta.sin() * phi.sin()/; --test numerics elliptical
 anisotropy: S has 0.9 of delta; src/fd/anisotropy.rs; s/= .value: f32. stretch(value).sqrt()/= |value: f32| stretch(0.9 * value).sqrt()/; --test numerics elliptical
 acoustic2: the sponge damps a twelfth; src/fd/equation/acoustic2/sponge.rs; s/STRENGTH: f64 = 0.25/STRENGTH: f64 = 0.02/; --test numerics dies_away

@@ -8,11 +8,10 @@ use std::sync::mpsc::sync_channel;
 
 use gpusched::fd::equation::tti::{TtiPropagator, old::OldTtiPropagator};
 use gpusched::fd::equation::{Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER};
-use gpusched::fd::equation::{
-    acoustic1::Acoustic1Propagator, acoustic2::Acoustic2Propagator, vti::VtiPropagator,
-};
+use gpusched::fd::equation::{acoustic1::Acoustic1, acoustic2::Acoustic2Propagator, vti::Vti};
 use gpusched::fd::grid::{layout::Layout, tile_table::TileTable};
 use gpusched::fd::march::tile_plan::TILE_ROWS;
+use gpusched::fd::one_pass::equation::OnePassPropagator;
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::tiled::equation::TiledEquation;
@@ -102,9 +101,9 @@ fn kinds(world: &World) -> BTreeMap<String, usize> {
     let Options { equation, pml, .. } = world.options;
     let layout = Layout::new(world.model.grid.n, pml).on_gpu();
     let zones = match (equation.name(), equation.absorber()) {
-        ("acoustic1", _) => Acoustic1Propagator::zones(&layout),
+        ("acoustic1", _) => OnePassPropagator::<Acoustic1>::zones(&layout),
         ("acoustic2", _) => Acoustic2Propagator::<true>::zones(&layout),
-        ("vti", _) => VtiPropagator::zones(&layout),
+        ("vti", _) => OnePassPropagator::<Vti>::zones(&layout),
         ("tti", Absorber::Pml) => OldTtiPropagator::zones(&layout),
         ("tti", Absorber::Sponge) => TtiPropagator::zones(&layout),
         (other, _) => panic!("{other} has no table of tiles here"),

@@ -3,15 +3,17 @@
 
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
+use gpusched::fd::equation::acoustic1::Acoustic1;
 use gpusched::fd::equation::tti::{TtiPropagator, old::OldTtiPropagator};
-use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, acoustic2, by_name, vti::VtiPropagator};
+use gpusched::fd::equation::{EQUATIONS, Equation, WITH_OTHER_LAYER, acoustic2, by_name, vti::Vti};
 use gpusched::fd::march::{equation::CudaEquation, kernel_set::KernelSet};
 use gpusched::fd::march::{tables::Tables, tile_plan::TilePlan};
 use gpusched::fd::model::{Model, Property, Values};
+use gpusched::fd::one_pass::coefficients::BulkMaterial;
+use gpusched::fd::one_pass::equation::{OnePassEquation, OnePassPropagator};
 use gpusched::fd::plan::{Options, Stencil, Storage};
+use gpusched::fd::survey::Receivers;
 use gpusched::fd::time_loop::field_kernels::PTX;
-use gpusched::fd::{one_pass::coefficients::BulkMaterial, survey::Receivers};
 
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
@@ -41,7 +43,7 @@ static INTERPRETED: LazyLock<Interpreted> = LazyLock::new(|| interpreted(str::to
 pub fn kernel_sets() -> [&'static KernelSet; 5] {
     let acoustic2 = acoustic2::Acoustic2Propagator::<true>::kernels();
     let (tti, old_tti) = (TtiPropagator::kernels(), OldTtiPropagator::kernels());
-    [Acoustic1Propagator::kernels(), acoustic2, VtiPropagator::kernels(), tti, old_tti]
+    [Acoustic1::kernel_set(), acoustic2, Vti::kernel_set(), tti, old_tti]
 }
 
 /// Returns all kernels from texts to which `change` is applied.
@@ -172,8 +174,9 @@ fn dipole_across_two_tiles_comes_out_bit_for_bit() {
     }
     let mut world = World::rough([9, 6, 80], 15, Receivers::List(Vec::new()), &mut Random::new(12));
     world.shot.snapshot_every = Some(5);
-    let material = BulkMaterial::new(&world.model, 8, Storage::Float32).unwrap();
-    let acoustic1 = Acoustic1Propagator(material.coefficients(1e-4, Stencil::Taylor, false).into());
+    let material = BulkMaterial::new(&world.model, 8, Storage::Float32, false).unwrap();
+    let acoustic1 =
+        OnePassPropagator::<Acoustic1>::new(material.coefficients(1e-4, Stencil::Taylor, false), true);
     let table = TilePlan::new(Tables::new(&acoustic1), 264).table;
     for z in [58, 59] {
         let poles = [[4, 3, z], [4, 3, z + 2]];

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use testkit::Random;
 
-use super::acoustic1::Acoustic1Propagator;
+use super::acoustic1::Acoustic1;
 use super::acoustic2::{Acoustic2Medium, Acoustic2Propagator};
 use super::traits::Absorber;
 use super::tti::TtiMaterial;
-use super::vti::VtiMaterial;
+use super::vti::Vti;
 use crate::backend::cpu::{Buffer, Rows, Team, TeamMember};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Property, Values};
 use crate::fd::one_pass::coefficients::BulkMaterial;
+use crate::fd::one_pass::equation::OnePassPropagator;
 use crate::fd::plan::Options;
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
@@ -83,14 +84,16 @@ fn with_all((n, pml, source, density): GridCase, storage: Storage, seed: u64, ch
     let vp = (Property::Vp, values(1500.0, 3000.0));
     let properties = [vp.clone(), (Property::Rho, rho)];
     let model = Model::of(grid, properties.clone()).unwrap();
-    let acoustic1 = BulkMaterial::new(&model, pml, storage).unwrap();
-    check.run(&Acoustic1Propagator(acoustic1.coefficients(1e-3, stencil, false).into()), source);
+    let acoustic1 = BulkMaterial::new(&model, pml, storage, false).unwrap();
+    let c = acoustic1.coefficients(1e-3, stencil, false);
+    check.run(&OnePassPropagator::<Acoustic1>::new(c, true), source);
 
     let anisotropy = [(Property::Epsilon, values(0.1, 0.3)), (Property::Delta, values(-0.1, 0.1))];
     let model = Model::of(grid, properties.into_iter().chain(anisotropy.clone())).unwrap();
-    let vti = VtiMaterial::new(&model, pml, storage).unwrap().coefficients(1e-3, Options::default().scheme());
+    let vti = BulkMaterial::new(&model, pml, storage, true).unwrap();
+    let c = vti.coefficients(1e-3, Options::default().stencil, false);
     let padded = source.map(|index| index + pml);
-    check.run(&vti.around(padded), source);
+    check.run(&OnePassPropagator::<Vti>::new(c, true).around(padded), source);
 
     let model = Model::of(grid, [vp.clone()]).unwrap();
     for absorber in Absorber::ALL {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::axis::Axis;
 use crate::error::Result;
+use crate::fd::anisotropy::Anisotropy;
 use crate::fd::edge_field::EdgeField;
 use crate::fd::grid::layout::Layout;
 use crate::fd::grid::zones::Zones;
@@ -21,6 +22,7 @@ pub struct BulkMaterial {
     reference: f32,
     b: Arc<EdgeField>,
     kappa: Arc<EdgeField>,
+    anisotropy: Option<Arc<Anisotropy>>,
 }
 
 /// Coefficients that all shots of a plan share.
@@ -35,6 +37,8 @@ pub struct Coefficients {
     pub beside: Option<usize>,
     /// (rho vp) vp.
     pub kappa: Arc<EdgeField>,
+    /// E and S, of an equation with mixing coefficients.
+    pub anisotropy: Option<Arc<Anisotropy>>,
     /// Coefficients of the derivative.
     pub stencil: [f32; HALF_WIDTH],
     /// Factors of x, y, z. Those of z have no `loss` and `pressure_rate` where its velocities are
@@ -48,8 +52,8 @@ pub struct Coefficients {
 }
 
 impl BulkMaterial {
-    /// Computes the coefficients with layers of `pml` cells.
-    pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
+    /// Computes the coefficients with layers of `pml` cells, E and S if the equation `mixes` with them.
+    pub fn new(model: &Model, pml: usize, storage: Storage, mixes: bool) -> Result<Self> {
         let grid = &model.grid;
         let layout = Layout::new(grid.n, pml);
         let vp = model.vp();
@@ -66,7 +70,8 @@ impl BulkMaterial {
         let kappa = |i| rho.at(i) * vp.at(i) * vp.at(i);
         let kappa = EdgeField::from_properties(&layout, storage, "rho vp² of the model", &[rho, vp], kappa)?;
         let (b, kappa) = (Arc::new(b), Arc::new(kappa));
-        Ok(BulkMaterial { model: model.outline, storage, layout, reference, b, kappa })
+        let anisotropy = mixes.then(|| Anisotropy::new(model, &layout, storage).map(Arc::new)).transpose()?;
+        Ok(BulkMaterial { model: model.outline, storage, layout, reference, b, kappa, anisotropy })
     }
 
     /// Returns the coefficients for time steps of `dt` seconds. `old_rules`: see `pml::d0`.
@@ -81,8 +86,9 @@ impl BulkMaterial {
         factors.loss[middle.clone()].fill(0.0);
         factors.pressure_rate[middle].fill(0.0);
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
-        let stencil = stencil.coefficients();
-        Coefficients { layout, b, beside, kappa, stencil, axes, squares, spacing: grid.h, storage }
+        let (stencil, anisotropy) = (stencil.coefficients(), self.anisotropy.clone());
+        let spacing = grid.h;
+        Coefficients { layout, b, beside, kappa, anisotropy, stencil, axes, squares, spacing, storage }
     }
 }
 
@@ -90,7 +96,8 @@ impl Coefficients {
     /// Computes the coefficients of a model in float32, with the Taylor stencil.
     #[cfg(test)]
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
-        Ok(BulkMaterial::new(model, pml, Storage::Float32)?.coefficients(dt, Stencil::Taylor, false))
+        let material = BulkMaterial::new(model, pml, Storage::Float32, false)?;
+        Ok(material.coefficients(dt, Stencil::Taylor, false))
     }
 
     /// Returns 1/rho half a cell after a padded cell along an axis, rounded as in a step: equal
@@ -148,7 +155,7 @@ mod tests {
         let two = Model::new(grid, values([1480.0, 1480.0, 2222.2]), None);
         for (model, exact) in [(three.unwrap(), false), (two.unwrap(), true)] {
             let full = Coefficients::new(&model, 1e-3, 8).unwrap();
-            let c = BulkMaterial::new(&model, 8, Storage::Bits16).unwrap();
+            let c = BulkMaterial::new(&model, 8, Storage::Bits16, false).unwrap();
             let c = c.coefficients(1e-3, Stencil::Taylor, false);
             let gpu = c.layout.on_gpu();
             for (field, full_field) in [(&c.b, &full.b), (&c.kappa, &full.kappa)] {
@@ -170,7 +177,8 @@ mod tests {
             }
         }
         let air = Model::new(grid, values([330.0, 340.0, 5500.0]), Some(values([1.2, 1.5, 2600.0])));
-        let why = BulkMaterial::new(&air.unwrap(), 8, Storage::Bits16).map(drop).unwrap_err().to_string();
+        let why =
+            BulkMaterial::new(&air.unwrap(), 8, Storage::Bits16, false).map(drop).unwrap_err().to_string();
         assert!(why.contains("rho of the model in 16 bits") && why.contains("float32"), "{why}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::axis::Axis;
 use super::coefficients::Coefficients;
-use super::equation::OnePassEquation;
+use super::equation::{OnePassEquation, OnePassPropagator};
 use super::fields::{Fields, gpu_lens, gpu_slots};
 use crate::fd::anisotropy::IsotropicBall;
 use crate::fd::edge_field::EdgeField;
@@ -113,40 +113,38 @@ impl Zone {
     }
 }
 
-impl<P: OnePassEquation> CudaEquation for P {
+impl<E: OnePassEquation> CudaEquation for OnePassPropagator<E> {
     type Params = StepParams;
     type Shared = Coefficients;
 
     const PROFILES: usize = 4;
-    const OWN_BYTES: u64 = if P::MIXING > 0 { IsotropicBall::BYTES } else { 0 };
+    const OWN_BYTES: u64 = if E::MIXING > 0 { IsotropicBall::BYTES } else { 0 };
 
     fn kernels() -> &'static KernelSet {
-        P::kernel_set()
+        E::kernel_set()
     }
 
     fn lens(layout: &Layout) -> Vec<usize> {
-        gpu_lens(layout, P::PRESSURES)
+        gpu_lens(layout, E::PRESSURES)
     }
 
     fn shared(&self) -> &Arc<Coefficients> {
-        self.coefficients()
+        &self.c
     }
 
     /// Returns rho, rho vp² and the mixing coefficients.
     fn fields(&self) -> Vec<&EdgeField> {
-        let c = self.coefficients();
-        let mixing = (0..P::MIXING).map(|number| self.mixing(number));
-        [&*c.b, &*c.kappa].into_iter().chain(mixing).collect()
+        [&*self.c.b, &*self.c.kappa].into_iter().chain(self.mixing()).collect()
     }
 
     /// Returns keep, velocity rate, loss and pressure rate of x, then of y, then of z.
     fn profiles(&self) -> Vec<f32> {
-        Axis::profiles(&self.coefficients().axes)
+        Axis::profiles(&self.c.axes)
     }
 
     fn params(&self, tables: &Tables, plan: &PlanAddresses, shot: &ShotAddresses) -> [StepParams; 2] {
-        let (c, layout) = (self.coefficients(), &tables.layout);
-        let fields = Fields::new(P::PRESSURES, &shot.arrays);
+        let (c, layout) = (&self.c, &tables.layout);
+        let fields = Fields::new(E::PRESSURES, &shot.arrays);
         let first = |array: Address| tables.first(array);
         let [x, y, z] = fields.split;
         let axis = AxisParams::of_axes(&c.axes, tables, plan.profiles);

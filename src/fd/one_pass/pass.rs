@@ -126,7 +126,7 @@ impl<P: OnePassEquation> Sweep<'_, P> {
         let q = scratch.fluxes;
         let row = ([x, y], self.first, self.len);
         let old = without_source(step.injector, row, layout, scratch.without_source, p);
-        let mixing = in_ball(step.equation.ball(), row, scratch.adapted, mixing);
+        let mixing = in_ball(step.equation.ball.as_ref(), row, scratch.adapted, mixing);
         let prefetch = self.prefetch([x, y]);
         let (stencil, len) = (&self.c.stencil, self.len);
         let beside = self.c.beside.map_or(std::ptr::null(), |beside| b.wrapping_add(beside));
@@ -179,12 +179,11 @@ impl<P: OnePassEquation> Sweep<'_, P> {
     /// Returns the mixing coefficients of a plane, in the form of [`Sweep::rows`].
     unsafe fn mixing_rows(&self, y: usize) -> [(*const f32, usize); 2] {
         let cells = &self.tile.sides[0].cells;
-        [0, 1].map(|number| {
-            if number >= P::MIXING {
-                return (std::ptr::null(), 0);
-            }
-            let buffer = self.scratch.mixing[number];
-            self.rows(self.step.equation.mixing(number), y, cells.clone(), buffer, self.len)
-        })
+        let mut rows = [(std::ptr::null(), 0); 2];
+        let fields = self.step.equation.mixing().zip(self.scratch.mixing);
+        for (rows, (field, buffer)) in rows.iter_mut().zip(fields) {
+            *rows = self.rows(field, y, cells.clone(), buffer, self.len);
+        }
+        rows
     }
 }

@@ -47,8 +47,8 @@ impl<P: OnePassEquation> Sweep<'_, P> {
             rows[2] = self.d[1].wrapping_add(at);
             rows[3] = self.old[1].wrapping_add(at);
         }
-        for number in 0..P::MIXING {
-            rows[4 + number] = self.coefficient_row(self.step.equation.mixing(number), [x, y]);
+        for (row, field) in rows[4..].iter_mut().zip(self.step.equation.mixing()) {
+            *row = self.coefficient_row(field, [x, y]);
         }
         rows
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::coefficients::Coefficients;
-use super::equation::OnePassEquation;
+use super::equation::{OnePassEquation, OnePassPropagator};
 use super::fields::Fields;
 use super::rows::Expansion;
 use super::scratch::ScratchPointers;
@@ -19,7 +19,7 @@ use crate::fd::tiled::tiles::Tile;
 /// scratch fits the tile. Meanwhile no other thread uses the part of the fields that the tile
 /// writes, or writes the part that it reads. The processor has the instructions.
 pub struct Sweep<'a, P: OnePassEquation> {
-    pub step: &'a TileStep<'a, P>,
+    pub step: &'a TileStep<'a, OnePassPropagator<P>>,
     pub c: &'a Coefficients,
     pub tile: &'a Tile,
     pub scratch: ScratchPointers,
@@ -35,9 +35,13 @@ pub struct Sweep<'a, P: OnePassEquation> {
 }
 
 impl<'a, P: OnePassEquation> Sweep<'a, P> {
-    pub fn new(step: &'a TileStep<'a, P>, active: &'a ActiveTile, scratch: *mut f32) -> Self {
+    pub fn new(
+        step: &'a TileStep<'a, OnePassPropagator<P>>,
+        active: &'a ActiveTile,
+        scratch: *mut f32,
+    ) -> Self {
         let TileStep { equation, partition, from, .. } = *step;
-        let c = &**equation.coefficients();
+        let c = &*equation.c;
         let fields = Fields::new(P::PRESSURES, step.fields);
         let velocity = fields.velocity.map(|[even, odd]| [even, if odd.values() == 0 { even } else { odd }]);
         Sweep {

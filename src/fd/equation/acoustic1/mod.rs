@@ -13,26 +13,19 @@ mod stability;
 
 pub use stability::dt_sure_with;
 
-use std::sync::Arc;
-
 use super::traits::{Equation, PropagatorFactory, Properties};
 use crate::error::Result;
-use crate::fd::edge_field::EdgeField;
 use crate::fd::inject::DIPOLE;
 use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::model::{Model, Property, WATER};
-use crate::fd::one_pass::coefficients::{BulkMaterial, Coefficients};
-use crate::fd::one_pass::equation::OnePassEquation;
+use crate::fd::one_pass::coefficients::BulkMaterial;
+use crate::fd::one_pass::equation::{OnePassEquation, OnePassPropagator};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
 use crate::fd::vector::lanes::Lanes;
 
 /// The acoustic equation of first order.
 pub struct Acoustic1;
-
-/// The propagator of [`Acoustic1`].
-#[derive(Clone)]
-pub struct Acoustic1Propagator(pub Arc<Coefficients>);
 
 impl Equation for Acoustic1 {
     fn name(&self) -> &'static str {
@@ -52,10 +45,10 @@ impl Equation for Acoustic1 {
     }
 
     fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
-        let material = BulkMaterial::new(model, pml, storage)?;
+        let material = BulkMaterial::new(model, pml, storage, false)?;
         Ok(Box::new(move |dt, scheme| {
             let c = material.coefficients(dt, scheme.stencil, scheme.old_rules);
-            Box::new(Acoustic1Propagator(c.into()))
+            Box::new(OnePassPropagator::<Acoustic1>::new(c, scheme.isotropic_source))
         }))
     }
 }
@@ -64,7 +57,7 @@ impl Equation for Acoustic1 {
 static KERNELS: KernelSet = kernel_set!("acoustic1_one_pass", None, Some("acoustic1_one_pass_4x2_16_bit"));
 
 /// One pressure, whose increments are added to it.
-impl OnePassEquation for Acoustic1Propagator {
+impl OnePassEquation for Acoustic1 {
     const NAME: &'static str = "acoustic1";
     const PRESSURES: usize = 1;
     const MIXING: usize = 0;
@@ -72,14 +65,6 @@ impl OnePassEquation for Acoustic1Propagator {
 
     fn kernel_set() -> &'static KernelSet {
         &KERNELS
-    }
-
-    fn coefficients(&self) -> &Arc<Coefficients> {
-        &self.0
-    }
-
-    fn mixing(&self, _number: usize) -> &EdgeField {
-        &self.0.kappa
     }
 
     #[inline(always)]

@@ -16,16 +16,16 @@
 //! where the increments `i` are those of `one_pass/pass.rs`. Records and snapshots are of `p`. The source is in `p` and
 //! `q`, with epsilon and delta reduced around it ([`anisotropy`](crate::fd::anisotropy)).
 
-mod propagator;
-
-pub use propagator::{VtiMaterial, VtiPropagator};
-
 use super::acoustic1;
 use super::traits::{Equation, PropagatorFactory, Properties};
 use crate::error::Result;
+use crate::fd::march::kernel_set::{KernelSet, kernel_set};
 use crate::fd::model::{Model, Property, WATER};
+use crate::fd::one_pass::coefficients::BulkMaterial;
+use crate::fd::one_pass::equation::{OnePassEquation, OnePassPropagator};
 use crate::fd::stencil::Stencil;
 use crate::fd::storage::Storage;
+use crate::fd::vector::lanes::Lanes;
 
 /// The acoustic equation of first order in a medium with a vertical axis of symmetry.
 pub struct Vti;
@@ -58,7 +58,31 @@ impl Equation for Vti {
     }
 
     fn propagator_factory(&self, model: &Model, pml: usize, storage: Storage) -> Result<PropagatorFactory> {
-        let material = VtiMaterial::new(model, pml, storage)?;
-        Ok(Box::new(move |dt, scheme| Box::new(material.coefficients(dt, scheme))))
+        let material = BulkMaterial::new(model, pml, storage, true)?;
+        Ok(Box::new(move |dt, scheme| {
+            let c = material.coefficients(dt, scheme.stencil, scheme.old_rules);
+            Box::new(OnePassPropagator::<Vti>::new(c, scheme.isotropic_source))
+        }))
+    }
+}
+
+/// The kernels of `kernels/vti_one_pass.cu`.
+static KERNELS: KernelSet = kernel_set!("vti_one_pass", None, Some("vti_one_pass_4x2_16_bit"));
+
+/// Two pressures, coupled by E and S.
+impl OnePassEquation for Vti {
+    const NAME: &'static str = "vti";
+    const PRESSURES: usize = 2;
+    const MIXING: usize = 2;
+    const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
+
+    fn kernel_set() -> &'static KernelSet {
+        &KERNELS
+    }
+
+    #[inline(always)]
+    unsafe fn advance<L: Lanes>([p, q]: [L::V; 2], [xy, z]: [L::V; 2], [e, s]: [L::V; 2]) -> [L::V; 2] {
+        // SAFETY: by the caller's promise.
+        unsafe { [L::add(p, L::fma(e, xy, L::mul(s, z))), L::add(q, L::fma(s, xy, z))] }
     }
 }

@@ -2,31 +2,33 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::Acoustic1Propagator;
-use gpusched::fd::equation::{Absorber, acoustic2, tti, vti::VtiMaterial};
+use gpusched::fd::equation::acoustic1::Acoustic1;
+use gpusched::fd::equation::{Absorber, acoustic2, tti, vti::Vti};
 use gpusched::fd::inject::source_pressures;
 use gpusched::fd::march::equation::{CudaEquation, PlanAddresses, ShotAddresses};
 use gpusched::fd::march::source::{CLEAN, CubeParams, CudaSource, SampleParams};
 use gpusched::fd::march::tables::{COEFFICIENTS, Tables};
 use gpusched::fd::march::{activity, tile_plan::TilePlan};
 use gpusched::fd::one_pass::coefficients::BulkMaterial;
+use gpusched::fd::one_pass::equation::{OnePassEquation, OnePassPropagator};
+use gpusched::fd::plan::Options;
 use gpusched::fd::time_loop::field_kernels::Field;
 
 use super::{Engine, Memory, Record, bytes, cells_at_rest, check_border, check_peak};
 use crate::shots::{Shots, World};
 
+/// Returns an equation with a split PML in a world.
+fn one_pass<E: OnePassEquation>(World { model, dt, options, .. }: &World) -> OnePassPropagator<E> {
+    let Options { pml, storage, stencil, old_rules, isotropic_source, .. } = *options;
+    let material = BulkMaterial::new(model, pml, storage, E::MIXING > 0).unwrap();
+    OnePassPropagator::new(material.coefficients(*dt, stencil, old_rules), isotropic_source)
+}
+
 /// Runs a shot on a GPU that runs `at_once` blocks at a time.
 pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
     let World { model, dt, options, .. } = world;
     match options.equation.name() {
-        "acoustic1" => {
-            let c = BulkMaterial::new(model, options.pml, options.storage).unwrap().coefficients(
-                *dt,
-                options.stencil,
-                options.old_rules,
-            );
-            fire_with(engine, &Acoustic1Propagator(c.into()), world, at_once)
-        }
+        "acoustic1" => fire_with(engine, &one_pass::<Acoustic1>(world), world, at_once),
         "acoustic2" => {
             let absorber = options.equation.absorber();
             let medium =
@@ -41,11 +43,7 @@ pub fn fire(engine: &dyn Engine, world: &World, at_once: usize) -> Shots {
                 }
             }
         }
-        "vti" => {
-            let material = VtiMaterial::new(model, options.pml, options.storage).unwrap();
-            let propagator = material.coefficients(*dt, options.scheme());
-            fire_with(engine, &propagator, world, at_once)
-        }
+        "vti" => fire_with(engine, &one_pass::<Vti>(world), world, at_once),
         "tti" => {
             let (pml, storage) = (options.pml, options.storage);
             match options.equation.absorber() {
