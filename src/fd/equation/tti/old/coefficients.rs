@@ -33,7 +33,7 @@ impl TtiMaterial<4> {
     /// Returns the equation with steps of `dt` seconds.
     pub fn old_coefficients(&self, dt: f32, scheme: Scheme) -> TiltedPropagator<4, OldOperators> {
         let (layout, Outline { grid, .. }) = (self.layout, self.model);
-        // The old kernel scales all derivatives of a flux by the spacing along the flux.
+        // All derivatives of a flux scale by the spacing along it (oddity B23 of docs/legacy.md).
         let h = if scheme.old_rules { grid.h } else { [grid.h[0]; 3] };
         let axes = Axis::of_model(&self.model, layout.pml, dt, h, self.reference, scheme.old_rules);
         let stencil = scheme.stencil.coefficients();
