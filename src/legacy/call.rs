@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::args::Args;
 use super::function::{Function, Snapshots, Sources};
 use crate::error::{Error, Result};
+use crate::fd::anisotropy::is_reduced_everywhere;
 use crate::fd::grid::{AXES, Grid};
 use crate::fd::model::Outline;
 use crate::fd::survey::{Receivers, Shot};
@@ -123,6 +124,14 @@ impl Call {
     /// the line.
     fn source_of(&self, shot: usize, axis: usize) -> i64 {
         self.source[axis] + shot as i64 * self.source_step[axis]
+    }
+
+    /// Returns true if no cell is far enough from a shot's source to keep its epsilon and delta.
+    pub fn is_reduced_everywhere(&self, shot: usize) -> bool {
+        let cell: [i64; 3] = std::array::from_fn(|axis| self.source_of(shot, axis));
+        // The farthest cell of a source before the first cell is that of a first cell in a longer grid.
+        let n = std::array::from_fn(|axis| self.grid.n[axis] + cell[axis].min(0).unsigned_abs() as usize);
+        is_reduced_everywhere(n, cell.map(|index| index.max(0) as usize))
     }
 
     /// Returns the shot with this number.

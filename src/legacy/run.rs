@@ -58,6 +58,7 @@ impl Function {
         let equation = with_absorber(equation, self.absorber)?;
         let options = Options { equation, allow_unstable: true, old_rules: true, ..Options::default() };
         warn_if_unstable(&options, &model, args.dt);
+        warn_if_reduced(self.name, &model, &call);
         let plan = Arc::new(Plan::new(model, args.dt, options)?);
 
         // The plan, and its memory on GPUs, is dropped with the last of its shots.
@@ -111,6 +112,18 @@ fn warn_if_unstable(options: &Options, model: &Outline, dt: f32) {
         log::warn!(
             "dt is {dt} s, and this model is stable up to {} s: the result may be wrong",
             rounded_down(most)
+        );
+    }
+}
+
+/// Warns of the first shot that reduces the anisotropy of its model in all cells. Surveys refuse it.
+fn warn_if_reduced(function: &str, model: &Outline, call: &Call) {
+    let mut shots = call.shots.clone().filter(|_| model.is_anisotropic);
+    if let Some(shot) = shots.find(|&shot| call.is_reduced_everywhere(shot)) {
+        let [nx, ny, nz] = call.grid.n;
+        log::warn!(
+            "{function}: all {nx} x {ny} x {nz} cells are nearer than 15 cells to the source of shot {shot}, so none \
+             keeps its epsilon and delta; use a larger model, or a survey with anisotropic_source"
         );
     }
 }

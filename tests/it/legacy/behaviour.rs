@@ -1,13 +1,14 @@
 //! Behaviour on which callers of the old library rely, apart from the numbers.
 
 use std::fs;
+use std::sync::Mutex;
 
 use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
+use gpusched::fd::model::{Model, Property};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::io::raw;
-use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI};
+use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, Function, TTI, VTI};
 
 use testkit::Folder;
 use testmodels::norms::relative_l2;
@@ -148,4 +149,68 @@ fn functions_of_anisotropic_media_keep_their_oddities() {
     fs::remove_file(out.at("snap_ishot_0_it_100.bin")).unwrap();
     fs::remove_file(&args.shot).unwrap();
     assert_eq!(out.names(), inputs);
+}
+
+/// The warnings of all tests of this process.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Warnings;
+
+impl log::Log for Warnings {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        WARNINGS.lock().unwrap().push(format!("{}: {}", record.level(), record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+/// Cells keep their epsilon and delta 15 cells from the source, which may lie outside the grid.
+#[test]
+fn a_call_whose_shot_keeps_no_anisotropy_warns_once() {
+    log::set_logger(&Warnings).expect("no other logger");
+    log::set_max_level(log::LevelFilter::Warn);
+    let found = |function: &'static Function, n: [i32; 3], epsilon: f32, change: fn(&mut Args)| {
+        let out = Folder::new();
+        let [nx, ny, nz] = n;
+        let values = |(name, property): &(&str, Property)| {
+            let value = [epsilon, 1500.0][usize::from(matches!(property, Property::Vp | Property::Rho))];
+            raw::write(&out.at(name), &vec![value; (nx * ny * nz) as usize]).unwrap();
+            out.at(name)
+        };
+        let models = function.models.iter().map(values).collect();
+        let call = Args { models, nx, ny, nz, nt: 2, sxbeg: 2, sybeg: 2, szbeg: 2, ..small_call(&out) };
+        let mut args = Args { snap: out.at("snap"), ..call };
+        change(&mut args);
+        function.call(&args).unwrap();
+        let of_these = |line: &String| line.contains(&format!("all {nx} x {ny} x {nz} cells"));
+        let mut warnings = WARNINGS.lock().unwrap();
+        let (these, others) = warnings.drain(..).partition(of_these);
+        *warnings = others;
+        these
+    };
+    let warning = |name: &str, [nx, ny, nz]: [i32; 3], shot: usize| {
+        vec![format!(
+            "WARN: {name}: all {nx} x {ny} x {nz} cells are nearer than 15 cells to the source of shot {shot}, so none keeps \
+             its epsilon and delta; use a larger model, or a survey with anisotropic_source"
+        )]
+    };
+    let near = [3, 3, 16];
+    for function in [&VTI, &TTI] {
+        assert_eq!(
+            found(function, near, 0.1, |args| (args.ns, args.jsx) = (2, 1)),
+            warning(function.name, near, 0)
+        );
+        assert_eq!(found(function, near, 0.0, |_| ()), [""; 0]);
+        assert_eq!(found(function, [3, 3, 17], 0.1, |_| ()), [""; 0]);
+        assert_eq!(found(function, [3, 3, 15], 0.1, |args| args.szbeg = 0), [""; 0]);
+    }
+    let long = [20, 3, 3];
+    assert_eq!(
+        found(&VTI, long, 0.1, |args| (args.ns, args.jsx) = (3, 4)),
+        warning("cuda_3dfd_vti", long, 1)
+    );
 }
