@@ -453,7 +453,17 @@ void shots() {
   gpusched::fd::medium bad = medium;
   bad.delta.resize(5);
   auto refused = [&] { gpusched::fd::model(grid, bad); };
-  CHECK(thrown<gpusched::error>(refused).find("delta has 5 values") == 0);
+  auto said = [&](const char *words) { CHECK(thrown<gpusched::error>(refused).find(words) == 0); };
+  said("delta has 5 values");
+  bad = medium;
+  bad.epsilon = {0.1f};
+  said("epsilon is no property of acoustic1; accepted: vp, rho");
+  bad.equation = SCHED_FD_EQUATION_VTI;
+  said("delta is missing; accepted: a constant or a value for each cell, which vti needs");
+  bad.delta = {0.2f};
+  said("epsilon is 0.1; accepted: delta, which is 0.2");
+  bad.theta_rad = {45.0f};
+  said("theta_rad is 45; accepted: -2 pi to 2 pi radians");
   std::fill(vp.begin(), vp.end(), 2.0f);
   auto kilometres = [&] { gpusched::fd::model(grid, vp); };
   CHECK(thrown<gpusched::error>(kilometres).find("looks like km/s") != std::string::npos);

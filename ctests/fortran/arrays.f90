@@ -123,6 +123,11 @@ program arrays
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], epsilon=one(0.1), equation=SCHED_FD_EQUATION_VTI, &
     stat=stat, errmsg=message)
   call expect(index(message, "delta is missing") == 1, "a message without cells: "//trim(message))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], epsilon=one(0.1), stat=stat, errmsg=message)
+  call expect(index(message, "epsilon is no property of acoustic1; accepted: vp, rho") == 1, trim(message))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], epsilon=one(0.1), delta=one(0.2), equation=SCHED_FD_EQUATION_VTI, &
+    stat=stat, errmsg=message)
+  call expect(index(message, "epsilon is 0.1; accepted: delta, which is 0.2") == 1, trim(message))
   call model%shot_warnings(shot, warnings, stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "no warnings without a model")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], any_values=.true.)

@@ -1201,6 +1201,8 @@ print(os.waitpid(child, 0)[1], len(_loans.current()))
         gpusched.Model(vp, SPACING, rho=1800.0).close()
         for change, part in (
             ({"equation": "elastic"}, "equation is 'elastic'; accepted: acoustic1, "),
+            ({"equation": "vti", "epsilon": 0.1}, "^delta is missing; accepted: a constant or a value for each cell, which vti needs"),
+            ({"epsilon": 0.1}, "^epsilon is no property of acoustic1; accepted: vp, rho"),
             ({"equation": "vti", "epsilon": 0.1, "delta": 0.2}, "epsilon is 0.1; accepted: delta, which is 0.2"),
             ({"equation": "vti", "epsilon": 20.0, "delta": -1.0}, "delta is -1; accepted: "),
             ({"delta": vp[1:]}, "delta has the shape .* accepted: that of vp"),

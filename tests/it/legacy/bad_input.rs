@@ -4,7 +4,7 @@ use std::fs;
 
 use gpusched::Error;
 use gpusched::io::raw;
-use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI};
+use gpusched::legacy::{ACOUSTIC1, ACOUSTIC2, Args, TTI, VTI};
 
 use testkit::Folder;
 
@@ -163,15 +163,37 @@ fn unstable_shot_is_described_by_the_names_of_the_arguments() {
     }
 }
 
+/// A file for an argument of the anisotropic functions, and the sentence about it.
+#[rustfmt::skip]
+const MEDIA: &[(&str, &str, &str)] = &[
+    ("epsilon", "none.bin", "none.bin: No such file or directory (os error 2) (argument epsilon)"),
+    ("delta", "short", "expected 5280 bytes (1320 values of 4 bytes), found 5276 bytes (argument delta)"),
+    ("delta", "tenth", "epsilon of cell (0, 0, 0) is 0; accepted: delta, which is 0.1"),
+    ("delta", "half", "delta of cell (0, 0, 0) is -0.5; accepted: "),
+    ("epsilon", "nan", "epsilon of cell (0, 0, 0) is NaN; accepted: "),
+];
+
 #[test]
-fn tilted_medium_whose_epsilon_is_below_delta_is_an_error() {
+fn bad_epsilon_and_delta_are_errors_and_leave_no_file() {
     let out = Folder::new();
     let args = small_call(&out);
-    for (name, value) in [("zero", 0.0), ("tenth", 0.1)] {
+    for (name, value) in [("zero", 0.0), ("tenth", 0.1), ("half", -0.5), ("nan", f32::NAN)] {
         raw::write(&out.at(name), &[value; 1320]).unwrap();
     }
-    let models = ["vel.bin", "zero", "tenth", "zero", "zero"].map(|name| out.at(name)).into();
-    let error = TTI.call(&Args { models, nt: 101, ..args }).unwrap_err().to_string();
-    assert!(error.contains("epsilon of cell (0, 0, 0) is 0; accepted: delta, which is 0.1"), "{error}");
-    assert_eq!(out.names(), ["rho.bin", "tenth", "vel.bin", "zero"]);
+    raw::write(&out.at("short"), &[0.0; 1319]).unwrap();
+    let before = out.names();
+    for function in [&VTI, &TTI] {
+        for &(argument, file, sentence) in MEDIA {
+            let models = function.models.iter().map(|&(name, _)| match name {
+                _ if name == argument => out.at(file),
+                "vel" => out.at("vel.bin"),
+                "rho" => out.at("rho.bin"),
+                _ => out.at("zero"),
+            });
+            let bad = Args { models: models.collect(), nt: 101, ..args.clone() };
+            let error = function.call(&bad).unwrap_err().to_string();
+            assert!(error.contains(sentence), "{}: {error:?} lacks {sentence:?}", function.name);
+            assert_eq!(out.names(), before, "{error}");
+        }
+    }
 }
