@@ -177,6 +177,23 @@ fn tasks_that_an_ending_worker_leaves_end_with_the_last_device() {
     }
 }
 
+#[test]
+fn a_thousand_chains_of_queued_tasks_end_with_the_last_device_on_a_small_stack() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let gate = occupy(&scheduler);
+    let submit = |after| scheduler.submit(Task { after, ..quick() }).unwrap();
+    let first: Vec<_> = (0..1000).map(|_| submit(Vec::new())).collect();
+    let last: Vec<_> = first.iter().map(|&id| submit(vec![id])).collect();
+    thread::scope(|scope| {
+        let small = thread::Builder::new().stack_size(128 << 10);
+        small.spawn_scoped(scope, || scheduler.retire(0, "it is warm").unwrap()).unwrap();
+    });
+    for id in first.into_iter().chain(last) {
+        assert!(wait(&scheduler, id).unwrap_err().to_string().contains("it is warm"));
+    }
+    gate.open();
+}
+
 /// No other event wakes the planner, and too few tasks of the class have ended to make it late by
 /// their durations.
 #[test]

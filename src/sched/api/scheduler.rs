@@ -10,7 +10,7 @@ use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::sched::base::{TaskId, TaskInfo, WaitResult, lock, no_memory, stale};
-use crate::sched::light::{CLOSED, STOPPING};
+use crate::sched::light::{CLOSED, LightItem, STOPPING};
 use crate::sched::observe::Timeline;
 use crate::sched::plan::{Progress, Stats};
 use crate::sched::runtime::{Runtime, block_outside};
@@ -208,9 +208,8 @@ impl Scheduler {
         }
         let (slot, generation) = runtime.light.slab.find(id)?;
         slot.cancel(generation, id)?;
-        if !runtime.end_queued(slot, generation, id, &Error::Cancelled)
-            && let Some(planned) = slot.promoted_to(generation)
-        {
+        runtime.end_queued([LightItem::WithId(id)], &Error::Cancelled);
+        if let Some(planned) = slot.promoted_to(generation) {
             // It may have ended meanwhile.
             let _ = runtime.step(|planner, effects| planner.cancel(planned, effects));
         }

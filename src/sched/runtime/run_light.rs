@@ -64,7 +64,7 @@ fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
 /// Runs an item from the light queues.
 pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) {
     if runtime.light.is_stopping() {
-        return runtime.end_queued_item(item, &Error::Cancelled);
+        return runtime.end_queued([item], &Error::Cancelled);
     }
     let outer = worker.queue.pushed.replace(0);
     let since = worker.last_ns.get();
@@ -195,14 +195,28 @@ impl Runtime {
         outcome: &Result<()>,
         now: u64,
     ) {
+        if self.publish_light(queue, task, id, epoch, outcome, now) {
+            self.step(|planner, effects| planner.light_task_ended(id, outcome, effects));
+        }
+    }
+
+    /// Does all of [`Runtime::end_light`] but the step of the planner. Returns true if planned
+    /// tasks come after the task, for which the caller takes that step.
+    fn publish_light(
+        &self,
+        queue: Option<&LocalQueue>,
+        task: Option<&LightTask>,
+        id: TaskId,
+        epoch: Epoch,
+        outcome: &Result<()>,
+        now: u64,
+    ) -> bool {
         self.light.count_outcome(queue, outcome);
         let actions = task.map_or_else(EndActions::default, |task| task.end(unpack(id).1, outcome, now));
         let followed = actions.followed;
         self.apply_end_actions(id, actions);
         self.count_ended(queue, epoch, 1);
-        if followed {
-            self.step(|planner, effects| planner.light_task_ended(id, outcome, effects));
-        }
+        followed
     }
 
     pub fn count_ended(&self, queue: Option<&LocalQueue>, epoch: Epoch, tasks: u64) {
@@ -268,33 +282,35 @@ impl Runtime {
     }
 
     fn end_all_queued_with(self: &Arc<Self>, why: &Error) {
-        while let Some(item) = self.light.queues.drain_one() {
-            self.end_queued_item(item, why);
-        }
+        self.end_queued(std::iter::from_fn(|| self.light.queues.drain_one()), why);
     }
 
-    pub fn end_queued_item(self: &Arc<Self>, item: LightItem, why: &Error) {
-        match item {
-            LightItem::WithId(id) => {
-                if let Ok((task, generation)) = self.light.slab.find(id) {
-                    self.end_queued(task, generation, id, why);
+    /// Ends the light tasks of `items` that have not begun.
+    pub fn end_queued(self: &Arc<Self>, items: impl IntoIterator<Item = LightItem>, why: &Error) {
+        let outcome = Err(why.clone());
+        self.ending(|| {
+            let mut followed = Vec::new();
+            for item in items {
+                let (task, id, (job, epoch)) = match item {
+                    LightItem::WithId(id) => {
+                        let Ok((task, generation)) = self.light.slab.find(id) else { continue };
+                        let Some(withdrawn) = task.withdraw(generation) else { continue };
+                        (Some(task), id, withdrawn)
+                    }
+                    LightItem::Detached { job, epoch } => (None, TaskId(0), (job, epoch)),
+                };
+                self.drop_job(job);
+                if self.publish_light(None, task, id, epoch, &outcome, self.clock()) {
+                    followed.push(id);
                 }
             }
-            LightItem::Detached { job, epoch } => self.ending(|| {
-                self.drop_job(job);
-                self.end_light(None, None, TaskId(0), epoch, &Err(why.clone()), 0);
-            }),
-        }
-    }
-
-    /// Ends a light task if it has not begun. Returns whether it did.
-    pub fn end_queued(self: &Arc<Self>, task: &LightTask, generation: u64, id: TaskId, why: &Error) -> bool {
-        self.ending(|| {
-            let Some((job, epoch)) = task.withdraw(generation) else { return false };
-            self.drop_job(job);
-            self.end_light(None, Some(task), id, epoch, &Err(why.clone()), self.clock());
-            true
-        })
+            // One step for all: without any device left, it ends the queued tasks itself.
+            if !followed.is_empty() {
+                self.step(|planner, effects| {
+                    followed.iter().for_each(|&id| planner.light_task_ended(id, &outcome, effects));
+                });
+            }
+        });
     }
 
     /// Ends the light tasks inside an abandoned attempt at a planned task.
