@@ -29,8 +29,7 @@ impl Runtime {
     /// Applies the effects of planner calls made under this guard, by the protocol of
     /// [`Runtime::apply_with`].
     pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
-        let (log, ()) = self.apply_with(guard, effects, |_, _| ());
-        log_all(log);
+        self.apply_with(guard, effects, |_, _| ());
     }
 
     /// Runs `code` with the planner unlocked. Meanwhile so many tasks count as ending: a deadlock
@@ -50,9 +49,9 @@ impl Runtime {
         guard
     }
 
-    /// Applies effects and unlocks the planner. Returns records that are left to be logged, and the
-    /// result of `then`. Each thread drops the jobs of those tasks that it has itself ended, and no
-    /// others: it may hold whatever their drop needs.
+    /// Applies effects, unlocks the planner, and returns the result of `then`. Each thread drops the
+    /// jobs of those tasks that it has itself ended, and no others: it may hold whatever their drop
+    /// needs.
     ///
     /// The order is a protocol:
     /// 1. Under the lock, abandoned attempts are taken off the worker pool. Whenever the lock is
@@ -70,12 +69,13 @@ impl Runtime {
     ///    ranges in need of helpers, and those blocked inside tasks.
     /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error
     ///    if no device is left, and planned ones if the system gives their devices no thread.
+    ///    Records of steps 4 to 6 are logged last.
     pub fn apply_with<'a, T>(
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,
         mut effects: Effects,
         then: impl FnOnce(&mut PlannerGuarded, Duration) -> T,
-    ) -> (Vec<(Level, String)>, T) {
+    ) -> T {
         let abandoned = std::mem::take(&mut effects.abandoned);
         for &(id, attempt, _) in &abandoned {
             // Its thread counts neither as blocked nor as awake from now on.
@@ -139,7 +139,8 @@ impl Runtime {
         if refused {
             self.fail_if_deserted();
         }
-        (log, result)
+        log_all(log);
+        result
     }
 
     fn publish(&self, guard: &mut PlannerGuarded, ended: EndedTask, effects: &mut Effects) {

@@ -271,9 +271,6 @@ impl Runtime {
         let mut guard = self.lock();
         let fails = |&index: &usize| deserted.contains(index) && (all || guard.refused_threads[index] > 1);
         let deserted: DeviceMask = (0..self.devices.len()).filter(fails).collect();
-        if deserted == DeviceMask::NONE {
-            return;
-        }
         let mut effects = Effects::at(self.now());
         guard.planner.fail_ready(deserted, &why, &mut effects);
         if !effects.ended.is_empty() {

@@ -399,11 +399,10 @@ fn run_planned(
     let light_first = worker.end_planned(nanoseconds(now), begin);
     let must_end = worker.abandoned.get() || runtime.pool.has_surplus(worker.index);
     let asks = !light_first && !must_end;
-    let (log, next) = runtime.apply_with(guard, effects, |guard, now| {
+    let next = runtime.apply_with(guard, effects, |guard, now| {
         // The drop of the job may have ended the thread.
         if asks && !worker.leaving.get() { assign_next(runtime, worker, guard, now) } else { None }
     });
-    log_all(log);
     runtime.save_rates_if_due();
     worker.in_planned.set(false);
     worker.tasks.borrow_mut().pop();
