@@ -157,21 +157,13 @@ impl WorkerLocal {
         if !leased && !left {
             return;
         }
-        let mut guard = runtime.lock();
-        if leased {
-            guard.planner.return_light_slot(self.device);
-        }
-        let opened = leased && runtime.publish_flags(&guard, runtime.now());
-        runtime.wake_workers(&mut guard, runtime.now());
-        let poisoned = guard.planner.devices()[self.device].poisoned;
-        drop(guard);
-        if poisoned {
-            runtime.step(|planner, effects| {
-                planner.set_runs_light(self.device, runtime.runs_light(self.device, None));
-                planner.renew_if_left(self.device, effects);
-            });
-        }
-        runtime.wake_if_opened(opened);
+        runtime.step(|planner, effects| {
+            if leased {
+                planner.return_light_slot(self.device);
+            }
+            planner.set_runs_light(self.device, runtime.runs_light(self.device, None));
+            planner.renew_if_left(self.device, effects);
+        });
     }
 
     /// Returns true if the stack that is left suffices for a nested task.
