@@ -11,12 +11,13 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{PlannerGuarded, Runtime, WorkerLocal, current_task_worker, log_all, run_light};
+use super::{Runtime, WorkerLocal, current_task_worker, run_light};
 use crate::error::{Error, Result};
 use crate::sched::base::{TaskId, nanoseconds, sync};
+use crate::sched::plan::Effects;
 use crate::sched::sleep::{BLOCKED_TASKS, Parker};
 
 thread_local! {
@@ -200,20 +201,9 @@ impl Runtime {
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
         }
         self.pool.add_place(worker.index);
-        self.publish_flags(&guard, self.now());
-        self.wake_others(worker, guard);
+        self.apply_effects(guard, Effects::at(self.now()));
+        self.wake_if_opened(true);
         Ok(())
-    }
-
-    /// Wakes other workers, which may use the slot of one that waits.
-    fn wake_others(self: &Arc<Self>, worker: &WorkerLocal, mut guard: MutexGuard<'_, PlannerGuarded>) {
-        self.wake_workers(&mut guard, self.now());
-        let log = std::mem::take(&mut guard.log);
-        drop(guard);
-        log_all(log);
-        if self.light.queues.has_items(&worker.queue) {
-            self.wake_any_worker();
-        }
     }
 
     /// Ends what [`Runtime::open_slot`] began: the task goes on.
