@@ -9,7 +9,6 @@
 //! [`crate::sched::sleep::wait_graph`]; and a state in which no task can go on, by the last thread
 //! that stopped.
 
-use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,11 +18,6 @@ use crate::error::{Error, Result};
 use crate::sched::base::{TaskId, nanoseconds, sync};
 use crate::sched::plan::Effects;
 use crate::sched::sleep::{BLOCKED_TASKS, Parker};
-
-thread_local! {
-    /// The thread's parker; taken while it waits.
-    static WAITER: RefCell<Option<sync::Arc<Parker>>> = const { RefCell::new(None) };
-}
 
 impl Runtime {
     /// Waits until `look` returns a value. `None`: timed out. `keys` are the wait queues that are
@@ -82,13 +76,12 @@ impl Runtime {
         true
     }
 
-    /// Calls `wait` with the thread's parker, which is in the wait queues of `keys` meanwhile.
+    /// Calls `wait` with a parker, which is in the wait queues of `keys` meanwhile.
     fn with_waiter<T>(&self, keys: &[TaskId], wait: impl FnOnce(&Parker) -> T) -> T {
-        let waiter = WAITER.try_with(|place| place.borrow_mut().take()).ok().flatten().unwrap_or_default();
+        let waiter = sync::Arc::default();
         self.wait_queues.add(keys, &waiter);
         let result = wait(&waiter);
         self.wait_queues.remove(keys, &waiter);
-        let _ = WAITER.try_with(|place| *place.borrow_mut() = Some(waiter));
         result
     }
 
