@@ -9,8 +9,8 @@
 //! [`crate::sched::sleep::wait_graph`]; and a state in which no task can go on, by the last thread
 //! that stopped.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Runtime, WorkerLocal, current_task_worker, run_light};

@@ -10,14 +10,15 @@ use std::sync::Mutex;
 
 use crate::sched::base::{TaskId, lock};
 
-/// Waits without a time limit: by task and by thread inside it, the tasks one of which that waits
-/// for.
-type Waits = HashMap<TaskId, Vec<Vec<TaskId>>>;
-
 #[derive(Default)]
 pub struct WaitGraph {
-    waits: Mutex<Waits>,
+    /// Waits without a time limit: the frames, innermost last, and the tasks one of which the
+    /// innermost waits for.
+    waits: Mutex<Vec<(Vec<TaskId>, Vec<TaskId>)>>,
 }
+
+/// By task and by thread inside it, the tasks one of which that waits for.
+type WaitLinks = HashMap<TaskId, Vec<Vec<TaskId>>>;
 
 /// A task with 0, or with n the wait of the n-th thread inside it.
 type WaitNode = (TaskId, usize);
@@ -36,19 +37,24 @@ impl WaitGraph {
     ) -> bool {
         let Some(&last) = frames.last() else { return true };
         let mut waits = lock(&self.waits);
-        for (task, on) in links(frames, targets) {
-            waits.entry(task).or_default().push(on);
+        waits.push((frames.to_vec(), targets.to_vec()));
+        let mut all = WaitLinks::new();
+        for (task, on) in waits.iter().flat_map(|(frames, targets)| links(frames, targets)) {
+            all.entry(task).or_default().push(on);
         }
-        let own = (last, waits.get(&last).map_or(0, Vec::len));
-        let fine = !never_ends(&waits, own, behind, is_range);
+        let own = (last, all[&last].len());
+        let fine = !never_ends(&all, own, behind, is_range);
         if !fine {
-            remove(&mut waits, frames, targets);
+            waits.pop();
         }
         fine
     }
 
     pub fn remove_wait(&self, frames: &[TaskId], targets: &[TaskId]) {
-        remove(&mut lock(&self.waits), frames, targets);
+        let mut waits = lock(&self.waits);
+        if let Some(position) = waits.iter().position(|wait| (&*wait.0, &*wait.1) == (frames, targets)) {
+            waits.swap_remove(position);
+        }
     }
 }
 
@@ -60,21 +66,9 @@ fn links(frames: &[TaskId], targets: &[TaskId]) -> Vec<(TaskId, Vec<TaskId>)> {
     frames.iter().copied().zip(nested).collect()
 }
 
-fn remove(waits: &mut Waits, frames: &[TaskId], targets: &[TaskId]) {
-    for (task, on) in links(frames, targets) {
-        let Some(threads) = waits.get_mut(&task) else { continue };
-        if let Some(position) = threads.iter().position(|other| *other == on) {
-            threads.swap_remove(position);
-        }
-        if threads.is_empty() {
-            waits.remove(&task);
-        }
-    }
-}
-
 /// Returns true if the waiter is left when every node that can go on is removed.
 fn never_ends(
-    waits: &Waits,
+    waits: &WaitLinks,
     waiter: WaitNode,
     behind: impl Fn(TaskId) -> Vec<TaskId>,
     is_range: impl Fn(TaskId) -> bool,
