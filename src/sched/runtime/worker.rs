@@ -177,9 +177,7 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
         runtime.wake_workers(&mut guard, runtime.now());
     }
     drop(guard);
-    if !runtime.light.queues.is_empty() {
-        runtime.wake_any_worker();
-    }
+    runtime.wake_if_opened(true);
     if runtime.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0 {
         // The thread that emptied the queues has not seen tasks that moved from one to another.
         runtime.end_all_queued();
@@ -397,11 +395,10 @@ fn run_planned(
         runtime.pool.abandoned.fetch_sub(1, Ordering::SeqCst);
     }
     let light_first = worker.end_planned(nanoseconds(now), begin);
-    let must_end = worker.abandoned.get() || runtime.pool.has_surplus(worker.index);
-    let asks = !light_first && !must_end;
     let next = runtime.apply_with(guard, effects, |guard, now| {
-        // The drop of the job may have ended the thread.
-        if asks && !worker.leaving.get() { assign_next(runtime, worker, guard, now) } else { None }
+        // After the drop of the job, which may have ended the thread.
+        let asks = !light_first && !is_superfluous(runtime, worker);
+        asks.then(|| assign_next(runtime, worker, guard, now)).flatten()
     });
     runtime.save_rates_if_due();
     worker.in_planned.set(false);
