@@ -130,8 +130,8 @@ impl Runtime {
                 log::info!("stored rates of class {class} do not fit each other and are ignored");
             }
         }
-        self.observability.findings = Some(Findings::new(stored));
-        self.observability.rates = Some(SavedRates { store, saved_ns: AtomicU64::new(0) });
+        let findings = Findings::new(stored);
+        self.observability.rates = Some(SavedRates { store, findings, saved_ns: AtomicU64::new(0) });
     }
 
     pub fn lock(&self) -> MutexGuard<'_, PlannerGuarded> {
@@ -324,7 +324,7 @@ impl Runtime {
     pub fn save_rates(&self) {
         let Some(rates) = &self.observability.rates else { return };
         let when = rate_store::now();
-        let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
+        let mut learned = rates.findings.own();
         let learned_rates: Vec<_> = self.lock().planner.learned_rates().collect();
         for (class, device, rate, samples) in learned_rates {
             learned.add_rate(&self.devices[device], class, StoredRate { rate, samples, when });
@@ -401,13 +401,12 @@ pub struct Observability {
     pub progress_notifier: Arc<ProgressNotifier>,
     pub trace: Option<Arc<Trace>>,
     pub rates: Option<SavedRates>,
-    /// `None`: findings are not kept.
-    pub findings: Option<Findings>,
 }
 
 /// The store of learned rates and findings.
 pub struct SavedRates {
     store: Arc<dyn Store>,
+    pub findings: Findings,
     /// When they were saved last; `u64::MAX` while a thread saves them.
     saved_ns: AtomicU64,
 }

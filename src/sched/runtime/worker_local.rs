@@ -284,7 +284,7 @@ impl WorkerLocal {
                 signal,
                 stop_flags,
                 lease,
-                findings: runtime.observability.findings.as_ref(),
+                findings: runtime.observability.rates.as_ref().map(|rates| &rates.findings),
             })
         });
         // Even after a failure: the work on the queue must end before its memory is freed.
