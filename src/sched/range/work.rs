@@ -166,7 +166,7 @@ impl RangeRun {
             if frugal {
                 // A task waits for memory of the device, and that of the chunk before may be
                 // enough.
-                runtime.wake_workers(&mut runtime.lock(), runtime.now());
+                runtime.step(|_, _| ());
             }
             let taken = share.take(|available| {
                 let wanted = if frugal { 1 } else { self.sizer.size(device, available).min(available) };
@@ -275,10 +275,7 @@ impl RangeRun {
     /// memory for it. After a helper that no device took, only the range's own attempts wait. A
     /// poisoned context is renewed only when the owner has left it, too.
     fn leave_to_helpers(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>) {
-        let mut guard = runtime.lock();
-        guard.planner.set_needs_helpers(true);
-        runtime.wake_workers(&mut guard, runtime.now());
-        drop(guard);
+        runtime.step(|planner, _| planner.set_needs_helpers(true));
         let is_poisoned = || runtime.lock().planner.devices()[exec.device_index].poisoned;
         let leaves = || exec.cancelled() || is_poisoned();
         let queued = || self.helper_queued.load(Ordering::Acquire);

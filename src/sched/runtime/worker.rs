@@ -173,10 +173,11 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     }
     let mut guard = runtime.lock();
     guard.worker_called[device] = false;
-    if !guard.planner.is_stopping() {
-        runtime.wake_workers(&mut guard, runtime.now());
+    if guard.planner.is_stopping() {
+        drop(guard);
+    } else {
+        runtime.apply_effects(guard, Effects::at(runtime.now()));
     }
-    drop(guard);
     runtime.wake_if_opened(true);
     if runtime.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0 {
         // The thread that emptied the queues has not seen tasks that moved from one to another.
@@ -216,7 +217,7 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
 fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let mut guard = runtime.lock();
     if std::mem::take(&mut guard.worker_called[worker.device]) {
-        runtime.wake_workers(&mut guard, runtime.now());
+        runtime.apply_effects(guard, Effects::at(runtime.now()));
     }
 }
 
@@ -404,4 +405,39 @@ fn run_planned(
     worker.in_planned.set(false);
     worker.tasks.borrow_mut().pop();
     next
+}
+
+#[cfg(test)]
+mod tests {
+    use log::Level;
+
+    use super::*;
+    use crate::backend::cpu::CpuBackend;
+    use crate::device::{BackendKind, DeviceInfo};
+    use crate::sched::base::Policy;
+
+    /// No later step may log them.
+    #[test]
+    fn records_do_not_wait_for_the_next_step() {
+        let device =
+            (DeviceInfo::new("cpu", BackendKind::Cpu, 0, "paper"), Arc::new(CpuBackend::new(None)) as _);
+        let runtime = Arc::new(Runtime::new(vec![device], 1, 0, None, |_, _| {}, Policy::default()));
+        let worker = WorkerLocal::enter(&runtime, 0);
+        let (flag, gate) = (&worker.queue.shared.stats.runs_light, &runtime.light.gate);
+        let stops_light = || {
+            assert!(gate.enter(flag, 0));
+            gate.close(0, || true);
+            worker.stop_light();
+        };
+        let passes_on = || {
+            runtime.lock().worker_called[0] = true;
+            pass_on_hint(&runtime, &worker);
+        };
+        for code in [&stops_light as &dyn Fn(), &passes_on, &|| after_leaving(&runtime, 0, true)] {
+            runtime.lock().log.push((Level::Debug, "a record".into()));
+            code();
+            assert!(runtime.lock().log.is_empty());
+        }
+        worker.leave();
+    }
 }
