@@ -103,7 +103,7 @@ impl WorkerLocal {
     }
 
     pub fn leave(self: Rc<WorkerLocal>) {
-        self.drop_queue(self.idle_queue.take());
+        self.idle_queue.take();
         WORKER.with(|place| place.take());
         if let Ok(worker) = Rc::try_unwrap(self).map_err(|_| ()) {
             worker.runtime.light.queues.remove_worker(worker.queue);
@@ -175,7 +175,7 @@ impl WorkerLocal {
     /// Makes the device current again after a nested task, which may have changed that.
     pub fn resume(&self) {
         if let Some(below) = self.outer_queue() {
-            ignore_panic(|| below.queue.resume());
+            below.queue.resume();
         }
     }
 
@@ -206,9 +206,8 @@ impl WorkerLocal {
         // The device may have fewer slots since the task was assigned.
         let slots = runtime.pool.slots(self.device).max(self.slot + 1);
         let device = &runtime.devices[self.device];
-        let queue = catch_panic(|| runtime.backends[self.device].open(device.ordinal, self.slot, slots));
-        self.drop_queue(before);
-        let queue = queue?;
+        let queue = catch_panic(|| runtime.backends[self.device].open(device.ordinal, self.slot, slots))?;
+        drop(before);
         let bytes = runtime.backends[self.device].context_bytes(device.ordinal);
         if runtime.lock().planner.devices()[self.device].info.context_bytes != bytes {
             runtime.step(|planner, effects| planner.set_context_bytes(self.device, bytes, effects));
@@ -226,8 +225,7 @@ impl WorkerLocal {
         let mut entered = catch_panic(|| opened.queue.enter());
         if entered.is_err() && self.outer_queue().is_none() {
             self.idle_queue.take();
-            let ended = std::mem::replace(&mut opened, open()?);
-            self.drop_queue(Some(ended));
+            opened = open()?;
             entered = catch_panic(|| opened.queue.enter());
         }
         entered.map(|()| opened).map_err(|error| queue_failed("made current", error))
@@ -243,19 +241,12 @@ impl WorkerLocal {
     pub fn release_cached(&self) {
         self.used.set(false);
         if let Some(opened) = self.idle_queue.borrow().clone() {
-            ignore_panic(|| opened.queue.relieve_if_idle());
+            opened.queue.relieve_if_idle();
         }
     }
 
-    /// Drops a device queue, in which the backend may panic.
-    fn drop_queue(&self, opened: Option<Rc<OpenQueue>>) {
-        if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
-            let device = self.runtime.devices[self.device].label();
-            log::error!("closing a queue of {device} panicked");
-        }
-    }
-
-    /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend.
+    /// Runs one attempt, from opening the queue to the outcome. Catches panics of the job, and of the
+    /// backend where it opens, enters or finishes the queue.
     /// `stop_flags`, `lease`: see [`Exec`].
     pub fn run_attempt(
         &self,
@@ -293,15 +284,14 @@ impl WorkerLocal {
         if finished.as_ref().is_err_and(|error| !matches!(error, Error::Device { .. })) {
             // The task may have left the queue unusable, for example while recording a graph. The
             // next one opens another.
-            self.drop_queue(self.idle_queue.take());
+            self.idle_queue.take();
         }
         if outcome.is_ok() && finished.is_ok() {
-            self.drop_queue(Some(opened));
             return AttemptEnd::Ran(Ok(()));
         }
         let outcome = with_device_fault(outcome, finished);
         if outcome.as_ref().is_err_and(Error::is_shortage) {
-            ignore_panic(|| opened.queue.relieve());
+            opened.queue.relieve();
             // The status of a callback has no number.
             let stated = lease.map_or(0, |lease| lease.bytes);
             let others_have_it =
@@ -309,12 +299,10 @@ impl WorkerLocal {
             if others_have_it && runtime.shares(self.device) {
                 // Its context would be in the way of processes that wait for memory as this one
                 // does.
-                self.drop_queue(self.idle_queue.take());
-                let ordinal = runtime.devices[self.device].ordinal;
-                ignore_panic(|| runtime.backends[self.device].end_context_if_idle(ordinal));
+                self.idle_queue.take();
+                runtime.backends[self.device].end_context_if_idle(runtime.devices[self.device].ordinal);
             }
         }
-        self.drop_queue(Some(opened));
         AttemptEnd::Ran(outcome)
     }
 }
@@ -371,10 +359,6 @@ impl Runtime {
     pub fn own_task_worker(&self) -> Option<Rc<WorkerLocal>> {
         current(|worker| std::ptr::eq(&*worker.runtime, self) && worker.is_in_task())
     }
-}
-
-fn ignore_panic<T>(code: impl FnOnce() -> T) {
-    let _ = catch_panic(|| Ok(code()));
 }
 
 /// Runs `code` and returns a panic as an error.
