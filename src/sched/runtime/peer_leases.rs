@@ -9,12 +9,12 @@
 //! holds the first two releases the planner lock first: releasing the table may log.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::Level;
 
-use super::{Peers, PlannerGuarded, Runtime, log_all};
+use super::{Peers, PlannerGuarded, Runtime, log_all, peers::WatcherState};
 use crate::error::Error;
 use crate::node::{DeviceAvailability, LockedTable, SlotRequest};
 use crate::sched::base::{DeviceLease, TaskId, lock};
@@ -31,17 +31,12 @@ impl Runtime {
     ) -> bool {
         let now = self.now();
         for index in 0..self.devices.len() {
-            if self.shares(index) {
-                table.set_slots(index, guard.planner.devices()[index].slots);
-            }
+            table.set_slots(index, guard.planner.devices()[index].slots);
         }
         guard.planner.set_has_peers(table.other_members() > 0);
         guard.planner.set_seconds_per_cost(table.measured_seconds_per_cost());
         let mut taken = 0;
         for (index, available) in table.availability().into_iter().enumerate() {
-            if !self.shares(index) {
-                continue;
-            }
             let DeviceAvailability { busy_slots, pending_bytes, waiters } = available;
             guard.planner.set_peer_load(now, index, &busy_slots, pending_bytes, waiters > 0);
             taken |= u64::from(guard.planner.devices()[index].is_taken()) << index;
@@ -219,11 +214,8 @@ fn watch(runtime: &Arc<Runtime>) {
     let Some(peers) = &runtime.peers else { return };
     loop {
         let over = || runtime.light.is_stopping() && !runtime.pool.has_worker();
-        let mut watcher = lock(&peers.watcher);
-        while !watcher.waiting && !over() {
-            watcher = peers.watcher_wakeup.wait(watcher).unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(watcher);
+        let waits = |watcher: &mut WatcherState| !watcher.waiting && !over();
+        drop(peers.watcher_wakeup.wait_while(lock(&peers.watcher), waits));
         if over() {
             return;
         }
