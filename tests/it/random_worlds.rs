@@ -220,10 +220,11 @@ impl<'a> Reader<'a> {
         let count = |state| report.outcomes.iter().filter(|outcome| outcome.0 == state).count() as u64;
         let counts = [TaskStatus::Done, TaskStatus::Failed, TaskStatus::Cancelled].map(count);
         assert_eq!([report.counts.done, report.counts.failed, report.counts.cancelled], counts);
-        assert_eq!(report.devices.iter().map(|device| device.tasks).sum::<u64>(), report.counts.done);
+        assert_eq!(report.devices.iter().map(|device| device.done).sum::<u64>(), report.counts.done);
         for (told, device) in world.devices.iter().zip(&report.devices) {
             assert!(device.peak_bytes <= told.memory_bytes, "{device:?}");
-            assert!(device.busy <= f64::from(told.slots) * self.time + 1e-6, "{device:?} in {} s", self.time);
+            let busy = device.busy_ns as f64 * 1e-9;
+            assert!(busy <= f64::from(told.slots) * self.time + 1e-6, "{device:?} in {} s", self.time);
             assert!(!quiet || device.retired.is_none(), "{device:?}");
         }
         let faster = |fault: &Fault| matches!(fault.kind, FaultKind::Slow { factor } if factor > 1.0);

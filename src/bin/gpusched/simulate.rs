@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use gpusched::io::atomic;
 use gpusched::sched::TaskStatus;
@@ -92,9 +93,9 @@ fn describe<'a>(scenario: &Scenario, report: &'a SimReport) -> Line<'a> {
             .devices
             .iter()
             .map(|device| Device {
-                name: &device.name,
-                busy_s: device.busy,
-                tasks: device.tasks,
+                name: &device.device.name,
+                busy_s: Duration::from_nanos(device.busy_ns).as_secs_f64(),
+                tasks: device.done,
                 peak_bytes: device.peak_bytes,
                 retired: device.retired.as_deref(),
             })

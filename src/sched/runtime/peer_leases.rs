@@ -8,8 +8,8 @@
 //! Lock order: the shared table of the node, the planner lock, the watcher's lock. A thread that
 //! holds the first two releases the planner lock first: releasing the table may log.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use log::Level;

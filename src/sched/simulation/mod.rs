@@ -10,7 +10,7 @@ mod tests;
 mod world;
 
 pub use bound::lower_bound;
-pub use report::{DeviceReport, SimEvent, SimEventKind, SimReport};
+pub use report::{SimEvent, SimEventKind, SimReport};
 pub use scenario::{Fault, FaultKind, Scenario, SimDevice, SimTask};
 pub use world::Simulation;
 

@@ -2,28 +2,18 @@
 
 use crate::error::Error;
 use crate::sched::base::{TaskCounts, TaskStatus};
+use crate::sched::plan::DeviceStats;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SimReport {
     /// End of the last task.
     pub makespan: f64,
     pub counts: TaskCounts,
-    pub devices: Vec<DeviceReport>,
+    pub devices: Vec<DeviceStats>,
     /// Outcome of each task, in the order of the scenario.
     pub outcomes: Vec<(TaskStatus, Option<Error>)>,
     /// All events in order.
     pub events: Vec<SimEvent>,
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct DeviceReport {
-    pub name: String,
-    /// Sum of the seconds of its attempts.
-    pub busy: f64,
-    /// Tasks that ended well on it.
-    pub tasks: u64,
-    pub peak_bytes: u64,
-    pub retired: Option<String>,
 }
 
 /// An event of a run.

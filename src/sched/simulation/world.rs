@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeviceReport, Scenario, SimDevice, SimEvent, SimEventKind, SimReport};
+use super::{Scenario, SimDevice, SimEvent, SimEventKind, SimReport};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskCounts, TaskId, TaskStatus};
-use crate::sched::plan::{AttemptEnd, Effects, EndedTask, Planner};
+use crate::sched::plan::{AttemptEnd, Effects, EndedTask, Planner, Stats};
 
 /// An event that is to come: its time and its kind. Those of the same time happen in the order of
 /// their kinds. The time is the bits of an `f64` that is not negative: they have its order.
@@ -331,16 +331,7 @@ impl<'a> Simulation<'a> {
         self.ends.iter_mut().for_each(|end| {
             end.get_or_insert((TaskStatus::Queued, None));
         });
-        let stats = self.planner.stats();
-        let devices = self.scenario.devices.iter().zip(stats.devices);
-        let devices = devices.map(|(device, stats)| DeviceReport {
-            name: device.name.clone(),
-            busy: Duration::from_nanos(stats.busy_ns).as_secs_f64(),
-            tasks: stats.done,
-            peak_bytes: stats.peak_bytes,
-            retired: stats.retired,
-        });
-        let devices = devices.collect();
+        let Stats { counts, devices, .. } = self.planner.stats();
         let ended =
             |state: TaskStatus| self.ends.iter().flatten().filter(|end| end.0 == state).count() as u64;
         let last = self.events.iter().rfind(|event| matches!(event.kind, SimEventKind::End(_)));
@@ -350,7 +341,7 @@ impl<'a> Simulation<'a> {
                 done: ended(TaskStatus::Done),
                 failed: ended(TaskStatus::Failed),
                 cancelled: ended(TaskStatus::Cancelled),
-                ..stats.counts
+                ..counts
             },
             devices,
             outcomes: self.ends.into_iter().flatten().collect(),
