@@ -1,5 +1,6 @@
 //! Faults of simulated devices, and the results of attempts there.
 
+use super::world::SimAttempt;
 use super::{FaultKind, SimEventKind, Simulation};
 use crate::error::{DeviceFault, Error};
 
@@ -16,33 +17,34 @@ impl Simulation<'_> {
             FaultKind::Wrong { seconds } => self.places[index].wrong_until = self.now + seconds,
             FaultKind::Poisoned => self.fail_all(index, DeviceFault::Poisoned, "an illegal address"),
             FaultKind::Hang => {
-                for &number in &self.live {
-                    let run = &mut self.attempts[number];
-                    run.hung |= run.device == index;
-                }
+                self.running.values_mut().for_each(|run| run.hung |= run.device == index);
             }
             FaultKind::Slow { factor } => {
                 let (now, before) = (self.now, self.places[index].speed);
                 self.places[index].speed = before * factor;
-                for number in self.live.clone() {
-                    let run = &mut self.attempts[number];
-                    if run.device == index {
+                for number in self.running_on(index) {
+                    if let Some(run) = self.running.get_mut(&number) {
                         run.left = (run.left - before * (now - run.since)).max(0.0);
                         run.since = now;
-                        self.expect(number);
                     }
+                    self.expect(number);
                 }
             }
         }
     }
 
+    /// Returns the attempts that run on a device, oldest first.
+    fn running_on(&self, index: usize) -> Vec<usize> {
+        let runs = self.running.iter().filter(|(_, run)| run.device == index);
+        runs.map(|(&number, _)| number).collect()
+    }
+
     /// Fails all attempts on a device, oldest first; hung ones only if the device is lost.
     pub(super) fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
-        for number in self.live.clone() {
-            let run = &mut self.attempts[number];
+        for number in self.running_on(index) {
             // An attempt that returns may end others.
-            let is_live = self.live.contains(&number);
-            if is_live && run.device == index && (!run.hung || fault == DeviceFault::Lost) {
+            let Some(run) = self.running.get_mut(&number) else { continue };
+            if !run.hung || fault == DeviceFault::Lost {
                 let device = self.planner.devices()[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
                 self.leave(number);
@@ -51,8 +53,7 @@ impl Simulation<'_> {
     }
 
     /// Begins an attempt and decides its result.
-    pub(super) fn begin(&mut self, number: usize) {
-        let run = &mut self.attempts[number];
+    pub(super) fn begin(&mut self, mut run: SimAttempt) {
         let (device, task) = (run.device, &self.scenario.tasks[run.task]);
         let place = &self.places[device];
         let label = self.planner.devices()[device].info.label();
@@ -80,7 +81,9 @@ impl Simulation<'_> {
             self.failures[run.task] -= 1;
             run.fate = Err(Error::Callback { code: 1 });
         }
-        self.record(number, SimEventKind::Begin);
-        self.expect(number);
+        self.record(&run, SimEventKind::Begin);
+        self.begun += 1;
+        self.running.insert(self.begun, run);
+        self.expect(self.begun);
     }
 }

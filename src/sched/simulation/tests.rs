@@ -1,7 +1,6 @@
 //! Each class of failure on simulated devices, in virtual time: what becomes of the task and of the
 //! device.
 
-use super::world::Simulation;
 use super::{
     Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, lower_bound, run,
 };
@@ -138,18 +137,6 @@ fn a_late_task_goes_to_a_fast_device_in_the_end_too() {
     world.tasks[8].devices = DeviceMask::ALL;
     let report = done(&world);
     assert!(slow > 2000.0 && report.makespan < 700.0, "{slow} {}", report.makespan);
-}
-
-/// Each event looks through them.
-#[test]
-fn attempts_that_have_ended_leave_the_list_of_running_ones() {
-    let world = world(&[1.0, 1.0], equal(200, 1.0));
-    let mut simulation = Simulation::new(&world);
-    simulation.run();
-    let slots: u32 = world.devices.iter().map(|device| device.slots).sum();
-    assert!(simulation.live.is_empty() && simulation.attempts.len() >= 200);
-    // A vector has at most twice the room that it needed.
-    assert!(simulation.live.capacity() <= 4.max(2 * slots as usize), "{}", simulation.live.capacity());
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) enum PendingKind {
     Fault(usize, usize),
     Submit(usize),
     Cancel(usize),
-    /// Position of the attempt, and the version of its plan; an older plan is void.
+    /// Number of the attempt, and the version of its plan; an older plan is void.
     Return(usize, u32),
     /// The planner's deadline, which the time of the event may round down.
     Alarm(Duration),
@@ -64,9 +64,10 @@ pub struct Simulation<'a> {
     pub(super) ends: Vec<Option<(TaskStatus, Option<Error>)>>,
     pub(super) failures: Vec<u32>,
     pub(super) places: Vec<SimDeviceState>,
-    pub(super) attempts: Vec<SimAttempt>,
-    /// Running attempts, oldest first.
-    pub(super) live: Vec<usize>,
+    /// Running attempts by number, oldest first.
+    pub(super) running: BTreeMap<usize, SimAttempt>,
+    /// Number of attempts that have begun.
+    pub(super) begun: usize,
     /// Tasks that have not ended.
     pub(super) unended: usize,
     pub(super) events: Vec<SimEvent>,
@@ -100,8 +101,8 @@ impl<'a> Simulation<'a> {
             ends: vec![None; count],
             failures: scenario.tasks.iter().map(|task| task.failures).collect(),
             places: scenario.devices.iter().map(place).collect(),
-            attempts: Vec::new(),
-            live: Vec::new(),
+            running: BTreeMap::new(),
+            begun: 0,
             unended: count,
             events: Vec::new(),
         };
@@ -169,14 +170,13 @@ impl<'a> Simulation<'a> {
             PendingKind::Lost(index) => self.fail_all(index, DeviceFault::Lost, "it has fallen off the bus"),
             PendingKind::Fault(index, fault) => self.fault(index, fault),
             PendingKind::Return(number, version) => {
-                let run = &self.attempts[number];
-                if run.version == version && !run.hung {
-                    match run.fate {
-                        Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => {
-                            self.fail_all(run.device, DeviceFault::Poisoned, "an illegal address");
-                        }
-                        _ => self.leave(number),
+                let run = self.running.get(&number).filter(|run| run.version == version && !run.hung);
+                match run.map(|run| (run.device, &run.fate)) {
+                    Some((device, Err(Error::Device { fault: DeviceFault::Poisoned, .. }))) => {
+                        self.fail_all(device, DeviceFault::Poisoned, "an illegal address");
                     }
+                    Some(_) => self.leave(number),
+                    None => {}
                 }
             }
             PendingKind::Alarm(_) => self.planner.advance(&mut self.effects),
@@ -226,33 +226,31 @@ impl<'a> Simulation<'a> {
 
     /// Plans the return of an attempt at the present speed.
     pub(super) fn expect(&mut self, number: usize) {
-        let run = &mut self.attempts[number];
+        let Some(run) = self.running.get_mut(&number) else { return };
         run.version += 1;
         let (seconds, version) = (run.left / self.places[run.device].speed, run.version);
         self.plan(self.now + seconds, PendingKind::Return(number, version));
     }
 
-    pub(super) fn record(&mut self, number: usize, kind: SimEventKind) {
-        let SimAttempt { task, device, slot, attempt, .. } = self.attempts[number];
+    pub(super) fn record(&mut self, run: &SimAttempt, kind: SimEventKind) {
+        let &SimAttempt { task, device, slot, attempt, .. } = run;
         self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
     }
 
     /// Returns an attempt.
     pub(super) fn leave(&mut self, number: usize) {
-        let run = &mut self.attempts[number];
-        run.version += 1;
-        self.live.retain(|&other| other != number);
+        let Some(run) = self.running.remove(&number) else { return };
+        self.record(&run, SimEventKind::Return);
+        let SimAttempt { id, device, slot, attempt, signal, fate, .. } = run;
         // As a job does before it publishes its result.
-        let fate = match std::mem::replace(&mut run.fate, Ok(())) {
-            Ok(()) => run.signal.commit(run.attempt),
-            Err(_) if run.signal.is_stopped(run.attempt) => Err(Error::Cancelled),
+        let fate = match fate {
+            Ok(()) => signal.commit(attempt),
+            Err(_) if signal.is_stopped(attempt) => Err(Error::Cancelled),
             failed => failed,
         };
-        let (device, slot, attempt, id) = (run.device, run.slot, run.attempt, run.id);
         let place = &mut self.places[device];
         place.free.push(slot);
         place.free.sort_unstable_by(|a, b| b.cmp(a));
-        self.record(number, SimEventKind::Return);
         self.planner.on_attempt_end(device, id, attempt, AttemptEnd::Ran(fate), &mut self.effects);
         self.settle();
     }
@@ -276,12 +274,11 @@ impl<'a> Simulation<'a> {
             for index in std::mem::take(&mut self.effects.renewed) {
                 self.planner.context_renewed(index);
             }
-            let stopped = self.live.iter().copied().find(|&number| {
-                let run = &self.attempts[number];
-                !run.hung && run.signal.is_stopped(run.attempt)
-            });
-            let Some(number) = stopped else { return };
-            self.attempts[number].fate = Err(Error::Cancelled);
+            let is_stopped = |run: &SimAttempt| !run.hung && run.signal.is_stopped(run.attempt);
+            let Some((&number, run)) = self.running.iter_mut().find(|(_, run)| is_stopped(run)) else {
+                return;
+            };
+            run.fate = Err(Error::Cancelled);
             self.leave(number);
         }
     }
@@ -303,7 +300,7 @@ impl<'a> Simulation<'a> {
                 let Some(&task) = self.known.get(&assignment.id) else { continue };
                 let wanted = &self.scenario.tasks[task];
                 let times = if assignment.attempt == 1 { wanted.stumble } else { 1.0 };
-                self.attempts.push(SimAttempt {
+                self.begin(SimAttempt {
                     id: assignment.id,
                     task,
                     device: index,
@@ -316,8 +313,6 @@ impl<'a> Simulation<'a> {
                     version: 0,
                     hung: false,
                 });
-                self.live.push(self.attempts.len() - 1);
-                self.begin(self.attempts.len() - 1);
             }
             if !begun {
                 return;
