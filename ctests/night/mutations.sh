@@ -109,7 +109,7 @@ rates: an odd sample is believed;           src/sched/base/policy.rs;  s/surpris
 rates: a warm-up is believed;               src/sched/base/policy.rs;  s/warm_up: f64 = 1.5/warm_up: f64 = 1e9/; --lib estimator
 rates: nothing fades;                       src/sched/base/policy.rs;  s/fade: f64 = 0.95/fade: f64 = 1.0/;    --lib estimator
 ids: a released one means another task;     src/sched/base/registry.rs; s/| slot.generation => Ok/| high \& (GENERATIONS - 1) => Ok/; --lib base::registry
-ranges: two participants have a chunk;          src/sched/range/division.rs; s/rest.end = stolen.start/_ = \&rest/; --lib division
+ranges: two participants have a chunk;          src/sched/range/division.rs; s/self.give_back(end..part.end)/self.give_back(part.clone())/; --lib division
 ranges: what failed is not done again;      src/sched/range/work.rs; s/state.partitioner.give_back(chunk.clone())/_ = \&chunk/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/plan/slots.rs; s/let waiting = self.waiting_slots as usize + /let waiting = 0 * /; --test scheduler nested
 wait: peers come before the awaited task;   src/sched/plan/slots.rs; s/running < self.owned_slots || //; --test scheduler shared_devices

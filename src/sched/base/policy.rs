@@ -227,8 +227,9 @@ Policy {
     /// Factor by which chunks grow from one call to the next, at most: the first elements may be
     /// unlike the others.
     chunk_growth: u64 = 16,
-    /// Chunks into which a share is divided, at least, so that something is left to steal.
-    chunks_of_share: u64 = 4,
+    /// Chunks into which a worker's part of the rest of a range is divided, at least, so that all end
+    /// at about the same time.
+    chunks_of_part: u64 = 4,
     /// Factor. A device that needs so many times as long as the fastest checks before each chunk
     /// whether the others end sooner without it. Below it the check costs more than it saves.
     slow_device: f64 = 1.5,

@@ -2,63 +2,31 @@
 //! at a time.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::sched::base::{Policy, TaskId, lock};
+use crate::sched::base::{Policy, TaskId};
 
-/// The elements that a participant has been assigned and has not begun. Others steal from it.
-pub struct Share {
-    /// The device of the participant, and its own task: the owner's or the helper's.
+/// A worker that takes part in a range: its device, and its own task: the owner's or the helper's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Participant {
     pub device: usize,
     pub task: TaskId,
-    rest: Mutex<Range<u64>>,
 }
 
-/// The elements that no participant works on.
+/// The elements that no participant works on, and the participants.
 ///
-/// Every element is unassigned, in the share of one participant, in the chunk that the participant
-/// works on, or done. It moves between these under a lock, so no element is worked on twice, and
-/// none is lost.
+/// Every element is unassigned, in the chunk that a participant works on, or done. It moves between
+/// these under the range's lock, so no element is worked on twice, and none is lost.
 #[derive(Default)]
 pub struct Partitioner {
-    /// Elements in no share. The last are taken first.
+    /// The last are taken first.
     unassigned: Vec<Range<u64>>,
-    shares: Vec<Arc<Share>>,
+    participants: Vec<Participant>,
 }
 
 pub fn length(part: &Range<u64>) -> u64 {
     part.end.saturating_sub(part.start)
-}
-
-impl Share {
-    fn rest(&self) -> MutexGuard<'_, Range<u64>> {
-        lock(&self.rest)
-    }
-
-    /// Takes a chunk from the front. `size` gets the number of elements in the share and returns
-    /// how many to take. Returns the chunk and the number of elements that remain.
-    pub fn take(&self, size: impl FnOnce(u64) -> u64) -> Option<(Range<u64>, u64)> {
-        let mut rest = self.rest();
-        let available = length(&rest);
-        if available == 0 {
-            return None;
-        }
-        let size = size(available).clamp(1, available);
-        let chunk = rest.start..rest.start + size;
-        rest.start = chunk.end;
-        Some((chunk, available - size))
-    }
-
-    /// Takes the upper half. The participant keeps a multiple of `grain`, and nothing of a single
-    /// one.
-    fn steal(&self, grain: u64) -> Option<Range<u64>> {
-        let mut rest = self.rest();
-        let kept = length(&rest) / 2 / grain * grain;
-        let stolen = rest.start + kept..rest.end;
-        rest.end = stolen.start;
-        (!stolen.is_empty()).then_some(stolen)
-    }
 }
 
 impl Partitioner {
@@ -68,63 +36,56 @@ impl Partitioner {
         partitioner
     }
 
-    /// Adds a participant with an empty share.
-    pub fn join(&mut self, device: usize, task: TaskId) -> Arc<Share> {
-        let share = Arc::new(Share { device, task, rest: Mutex::default() });
-        self.shares.push(share.clone());
-        share
+    pub fn join(&mut self, own: Participant) {
+        self.participants.push(own);
     }
 
-    /// Removes a participant. The rest of its share becomes unassigned. A chunk under which its
-    /// device failed is taken before: if the elements are the cause, that shows before more of them
-    /// fail.
-    pub fn leave(&mut self, share: &Arc<Share>) {
-        self.shares.retain(|other| !Arc::ptr_eq(other, share));
-        let rest = std::mem::take(&mut *share.rest());
-        if !rest.is_empty() {
-            self.unassigned.insert(0, rest);
+    pub fn leave(&mut self, own: Participant) {
+        // An abandoned attempt at a helper task has the same task as the next one.
+        if let Some(at) = self.participants.iter().position(|other| *other == own) {
+            self.participants.swap_remove(at);
         }
     }
 
-    /// Returns a chunk that was begun and is not done.
-    pub fn give_back(&mut self, chunk: Range<u64>) {
-        if !chunk.is_empty() {
-            self.unassigned.push(chunk);
-        }
+    /// Takes a chunk from the front. `size` gets the number of elements there and that of the
+    /// participants, and returns how many to take.
+    pub fn take(&mut self, size: impl FnOnce(u64, usize) -> u64) -> Option<Range<u64>> {
+        let part = self.unassigned.pop()?;
+        let available = length(&part);
+        let end = part.start + size(available, self.participants.len()).clamp(1, available);
+        self.give_back(end..part.end);
+        Some(part.start..end)
     }
 
-    /// Fills an empty share with unassigned elements, else with the upper half of the largest
-    /// share. Returns false if nothing is left to take.
-    pub fn fill(&mut self, share: &Share, grain: u64) -> bool {
-        let largest = || self.shares.iter().max_by_key(|other| length(&other.rest()));
-        let Some(part) = self.unassigned.pop().or_else(|| largest()?.steal(grain)) else { return false };
-        *share.rest() = part;
-        true
+    /// Returns elements that are not done. They are taken next: if they are the cause of a failure,
+    /// that shows before others fail.
+    pub fn give_back(&mut self, part: Range<u64>) {
+        if !part.is_empty() {
+            self.unassigned.push(part);
+        }
     }
 
     pub fn has_unassigned(&self) -> bool {
         !self.unassigned.is_empty()
     }
 
+    pub fn participants(&self) -> usize {
+        self.participants.len()
+    }
+
     /// Returns true if a participant is there whose task is none of these.
     pub fn has_participants_but(&self, tasks: &[TaskId]) -> bool {
-        self.shares.iter().any(|share| !tasks.contains(&share.task))
+        self.participants.iter().any(|other| !tasks.contains(&other.task))
     }
 
-    /// Returns the shares of the other participants.
-    pub fn beside(&self, share: &Share) -> impl Iterator<Item = &Share> {
-        self.shares.iter().map(Arc::as_ref).filter(move |other| !std::ptr::eq(*other, share))
-    }
-
-    /// Returns true if elements outside of this share are not begun.
-    pub fn has_elements_beside(&self, share: &Share) -> bool {
-        self.has_unassigned() || self.beside(share).any(|other| !other.rest().is_empty())
+    /// Returns the devices of the other participants.
+    pub fn devices_beside(&self, own: Participant) -> impl Iterator<Item = usize> {
+        self.participants.iter().filter(move |other| **other != own).map(|other| other.device)
     }
 
     /// Returns the number of elements that are not begun.
     pub fn remaining(&self) -> u64 {
-        let unassigned: u64 = self.unassigned.iter().map(length).sum();
-        unassigned + self.shares.iter().map(|share| length(&share.rest())).sum::<u64>()
+        self.unassigned.iter().map(length).sum()
     }
 }
 
@@ -132,8 +93,8 @@ impl Partitioner {
 ///
 /// With a grain, each call gets that many. Without one, the first call gets one element, and the
 /// measured times lead to a size that takes [`Policy::chunk_seconds`]. No call gets more than a
-/// quarter of a share ([`Policy::chunks_of_share`]), so that there is always something to steal.
-/// After a chunk did not fit a device, its calls get at most half of that.
+/// quarter of a participant's part of the rest ([`Policy::chunks_of_part`]), so that all end at
+/// about the same time. After a chunk did not fit a device, its calls get at most half of that.
 ///
 /// All numbers are by device and without a lock: a lost update costs a little balance, nothing
 /// else.
@@ -158,16 +119,12 @@ impl ChunkSizer {
         ChunkSizer { policy, grain, devices: (0..devices).map(|_| unmeasured()).collect() }
     }
 
-    /// Returns the number of which shares are split at multiples.
-    pub fn grain(&self) -> u64 {
-        self.grain.unwrap_or(1)
-    }
-
-    /// Returns the number of elements of the next call. `available`: elements of the share.
-    pub fn size(&self, device: usize, available: u64) -> u64 {
+    /// Returns the number of elements of the next call. `available`: elements in a row.
+    pub fn size(&self, device: usize, available: u64, participants: usize) -> u64 {
         let device = &self.devices[device];
         let wanted = self.grain.unwrap_or_else(|| {
-            device.size.load(Ordering::Relaxed).min((available / self.policy.chunks_of_share).max(1))
+            let chunks = self.policy.chunks_of_part * participants as u64;
+            device.size.load(Ordering::Relaxed).min((available / chunks).max(1))
         });
         wanted.min(device.most.load(Ordering::Relaxed))
     }
@@ -216,15 +173,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thief_takes_the_upper_half_and_leaves_whole_grains() {
+    fn elements_that_are_given_back_are_taken_next() {
         let mut partitioner = Partitioner::new(0..100);
-        let (one, two) = (partitioner.join(0, TaskId(1)), partitioner.join(0, TaskId(2)));
-        assert!(partitioner.fill(&one, 8));
-        assert_eq!(one.take(|_| 8), Some((0..8, 92)));
-        assert!(partitioner.fill(&two, 8));
-        assert_eq!((one.rest().clone(), two.rest().clone()), (8..48, 48..100));
-        partitioner.leave(&one);
-        assert_eq!(partitioner.remaining(), 92, "the other keeps its share");
+        partitioner.join(Participant { device: 0, task: TaskId(1) });
+        assert_eq!(
+            partitioner.take(|available, participants| available / 10 + participants as u64),
+            Some(0..11)
+        );
+        partitioner.give_back(0..8);
+        assert_eq!(partitioner.remaining(), 97);
+        let rest = std::iter::from_fn(|| partitioner.take(|_, _| 50));
+        assert_eq!(rest.collect::<Vec<_>>(), [0..8, 11..61, 61..100]);
     }
 
     #[test]
@@ -232,13 +191,13 @@ mod tests {
         let sizer = ChunkSizer::new(None, 1, Arc::default());
         let mut sizes = Vec::new();
         for _ in 0..8 {
-            let size = sizer.size(0, u64::MAX);
+            let size = sizer.size(0, u64::MAX, 1);
             sizes.push(size);
             sizer.record(0, size, size as f64 * 1e-6);
         }
         assert_eq!(sizes[..4], [1, 16, 256, 750]);
-        assert_eq!(sizer.size(0, 100), 25, "something is left to steal");
-        assert_eq!(sizer.size(0, 1), 1);
+        assert_eq!([1, 5].map(|participants| sizer.size(0, 100, participants)), [25, 5], "all have some");
+        assert_eq!(sizer.size(0, 1, 1), 1);
     }
 
     #[test]

@@ -12,6 +12,6 @@ pub mod division;
 pub mod faults;
 pub mod work;
 
-pub use division::{ChunkSizer, Partitioner, Share, length};
+pub use division::{ChunkSizer, Participant, Partitioner, length};
 pub use faults::{ChunkFault, FaultLog};
 pub use work::{RangeJob, RangeOwner, RangeRun};

@@ -2,11 +2,11 @@
 
 use std::iter::successors;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
-use super::{ChunkFault, ChunkSizer, FaultLog, Partitioner, Share, length};
+use super::{ChunkFault, ChunkSizer, FaultLog, Participant, Partitioner, length};
 use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::{Completion, DeviceMask, Exec, Job, Role, Task, TaskId, lock};
@@ -26,8 +26,7 @@ pub struct RangeRun {
     sizer: ChunkSizer,
     /// A helper task is queued.
     helper_queued: AtomicBool,
-    /// The number of participants, and the most that are useful: one for each slot.
-    participants: AtomicUsize,
+    /// The most participants that are useful: one for each slot.
     slots: usize,
     /// No new chunk begins.
     stopped: AtomicBool,
@@ -101,7 +100,6 @@ impl RangeRun {
             done: AtomicU64::new(0),
             sizer: ChunkSizer::new(grain, runtime.devices.len(), runtime.policy.clone()),
             helper_queued: AtomicBool::new(false),
-            participants: AtomicUsize::new(0),
             slots,
             stopped: AtomicBool::new(true),
             state: Mutex::new(RangeState {
@@ -126,10 +124,10 @@ impl RangeRun {
         let (Some(owner), Some(job)) = (state.owner.clone(), state.job.clone()) else {
             return StopReason::Stopped;
         };
-        let share = state.partitioner.join(exec.device_index, exec.task);
+        let who = Participant { device: exec.device_index, task: exec.task };
+        state.partitioner.join(who);
         drop(state);
-        self.participants.fetch_add(1, Ordering::Relaxed);
-        let own = Participant { run: self, runtime, task: owner.task, share };
+        let own = Participation { run: self, runtime, task: owner.task, who };
         let exec = Exec { task: owner.task, attempt: owner.attempt, signal: &owner.signal, ..*exec };
         let reason = runtime.as_part_of(owner.task, || self.run_chunks(&own, &exec, is_helper, &*job));
         // Before `own` leaves: the owner may then end the range, and the job is dropped with it.
@@ -139,16 +137,15 @@ impl RangeRun {
 
     fn run_chunks(
         self: &Arc<Self>,
-        own: &Participant<'_>,
+        own: &Participation<'_>,
         exec: &Exec<'_>,
         is_helper: bool,
         job: &RangeJob,
     ) -> StopReason {
-        let Participant { runtime, share, .. } = own;
+        let runtime = own.runtime;
         let device = exec.device_index;
         let ledger =
             (self.template.device_bytes > 0).then(|| runtime.lock().planner.devices()[device].ledger.clone());
-        let mut more_elsewhere = false;
         let joined = Instant::now();
         loop {
             if self.stopped.load(Ordering::Acquire) || exec.cancelled() {
@@ -158,7 +155,7 @@ impl RangeRun {
             if is_helper && has_stayed && runtime.lock().planner.others_wait() {
                 return StopReason::Empty;
             }
-            if self.sizer.is_slow(device) && self.should_decline(share) {
+            if self.sizer.is_slow(device) && self.should_decline(own.who) {
                 return StopReason::Declined;
             }
             let mut lease = None;
@@ -168,21 +165,17 @@ impl RangeRun {
                 // enough.
                 runtime.step(|_, _| ());
             }
-            let taken = share.take(|available| {
-                let wanted = if frugal { 1 } else { self.sizer.size(device, available).min(available) };
-                let (size, more) = self.lease_memory(ledger.as_ref(), wanted);
+            let mut state = self.state();
+            let taken = state.partitioner.take(|available, participants| {
+                let wanted = self.sizer.size(device, available, participants).min(available);
+                let (size, more) = self.lease_memory(ledger.as_ref(), if frugal { 1 } else { wanted });
                 lease = more;
                 size
             });
-            let Some((chunk, rest)) = taken else {
-                let mut state = self.state();
-                if !state.partitioner.fill(share, self.sizer.grain()) {
-                    return StopReason::Empty;
-                }
-                more_elsewhere = state.partitioner.has_elements_beside(share);
-                continue;
-            };
-            if rest > 0 || std::mem::take(&mut more_elsewhere) {
+            let needs_helper = state.partitioner.has_unassigned() && !self.is_full(&state);
+            drop(state);
+            let Some(chunk) = taken else { return StopReason::Empty };
+            if needs_helper {
                 self.request_helper(runtime, exec.task);
             }
             let begun = Instant::now();
@@ -223,8 +216,13 @@ impl RangeRun {
     }
 
     /// Returns `None` if the participant can go on.
-    fn on_chunk_failed(&self, own: &Participant<'_>, chunk: Range<u64>, error: Error) -> Option<StopReason> {
-        let device = own.share.device;
+    fn on_chunk_failed(
+        &self,
+        own: &Participation<'_>,
+        chunk: Range<u64>,
+        error: Error,
+    ) -> Option<StopReason> {
+        let device = own.who.device;
         if let Error::Device { fault, .. } = error {
             let error = error.in_elements(chunk.clone());
             self.on_device_fault(own, chunk, fault, &error);
@@ -248,18 +246,17 @@ impl RangeRun {
     }
 
     /// Returns the elements to the others, or ends the range if they are the cause.
-    fn on_device_fault(&self, own: &Participant<'_>, chunk: Range<u64>, fault: DeviceFault, error: &Error) {
-        let Participant { runtime, share, .. } = own;
+    fn on_device_fault(&self, own: &Participation<'_>, chunk: Range<u64>, fault: DeviceFault, error: &Error) {
+        let (runtime, Participant { device, task }) = (own.runtime, own.who);
         let limit = self.sizer.policy.fault_limit(fault);
         // A thread that holds the planner lock may wait for the range's.
-        let context = runtime.lock().planner.devices()[share.device].first_sound_context;
+        let context = runtime.lock().planner.devices()[device].first_sound_context;
         let usable = runtime.lock().planner.usable_devices(&self.template);
         let mut state = self.state();
         let usable = usable.without(state.too_small);
         // Without this device the slow ones may be needed.
         state.declined = DeviceMask::NONE;
-        let fault =
-            ChunkFault { device: share.device, context, fault, task: share.task, chunk: chunk.clone() };
+        let fault = ChunkFault { device, context, fault, task, chunk: chunk.clone() };
         if !state.faults.add(fault, limit, usable) {
             return state.partitioner.give_back(chunk);
         }
@@ -298,14 +295,18 @@ impl RangeRun {
         !self.state().partitioner.has_participants_but(&abandoned)
     }
 
-    fn should_decline(&self, share: &Share) -> bool {
+    fn should_decline(&self, own: Participant) -> bool {
         let mut state = self.state();
-        let others = state.partitioner.beside(share).map(|other| other.device);
-        let declines = self.sizer.should_decline(share.device, state.partitioner.remaining(), others);
+        let others = state.partitioner.devices_beside(own);
+        let declines = self.sizer.should_decline(own.device, state.partitioner.remaining(), others);
         if declines {
-            state.declined.add(share.device);
+            state.declined.add(own.device);
         }
         declines
+    }
+
+    fn is_full(&self, state: &RangeState) -> bool {
+        state.partitioner.participants() >= self.slots
     }
 
     /// Queues a helper task, unless there is one or more helpers would be useless. Returns true if
@@ -314,11 +315,10 @@ impl RangeRun {
         if self.helper_queued.load(Ordering::Acquire) {
             return true;
         }
-        let full = self.participants.load(Ordering::Relaxed) >= self.slots;
-        if full || self.helper_queued.swap(true, Ordering::AcqRel) {
+        let state = self.state();
+        if self.is_full(&state) || self.helper_queued.swap(true, Ordering::AcqRel) {
             return self.helper_queued.load(Ordering::Acquire);
         }
-        let state = self.state();
         let devices = self.template.devices.without(state.too_small).without(state.declined);
         drop(state);
         let job = Arc::new(HelperJob { run: self.clone(), begun: AtomicBool::new(false) });
@@ -335,21 +335,18 @@ impl RangeRun {
     }
 }
 
-/// A participant at work. Dropping it returns the rest of its share.
-struct Participant<'a> {
+/// Keeps a participant in the range until dropped.
+struct Participation<'a> {
     run: &'a RangeRun,
     runtime: &'a Arc<Runtime>,
     /// The range.
     task: TaskId,
-    share: Arc<Share>,
+    who: Participant,
 }
 
-impl Drop for Participant<'_> {
+impl Drop for Participation<'_> {
     fn drop(&mut self) {
-        let mut state = self.run.state();
-        state.partitioner.leave(&self.share);
-        self.run.participants.fetch_sub(1, Ordering::Relaxed);
-        drop(state);
+        self.run.state().partitioner.leave(self.who);
         self.runtime.wait_queues.notify(self.task);
     }
 }
