@@ -72,48 +72,25 @@ pub(super) unsafe fn read<T: VersionedStruct>(at: *const T) -> Result<T> {
     }
 }
 
-/// Returns the interval of the structs in an array: the `size` of the first one.
+/// Passes copies of the structs of an array to `use_one`. They lie at intervals of the first one's
+/// `size`.
 ///
 /// # Safety
-/// As for [`read_all`].
-unsafe fn interval<T: VersionedStruct>(at: *const T, count: usize) -> Result<usize> {
+/// `at` is NULL or points to `count` structs as [`read`] requires them, one behind the other.
+pub(super) unsafe fn read_each<T: VersionedStruct>(
+    at: *const T,
+    count: usize,
+    mut use_one: impl FnMut(T),
+) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
     // SAFETY: as promised by the caller.
     let size = unsafe { caller_size(at)? };
     if count > isize::MAX as usize / size {
         let most = isize::MAX as usize / size;
         return Err(Error::argument(format!("count of {}", T::NAME), count, format!("at most {most}")));
     }
-    Ok(size)
-}
-
-/// Copies an array of structs, at intervals of the first one's `size`.
-///
-/// # Safety
-/// `at` is NULL or points to `count` structs as [`read`] requires them, one behind the other.
-pub(super) unsafe fn read_all<T: VersionedStruct>(at: *const T, count: usize) -> Result<Vec<T>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    // SAFETY: as promised by the caller.
-    unsafe {
-        interval(at, count)?;
-        let mut all = with_capacity(T::NAME, count)?;
-        read_each(at, count, |one| all.push(one))?;
-        Ok(all)
-    }
-}
-
-/// Passes copies of the structs of an array to `use_one`, as [`read_all`] copies them.
-///
-/// # Safety
-/// As for [`read_all`].
-pub(super) unsafe fn read_each<T: VersionedStruct>(
-    at: *const T,
-    count: usize,
-    mut use_one: impl FnMut(T),
-) -> Result<()> {
-    // SAFETY: as promised by the caller.
-    let size = unsafe { interval(at, count)? };
     for place in 0..count {
         // SAFETY: within the caller's array.
         let one = unsafe { at.byte_add(place * size) };

@@ -7,8 +7,7 @@ use std::time::Duration;
 use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
 use super::guard::{guard_in_callers_mode, guard_status};
 use super::input::{
-    OutParam, VersionedStruct, check_bits, read, read_all, read_each, slice_of, slice_of_mut, text,
-    with_capacity,
+    OutParam, VersionedStruct, check_bits, read, read_each, slice_of, slice_of_mut, text, with_capacity,
 };
 use super::run_control::sched_task_t;
 use super::scheduler_handle::{sched_t, with_scheduler};
@@ -268,22 +267,14 @@ pub unsafe extern "C" fn sched_submit_many(
     let mode = CallbackMode::of_this_thread();
     guard_status(|| {
         // SAFETY: pointers as the header requires them; `input` checks each.
-        let (descs, users) = unsafe { copies_of(descs, count, mode)? };
+        let tasks = unsafe { tasks_of(descs, count, mode)? };
         with_scheduler(s, |scheduler| {
             if count == 0 {
                 return Ok(());
             }
-            let no_ids = ids.is_null() && descs.iter().all(|desc| desc.flags & SCHED_TASK_DETACHED != 0);
+            let no_ids = ids.is_null() && tasks.iter().all(|task| task.detached);
             // SAFETY: as above.
             let ids = if no_ids { &mut [] } else { unsafe { slice_of_mut("ids", ids, count)? } };
-            let mut tasks = with_capacity("the tasks", count)?;
-            // An allocation for a job aborts the process if it fails, so all are tried at once.
-            drop(black_box(with_capacity::<[u8; 64]>("the tasks", count)?));
-            for (index, (desc, user)) in descs.iter().zip(users).enumerate() {
-                // SAFETY: as above.
-                let task = unsafe { task_of(desc, user) };
-                tasks.push(task.map_err(|error| with_index(index, error))?);
-            }
             for (to, id) in ids.iter_mut().zip(scheduler.submit_list(tasks, with_index)?) {
                 *to = id.0;
             }
@@ -292,30 +283,32 @@ pub unsafe extern "C" fn sched_submit_many(
     })
 }
 
-/// Copies descriptors. If the host has no memory for the copies, each `drop` has been called.
+/// Returns the tasks of descriptors. After an error each `drop` has been called, unless a struct
+/// can't be read.
 ///
 /// # Safety
-/// As for [`read_all`].
-unsafe fn copies_of(
-    at: *const sched_task_desc_t,
-    count: usize,
-    mode: CallbackMode,
-) -> Result<(Vec<sched_task_desc_t>, Vec<UserData>)> {
-    let user = |desc: &sched_task_desc_t| UserData::new(desc.user, desc.drop, mode);
+/// As for [`read_each`] and [`apply_desc`].
+unsafe fn tasks_of(at: *const sched_task_desc_t, count: usize, mode: CallbackMode) -> Result<Vec<Task>> {
     // SAFETY: as promised by the caller.
-    let copies = unsafe { read_all(at, count) }.and_then(|descs| {
-        let mut users = with_capacity("the tasks", count)?;
-        users.extend(descs.iter().map(user));
-        Ok((descs, users))
+    unsafe { read_each(at, count, |_| ())? };
+    let mut tasks = with_capacity("the tasks", count).and_then(|tasks| {
+        // An allocation for a job aborts the process if it fails, so all are tried at once.
+        drop(black_box(with_capacity::<[u8; 64]>("the tasks", count)?));
+        Ok(tasks)
     });
-    if let Err(Error::NoHostMemory { .. }) = copies {
-        // SAFETY: as promised by the caller. The first pass finds structs that can't be read.
-        unsafe {
-            read_each(at, count, |_| ())?;
-            read_each(at, count, |desc| drop(user(&desc)))?;
+    let mut refused = None;
+    let add = |desc: sched_task_desc_t| {
+        let user = UserData::new(desc.user, desc.drop, mode);
+        let Ok(tasks) = &mut tasks else { return };
+        // SAFETY: as promised by the caller.
+        match unsafe { task_of(&desc, user) } {
+            Ok(task) => tasks.push(task),
+            Err(error) => _ = refused.get_or_insert(with_index(tasks.len(), error)),
         }
-    }
-    copies
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { read_each(at, count, add)? };
+    refused.map_or(tasks, Err)
 }
 
 /// Adds the index of the refused descriptor to its error.
