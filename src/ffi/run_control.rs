@@ -178,37 +178,35 @@ fn shared<T: Sync>(thing: &T) -> &T {
     thing
 }
 
+/// Returns the [`RunningExec`] of the callback that received `exec`, if the calling thread is inside
+/// it.
+fn own_exec(exec: *const sched_exec_t) -> Option<*mut RunningExec<'static>> {
+    let own = OWN.try_with(|own| {
+        let own = own.borrow();
+        let mut frames = own.frames[..own.inside].iter().rev();
+        let frame = frames.find(|frame| frame.address.load(Ordering::Relaxed) == exec.addr());
+        frame.map(|frame| frame.exec.load(Ordering::Relaxed))
+    });
+    own.ok().flatten()
+}
+
 /// Returns true if the calling thread is inside the callback that received `exec`.
 pub(super) fn is_here(exec: *const sched_exec_t) -> bool {
-    let address = exec.addr();
-    let here = OWN.try_with(|own| {
-        let own = own.borrow();
-        own.frames[..own.inside].iter().any(|frame| frame.address.load(Ordering::Relaxed) == address)
-    });
-    address != 0 && here.unwrap_or(false)
+    own_exec(exec).is_some()
 }
 
 /// Calls `use_exec` with the `Exec` behind `exec`; `None` if no such callback runs.
 fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&RunningExec<'_>) -> R) -> Option<R> {
-    let address = exec.addr();
-    if address == 0 {
+    if exec.is_null() {
         return None;
     }
-    let own = OWN.try_with(|own| {
-        let own = own.borrow();
-        let frame = own.frames[..own.inside]
-            .iter()
-            .rev()
-            .find(|frame| frame.address.load(Ordering::Relaxed) == address);
-        frame.map(|frame| frame.exec.load(Ordering::Relaxed))
-    });
-    if let Ok(Some(exec)) = own {
+    if let Some(own) = own_exec(exec) {
         // SAFETY: this thread is inside the callback that received it.
-        return Some(use_exec(unsafe { &*exec }));
+        return Some(use_exec(unsafe { &*own }));
     }
     // SAFETY: the `RunningExec` lives until the closure has returned; it is `Sync` (checked by
     // `shared`).
-    while_it_runs(address, |exec| use_exec(unsafe { &*exec }))
+    while_it_runs(exec.addr(), |exec| use_exec(unsafe { &*exec }))
 }
 
 /// Calls `use_exec` with the `Exec` behind `exec`.
@@ -235,25 +233,13 @@ pub(super) fn with_running<R>(
 fn while_it_runs<R>(address: usize, use_exec: impl FnOnce(*const RunningExec<'static>) -> R) -> Option<R> {
     let frames = frames();
     let frame = frames.iter().find(|frame| frame.address.load(Ordering::Relaxed) == address)?;
-    let _mark = LookupMark::set(frame);
+    frame.is_looked_at.store(true, Ordering::SeqCst);
     // A callback that still runs now, with the frame marked, waits for the lock.
-    (frame.address.load(Ordering::SeqCst) == address).then(|| use_exec(frame.exec.load(Ordering::Relaxed)))
-}
-
-/// Clears the mark when dropped, also after a panic, before the lock is released.
-struct LookupMark<'a>(&'a CallbackFrame);
-
-impl<'a> LookupMark<'a> {
-    fn set(frame: &'a CallbackFrame) -> Self {
-        frame.is_looked_at.store(true, Ordering::SeqCst);
-        LookupMark(frame)
-    }
-}
-
-impl Drop for LookupMark<'_> {
-    fn drop(&mut self) {
-        self.0.is_looked_at.store(false, Ordering::SeqCst);
-    }
+    let runs = frame.address.load(Ordering::SeqCst) == address;
+    let result = runs.then(|| use_exec(frame.exec.load(Ordering::Relaxed)));
+    // After a panic the mark stays, and costs later callbacks of the frame a lock.
+    frame.is_looked_at.store(false, Ordering::SeqCst);
+    result
 }
 
 #[cfg(test)]
