@@ -108,7 +108,7 @@ rates: nothing is learned;                  src/sched/estimate/estimator.rs;  s/
 rates: an odd sample is believed;           src/sched/base/policy.rs;  s/surprise: f64 = 4.0/surprise: f64 = 1e9/; --lib estimator
 rates: a warm-up is believed;               src/sched/base/policy.rs;  s/warm_up: f64 = 1.5/warm_up: f64 = 1e9/; --lib estimator
 rates: nothing fades;                       src/sched/base/policy.rs;  s/fade: f64 = 0.95/fade: f64 = 1.0/;    --lib estimator
-ids: a released one means another task;     src/sched/base/registry.rs; s/| slot.generation => Ok/| high \& (GENERATIONS - 1) => Ok/; --lib base::registry
+ids: a released one means another task;     src/sched/base/registry.rs; s/id == self.id(slot.generation, position)/id == self.id(unpack(id).1, position)/; --lib base::registry
 ranges: two participants have a chunk;          src/sched/range/division.rs; s/self.give_back(end..part.end)/self.give_back(part.clone())/; --lib division
 ranges: what failed is not done again;      src/sched/range/work.rs; s/state.partitioner.give_back(chunk.clone())/_ = \&chunk/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/plan/slots.rs; s/let waiting = self.waiting_slots as usize + /let waiting = 0 * /; --test scheduler nested

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::guard::guard_status;
-use super::input::{OutParam, VersionedStruct, check_bits, copy, read, slice_of, slice_of_mut};
+use super::input::{OutParam, VersionedStruct, check_bits, copy, numbered, read, slice_of, slice_of_mut};
 use super::model_handle::{MODELS, SharedModel, sched_fd_model_t, shared_model};
 use super::status::sched_status_t;
 use crate::error::{Error, Result};
@@ -155,17 +155,7 @@ const _: () = assert!(
 
 /// Returns the equation of a number.
 fn equation(number: i32) -> Result<&'static dyn Equation> {
-    let name = |number: i32| usize::try_from(number).ok().and_then(|at| EQUATION_NAMES.get(at).copied());
-    let known = |number: i32| name(number).and_then(by_name);
-    known(number).ok_or_else(|| {
-        let accepted = (0..).map_while(|number| Some((number, name(number)?)));
-        let accepted: Vec<_> = accepted
-            .filter(|(number, _)| known(*number).is_some())
-            .map(|(number, name)| format!("{number} ({name})"))
-            .collect();
-        let value = name(number).map_or_else(|| number.to_string(), |name| format!("{number} ({name})"));
-        Error::argument("equation", value, accepted.join(", "))
-    })
+    numbered("equation", number, EQUATION_NAMES.into_iter().filter_map(|name| Some((name, by_name(name)?))))
 }
 
 /// Copies the properties of a model.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::fd_model::{count, shape};
 use super::guard::guard_status;
-use super::input::{OutStruct, OutText, VersionedStruct, check_bits, copy, read, slice_of, with_capacity};
+use super::input::{
+    OutStruct, OutText, VersionedStruct, check_bits, copy, numbered, read, slice_of, with_capacity,
+};
 use super::model_handle::{SharedModel, sched_fd_model_t, shared_model};
 use super::status::sched_status_t;
 use crate::backend::cpu::threads;
@@ -172,11 +174,7 @@ fn cell(what: &str, cell: sched_fd_cell_t) -> Result<[usize; 3]> {
 
 /// Returns the kind of a SCHED_FD_SOURCE_* number.
 fn source_kind(number: i32) -> Result<SourceKind> {
-    let kind = usize::try_from(number).ok().and_then(|at| SourceKind::NAMED.get(at));
-    kind.map(|(_, kind)| kind.clone()).ok_or_else(|| {
-        let accepted = SourceKind::NAMED.iter().enumerate().map(|(at, (name, _))| format!("{at} ({name})"));
-        Error::argument("source_kind", number, accepted.collect::<Vec<_>>().join(", "))
-    })
+    numbered("source_kind", number, SourceKind::NAMED.into_iter())
 }
 
 /// Returns the wavelet that a description states.

@@ -187,6 +187,7 @@ unsafe fn described(mut task: Task, about: &sched_task_desc_t) -> Result<Task> {
 #[cfg(test)]
 mod tests {
     use super::super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
+    use super::super::input::VersionedStruct;
     use super::*;
     use crate::device::BackendKind;
     use crate::fd::plan::Options;
@@ -195,8 +196,7 @@ mod tests {
 
     /// Returns the task of a shot whose description is `change` of one with zeros.
     fn task_of(snapshots: bool, change: impl FnOnce(&mut sched_task_desc_t)) -> Task {
-        // SAFETY: NULL is a description of zeros.
-        let mut about: sched_task_desc_t = unsafe { read_or_default(std::ptr::null()).unwrap() };
+        let mut about = sched_task_desc_t::zeroed();
         change(&mut about);
         let task = Task {
             class: Options::default().equation.class(),
@@ -226,9 +226,7 @@ mod tests {
             (&[Cpu], SCHED_BACKEND_CUDA, None),
         ];
         for (possible, backend_mask, expected) in table {
-            // SAFETY: NULL is a description of zeros.
-            let about =
-                sched_task_desc_t { backend_mask, ..unsafe { read_or_default(std::ptr::null()).unwrap() } };
+            let about = sched_task_desc_t { backend_mask, ..sched_task_desc_t::zeroed() };
             let task = Task { backends: possible.to_vec(), ..Task::new(|_: &Exec<'_>| Ok(())) };
             // SAFETY: the description has no pointers.
             let found = unsafe { described(task, &about) }.map(|task| task.backends);

@@ -20,6 +20,11 @@ const LARGEST_STRUCT: usize = 4096;
 /// `repr(C)`, its first field is `size: usize`, and all bytes zero is a valid value.
 pub(super) unsafe trait VersionedStruct: Copy {
     const NAME: &'static str;
+
+    fn zeroed() -> Self {
+        // SAFETY: promised by the implementation.
+        unsafe { MaybeUninit::zeroed().assume_init() }
+    }
 }
 
 fn null(what: &str, accepted: &str) -> Error {
@@ -63,13 +68,11 @@ pub(super) unsafe fn read<T: VersionedStruct>(at: *const T) -> Result<T> {
     if bytes.iter().skip(known).any(|&byte| byte != 0) {
         return Err(Error::TooNew { what: T::NAME, size, known });
     }
-    let mut copy = MaybeUninit::<T>::zeroed();
-    // SAFETY: both sides have that many bytes; all zero and every copied pattern is a valid `T`,
-    // whose fields are numbers, pointers and nullable function pointers.
-    unsafe {
-        ptr::copy_nonoverlapping(bytes.as_ptr(), copy.as_mut_ptr().cast::<u8>(), size.min(known));
-        Ok(copy.assume_init())
-    }
+    let mut copy = T::zeroed();
+    // SAFETY: both sides have that many bytes; every copied pattern is a valid `T`, whose fields are
+    // numbers, pointers and nullable function pointers.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut copy).cast::<u8>(), size.min(known)) };
+    Ok(copy)
 }
 
 /// Passes copies of the structs of an array to `use_one`. They lie at intervals of the first one's
@@ -111,12 +114,8 @@ pub(super) unsafe fn read_each<T: VersionedStruct>(
 /// # Safety
 /// As for [`read`].
 pub(super) unsafe fn read_or_default<T: VersionedStruct>(at: *const T) -> Result<T> {
-    if at.is_null() {
-        // SAFETY: promised by `VersionedStruct`.
-        return Ok(unsafe { MaybeUninit::<T>::zeroed().assume_init() });
-    }
     // SAFETY: as promised by the caller.
-    unsafe { read(at) }
+    if at.is_null() { Ok(T::zeroed()) } else { unsafe { read(at) } }
 }
 
 /// A struct that a function fills in. Its `size` is checked before the work is done.
@@ -273,6 +272,19 @@ pub(super) fn check_bits(what: &str, value: u32, known: u32) -> Result<()> {
     }
     let accepted = if known == 0 { "0".into() } else { format!("bits of {known:#x}") };
     Err(Error::argument(what, format!("{value:#x}"), accepted))
+}
+
+/// Returns the entry with this number.
+pub(super) fn numbered<T>(
+    what: &str,
+    number: i32,
+    entries: impl Iterator<Item = (&'static str, T)> + Clone,
+) -> Result<T> {
+    let found = usize::try_from(number).ok().and_then(|at| entries.clone().nth(at));
+    found.map(|(_, entry)| entry).ok_or_else(|| {
+        let accepted = entries.enumerate().map(|(at, (name, _))| format!("{at} ({name})"));
+        Error::argument(what, number, accepted.collect::<Vec<_>>().join(", "))
+    })
 }
 
 /// Copies the caller's array. A lack of memory is an error, not an abort.

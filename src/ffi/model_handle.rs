@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::handle::HandleTable;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fd::equation::Material;
 use crate::fd::model::{Model, Outline};
 use crate::fd::plan::{Options, Plan, Stencil};
@@ -68,19 +68,16 @@ impl SharedModel {
             return make();
         }
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) =
-            plans.iter().position(|plan| plan.dt.to_bits() == dt.to_bits() && plan.options == options)
-        {
-            let plan = plans.remove(at);
-            plans.push(plan);
-        } else {
-            let plan = make()?;
-            if plans.len() == PLANS {
-                plans.remove(0);
-            }
-            plans.push(plan);
+        let same = |plan: &Arc<Plan>| plan.dt.to_bits() == dt.to_bits() && plan.options == options;
+        let plan = match plans.iter().position(same) {
+            Some(at) => plans.remove(at),
+            None => make()?,
+        };
+        if plans.len() == PLANS {
+            plans.remove(0);
         }
-        plans.last().cloned().ok_or_else(|| Error::Internal("a plan was made and is not there".into()))
+        plans.push(plan.clone());
+        Ok(plan)
     }
 
     /// Returns the [`warnings`] of a shot.

@@ -1,7 +1,6 @@
 //! Ranges: parallel loops.
 
 use std::ffi::{c_char, c_void};
-use std::ptr;
 
 use super::guard::guard_status;
 use super::input::{VersionedStruct, check_bits, read};
@@ -93,23 +92,17 @@ unsafe fn range_of(desc: &sched_range_desc_t, user: UserData) -> Result<Range> {
     check_bits("flags of a range", desc.flags, SCHED_TASK_DETACHED | SCHED_TASK_ORDERED)?;
     let mut task = Task::new(|_: &crate::sched::Exec<'_>| Ok(()));
     let desc_of_task = sched_task_desc_t {
-        size: size_of::<sched_task_desc_t>(),
-        run: None,
-        user: ptr::null_mut(),
-        drop: None,
         label: desc.label,
         device_bytes: desc.device_bytes,
-        work: 0.0,
         device_mask: desc.device_mask,
         backend_mask: desc.backend_mask,
         priority: desc.priority,
-        retries: 0,
         flags: desc.flags,
-        task_class: 0,
         reserved: desc.reserved,
         deadline_ns: desc.deadline_ns,
         after: desc.after,
         after_count: desc.after_count,
+        ..sched_task_desc_t::zeroed()
     };
     // SAFETY: as promised by the caller.
     unsafe { apply_desc(&mut task, &desc_of_task)? };

@@ -98,13 +98,8 @@ pub unsafe extern "C" fn sched_wait_any(
         let (ids, out) = unsafe { (slice_of("ids", ids, count)?, OutParam::new("index", index)?) };
         let mut list = with_capacity("ids", count)?;
         list.extend(ids.iter().copied().map(TaskId));
-        match with_scheduler(s, |scheduler| scheduler.wait_any(&list, timeout(timeout_ns)))? {
-            Some(index) => {
-                out.write(index);
-                Ok(SCHED_OK)
-            }
-            None => Ok(SCHED_PENDING),
-        }
+        let found = with_scheduler(s, |scheduler| scheduler.wait_any(&list, timeout(timeout_ns)))?;
+        Ok(write_or_pending(out, found))
     })
 }
 
@@ -124,13 +119,8 @@ pub unsafe extern "C" fn sched_wait_next(
     guard(|| {
         // SAFETY: a pointer as the header requires it; `OutParam` checks it.
         let out = unsafe { OutParam::new("id", id)? };
-        match with_scheduler(s, |scheduler| scheduler.wait_next(timeout(timeout_ns)))? {
-            Some(next) => {
-                out.write(next.0);
-                Ok(SCHED_OK)
-            }
-            None => Ok(SCHED_PENDING),
-        }
+        let next = with_scheduler(s, |scheduler| scheduler.wait_next(timeout(timeout_ns)))?;
+        Ok(write_or_pending(out, next.map(|id| id.0)))
     })
 }
 
@@ -153,6 +143,12 @@ pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sche
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_release(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
     guard_in_callers_mode(|| with_scheduler(s, |scheduler| scheduler.release(TaskId(id))).map(|()| SCHED_OK))
+}
+
+fn write_or_pending<T>(out: OutParam<T>, found: Option<T>) -> sched_status_t {
+    let Some(value) = found else { return SCHED_PENDING };
+    out.write(value);
+    SCHED_OK
 }
 
 /// Returns the status that sched_wait would return now.

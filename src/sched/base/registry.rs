@@ -133,12 +133,11 @@ impl<T> TaskTable<T> {
         TaskId(pack(self.tag, generation, position))
     }
 
-    fn position(&self, TaskId(id): TaskId) -> Result<usize> {
-        let position = (id & ((1 << POSITION_BITS) - 1)) as usize;
-        let high = id >> POSITION_BITS;
+    fn position(&self, id: TaskId) -> Result<usize> {
+        let position = unpack(id).2;
         match self.slots.get(position) {
-            Some(slot) if high == self.tag << GENERATION_BITS | slot.generation => Ok(position),
-            _ => Err(stale(TaskId(id))),
+            Some(slot) if id == self.id(slot.generation, position) => Ok(position),
+            _ => Err(stale(id)),
         }
     }
 }
