@@ -97,6 +97,19 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
 }
 
 #[test]
+fn progress_of_a_range_never_goes_back() {
+    let scheduler = Scripted::new(1).scheduler(8);
+    let range = Range { grain: Some(1), ..Range::new(0..2_000_000, |_, _| Ok(())) };
+    let id = scheduler.submit_range(range).unwrap();
+    let mut before = 0.0;
+    while before < 1.0 {
+        let now = scheduler.info(id).unwrap().progress;
+        assert!(now >= before, "{now} after {before}");
+        before = now;
+    }
+}
+
+#[test]
 fn range_gets_helpers_while_the_scheduler_is_drained() {
     let scheduler = Scripted::new(2).scheduler(1);
     let busy = [(); 2].map(|()| occupy_as(&scheduler, |task| Task { priority: 1, ..task }).1);

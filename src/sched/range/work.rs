@@ -2,7 +2,7 @@
 
 use std::iter::successors;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
@@ -22,7 +22,6 @@ pub struct RangeRun {
     /// The requirements of owner and helpers. Its job is a placeholder that never runs.
     template: Task,
     total: u64,
-    done: AtomicU64,
     sizer: ChunkSizer,
     /// A helper task is queued.
     helper_queued: AtomicBool,
@@ -37,6 +36,8 @@ pub struct RangeRun {
 #[derive(Default)]
 struct RangeState {
     partitioner: Partitioner,
+    /// Elements done.
+    done: u64,
     /// `None` once the range has ended.
     job: Option<Arc<RangeJob>>,
     /// While the owner is inside.
@@ -97,7 +98,6 @@ impl RangeRun {
             runtime: Arc::downgrade(runtime),
             template,
             total: length(&all),
-            done: AtomicU64::new(0),
             sizer: ChunkSizer::new(grain, runtime.devices.len(), runtime.policy.clone()),
             helper_queued: AtomicBool::new(false),
             slots,
@@ -115,7 +115,7 @@ impl RangeRun {
     }
 
     fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire) == self.total
+        self.state().done == self.total
     }
 
     /// Works on the range until there is a reason to leave. Does nothing while no owner is inside.
@@ -186,8 +186,10 @@ impl RangeRun {
             let error = match outcome {
                 Ok(()) => {
                     self.sizer.record(device, elements, begun.elapsed().as_secs_f64());
-                    let done = self.done.fetch_add(elements, Ordering::AcqRel) + elements;
-                    exec.signal.report(done as f64 / self.total as f64);
+                    let mut state = self.state();
+                    state.done += elements;
+                    // Under the lock, so that the progress never goes back.
+                    exec.signal.report(state.done as f64 / self.total as f64);
                     continue;
                 }
                 Err(error) => error,
@@ -393,11 +395,12 @@ impl Job for RangeOwner {
             // The helper may have ended meanwhile.
             let _ = runtime.step(|planner, effects| planner.cancel(id, effects));
         }
-        match (device_error, &run.state().failure) {
+        let state = run.state();
+        match (device_error, &state.failure) {
             // The device is judged first; the next attempt finds a failure of the elements.
             (Some(error), _) => Err(error),
             (None, Some(error)) => Err(error.clone()),
-            (None, None) if run.is_done() => Ok(()),
+            (None, None) if state.done == run.total => Ok(()),
             (None, None) => Err(no_memory.unwrap_or(Error::Cancelled)),
         }
     }
