@@ -93,12 +93,12 @@ fn pressures_are_those_of_the_wave_equation_at_any_spacing() {
     let cases = [
         ("acoustic1", &[Monopole, ForceZ][..], &[1, 2][..]),
         ("acoustic1", &[ForceX, ForceY], &[1]),
-        ("acoustic2", &[Monopole], &[1, 2]),
-        ("acoustic2", &[ForceX, ForceY, ForceZ], &[1]),
-        ("vti", &[Monopole], &[1, 2]),
-        ("vti", &[ForceX, ForceY, ForceZ], &[1]),
-        ("tti", &[Monopole], &[1, 2]),
-        ("tti", &[ForceX, ForceY, ForceZ], &[1]),
+        ("acoustic2", &[Monopole, ForceX], &[1, 2]),
+        ("acoustic2", &[ForceY, ForceZ], &[1]),
+        ("vti", &[Monopole, ForceY], &[1, 2]),
+        ("vti", &[ForceX, ForceZ], &[1]),
+        ("tti", &[Monopole, ForceZ], &[1, 2]),
+        ("tti", &[ForceX, ForceY], &[1]),
     ];
     for (equation, kinds, all) in cases {
         for (kind, &fine) in kinds.iter().flat_map(|kind| all.iter().map(move |fine| (kind, fine))) {
