@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, Weak};
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, STATE_LAYOUT, Silent, State};
-use gpusched::fd::equation::{Equation, acoustic1::Acoustic1, by_name};
-use gpusched::fd::grid::Grid;
+use gpusched::fd::equation::{
+    Absorber, EQUATIONS, Equation, WITH_OTHER_LAYER, acoustic1::Acoustic1, by_name, with_absorber,
+};
+use gpusched::fd::grid::{Grid, layout::Layout};
 use gpusched::fd::model::{Model, Property, Values};
 use gpusched::fd::plan::{Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{ShotOutput, run, task};
@@ -350,4 +352,47 @@ fn tti_is_computed_in_float32_only() {
         Options { equation: by_name("tti").unwrap(), storage: Storage::Bits16, ..Options::default() };
     let why = Plan::new(model([2; 3]), DT, options).err().unwrap().to_string();
     assert!(why.contains("16-bit; accepted: float32"), "{why}");
+}
+
+/// Larger models are counted, not made.
+#[test]
+fn a_pml_of_acoustic2_takes_at_most_16_bytes_a_cell_of_large_grids() {
+    let equation = with_absorber(by_name("acoustic2").unwrap(), Absorber::Pml).unwrap();
+    let mean = |side: usize| {
+        let grid = Grid::new([side; 3], [10.0; 3]).unwrap();
+        let uniform = Model::of(grid, [(Property::Vp, 2000.0.into())]).unwrap();
+        let plan = Plan::new(Arc::new(uniform), DT, Options { equation, ..Options::default() }).unwrap();
+        let layout = Layout::new(grid.n, plan.options.pml);
+        let more = 4 * (layout.rows(side * side) - layout.rows(1));
+        let uniform = plan.resident_bytes(Lane::Cpu(&Team::new(1).unwrap()), &shot(60));
+        (uniform as usize + more) as f64 / plan.padded_cells() as f64
+    };
+    assert!(mean(470) > 16.0 && (471..=1000).all(|side| mean(side) <= 16.0));
+}
+
+/// With a medium that varies, at 160, 200 and 300 cells a side.
+#[test]
+fn a_gpu_takes_the_documented_bytes_a_padded_cell() {
+    let documented = [
+        [29.6, 26.6, 23.8],
+        [10.4, 10.1, 10.4],
+        [49.6, 45.8, 42.8],
+        [38.3, 37.9, 39.5],
+        [26.5, 22.3, 18.6],
+        [47.5, 46.0, 46.3],
+    ];
+    for (equation, expected) in EQUATIONS.into_iter().chain(WITH_OTHER_LAYER).zip(documented) {
+        let options = Options { equation, ..Options::default() };
+        let values = |property| (property, if property == Property::Vp { 2000.0 } else { 0.1 }.into());
+        let grid = Grid::new([12; 3], [10.0; 3]).unwrap();
+        let model = Model::of(grid, equation.properties().all().map(values)).unwrap();
+        let material = options.material(&model).unwrap();
+        let propagator = (material.factory)(DT, options.scheme());
+        let means = [160, 200, 300].map(|side| {
+            let cells = Layout::new([side; 3], material.pml).cells();
+            propagator.gpu_bytes_of_cells([side; 3]) as f64 / cells as f64
+        });
+        let are_near = means.iter().zip(expected).all(|(mean, expected)| (mean - expected).abs() < 0.06);
+        assert!(are_near, "{equation:?}, {:?}: {means:.2?}", equation.absorber());
+    }
 }
