@@ -86,7 +86,7 @@ place: an unknown device gets the largest;  src/sched/plan/placement.rs; s/work 
 copies: none is ever started;               src/sched/plan/timers.rs; s/record.idempotent$/false/;             --test it schedules::
 copies: tasks that may not run twice;       src/sched/plan/timers.rs; s/record.idempotent$/true/;              --test it random_worlds::
 copies: late tasks take idle GPUs of others;   src/sched/plan/placement.rs; s/runs(index) || self.is_left_to_peers(index)/runs(index)/; --lib late_attempt_gets_no
-cancel: a committed attempt counts no more; src/sched/plan/planner.rs; s/TaskState::Orphaned { .. } if !self.stopping/TaskState::Orphaned { .. } if false/; --lib abandoned_committed
+abandoned: it can still commit;              src/sched/plan/timers.rs; s/record.signal.bar(attempt)/false/;      --lib abandoned_attempt_can
 copies: more than three;                    src/sched/base/policy.rs; s/copies: u32 = 3/copies: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/device_health.rs; s/self.ready.confined_to(self.retired)/Vec::new()/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/planner.rs;  s/None if behind.insert(before) =>/None if false =>/; --test it random_worlds::

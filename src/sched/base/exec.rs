@@ -169,8 +169,9 @@ impl Deref for Completion {
 /// The stop requests to a task's attempts, and the progress that they report.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
-    /// [`OPEN`], [`CANCELLED`], or [`COMMITTED`] plus the attempt. A cancel and the commits of the
-    /// attempts race for this word; the first one wins.
+    /// The high half: 0, [`CANCELLED`], or the attempt that has committed. A cancel and the commits of
+    /// the attempts race for it; the first one wins. The low half: attempts up to this one can't
+    /// commit.
     claim: AtomicU64,
     /// Attempts up to this one are asked to stop.
     stop: AtomicU32,
@@ -178,45 +179,51 @@ pub(crate) struct Signal {
     progress: AtomicU64,
 }
 
-const OPEN: u64 = 0;
-const CANCELLED: u64 = 1;
-/// Plus the attempt.
-const COMMITTED: u64 = 1 << 32;
+const CANCELLED: u64 = u32::MAX as u64;
 
 impl Signal {
     /// Prepares the signal for another task.
     pub fn reset(&self) {
-        self.claim.store(OPEN, Ordering::Release);
+        self.claim.store(0, Ordering::Release);
         self.stop.store(0, Ordering::Release);
         self.progress.store(0, Ordering::Relaxed);
     }
 
+    /// Returns the high half of `claim`.
+    fn winner(&self) -> u64 {
+        self.claim.load(Ordering::Acquire) >> 32
+    }
+
     /// Returns true if the whole task was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.claim.load(Ordering::Acquire) == CANCELLED
+        self.winner() == CANCELLED
     }
 
     /// Returns true if the task was cancelled or an attempt has committed.
     pub fn is_decided(&self) -> bool {
-        self.claim.load(Ordering::Acquire) != OPEN
+        self.winner() != 0
     }
 
     /// Returns true if this attempt should stop.
     pub fn is_stopped(&self, attempt: u32) -> bool {
-        match self.claim.load(Ordering::Acquire) {
-            OPEN => attempt <= self.stop.load(Ordering::Acquire),
-            claim => claim != COMMITTED + u64::from(attempt),
+        match self.winner() {
+            0 => attempt <= self.stop.load(Ordering::Acquire),
+            winner => winner != u64::from(attempt),
         }
     }
 
     /// Returns true if another attempt than this has committed.
     pub fn is_lost(&self, attempt: u32) -> bool {
-        let claim = self.claim.load(Ordering::Acquire);
-        claim > CANCELLED && claim != COMMITTED + u64::from(attempt)
+        ![0, CANCELLED, u64::from(attempt)].contains(&self.winner())
+    }
+
+    /// Changes `claim` if `change` returns a value. Returns the former one, as an error if none.
+    fn update_claim(&self, change: impl Fn(u64) -> Option<u64>) -> std::result::Result<u64, u64> {
+        self.claim.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change)
     }
 
     pub fn cancel(&self) {
-        let _ = self.claim.compare_exchange(OPEN, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.update_claim(|claim| (claim >> 32 == 0).then_some(claim | CANCELLED << 32));
     }
 
     /// Asks this attempt and all before it to stop.
@@ -225,20 +232,27 @@ impl Signal {
     }
 
     /// Commits an attempt; again is no error. Returns [`Error::Cancelled`] if the task was
-    /// cancelled or another attempt has committed.
+    /// cancelled, another attempt has committed or this one is barred.
     pub fn commit(&self, attempt: u32) -> Result<()> {
-        let mine = COMMITTED + u64::from(attempt);
-        match self.claim.compare_exchange(OPEN, mine, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(()),
-            Err(claim) if claim == mine => Ok(()),
-            Err(_) => Err(Error::Cancelled),
+        let attempt = u64::from(attempt);
+        // Smaller than the attempt: nothing is decided, and it is not barred.
+        match self.update_claim(|claim| (claim < attempt).then_some(claim | attempt << 32)) {
+            Err(claim) if claim >> 32 != attempt => Err(Error::Cancelled),
+            _ => Ok(()),
         }
+    }
+
+    /// Bars this attempt and all before it from a commit. Returns true if it has committed already.
+    pub fn bar(&self, attempt: u32) -> bool {
+        let attempt = u64::from(attempt);
+        let former = self.update_claim(|claim| Some(claim.max(claim >> 32 << 32 | attempt)));
+        former.is_ok_and(|claim| claim >> 32 == attempt)
     }
 
     /// Revokes the commit of an attempt that will be retried, and its progress. A cancel stays.
     pub fn reopen(&self, attempt: u32) {
-        let mine = COMMITTED + u64::from(attempt);
-        let _ = self.claim.compare_exchange(mine, OPEN, Ordering::AcqRel, Ordering::Acquire);
+        let attempt = u64::from(attempt);
+        let _ = self.update_claim(|claim| (claim >> 32 == attempt).then_some(claim & u64::from(u32::MAX)));
         self.report(0.0);
     }
 

@@ -35,12 +35,11 @@ impl Planner {
         let run = device.attempts.swap_remove(position);
         device.return_slot();
         self.renew_if_left(index, effects);
-        if run.deadline_state == DeadlineState::Lost {
-            self.abandoned_attempt_returned(&run, how, effects);
-            return false;
+        let is_abandoned = run.deadline_state == DeadlineState::Lost;
+        if !is_abandoned {
+            self.end_attempt(run, how, effects);
         }
-        self.end_attempt(run, how, effects);
-        true
+        !is_abandoned
     }
 
     fn end_attempt(&mut self, run: Attempt, how: AttemptEnd, effects: &mut Effects) {
@@ -76,7 +75,7 @@ impl Planner {
                 self.record_device_error(&run, &error, effects);
                 self.late_attempt_failed(&run, &error, effects);
             }
-            return self.await_abandoned(id, effects);
+            return;
         }
         match outcome {
             Ok(()) if self.tasks.get(id).is_ok_and(|record| record.signal.commit(run.number).is_ok()) => {
@@ -192,35 +191,6 @@ impl Planner {
         }
     }
 
-    /// An abandoned attempt has returned after all. It counts if it is the first to commit.
-    fn abandoned_attempt_returned(&mut self, run: &Attempt, how: AttemptEnd, effects: &mut Effects) {
-        let (id, attempt) = (run.id, run.number);
-        let Ok(record) = self.tasks.get_mut(id) else { return };
-        if !record.state.is_open() {
-            return;
-        }
-        match how {
-            AttemptEnd::Ran(Ok(())) if record.signal.commit(attempt).is_ok() => {
-                self.stop_losers(effects.now, id);
-                self.end_task(id, Ok(()), effects);
-            }
-            how => {
-                record.reopen(attempt);
-                // Copies may have stopped in its favour.
-                if let AttemptEnd::Ran(Err(error)) = how {
-                    record.copy_failure = Some(Box::new((run.device, error)));
-                }
-                let orphaned = matches!(record.state, TaskState::Orphaned { .. });
-                if orphaned && record.cancel_requested {
-                    self.end_task(id, Err(Error::Cancelled), effects);
-                } else if orphaned {
-                    self.change_state(effects.now, id, TaskState::Blocked);
-                    self.make_ready(id, effects);
-                }
-            }
-        }
-    }
-
     /// Reports the end to the device's concurrency tuner, which may change the number of slots.
     fn tune_concurrency(&mut self, run: &Attempt, effects: &mut Effects) {
         let device = &mut self.devices[run.device];
@@ -242,9 +212,6 @@ impl Planner {
     fn attempt_not_started(&mut self, id: TaskId, attempt: u32, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         record.live_attempts -= 1;
-        if record.signal.is_lost(attempt) {
-            return self.await_abandoned(id, effects);
-        }
         if !record.state.is_open() || record.live_attempts > 0 {
             return;
         }

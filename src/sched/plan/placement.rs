@@ -11,8 +11,7 @@ use std::time::Duration;
 use log::Level;
 
 use super::{
-    Attempt, DeadlineState, DeviceState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord,
-    TaskState,
+    Attempt, DeadlineState, Effects, FitCheck, MemoryShortage, Planner, Schedule, TaskRecord, TaskState,
 };
 use crate::device::BackendKind;
 use crate::error::Result;
@@ -304,11 +303,7 @@ impl Planner {
     /// Returns true if no task can begin beside those that run, nor will by the passage of time
     /// alone.
     pub fn nothing_can_begin(&self, now: Duration) -> bool {
-        let is_orphaned =
-            |run: &Attempt| run.deadline_state == DeadlineState::Lost && self.due(run).is_some();
-        let changes =
-            |device: &DeviceState| device.backs_off(now, u64::MAX) || device.attempts.iter().any(is_orphaned);
-        !self.devices.iter().any(changes)
+        !self.devices.iter().any(|device| device.backs_off(now, u64::MAX))
             && !self
                 .ready
                 .iter()

@@ -234,9 +234,6 @@ impl Planner {
                 self.change_state(effects.now, id, TaskState::Running { speculate: false });
                 self.release_reservations(id);
             }
-            // It has committed, and its attempt may return. A shutdown does not wait for that.
-            TaskState::Orphaned { .. } if !self.stopping => {}
-            TaskState::Orphaned { .. } => self.fail_orphaned(id, effects),
             _ => self.end_task(id, Err(Error::Cancelled), effects),
         }
         Ok(())

@@ -161,6 +161,17 @@ pub enum DeadlineState {
     Lost,
 }
 
+impl DeadlineState {
+    /// Returns when the attempt is due.
+    pub fn due(self) -> Option<Duration> {
+        match self {
+            DeadlineState::InTime(until) => until,
+            DeadlineState::Stopping(until) => Some(until),
+            DeadlineState::Late | DeadlineState::Lost => None,
+        }
+    }
+}
+
 pub struct TaskRecord {
     pub(super) job: Option<Arc<dyn Job>>,
     pub(super) label: String,

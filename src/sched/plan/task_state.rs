@@ -1,8 +1,6 @@
 //! The states of a planned task and the transitions between them.
 
-use std::time::Duration;
-
-use TaskState::{Blocked, Ended, Ending, Orphaned, Ready, Running};
+use TaskState::{Blocked, Ended, Ending, Ready, Running};
 
 /// The state of a planned task. `Planner::change_state` checks each transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +12,6 @@ pub(super) enum TaskState {
     /// At least one attempt runs. `speculate`: the task is also in the ready queue, for a copy on
     /// another device.
     Running { speculate: bool },
-    /// Only an abandoned attempt is left. It has committed, and has until then to return.
-    Orphaned { until: Duration },
     /// The outcome is decided, and the job on the way to be dropped. `ran`: the task was running.
     Ending { ran: bool },
     /// The outcome is published.
@@ -26,11 +22,10 @@ impl TaskState {
     /// Returns true if a task in this state may move to the next one.
     pub fn allows(self, next: TaskState) -> bool {
         match next {
-            Blocked => matches!(self, Running { .. } | Orphaned { .. }),
+            Blocked => matches!(self, Running { .. }),
             Ready => self == Blocked,
             // Only a promoted task begins without having been ready.
             Running { .. } => matches!(self, Blocked | Ready | Running { .. }),
-            Orphaned { .. } => matches!(self, Running { .. }),
             Ending { .. } => self.is_open(),
             Ended => matches!(self, Ending { .. }),
         }
@@ -46,16 +41,11 @@ impl TaskState {
         matches!(self, Ready | Running { speculate: true })
     }
 
-    /// Returns the time at which an orphaned task fails.
-    pub fn due(self) -> Option<Duration> {
-        if let Orphaned { until } = self { Some(until) } else { None }
-    }
-
     pub fn is_queued(self) -> bool {
         matches!(self, Blocked | Ready | Ending { ran: false })
     }
 
     pub fn is_running(self) -> bool {
-        matches!(self, Running { .. } | Orphaned { .. } | Ending { ran: true })
+        matches!(self, Running { .. } | Ending { ran: true })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::{Attempt, DeadlineState, DeviceState, Effects, FitCheck, Planner, TaskRecord, TaskState};
+use super::{Attempt, DeadlineState, Effects, FitCheck, Planner, TaskRecord, TaskState};
 use crate::error::Error;
 use crate::sched::base::{Role, TaskId};
 use crate::sched::observe::Ending;
@@ -22,7 +22,7 @@ impl Planner {
         let mut soonest = None::<Duration>;
         let mut due = |until: Duration| soonest = Some(soonest.map_or(until, |other| other.min(until)));
         for device in &self.devices {
-            device.attempts.iter().filter_map(|run| self.due(run)).for_each(&mut due);
+            device.attempts.iter().filter_map(|run| run.deadline_state.due()).for_each(&mut due);
             device.backoff.iter().for_each(|backoff| due(backoff.until));
             if !self.ready.is_empty() {
                 device.shortage.iter().for_each(|short| due(short.until));
@@ -30,16 +30,6 @@ impl Planner {
             }
         }
         soonest
-    }
-
-    /// Returns when an attempt is due, or the end of an orphaned task, of an abandoned attempt.
-    pub(super) fn due(&self, run: &Attempt) -> Option<Duration> {
-        match run.deadline_state {
-            DeadlineState::InTime(until) => until,
-            DeadlineState::Late => None,
-            DeadlineState::Stopping(until) => Some(until),
-            DeadlineState::Lost => self.tasks.get(run.id).ok()?.state.due(),
-        }
     }
 
     /// Returns when an idle device that declined a task should reconsider, because others are late.
@@ -139,11 +129,8 @@ impl Planner {
         let Some(record) = self.tasks.get(id).ok().filter(goes_on) else {
             return self.check_stopping(index, position, effects);
         };
-        if self.due(run).is_none_or(|until| now < until) {
+        if state.due().is_none_or(|until| now < until) {
             return;
-        }
-        if state == DeadlineState::Lost {
-            return self.fail_overdue(index, id, effects);
         }
         let (name, place) = (record.name(), self.devices[index].info.label());
         if record.deadline.is_some() {
@@ -280,12 +267,9 @@ impl Planner {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         record.live_attempts -= 1;
         // An attempt that has committed may have written; no other counts any more.
-        let committed = record.signal.is_decided() && !record.signal.is_cancelled();
+        let committed = record.signal.bar(attempt);
         if !record.state.is_open() || record.live_attempts > 0 && !committed {
             return;
-        }
-        if record.signal.is_lost(attempt) {
-            return self.await_abandoned(id, effects);
         }
         if record.idempotent && !record.restarted && !record.signal.is_decided() && !self.stopping {
             record.restarted = true;
@@ -294,28 +278,6 @@ impl Planner {
             self.change_state(effects.now, id, TaskState::Blocked);
             return self.make_ready(id, effects);
         }
-        self.fail_overdue(index, id, effects);
-    }
-
-    /// Gives an abandoned attempt that has committed a while to return, once it is the only one
-    /// left. A shutdown does not wait for it.
-    pub fn await_abandoned(&mut self, id: TaskId, effects: &mut Effects) {
-        let now = effects.now;
-        let Ok(record) = self.tasks.get(id) else { return };
-        if record.state.is_open() && record.live_attempts == 0 {
-            if self.stopping {
-                return self.fail_orphaned(id, effects);
-            }
-            let until = now.saturating_add(self.grace(record.deadline));
-            self.change_state(now, id, TaskState::Orphaned { until });
-            self.release_reservations(id);
-        }
-    }
-
-    /// Fails a task of which only an abandoned attempt is left.
-    pub(super) fn fail_orphaned(&mut self, id: TaskId, effects: &mut Effects) {
-        let holds = |device: &DeviceState| device.attempts.iter().any(|run| run.id == id);
-        let index = self.devices.iter().position(holds).unwrap_or_default();
         self.fail_overdue(index, id, effects);
     }
 

@@ -1,5 +1,6 @@
 //! Ends of tasks: results, abandoned attempts, copies that come too late.
 
+use crate::sched::base::Completion;
 use crate::sched::plan::tests::*;
 
 #[test]
@@ -48,59 +49,27 @@ fn committed_task_that_hangs_does_not_wait_for_a_stopped_copy() {
     assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
 }
 
-/// A task whose first attempt was given up, has committed after all, and so has stopped the second.
-fn stopped_by_one_that_was_given_up(retries: u32) -> (Driver, TaskId, [Assignment; 2]) {
+#[test]
+fn abandoned_attempt_can_not_commit() {
     let mut driver = driver_of(&[1.0, 4.0]);
-    let task = Task { deadline: Some(S(60)), idempotent: true, retries, ..task() };
-    let (id, first) = driver.begin(0, 1, task);
+    let (id, first) = driver.begin(0, 1, Task { deadline: Some(S(60)), idempotent: true, ..task() });
     driver.pass(60);
     driver.pass(120);
     let second = driver.take(120, 0).expect("it begins again");
-    first.signal.commit(first.attempt).unwrap();
-    assert!(second.signal.is_stopped(second.attempt));
-    (driver, id, [first, second])
-}
-
-/// The same, when the second has returned, or could not begin.
-fn left_to_one_that_was_given_up(begun: bool) -> (Driver, TaskId, Assignment) {
-    let (mut driver, id, [first, second]) = stopped_by_one_that_was_given_up(0);
-    let no_queue = AttemptEnd::NoQueue("it hangs".into());
-    driver.judge(130, 0, &second, if begun { AttemptEnd::Ran(Err(Error::Cancelled)) } else { no_queue });
-    assert_eq!((driver.state(id), driver.deadline(130)), (TaskStatus::Running, Some(S(190))));
-    (driver, id, first)
+    assert!(first.signal.commit(first.attempt).is_err());
+    driver.ends(130, 1, &first, Ok(()));
+    assert!(!second.signal.is_stopped(second.attempt));
+    driver.ends(131, 0, &second, Ok(()));
+    assert_eq!(driver.state(id), TaskStatus::Done);
 }
 
 #[test]
-fn abandoned_committed_attempt_has_time_to_return() {
-    for begun in [false, true] {
-        let (mut driver, id, first) = left_to_one_that_was_given_up(begun);
-        driver.cancel(id).unwrap();
-        driver.publish();
-        driver.ends(189, 1, &first, Ok(()));
-        assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Done, None));
-    }
-
-    let (mut driver, id, first) = left_to_one_that_was_given_up(true);
-    driver.ends(189, 1, &first, Err(Error::Callback { code: 1 }));
-    assert_eq!((driver.state(id), driver.deadline(189)), (TaskStatus::Queued, None));
-    let third = driver.take(189, 0).expect("it begins again");
-    driver.pass(200);
-    driver.ends(201, 0, &third, Ok(()));
-    assert_eq!(driver.state(id), TaskStatus::Done);
-
-    for shutdown in [false, true] {
-        let (mut driver, id, _) = left_to_one_that_was_given_up(true);
-        if shutdown {
-            driver.step(S(131), Planner::stop);
-            driver.publish();
-        } else {
-            driver.pass(190);
-        }
-        match driver.error(id) {
-            Some(Error::Deadline { device, .. }) => assert_eq!(device, "cuda:1"),
-            other => panic!("{other:?}"),
-        }
-    }
+fn attempt_that_was_abandoned_beside_a_committed_one_can_not_commit_when_that_fails() {
+    let signal = Completion::default();
+    assert_eq!((signal.commit(2), signal.bar(1)), (Ok(()), false));
+    signal.reopen(2);
+    assert_eq!([1, 2].map(|attempt| signal.commit(attempt)), [Err(Error::Cancelled), Ok(())]);
+    assert!(signal.bar(2), "it has committed before");
 }
 
 #[test]
@@ -131,14 +100,6 @@ fn task_that_its_devices_are_too_small_for_fails_at_once() {
 }
 
 #[test]
-fn copy_that_stopped_for_an_abandoned_attempt_is_not_cancelled_when_that_fails() {
-    let (mut driver, id, [first, second]) = stopped_by_one_that_was_given_up(3);
-    driver.ends(130, 1, &first, Err(Error::Callback { code: 1 }));
-    driver.ends(131, 0, &second, Err(Error::Cancelled));
-    assert_eq!(driver.state(id), TaskStatus::Queued);
-}
-
-#[test]
 fn cancel_after_a_commit_counts_if_the_attempt_fails() {
     for (outcome, state) in
         [(Ok(()), TaskStatus::Done), (Err(Error::Callback { code: 1 }), TaskStatus::Cancelled)]
@@ -151,15 +112,6 @@ fn cancel_after_a_commit_counts_if_the_attempt_fails() {
         driver.publish();
         assert_eq!(driver.state(id), state);
     }
-}
-
-#[test]
-fn shutdown_does_not_wait_for_an_abandoned_attempt() {
-    let (mut driver, id, [_, second]) = stopped_by_one_that_was_given_up(0);
-    driver.step(S(130), Planner::stop);
-    driver.ends(131, 0, &second, Err(Error::Cancelled));
-    driver.publish();
-    assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
 }
 
 #[test]
