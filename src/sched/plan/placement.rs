@@ -212,9 +212,6 @@ impl Planner {
             }
             let unknown = self.task_seconds(record, index).is_none();
             if here && unknown && !fitting.spoken_for.contains(&id) {
-                if self.another_is_less_loaded(now, index, may) {
-                    continue;
-                }
                 // Nothing is known of this device: it gets the smallest task of the first priority.
                 let first = smallest.and_then(|(_, id)| self.tasks.get(id).ok());
                 if first.is_some_and(|first| first.rank.priority() != record.rank.priority()) {
@@ -267,14 +264,6 @@ impl Planner {
         };
         let idle: DeviceMask = (0..self.devices.len()).filter(is_idle).collect();
         if idle == DeviceMask::NONE { may } else { idle }
-    }
-
-    /// Returns true if another device in `may` has room and fewer attempts.
-    fn another_is_less_loaded(&self, now: Duration, index: usize, may: DeviceMask) -> bool {
-        let here = self.devices[index].attempts.len();
-        self.devices.iter().enumerate().any(|(other, device)| {
-            may.contains(other) && device.has_room(now) && device.attempts.len() < here
-        })
     }
 
     fn must_not_decline(&self, now: Duration, index: usize, record: &TaskRecord) -> bool {

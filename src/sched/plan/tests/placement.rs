@@ -165,16 +165,6 @@ fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
 }
 
 #[test]
-fn task_of_unknown_duration_begins_on_the_device_with_fewer_attempts() {
-    let mut driver = Driver::new((0..2).map(|ordinal| (info(ordinal, 1.0), 2)));
-    driver.planner.estimator = Estimator::new(vec![None; 2], Arc::default());
-    driver.begin(0, 0, task());
-    driver.submit(0, task());
-    assert!(driver.take(0, 0).is_none());
-    assert!(driver.take(0, 1).is_some());
-}
-
-#[test]
 fn helper_begins_beside_waiting_tasks_only_if_a_range_needs_it() {
     let mut driver = driver(2);
     // Its slot does not count.
