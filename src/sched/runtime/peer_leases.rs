@@ -12,15 +12,45 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use log::Level;
-
 use super::{Peers, PlannerGuarded, Runtime, log_all, peers::WatcherState};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::node::{DeviceAvailability, LockedTable, SlotRequest};
-use crate::sched::base::{DeviceLease, TaskId, lock};
-use crate::sched::plan::Effects;
+use crate::sched::base::{DeviceLease, TaskId, lock, nanoseconds};
 
 impl Runtime {
+    /// Locks the shared table of the node: meanwhile no peer reads or changes leases. `None`: the
+    /// device is not shared, or [`Runtime::lock_shared_table`] fails.
+    pub fn lock_table(self: &Arc<Self>, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
+        if self.shares(device) { self.lock_shared_table() } else { None }
+    }
+
+    /// Locks the shared table, if there is one, and starts the watcher if others are in it. If that
+    /// fails, logs why and returns `None`, also for a while after that: it is better to run beside
+    /// the peers than not at all.
+    ///
+    /// Not to be called with the planner lock held: the log may be the caller's code.
+    fn lock_shared_table(self: &Arc<Self>) -> Option<(&Peers, LockedTable<'_>)> {
+        let peers = self.peers.as_ref()?;
+        if self.clock() < peers.suspended_until.load(Ordering::Relaxed) {
+            return None;
+        }
+        let locked = peers.membership.lock().and_then(|table| {
+            // Their leases reach the planner by this table only, so their ends are watched.
+            if table.other_members() > 0 {
+                self.start_watcher(peers)?;
+            }
+            Ok(table)
+        });
+        let suspend = |why: &Error| {
+            let until = nanoseconds(self.now().saturating_add(self.policy.suspension));
+            peers.suspended_until.store(until, Ordering::Relaxed);
+            peers.taken.store(0, Ordering::SeqCst);
+            let seconds = self.policy.suspension.as_secs_f64();
+            log::warn!("tasks begin without regard to other processes for {seconds} s: {why}");
+        };
+        Some((peers, locked.inspect_err(suspend).ok()?))
+    }
+
     /// Passes the leases of peers to the planner. Returns true if a device that was taken is free
     /// again: then the caller wakes a worker for light tasks.
     pub fn update_peer_load(
@@ -75,21 +105,15 @@ impl Runtime {
     }
 
     /// Joins the queue of the node if leases of peers keep a ready task from its device, and leaves
-    /// it if none do. Returns false if there is no thread to watch the queue: then the planner
-    /// ignores peers for a while.
-    pub fn update_queue(
-        self: &Arc<Self>,
-        peers: &Peers,
-        table: &mut LockedTable<'_>,
-        guard: &mut PlannerGuarded,
-    ) -> bool {
+    /// it if none do.
+    pub fn update_queue(&self, peers: &Peers, table: &mut LockedTable<'_>, guard: &PlannerGuarded) {
         // Peers expect a turn of light tasks.
         let light_cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
+        let light_waits = || peers.taken.load(Ordering::SeqCst) != 0 && !self.light.queues.is_empty();
         let light = || {
             let taken = peers.taken.load(Ordering::SeqCst);
-            let waits = taken != 0 && !self.light.queues.is_empty();
             let cost = |index: usize| (taken >> index & 1 == 1).then_some(light_cost);
-            waits.then(|| SlotRequest::of_task(0, (0..self.devices.len()).map(cost)))
+            light_waits().then(|| SlotRequest::of_task(0, (0..self.devices.len()).map(cost)))
         };
         let request = guard.planner.slot_request(self.now()).or_else(light);
         let waits = request.is_some();
@@ -98,28 +122,16 @@ impl Runtime {
             // A request that peers no longer block keeps its place in the queue until its lease is
             // taken, unless its task was cancelled or began elsewhere.
             table.retain_tasks(|number| number == 0 && has_light || guard.planner.is_ready(number));
-            return true;
+            return;
         }
         table.request(request);
         if !waits {
             lock(&peers.watcher).waiting = false;
         }
         // A light task that was submitted meanwhile has found `waiting` set.
-        let light_waits = || peers.taken.load(Ordering::SeqCst) != 0 && !self.light.queues.is_empty();
-        if !(waits || light_waits()) {
-            return true;
+        if waits || light_waits() {
+            self.watch_queue();
         }
-        let Err(record) = self.ensure_watcher() else { return true };
-        guard.log.push(record);
-        table.request(None);
-        self.clear_peer_load(guard);
-        false
-    }
-
-    /// Makes the planner ignore peers until their leases are read again.
-    pub fn clear_peer_load(&self, guard: &mut PlannerGuarded) {
-        (0..self.devices.len())
-            .for_each(|index| guard.planner.set_peer_load(Duration::ZERO, index, &[], 0, false));
     }
 
     /// Leases a slot for a planned task that begins. `None`: the task begins without a lease.
@@ -144,7 +156,8 @@ impl Runtime {
         self.with_peer_load(peers, table, |table, guard| {
             if !guard.planner.devices()[device].has_slot_for_light() {
                 peers.taken.fetch_or(1 << device, Ordering::SeqCst);
-                return (!self.update_queue(peers, table, guard)).then_some(None);
+                self.update_queue(peers, table, guard);
+                return None;
             }
             let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
             let lease = DeviceLease::new(table, device, Some(cost), 0, &mut guard.log);
@@ -177,28 +190,24 @@ impl Runtime {
         peers.membership.wake();
     }
 
-    /// Makes sure that a thread watches the queue of the node until nothing is waited for. `Err`:
-    /// the system gives no thread, so tasks begin without regard to peers; the log record that says
-    /// so.
-    pub fn ensure_watcher(self: &Arc<Self>) -> Result<(), (Level, String)> {
-        let Some(peers) = &self.peers else { return Ok(()) };
-        let mut watcher = lock(&peers.watcher);
-        if std::mem::replace(&mut watcher.waiting, true) {
-            return Ok(());
-        }
-        if watcher.running {
+    /// Makes the watcher watch the queue of the node until nothing is waited for.
+    pub fn watch_queue(&self) {
+        let Some(peers) = &self.peers else { return };
+        if !std::mem::replace(&mut lock(&peers.watcher).waiting, true) {
             peers.watcher_wakeup.notify_all();
-            return Ok(());
         }
-        let runtime = self.clone();
-        let started = self.pool.start("gpusched node".into(), None, move || watch(&runtime));
-        watcher.running = started.is_ok();
-        // If it has failed, the next call tries again.
-        watcher.waiting = watcher.running;
-        started.map_err(|error| {
-            let why = Error::NoThread { purpose: "to watch them", why: error.to_string() };
-            peers.suspend(self.now(), &self.policy, &why)
-        })
+    }
+
+    /// Starts the watcher, unless it runs.
+    fn start_watcher(self: &Arc<Self>, peers: &Peers) -> Result<()> {
+        let mut watcher = lock(&peers.watcher);
+        if !watcher.running {
+            let runtime = self.clone();
+            let started = self.pool.start("gpusched node".into(), None, move || watch(&runtime));
+            started.map_err(|error| Error::NoThread { purpose: "to watch them", why: error.to_string() })?;
+            watcher.running = true;
+        }
+        Ok(())
     }
 }
 
@@ -212,25 +221,25 @@ pub struct LightLease {
 /// Runs the watcher until the scheduler has stopped.
 fn watch(runtime: &Arc<Runtime>) {
     let Some(peers) = &runtime.peers else { return };
+    let over = || runtime.light.is_stopping() && !runtime.pool.has_worker();
     loop {
-        let over = || runtime.light.is_stopping() && !runtime.pool.has_worker();
         let waits = |watcher: &mut WatcherState| !watcher.waiting && !over();
         drop(peers.watcher_wakeup.wait_while(lock(&peers.watcher), waits));
         if over() {
             return;
         }
-        let Some(table) = peers.lock_table(|| runtime.now(), &runtime.policy) else {
-            let mut guard = runtime.lock();
-            runtime.clear_peer_load(&mut guard);
-            lock(&peers.watcher).waiting = false;
-            runtime.apply_effects(guard, Effects::at(runtime.now()));
-            runtime.wake_if_opened(true);
-            continue;
-        };
-        // The call can't fail: the watcher exists.
-        let _ =
+        if let Some((peers, table)) = runtime.lock_shared_table() {
             runtime.with_peer_load(peers, table, |table, guard| runtime.update_queue(peers, table, guard));
-        runtime.step(|_, _| ());
+            runtime.step(|_, _| ());
+        } else {
+            runtime.step(|planner, _| {
+                // Until the leases are read again.
+                let devices = 0..runtime.devices.len();
+                devices.for_each(|index| planner.set_peer_load(Duration::ZERO, index, &[], 0, false));
+                lock(&peers.watcher).waiting = false;
+            });
+            runtime.wake_if_opened(true);
+        }
         if lock(&peers.watcher).waiting {
             peers.membership.wait(Some(runtime.policy.lease_interval));
         }
@@ -249,6 +258,7 @@ mod tests {
     use crate::device::{BackendKind, DeviceInfo};
     use crate::node::{Membership, NodePolicy, SharedDevice};
     use crate::sched::base::{DeviceMask, Exec, Policy, Task};
+    use crate::sched::plan::Effects;
     use crate::sched::runtime::{FoundDevice, WorkerLocal, worker::take_planned};
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.

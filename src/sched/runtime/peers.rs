@@ -2,17 +2,13 @@
 //! it.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
-
-use log::Level;
 
 use crate::backend::Backend;
 use crate::device::{BackendKind, DeviceInfo};
-use crate::error::{Error, Result};
-use crate::node::{LockedTable, Membership, NodePolicy, SharedDevice};
-use crate::sched::base::{Policy, nanoseconds};
+use crate::error::Result;
+use crate::node::{Membership, NodePolicy, SharedDevice};
 
 /// A device, and the backend that drives it.
 pub type FoundDevice = (DeviceInfo, Arc<dyn Backend>);
@@ -24,7 +20,7 @@ pub struct Peers {
     pub watcher: Mutex<WatcherState>,
     pub watcher_wakeup: Condvar,
     /// The shared table is not locked before this time, in nanoseconds of the scheduler's time.
-    suspended_until: AtomicU64,
+    pub suspended_until: AtomicU64,
 }
 
 /// The state of the thread that watches the queue of the node.
@@ -60,29 +56,5 @@ impl Peers {
             watcher_wakeup: Condvar::new(),
             suspended_until: AtomicU64::new(0),
         }))
-    }
-
-    /// Locks the shared table. If that fails, logs why and returns `None`, also for
-    /// a while after that: it is better to run beside the peers than not at all.
-    ///
-    /// Not to be called with the planner lock held: the log may be the caller's code.
-    pub fn lock_table(&self, now: impl Fn() -> Duration, policy: &Policy) -> Option<LockedTable<'_>> {
-        if nanoseconds(now()) < self.suspended_until.load(Ordering::Relaxed) {
-            return None;
-        }
-        let warn = |error: &Error| {
-            let (level, text) = self.suspend(now(), policy, error);
-            log::log!(level, "{text}");
-        };
-        self.membership.lock().inspect_err(warn).ok()
-    }
-
-    /// Ignores peers for a while. Returns the log record that says so.
-    pub fn suspend(&self, now: Duration, policy: &Policy, why: &Error) -> (Level, String) {
-        let until = nanoseconds(now.saturating_add(policy.suspension));
-        self.suspended_until.store(until, Ordering::Relaxed);
-        self.taken.store(0, Ordering::SeqCst);
-        let seconds = policy.suspension.as_secs_f64();
-        (Level::Warn, format!("tasks begin without regard to other processes for {seconds} s: {why}"))
     }
 }

@@ -13,7 +13,6 @@ use crate::backend::Backend;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Error;
 use crate::fork::ProcessMark;
-use crate::node::LockedTable;
 use crate::sched::base::{DeviceMask, Policy, TaskId, lock, nanoseconds};
 use crate::sched::estimate::AUTO_SLOTS;
 use crate::sched::light::{LightTasks, WorkerShared};
@@ -185,14 +184,6 @@ impl Runtime {
         self.peers.is_some() && self.devices[device].backend == BackendKind::Cuda
     }
 
-    /// Locks the shared table of the node: meanwhile no peer reads or changes leases. `None`: the
-    /// device is not shared, or the table can't be locked. Not to be called with the planner lock
-    /// held.
-    pub fn lock_table(&self, device: usize) -> Option<(&Peers, LockedTable<'_>)> {
-        let peers = self.peers.as_ref().filter(|_| self.shares(device))?;
-        Some((peers, peers.lock_table(|| self.now(), &self.policy)?))
-    }
-
     /// Returns the devices, as bits, where no light task begins now.
     pub fn closed_to_light(&self) -> u64 {
         self.light.gate.closed() | self.taken()
@@ -202,8 +193,7 @@ impl Runtime {
     pub fn wake_any_worker(self: &Arc<Self>) {
         let mut log = Vec::new();
         if self.taken() != 0 {
-            // Without a watcher nothing is taken any more.
-            log.extend(self.ensure_watcher().err());
+            self.watch_queue();
         }
         let start = |index| self.start_worker(index, &mut log);
         self.pool.wake_any(self.closed_to_light(), start, || self.light.queues.is_empty());
@@ -261,16 +251,8 @@ impl Runtime {
             self.ensure_timer(guard, now);
             return self.wake_workers(guard, now);
         }
-        let is_kept = guard.planner.slot_request(now).is_some();
-        if (is_kept || guard.planner.copy_waits_for_peers())
-            && let Err(record) = self.ensure_watcher()
-        {
-            guard.log.push(record);
-            self.clear_peer_load(guard);
-            // Nothing is kept from its device any more, so this ends.
-            if is_kept && guard.planner.slot_request(now).is_none() {
-                self.wake_workers(guard, now);
-            }
+        if guard.planner.slot_request(now).is_some() || guard.planner.copy_waits_for_peers() {
+            self.watch_queue();
         }
     }
 

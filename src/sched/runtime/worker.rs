@@ -256,12 +256,12 @@ fn begin_planned(
     let exclusive = guard.planner.has_exclusive_tasks();
     let known = guard.planner.devices()[worker.device].known_free_bytes(now);
     let taken = assign(runtime, worker, &mut guard, now, last, free);
-    let (mut queued, mut lease) = (true, None);
+    let mut lease = None;
     if let Some((peers, table)) = &mut access {
         if let AssignResult::Begins(assignment) = &taken {
             lease = runtime.lease_for_task(table, &mut guard, worker.device, assignment.id);
         }
-        queued = runtime.update_queue(peers, table, &mut guard);
+        runtime.update_queue(peers, table, &guard);
     }
     let wake = match taken {
         // Another worker may find room and a task.
@@ -272,7 +272,7 @@ fn begin_planned(
             let short =
                 known.is_none() && guard.planner.devices()[worker.device].known_free_bytes(now).is_some();
             let device = &guard.planner.devices()[worker.device];
-            short || !queued || device.is_taken() || device.backs_off(now, u64::MAX)
+            short || device.is_taken() || device.backs_off(now, u64::MAX)
         }
         AssignResult::Unknown => false,
     };
