@@ -189,16 +189,25 @@ impl Runtime {
         self.light.gate.closed() | self.taken()
     }
 
-    /// Wakes a worker for light work that was just queued.
+    /// Wakes or starts a worker for light work that was just queued, unless a worker searches.
     pub fn wake_any_worker(self: &Arc<Self>) {
-        let mut log = Vec::new();
         if self.taken() != 0 {
             self.watch_queue();
         }
-        let start = |index| self.start_worker(index, &mut log);
-        self.pool.wake_any(self.closed_to_light(), start, || self.light.queues.is_empty());
-        if !log.is_empty() {
-            log_all(log);
+        let (closed, pool) = (self.closed_to_light(), &self.pool);
+        let mut begin = None;
+        while !pool.event_count.wake_any(closed) && pool.may_start(closed) && !self.light.queues.is_empty() {
+            // A worker that is about to end its task is faster than a new thread.
+            let waited = begin.get_or_insert_with(Instant::now).elapsed();
+            if pool.event_count.awake() > 0 && waited < self.policy.before_start {
+                std::thread::yield_now();
+                continue;
+            }
+            let mut log = Vec::new();
+            if let Some(index) = pool.claim(|device| closed >> device & 1 == 0) {
+                self.start_worker(index, true, &mut log);
+            }
+            return log_all(log);
         }
     }
 
@@ -223,7 +232,6 @@ impl Runtime {
                 guard.planner.set_runs_light(index, self.runs_light(index, None));
             }
         }
-        let closed = self.closed_to_light();
         // A worker that was called asks for a task, and wakes the next.
         let has_room = |index: usize| guard.planner.devices()[index].has_room_but_for_light(now);
         let all_called = (0..self.devices.len()).all(|index| guard.worker_called[index] || !has_room(index));
@@ -233,8 +241,7 @@ impl Runtime {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             // If light tasks use the slots, only their workers can give one up, and read the hint.
             if !guard.worker_called[index] && guard.planner.devices()[index].has_room(now) {
-                let start = |index| self.start_worker(index, &mut guard.log);
-                let called = self.pool.wake_device(index, closed, start);
+                let called = self.wake_device(index, &mut guard.log);
                 guard.worker_called[index] = called;
                 // Without any worker the tasks fail at once.
                 if !called && self.pool.deserted().contains(index) && self.pool.is_occupied() {
@@ -256,20 +263,37 @@ impl Runtime {
         }
     }
 
-    fn start_worker(self: &Arc<Self>, index: usize, log: &mut Vec<(Level, String)>) -> bool {
-        let place = &self.pool.worker_slots[index];
-        let label = self.devices[place.device].label();
-        let shared = self.clone();
-        let name = format!("gpusched {label}/{}", place.slot);
-        let started = self.pool.spawn(name, move || (shared.work)(&shared, index));
-        if started.is_err() {
-            // They try again, as long as they wait.
-            self.wait_queues.notify(BLOCKED_TASKS);
+    /// Wakes or starts a worker of a device. Returns false if there is none to wake and none starts.
+    fn wake_device(self: &Arc<Self>, device: usize, log: &mut Vec<(Level, String)>) -> bool {
+        let start = |index| self.start_worker(index, false, log);
+        self.pool.event_count.wake_device(device)
+            || self.pool.claim(|other| other == device).is_some_and(start)
+    }
+
+    /// Starts a worker in a place that is claimed; `alone`: unless a worker searches. Returns false
+    /// if it does not start. Adds a record to `log` if the system refuses the thread, and has not
+    /// refused the one before.
+    fn start_worker(self: &Arc<Self>, index: usize, alone: bool, log: &mut Vec<(Level, String)>) -> bool {
+        let pool = &self.pool;
+        if !pool.event_count.add_searcher(alone) {
+            pool.free_place(index);
+            return false;
         }
-        if let Err(Some(error)) = &started {
+        let place = &pool.worker_slots[index];
+        let label = self.devices[place.device].label();
+        let name = format!("gpusched {label}/{}", place.slot);
+        let (shared, refused_before) = (self.clone(), pool.lacks_threads());
+        let Err(error) = pool.spawn(name, move || (shared.work)(&shared, index)) else { return true };
+        if !refused_before {
             log.push((Level::Error, format!("could not start a thread for {label}: {error}")));
         }
-        started.is_ok()
+        pool.free_place(index);
+        pool.event_count.remove_searcher();
+        // The submitter may have relied on this searcher.
+        pool.event_count.wake_any(self.closed_to_light());
+        // They try again, as long as they wait.
+        self.wait_queues.notify(BLOCKED_TASKS);
+        false
     }
 
     pub fn progress(&self) -> Progress {

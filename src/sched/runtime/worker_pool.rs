@@ -36,8 +36,6 @@ const OWN_FRAMES: usize = 64 << 10;
 #[derive(Default)]
 pub struct WorkerPool {
     pub event_count: EventCount,
-    /// See [`Policy::before_start`].
-    before_start: Duration,
     /// Bytes of stack for each task.
     stack: usize,
     /// Sorted by slot, then by device, so that the first workers are on different devices.
@@ -75,7 +73,6 @@ impl WorkerPool {
             (0..devices).map(move |device| WorkerSlot { device, slot, room: AtomicI32::new(1) })
         });
         WorkerPool {
-            before_start: policy.before_start,
             stack,
             worker_slots: worker_slots.collect(),
             slots: (0..devices).map(|_| begin.into()).collect(),
@@ -94,60 +91,9 @@ impl WorkerPool {
         }
     }
 
-    /// Wakes or starts a worker for work of any device that is not in `closed`, unless a worker
-    /// searches. `start` gets the index of a worker slot; `taken` returns whether the work was
-    /// taken meanwhile.
-    pub fn wake_any(&self, closed: u64, start: impl FnOnce(usize) -> bool, taken: impl Fn() -> bool) {
-        let open = |device: usize| closed >> device & 1 == 0;
-        let is_settled = || taken() || self.event_count.searching() > 0;
-        while !self.event_count.wake_any(closed) {
-            if !self.worker_slots.iter().any(|slot| open(slot.device) && self.has_room(slot)) {
-                return;
-            }
-            // A worker that is about to end its task is faster than a new thread.
-            let begin = Instant::now();
-            while self.is_occupied() && begin.elapsed() < self.before_start {
-                if is_settled() || self.event_count.has_sleeper(closed) {
-                    break;
-                }
-                std::thread::yield_now();
-            }
-            if is_settled() {
-                return;
-            }
-            if self.event_count.has_sleeper(closed) {
-                continue;
-            }
-            let Some(index) = self.claim(open) else { return };
-            if !self.event_count.add_searcher(true) {
-                self.free_place(index);
-            } else {
-                self.start_on(index, closed, start);
-            }
-            return;
-        }
-    }
-
-    /// Wakes or starts a worker of a device. No light task begins on the devices in `closed`.
-    pub fn wake_device(&self, device: usize, closed: u64, start: impl FnOnce(usize) -> bool) -> bool {
-        if self.event_count.wake_device(device) {
-            return true;
-        }
-        let Some(index) = self.claim(|other| other == device) else { return false };
-        self.event_count.add_searcher(false);
-        self.start_on(index, closed, start)
-    }
-
-    /// Starts a thread for a place that is claimed and a searcher that is counted.
-    fn start_on(&self, index: usize, closed: u64, start: impl FnOnce(usize) -> bool) -> bool {
-        let started = start(index);
-        if !started {
-            self.free_place(index);
-            self.event_count.remove_searcher();
-            // The submitter may have relied on this searcher.
-            self.event_count.wake_any(closed);
-        }
-        started
+    /// Returns true if another worker may start on a device that is not in `closed`.
+    pub fn may_start(&self, closed: u64) -> bool {
+        self.worker_slots.iter().any(|slot| closed >> slot.device & 1 == 0 && self.has_room(slot))
     }
 
     /// Returns whether another worker may start there.
@@ -157,7 +103,9 @@ impl WorkerPool {
             && self.retired.load(Ordering::SeqCst) >> slot.device & 1 == 0
     }
 
-    fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Claims a place for a worker that the caller starts, on a device for which `device` returns
+    /// true. Returns the index of the worker slot.
+    pub fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
         // A thread that finds the place taken has to find it counted, too.
         let _whole = lock(&self.alive);
         let take = |room: i32| (room > 0).then_some(room - 1);
@@ -185,20 +133,12 @@ impl WorkerPool {
         self.stack.saturating_add(NESTING + OWN_FRAMES)
     }
 
-    /// Starts a thread. Returns the error of the system once, until a thread could be started
-    /// again.
-    pub fn spawn(
-        &self,
-        name: String,
-        work: impl FnOnce() + Send + 'static,
-    ) -> Result<(), Option<std::io::Error>> {
+    /// Starts the thread of a worker.
+    pub fn spawn(&self, name: String, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         *lock(&self.alive) += 1;
         let started = self.start(name, Some(self.stack_bytes()), work);
-        let reported = self.spawn_failed.swap(started.is_err(), Ordering::SeqCst);
-        started.map_err(|error| {
-            self.thread_ended();
-            (!reported).then_some(error)
-        })
+        self.spawn_failed.store(started.is_err(), Ordering::SeqCst);
+        started.inspect_err(|_| self.thread_ended())
     }
 
     /// Returns true if the last thread could not be started.
@@ -297,7 +237,8 @@ impl WorkerPool {
         self.free_place(index);
     }
 
-    fn free_place(&self, index: usize) {
+    /// Frees a place that was claimed.
+    pub fn free_place(&self, index: usize) {
         self.worker_slots[index].room.fetch_add(1, Ordering::SeqCst);
         self.occupied(index).fetch_sub(1, Ordering::SeqCst);
     }

@@ -175,12 +175,6 @@ impl EventCount {
         self.wake(sleepers, position)
     }
 
-    /// Returns true if a worker sleeps whose device is not in `closed`.
-    pub fn has_sleeper(&self, closed: u64) -> bool {
-        self.asleep() > 0
-            && (closed == 0 || locked(&self.sleepers).iter().any(|sleeper| closed >> sleeper.device & 1 == 0))
-    }
-
     /// Wakes a worker of a device for work that the caller has published for that device. Returns
     /// false if none of them sleeps.
     pub fn wake_device(&self, device: usize) -> bool {
