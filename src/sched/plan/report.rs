@@ -80,12 +80,12 @@ impl Planner {
         })
     }
 
-    /// Returns the statistics. The runtime sets those that also depend on light tasks or peers.
+    /// Returns the statistics. The runtime adds those of light tasks.
     pub fn stats(&self) -> Stats {
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
             retired: device.retired.clone(),
-            taken: false,
+            taken: device.is_taken(),
             refusal: device
                 .refusal
                 .filter(|_| device.attempts.iter().all(|run| self.progress_of(run) == 0.0)),

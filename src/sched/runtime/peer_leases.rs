@@ -326,6 +326,16 @@ mod tests {
     }
 
     #[test]
+    fn device_that_this_process_uses_itself_is_not_reported_as_taken() {
+        let folder = testkit::Folder::new();
+        let runtime = runtime(&folder.at("leases"), 1);
+        let lease = runtime.lease_for_light(0).flatten();
+        assert!(lease.is_some() && runtime.lease_for_light(0).is_none(), "its only slot is used");
+        assert_eq!(runtime.taken(), 1, "no other worker takes a light task");
+        assert!(!runtime.stats().devices[0].taken);
+    }
+
+    #[test]
     fn lease_warnings_are_logged_after_the_planner_lock_is_released() {
         let folder = testkit::Folder::new();
         let runtime = runtime(&folder.at("leases"), 1);

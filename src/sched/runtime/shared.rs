@@ -357,9 +357,6 @@ impl Runtime {
             last = last.max(light.light_until.load(Ordering::Relaxed));
         });
         stats.makespan_ns = self.light.since_first(last);
-        let taken = self.taken();
-        let devices = stats.devices.iter_mut().enumerate();
-        devices.for_each(|(index, device)| device.taken = taken >> index & 1 == 1);
         let counts = &mut stats.counts;
         counts.queued = counts.submitted.saturating_sub(counts.ended() + counts.running);
         stats
