@@ -312,7 +312,7 @@ mod tests {
         };
         let worker = WorkerLocal::enter(&runtime, 0);
         let waiters = || {
-            assert!(take_planned(&runtime, &worker, false).is_none());
+            assert!(take_planned(&worker, false).is_none());
             peer.lock().unwrap().availability()[0].waiters
         };
         let kept = submit(0);
@@ -351,7 +351,7 @@ mod tests {
         log::set_max_level(LevelFilter::Warn);
         *lock(&PROBED) = Arc::downgrade(&runtime);
         let worker = WorkerLocal::enter(&runtime, 0);
-        let (_, lease) = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
+        let (_, lease) = take_planned(&worker, false).expect("the task begins without a lease");
         assert!(lease.is_none());
         *lock(&PROBED) = Weak::new();
         worker.leave();

@@ -17,18 +17,20 @@ use crate::sched::plan::{AttemptEnd, Effects};
 use crate::sched::sleep::ALL_TASKS;
 
 /// Returns true if light tasks may begin on the worker's device. Does not lock the shared table.
-pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+pub fn may_run_light(worker: &WorkerLocal) -> bool {
+    let runtime = &worker.runtime;
     !runtime.light.gate.is_closed(worker.device)
         && (runtime.taken() >> worker.device & 1 == 0 || worker.light_lease.borrow().is_some())
 }
 
 /// Takes the next light task for a worker. `None`: the queues are empty, or none may begin here.
 #[inline]
-pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightItem> {
+pub fn take_light(worker: &WorkerLocal) -> Option<LightItem> {
+    let runtime = &worker.runtime;
     let flag = &worker.queue.shared.stats.runs_light;
     let needs_lease = runtime.shares(worker.device) && runtime.light.queues.has_items(&worker.queue);
-    if !may_run_light(runtime, worker)
-        || needs_lease && !has_light_lease(runtime, worker)
+    if !may_run_light(worker)
+        || needs_lease && !has_light_lease(worker)
         || !runtime.light.gate.enter(flag, worker.device)
     {
         worker.stop_light();
@@ -42,7 +44,8 @@ pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightI
 
 /// Returns whether the worker holds a slot of the node for light tasks, or leases one now. After
 /// each turn it reads the shared table, and gives the slot up if others wait.
-fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
+fn has_light_lease(worker: &WorkerLocal) -> bool {
+    let runtime = &worker.runtime;
     let since = worker.light_lease.borrow().as_ref().map(|lease| lease.since);
     let Some(since) = since else {
         let lease = runtime.lease_for_light(worker.device);
@@ -62,7 +65,8 @@ fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
 }
 
 /// Runs an item from the light queues.
-pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) {
+pub fn run_light(worker: &WorkerLocal, item: LightItem) {
+    let runtime = &worker.runtime;
     if runtime.light.is_stopping() {
         return runtime.end_queued([item], &Error::Cancelled);
     }
@@ -74,25 +78,20 @@ pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) 
             if let Some((task, generation)) = runtime.light.slab.lookup(id)
                 && let Some(attempt) = task.begin(generation, worker.device, worker.slot, since)
             {
-                run_attempt(runtime, worker, id, Some(task), attempt);
+                run_attempt(worker, id, Some(task), attempt);
             }
         }
         LightItem::Detached { job, epoch } => {
             let attempt = LightAttempt { job, epoch, number: 1, started_ns: since };
-            run_attempt(runtime, worker, TaskId(0), None, attempt);
+            run_attempt(worker, TaskId(0), None, attempt);
         }
     }
     worker.queue.pushed.set(outer + worker.queue.pushed.get());
 }
 
 /// Runs an attempt at a light task. `id`, `task`: 0 and `None` if it has no id.
-fn run_attempt(
-    runtime: &Arc<Runtime>,
-    worker: &WorkerLocal,
-    id: TaskId,
-    task: Option<&LightTask>,
-    attempt: LightAttempt,
-) {
+fn run_attempt(worker: &WorkerLocal, id: TaskId, task: Option<&LightTask>, attempt: LightAttempt) {
+    let runtime = &worker.runtime;
     let (since, epoch) = (attempt.started_ns, attempt.epoch);
     let stats = &worker.queue.shared.stats;
     let own = Signal::default();
@@ -132,7 +131,7 @@ fn run_attempt(
     match how {
         AttemptEnd::Ran(ref outcome) if !concerns_device => {
             let outcome = if cancelled { &Err(Error::Cancelled) } else { outcome };
-            record_end(runtime, worker, id, outcome, (since, end));
+            record_end(worker, id, outcome, (since, end));
             // The drop is the caller's code, and part of the task.
             if attempt.job.has_drop() {
                 runtime.drop_job(attempt.job);
@@ -152,13 +151,8 @@ fn run_attempt(
 }
 
 /// Records an end in the worker's counters, the trace and the log.
-fn record_end(
-    runtime: &Runtime,
-    worker: &WorkerLocal,
-    id: TaskId,
-    outcome: &Result<()>,
-    (begin, end): (u64, u64),
-) {
+fn record_end(worker: &WorkerLocal, id: TaskId, outcome: &Result<()>, (begin, end): (u64, u64)) {
+    let runtime = &worker.runtime;
     let ending = match outcome {
         Ok(()) => Ending::Done,
         Err(Error::Cancelled) => Ending::Cancelled,

@@ -98,7 +98,7 @@ impl Runtime {
         while worker.can_nest()
             && let Some(item) = self.light.queues.pop_own(&worker.queue)
         {
-            run_light(self, worker, item);
+            run_light(worker, item);
             worker.resume();
             if let Some(found) = look() {
                 return Ok(Some(found));

@@ -25,28 +25,28 @@ enum WorkFound {
 /// The main function of a worker thread, which the caller has counted as a searcher.
 pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
     let worker = WorkerLocal::enter(runtime, index);
-    let mut work = search(runtime, &worker);
+    let mut work = search(&worker);
     while let Some(this) = work {
         let next = match this {
-            WorkFound::Planned(assignment) => run_planned(runtime, &worker, assignment),
+            WorkFound::Planned(assignment) => run_planned(&worker, assignment),
             WorkFound::Light(item) => {
-                run_light(runtime, &worker, item);
+                run_light(&worker, item);
                 // The copies of a `WorkFound` wait for the writes to its parts.
-                while !is_superfluous(runtime, &worker)
-                    && !has_planned_hint(runtime, &worker)
-                    && let Some(item) = take_light(runtime, &worker)
+                while !is_superfluous(&worker)
+                    && !has_planned_hint(&worker)
+                    && let Some(item) = take_light(&worker)
                 {
-                    run_light(runtime, &worker, item);
+                    run_light(&worker, item);
                 }
                 None
             }
         };
         // Also if the worker is leaving: a log function may end the thread after the next task was
         // assigned.
-        work = next.map(WorkFound::Planned).or_else(|| find_work(runtime, &worker)).or_else(|| {
+        work = next.map(WorkFound::Planned).or_else(|| find_work(&worker)).or_else(|| {
             worker.stop_light();
             runtime.pool.event_count.start_search();
-            search(runtime, &worker)
+            search(&worker)
         });
     }
     let (device, abandoned) = (worker.device, worker.abandoned.get());
@@ -55,17 +55,18 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
 }
 
 /// Searches and sleeps until there is a task to run. `None`: the worker is to end.
-fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
+fn search(worker: &WorkerLocal) -> Option<WorkFound> {
+    let runtime = &worker.runtime;
     let event_count = &runtime.pool.event_count;
     loop {
-        if must_leave(runtime, worker) {
+        if must_leave(worker) {
             // While the worker counts as awake: for a moment each task is in no queue, and a wait for it
             // is no deadlock.
             runtime.light.queues.hand_over(&worker.queue);
             event_count.remove_searcher();
             return None;
         }
-        if let Some(work) = find_work(runtime, worker) {
+        if let Some(work) = find_work(worker) {
             if event_count.end_search() && runtime.light.queues.has_items(&worker.queue) {
                 runtime.wake_any_worker();
             }
@@ -74,27 +75,28 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
         }
         // The flag may be up, and no planned task is to wait for a worker that sleeps.
         worker.stop_light();
-        if spin(runtime, worker) {
+        if spin(worker) {
             continue;
         }
         event_count.prepare_sleep(&worker.sleeper);
-        if has_work(runtime, worker) || may_have_to_leave(runtime, worker) {
+        if has_work(worker) || may_have_to_leave(worker) {
             event_count.cancel_sleep(&worker.sleeper);
             continue;
         }
-        if !may_run_light(runtime, worker) && runtime.light.queues.has_items(&worker.queue) {
+        if !may_run_light(worker) && runtime.light.queues.has_items(&worker.queue) {
             // The thread that woke this worker for a light task has woken no other.
             runtime.wake_any_worker();
         }
         runtime.wait_queues.notify_blocked();
-        sleep(runtime, worker);
+        sleep(worker);
         worker.update_clock();
     }
 }
 
 /// Sleeps until the worker is woken. After a while, frees what the worker caches on the device, and
 /// returns the leases that could not be returned; advances the timers if there is no timer thread.
-fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
+fn sleep(worker: &WorkerLocal) {
+    let runtime = &worker.runtime;
     let event_count = &runtime.pool.event_count;
     loop {
         let keeps = worker.caches_shared_memory();
@@ -114,14 +116,15 @@ fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
 }
 
 /// Spins for a moment. Returns true if there may be work.
-fn spin(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+fn spin(worker: &WorkerLocal) -> bool {
+    let runtime = &worker.runtime;
     let event_count = &runtime.pool.event_count;
     // A single worker spins at a time, and only if a processor is idle.
     if event_count.searching() > 1 || event_count.awake() > runtime.spinners_most {
         return false;
     }
     let (time, policy) = (worker.spin_ns.get(), &runtime.policy);
-    let goes_on = || has_work(runtime, worker) || may_have_to_leave(runtime, worker);
+    let goes_on = || has_work(worker) || may_have_to_leave(worker);
     let found = runtime.spin(time, || goes_on().then_some(())).is_some();
     worker.spin_ns.set(match found {
         true => (time * 2).min(nanoseconds(policy.spin_most)),
@@ -130,33 +133,36 @@ fn spin(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     found
 }
 
-fn has_planned_hint(runtime: &Runtime, worker: &WorkerLocal) -> bool {
-    runtime.pool.planned_hint.load(Ordering::SeqCst) >> worker.device & 1 == 1
+fn has_planned_hint(worker: &WorkerLocal) -> bool {
+    worker.runtime.pool.planned_hint.load(Ordering::SeqCst) >> worker.device & 1 == 1
 }
 
-fn has_work(runtime: &Runtime, worker: &WorkerLocal) -> bool {
-    has_planned_hint(runtime, worker)
-        || may_run_light(runtime, worker) && runtime.light.queues.has_items(&worker.queue)
+fn has_work(worker: &WorkerLocal) -> bool {
+    let runtime = &worker.runtime;
+    has_planned_hint(worker) || may_run_light(worker) && runtime.light.queues.has_items(&worker.queue)
 }
 
 /// Returns true if the worker takes no more tasks: its thread, its place, its slot or its device is
 /// gone.
-fn is_superfluous(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+fn is_superfluous(worker: &WorkerLocal) -> bool {
+    let runtime = &worker.runtime;
     worker.leaving.get()
         || runtime.pool.has_surplus(worker.index)
         || worker.slot >= runtime.pool.slots(worker.device)
         || runtime.pool.retired.load(Ordering::SeqCst) >> worker.device & 1 == 1
 }
 
-fn may_have_to_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
-    is_superfluous(runtime, worker) || runtime.light.is_stopping() && runtime.light.epochs.is_drained()
+fn may_have_to_leave(worker: &WorkerLocal) -> bool {
+    let runtime = &worker.runtime;
+    is_superfluous(worker) || runtime.light.is_stopping() && runtime.light.epochs.is_drained()
 }
 
-fn must_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+fn must_leave(worker: &WorkerLocal) -> bool {
+    let runtime = &worker.runtime;
     if runtime.pool.leave_if_surplus(worker.index) {
         return true;
     }
-    let go = may_have_to_leave(runtime, worker) && !runtime.pool.has_surplus(worker.index);
+    let go = may_have_to_leave(worker) && !runtime.pool.has_surplus(worker.index);
     if go {
         runtime.pool.vacate(worker.index);
     }
@@ -190,31 +196,32 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     }
 }
 
-fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
-    if is_superfluous(runtime, worker) {
+fn find_work(worker: &WorkerLocal) -> Option<WorkFound> {
+    if is_superfluous(worker) {
         return None;
     }
-    let planned = has_planned_hint(runtime, worker);
+    let planned = has_planned_hint(worker);
     let light_first = worker.light_comes_first();
     if planned
         && !light_first
-        && let Some(assignment) = take_planned(runtime, worker, false)
+        && let Some(assignment) = take_planned(worker, false)
     {
         return Some(WorkFound::Planned(assignment));
     }
-    if let Some(item) = take_light(runtime, worker) {
-        if planned && has_planned_hint(runtime, worker) {
-            pass_on_hint(runtime, worker);
+    if let Some(item) = take_light(worker) {
+        if planned && has_planned_hint(worker) {
+            pass_on_hint(worker);
         }
         return Some(WorkFound::Light(item));
     }
-    let asks = planned && has_planned_hint(runtime, worker);
-    asks.then(|| take_planned(runtime, worker, true)).flatten().map(WorkFound::Planned)
+    let asks = planned && has_planned_hint(worker);
+    asks.then(|| take_planned(worker, true)).flatten().map(WorkFound::Planned)
 }
 
 /// Wakes another worker for the planner: this one may have been woken for a planned task, and runs
 /// a light one first, which may even wait for the planned one.
-fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
+fn pass_on_hint(worker: &WorkerLocal) {
+    let runtime = &worker.runtime;
     let mut guard = runtime.lock();
     if std::mem::take(&mut guard.worker_called[worker.device]) {
         runtime.apply_effects(guard, Effects::at(runtime.now()));
@@ -223,23 +230,20 @@ fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
 
 /// Begins the planned task that should run next on the worker's device. `last`: the worker has
 /// found no light task.
-pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, last: bool) -> Option<LeasedAssignment> {
-    let (mut taken, mut lease) = begin_planned(runtime, worker, last, None);
+pub fn take_planned(worker: &WorkerLocal, last: bool) -> Option<LeasedAssignment> {
+    let runtime = &worker.runtime;
+    let (mut taken, mut lease) = begin_planned(worker, last, None);
     if matches!(taken, AssignResult::Unknown) {
         // Without the planner lock: a driver may take its time.
         let ordinal = runtime.devices[worker.device].ordinal;
         let free = runtime.backends[worker.device].free_bytes(ordinal).unwrap_or(u64::MAX);
-        (taken, lease) = begin_planned(runtime, worker, last, Some(free));
+        (taken, lease) = begin_planned(worker, last, Some(free));
     }
     Some((taken.begun()?, lease))
 }
 
-fn begin_planned(
-    runtime: &Arc<Runtime>,
-    worker: &WorkerLocal,
-    last: bool,
-    free: Option<u64>,
-) -> (AssignResult, Option<DeviceLease>) {
+fn begin_planned(worker: &WorkerLocal, last: bool, free: Option<u64>) -> (AssignResult, Option<DeviceLease>) {
+    let runtime = &worker.runtime;
     // The slot of light tasks is for the planned one.
     let leased = worker.light_lease.take().is_some();
     // Unlocked after the planner: unlocking may log, and the log may be the caller's code.
@@ -255,7 +259,7 @@ fn begin_planned(
     }
     let exclusive = guard.planner.has_exclusive_tasks();
     let known = guard.planner.devices()[worker.device].known_free_bytes(now);
-    let taken = assign(runtime, worker, &mut guard, now, last, free);
+    let taken = assign(worker, &mut guard, now, last, free);
     let mut lease = None;
     if let Some((peers, table)) = &mut access {
         if let AssignResult::Begins(assignment) = &taken {
@@ -292,13 +296,13 @@ fn begin_planned(
 
 /// Makes the planner assign a task to the worker.
 fn assign(
-    runtime: &Runtime,
     worker: &WorkerLocal,
     guard: &mut PlannerGuarded,
     now: Duration,
     last: bool,
     free: Option<u64>,
 ) -> AssignResult {
+    let runtime = &worker.runtime;
     let clock = nanoseconds(now);
     let stands_back = !last
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
@@ -335,17 +339,13 @@ fn assign(
 /// Assigns the next task to a worker whose attempt has just ended, under the same lock. If that
 /// takes more than the planner, marks the worker as called: it asks for a task next, and no other
 /// is woken for its slot.
-fn assign_next(
-    runtime: &Runtime,
-    worker: &WorkerLocal,
-    guard: &mut PlannerGuarded,
-    now: Duration,
-) -> Option<LeasedAssignment> {
+fn assign_next(worker: &WorkerLocal, guard: &mut PlannerGuarded, now: Duration) -> Option<LeasedAssignment> {
+    let runtime = &worker.runtime;
     if !guard.planner.has_ready_tasks() {
         return None;
     }
     if !runtime.shares(worker.device) && !guard.planner.has_exclusive_tasks() {
-        match assign(runtime, worker, guard, now, false, None) {
+        match assign(worker, guard, now, false, None) {
             AssignResult::Unknown => {}
             taken => return Some((taken.begun()?, None)),
         }
@@ -356,11 +356,8 @@ fn assign_next(
 }
 
 /// Runs a planned task. Returns the one that the worker runs next, if that is known already.
-fn run_planned(
-    runtime: &Arc<Runtime>,
-    worker: &WorkerLocal,
-    (assignment, lease): LeasedAssignment,
-) -> Option<LeasedAssignment> {
+fn run_planned(worker: &WorkerLocal, (assignment, lease): LeasedAssignment) -> Option<LeasedAssignment> {
+    let runtime = &worker.runtime;
     worker.stop_light();
     let Assignment { id, known_as, attempt, began, job, signal, context } = assignment;
     let begin = nanoseconds(began);
@@ -398,8 +395,8 @@ fn run_planned(
     let light_first = worker.end_planned(nanoseconds(now), begin);
     let next = runtime.apply_with(guard, effects, |guard, now| {
         // After the drop of the job, which may have ended the thread.
-        let asks = !light_first && !is_superfluous(runtime, worker);
-        asks.then(|| assign_next(runtime, worker, guard, now)).flatten()
+        let asks = !light_first && !is_superfluous(worker);
+        asks.then(|| assign_next(worker, guard, now)).flatten()
     });
     runtime.save_rates_if_due();
     worker.in_planned.set(false);
@@ -431,7 +428,7 @@ mod tests {
         };
         let passes_on = || {
             runtime.lock().worker_called[0] = true;
-            pass_on_hint(&runtime, &worker);
+            pass_on_hint(&worker);
         };
         for code in [&stops_light as &dyn Fn(), &passes_on, &|| after_leaving(&runtime, 0, true)] {
             runtime.lock().log.push((Level::Debug, "a record".into()));
