@@ -227,8 +227,9 @@ fn components(
     let source = [n / 2; 3];
     let from_source =
         |cell: [usize; 3]| [0, 1, 2].map(|axis| (cell[axis] as f64 - source[axis] as f64) / cells as f64);
-    let receivers =
-        OFFSETS.map(|offset| offset.map(|along| (n / 2).strict_add_signed((along * cells as f64) as isize)));
+    let receivers = OFFSETS.map(|offset| {
+        offset.map(|along| (n / 2).checked_add_signed((along * cells as f64) as isize).unwrap())
+    });
     let model = model_for(equation, [n; 3], [h; 3], |property| {
         Values::from(indices([n; 3]).map(|cell| medium(property, from_source(cell))).collect::<Vec<_>>())
     });
