@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// Version of the values of [`State`]s: their number, order and meaning. It is raised with every
 /// change of these. A caller that keeps states compares it.
-pub const STATE_LAYOUT: u32 = 2;
+pub const STATE_LAYOUT: u32 = 3;
 
 /// State of a shot between two steps. Only a shot of the same plan, with the same kind and number
 /// of values, can resume from it.
@@ -20,8 +20,8 @@ pub trait State {
     fn values(&self) -> u64;
     /// Passes all values in their order, in pieces, to `to`.
     fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()>;
-    /// Loads all values in the same order, in pieces that `from` fills.
-    fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()>;
+    /// Loads all values of a state after `done` steps in the same order, in pieces that `from` fills.
+    fn take(&mut self, done: usize, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()>;
 }
 
 /// Callbacks of a running shot, on the thread that runs it.

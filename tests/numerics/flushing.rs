@@ -37,7 +37,7 @@ struct Filled(f32);
 
 impl Control for Filled {
     fn resume(&self, state: &mut dyn State) -> Result<usize> {
-        state.take(&mut |values| {
+        state.take(1, &mut |values| {
             values.fill(self.0);
             Ok(())
         })?;

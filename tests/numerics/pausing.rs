@@ -9,11 +9,12 @@ use testkit::Random;
 use testmodels::bits::same;
 use testmodels::shots::{World, in_parts};
 
-/// For all outputs and storages, with other threads after each pause.
+/// For all equations, outputs and storages, with other threads after each pause.
 #[test]
 fn paused_shot_has_the_bits_of_an_uninterrupted_one() {
     let teams: Vec<Team> = [2, 1, 3, 2].map(|threads| Team::new(threads).unwrap()).into();
     let mut random = Random::new(77);
+    let equations: Vec<_> = EQUATIONS.into_iter().chain(WITH_OTHER_LAYER).collect();
     let cases = [
         (1, None, vec![1, 2, 50]),
         (3, Some(9), vec![16, 17, 18, 90]),
@@ -25,12 +26,12 @@ fn paused_shot_has_the_bits_of_an_uninterrupted_one() {
     ];
     for (number, (record_every, snapshot_every, pauses)) in cases.into_iter().enumerate() {
         let receivers = Receivers::Plane { iz: 1, every: [1, 2] };
-        let equation = if number % 4 == 1 { WITH_OTHER_LAYER[0] } else { EQUATIONS[0] };
-        let n = [5 + number, 7, 20 - number];
+        let equation = equations[number % equations.len()];
+        let n = [5 + number, 7 + number, 20 - number];
         let mut world = World::rough_for(equation, n, 100, receivers, &mut random);
         world.shot = Shot { record_every, snapshot_every, ..world.shot };
         let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
-        let storage = Storage::ALL[number % 2];
+        let storage = if equation.name() == "tti" { Storage::Float32 } else { Storage::ALL[number % 2] };
         world.options = Options { pml: 9, stencil, storage, exact_time: number == 6, ..world.options };
         let what = format!("case {number}");
         let lane = |part| Lane::Cpu(&teams[part % teams.len()]);

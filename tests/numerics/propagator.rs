@@ -118,7 +118,7 @@ fn saved_states_have_the_values_of_their_layout_number() {
         saved.hash.get()
     });
     let known =
-        (2, [0xa061_a5de_aea1_2f2f, 0xcf41_0183_0de1_9b29, 0x7e83_4b52_445a_086a, 0xabd7_4f27_fa41_9b2b]);
+        (3, [0x9d56_0fe9_9b2c_c165, 0xcf41_0183_0de1_9b29, 0x779d_5f69_b96e_b07e, 0xa4c4_3cbd_6d9f_f7e7]);
     assert!(
         (STATE_LAYOUT, hashes) == known,
         "saved states have other values than those of {}: raise gpusched::fd::control::STATE_LAYOUT, or \

@@ -142,7 +142,7 @@ impl Checkpoint {
 
     /// Copies all values to a state of the same kind and size.
     pub fn copy_to(mut self, path: &Path, state: &mut dyn State) -> Result<usize> {
-        state.take(&mut |values| {
+        state.take(self.header.done, &mut |values| {
             let mut bytes = vec![0; 4 * PIECE];
             for values in values.chunks_mut(PIECE) {
                 let bytes = &mut bytes[..4 * values.len()];
@@ -179,7 +179,7 @@ mod tests {
             self.0.chunks(7).try_for_each(to)
         }
 
-        fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+        fn take(&mut self, _done: usize, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
             self.0.chunks_mut(11).try_for_each(from)
         }
     }

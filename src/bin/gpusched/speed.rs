@@ -243,7 +243,7 @@ struct Everywhere {
 impl Control for Everywhere {
     fn resume(&self, state: &mut dyn State) -> Result<usize> {
         let mut number = 1u32;
-        state.take(&mut |values| {
+        state.take(1, &mut |values| {
             for value in values {
                 number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 *value = self.largest * (number as i32 >> 8) as f32 / (1 << 23) as f32;

@@ -32,6 +32,8 @@ impl<E: OnePassEquation> SourceMedium for OnePassPropagator<E> {
 impl<E: OnePassEquation> TiledEquation for OnePassPropagator<E> {
     const PRESSURES: usize = E::PRESSURES;
     const SOURCE: &'static [(usize, f32)] = E::SOURCE;
+    /// The pressures and the PML velocities of x.
+    const PAIRS: &'static [usize] = if E::PRESSURES == 1 { &[0, 3] } else { &[0, 2, 6] };
     /// Tiles of fewer rows fit better into a core's own cache, but compute more rows beside the
     /// tile.
     const ROWS: [usize; SIZES] = [32, 48, 24, 96];

@@ -27,6 +27,9 @@ pub trait TiledEquation: SourceMedium + Send + Sync {
     /// Rows along x of the tiles that the tuner tries, the default first.
     const ROWS: [usize; SIZES];
 
+    /// Pairs of fields, by the number of the first: a step reads one and overwrites the other.
+    const PAIRS: &'static [usize];
+
     /// Whether all cells are updated alike: none stores a velocity.
     const UNIFORM: bool = false;
 

@@ -157,4 +157,10 @@ impl<E: TiledEquation> CpuSteps for TiledSteps<'_, E> {
     fn fields(&self) -> Vec<Rows<'_>> {
         self.fields.clone()
     }
+
+    fn state(&self, done: usize) -> Vec<Rows<'_>> {
+        let is_overwritten = |number: usize| E::PAIRS.iter().any(|first| number == first + 1 - done % 2);
+        let read = (0..self.fields.len()).filter(|number| !is_overwritten(*number));
+        read.map(|number| self.fields[number]).collect()
+    }
 }

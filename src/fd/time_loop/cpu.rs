@@ -40,8 +40,13 @@ pub trait CpuSteps: Sync {
     /// Returns the words for a padded cell in a message.
     fn describe_cell(&self, cell: [usize; 3]) -> String;
 
-    /// Returns all fields that a step passes to the next.
+    /// Returns all fields, which are zero before the first step.
     fn fields(&self) -> Vec<Rows<'_>>;
+
+    /// Returns the fields that `done` steps pass to the next. Their lengths do not depend on `done`.
+    fn state(&self, _done: usize) -> Vec<Rows<'_>> {
+        self.fields()
+    }
 }
 
 /// Refuses a shot whose memory the host cannot provide: `own` bytes for its steps, its record and
@@ -64,7 +69,7 @@ pub fn run<S: CpuSteps>(
 ) -> Result<(Gather, Effort)> {
     let mut record = Record::new(layout, shot)?;
     let picture = Mutex::new(std::mem::take(&mut record.picture));
-    let begun = control.resume(&mut CpuCheckpoint { steps, gather: &mut record.gather })?;
+    let begun = control.resume(&mut CpuCheckpoint { steps, done: 0, gather: &mut record.gather })?;
     record.refill(begun);
     if begun > 0 {
         steps.resumed();
@@ -123,7 +128,7 @@ pub fn run<S: CpuSteps>(
     }
     let done = stop.into_inner() + 1;
     if done < shot.nt {
-        control.pause(done, &mut CpuCheckpoint { steps, gather: &mut record.gather })?;
+        control.pause(done, &mut CpuCheckpoint { steps, done, gather: &mut record.gather })?;
         return Err(Error::Cancelled);
     }
     let time = begin.get().map(Instant::elapsed).unwrap_or_default();
@@ -153,6 +158,7 @@ fn with_place<S: CpuSteps>(error: Error, layout: &Layout, steps: &S, step: usize
 /// State between two steps, while no member computes.
 struct CpuCheckpoint<'a, S> {
     steps: &'a S,
+    done: usize,
     gather: &'a mut Gather,
 }
 
@@ -162,19 +168,19 @@ impl<S: CpuSteps> State for CpuCheckpoint<'_, S> {
     }
 
     fn values(&self) -> u64 {
-        (self.steps.fields().into_iter().map(Rows::values).sum::<usize>() + self.gather.data.len()) as u64
+        (self.steps.state(0).into_iter().map(Rows::values).sum::<usize>() + self.gather.data.len()) as u64
     }
 
     fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
-        for field in self.steps.fields() {
+        for field in self.steps.state(self.done) {
             // SAFETY: no member of the team is at work.
             to(unsafe { field.all() })?;
         }
         to(&self.gather.data)
     }
 
-    fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
-        for field in self.steps.fields() {
+    fn take(&mut self, done: usize, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+        for field in self.steps.state(done) {
             // SAFETY: as above.
             from(unsafe { field.all_mut() })?;
         }

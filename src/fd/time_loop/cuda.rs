@@ -172,7 +172,7 @@ impl State for CudaCheckpoint<'_> {
         to(&self.gather.data)
     }
 
-    fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+    fn take(&mut self, _done: usize, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
         let mut values = host_zeros(PIECE, "the state of a shot")?;
         for (block, piece) in self.pieces() {
             let values = &mut values[..piece.len()];

@@ -176,7 +176,7 @@ impl Control for Recorder {
         let Some((done, kind, values)) = self.paused.take() else { return Ok(0) };
         assert_eq!((state.kind(), state.values()), (kind, values.len() as u64));
         let mut rest = &values[..];
-        state.take(&mut |to| {
+        state.take(done, &mut |to| {
             let (now, later) = rest.split_at(to.len());
             to.copy_from_slice(now);
             rest = later;

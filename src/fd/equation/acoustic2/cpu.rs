@@ -17,6 +17,8 @@ impl<const PML: bool> TiledEquation for Acoustic2Propagator<PML> {
     const UNIFORM: bool = true;
     const PRESSURES: usize = 1;
     const SOURCE: &'static [(usize, f32)] = &DIPOLE;
+    /// The `phi` of x, y and z.
+    const PAIRS: &'static [usize] = if PML { &[2, 5, 8] } else { &[] };
     /// Nine planes of a tile fit into the second-level cache.
     const ROWS: [usize; SIZES] = [32, 24, 16, 48];
 

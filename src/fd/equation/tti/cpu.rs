@@ -12,6 +12,7 @@ impl TiledEquation for TtiPropagator {
     const UNIFORM: bool = true;
     const PRESSURES: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
+    const PAIRS: &'static [usize] = &[0, 2];
     /// The queue of fluxes of a tile should fit a core's own cache.
     const ROWS: [usize; SIZES] = [16, 12, 24, 8];
 

@@ -15,6 +15,8 @@ use crate::fd::tiled::tuning::SIZES;
 impl TiledEquation for OldTtiPropagator {
     const PRESSURES: usize = 2;
     const SOURCE: &'static [(usize, f32)] = &[(0, 1.0)];
+    /// The pressures, and the damped fluxes of z, x and y.
+    const PAIRS: &'static [usize] = &[0, 2, 4, 7, 9];
     /// The queue of fluxes of a tile should fit a core's own cache.
     const ROWS: [usize; SIZES] = [16, 24, 32, 12];
 
