@@ -14,6 +14,6 @@ struct Acoustic1 : Dipole {
     }
 };
 
-ONE_PASS(acoustic1_one_pass_4x2, Acoustic1, float2, 3, 4, 2)
-ONE_PASS(acoustic1_one_pass_4x2_16_bit, Acoustic1, ushort2, 3, 4, 2)
+ONE_PASS(acoustic1_one_pass_4x2, Acoustic1, float2, 3)
+ONE_PASS(acoustic1_one_pass_4x2_16_bit, Acoustic1, ushort2, 3)
 SOURCE(acoustic1_one_pass_source, Acoustic1, OnePass)

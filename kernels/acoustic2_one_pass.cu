@@ -58,8 +58,8 @@ static_assert(sizeof(SpongeAxis) == 32 && sizeof(Layers) == 48 && sizeof(SecondO
 
 // The data that the threads of a block share: the pressures of two planes, from four rows and four
 // cells before the tile on.
-template <class Shape, class Pair> struct __align__(16) Planes {
-    float p[2][Shape::X + 2 * HALF_WIDTH][Z + 2 * HALF_WIDTH];
+struct __align__(16) Planes {
+    float p[2][X + 2 * HALF_WIDTH][Z + 2 * HALF_WIDTH];
 };
 
 // Returns the next pressure. `x`, `y`, `z`: the pressures around the cell; `g`: the sponge's factor.
@@ -74,11 +74,9 @@ __device__ __forceinline__ float advance(const SecondOrder &k, const float (&x)[
 
 // The march of a block through its tile. Returns the bits of all pressures that a thread has computed. `Pair` is two
 // neighbours of vp².
-template <class Shape, class Pair>
-__device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile, Planes<Shape, Pair> &s)
+template <class Pair>
+__device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile, Planes &s)
 {
-    enum { ROWS = Shape::ROWS };
-    static_assert(int(Shape::GROUPS) == 2 * HALF_WIDTH, "a group fetches a row before the tile or after it");
     const int thread = 32 * threadIdx.y + threadIdx.x, lane = threadIdx.x % LANES, group = thread / LANES;
     const int nx = k.axis[0].n, nz = k.axis[2].n;
     const int first_row = ROWS * group, x = tile.x + first_row, z = tile.z + 2 * lane;
@@ -86,9 +84,9 @@ __device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile
     const auto there = [&](int r) { return in_row && x + r < nx; };
 
     // The rows before and after the tile, one a group; and four cells before and after its rows.
-    const int side_row = group < HALF_WIDTH ? group : group + Shape::X, side_x = tile.x - HALF_WIDTH + side_row;
+    const int side_row = group < HALF_WIDTH ? group : group + X, side_x = tile.x - HALF_WIDTH + side_row;
     const int end_row = thread / 4, end_cell = 2 * (thread % 4) + (thread % 4 < 2 ? 0 : Z);
-    const bool has_end = thread < 4 * Shape::X;
+    const bool has_end = thread < 4 * X;
     const bool end_there = has_end && tile.x + end_row < nx && tile.z - HALF_WIDTH + end_cell < int(k.pitch);
     float2 side, end;
     const auto load_around = [&](int y) {
@@ -199,11 +197,10 @@ __device__ __forceinline__ unsigned march(const SecondOrder &k, const Tile &tile
 }
 
 // Each thread puts the points of the source into cells that it has written itself.
-template <class Shape>
 __device__ __forceinline__ void put_own_points(const SecondOrder &k, const Tile &tile, const Source &source)
 {
-    const int group = (32 * threadIdx.y + threadIdx.x) / LANES, row = source.x - tile.x - Shape::ROWS * group;
-    if (!source.put || source.y < tile.y || source.y >= tile.end || row < 0 || row >= Shape::ROWS)
+    const int group = (32 * threadIdx.y + threadIdx.x) / LANES, row = source.x - tile.x - ROWS * group;
+    if (!source.put || source.y < tile.y || source.y >= tile.end || row < 0 || row >= ROWS)
         return;
 #pragma unroll
     for (int point = 0; point < Dipole::POINTS; point++) {
@@ -253,7 +250,7 @@ __device__ __forceinline__ bool is_damped(const SecondOrder &k, int axis, int in
 }
 
 // Subtracts the increments of the layers in a tile from the pressure of the step before. A warp has a row.
-template <class Shape> __device__ __forceinline__ void damp(const SecondOrder &k, const Tile &tile)
+__device__ __forceinline__ void damp(const SecondOrder &k, const Tile &tile)
 {
     const int z = tile.z + threadIdx.x;
     if (z >= k.axis[2].n - HALF_WIDTH)
@@ -263,7 +260,7 @@ template <class Shape> __device__ __forceinline__ void damp(const SecondOrder &k
     for (int y = tile.y; y < tile.end; y++) {
         const bool damped_y = is_damped(k, 1, y);
 #pragma unroll 1
-        for (int x = tile.x + threadIdx.y; x < min(tile.x + Shape::X, k.axis[0].n - HALF_WIDTH); x += Shape::WARPS) {
+        for (int x = tile.x + threadIdx.y; x < min(tile.x + X, k.axis[0].n - HALF_WIDTH); x += WARPS) {
             const bool damped_x = is_damped(k, 0, x);
             if (!damped_x && !damped_y && !damped_z)
                 continue;
@@ -284,30 +281,30 @@ template <class Shape> __device__ __forceinline__ void damp(const SecondOrder &k
 }
 
 // The kernel before that of a step.
-extern "C" __global__ void __launch_bounds__(128, 8) acoustic2_one_pass_layers(const SecondOrder k)
+extern "C" __global__ void __launch_bounds__(THREADS, 8) acoustic2_one_pass_layers(const SecondOrder k)
 {
     const Tile tile = k.tiles[blockIdx.x];
-    if (!is_at_rest<Shape<4, 2>::X>(k.activity, tile))
-        damp<Shape<4, 2>>(k, tile);
+    if (!is_at_rest(k.activity, tile))
+        damp(k, tile);
 }
 
-// A kernel of a shape, of which `blocks` blocks are to be on a multiprocessor at once.
-#define STEP(name, Pair, blocks, ...)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
+// A kernel, of which `blocks` blocks are to be on a multiprocessor at once.
+#define STEP(name, Pair, blocks)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(THREADS, blocks)                                                      \
         name(const SecondOrder k, const Source source, const Receivers receivers)                                     \
     {                                                                                                                  \
-        __shared__ Planes<Shape<__VA_ARGS__>, Pair> planes;                                                            \
+        __shared__ Planes planes;                                                                                      \
         const Tile tile = k.tiles[blockIdx.x];                                                                         \
-        if (!is_at_rest<Shape<__VA_ARGS__>::X>(k.activity, tile)) {                                                    \
-            const unsigned seen = march<Shape<__VA_ARGS__>, Pair>(k, tile, planes);                                    \
-            mark<Shape<__VA_ARGS__>::X>(k.activity, tile, seen);                                                       \
-            put_own_points<Shape<__VA_ARGS__>>(k, tile, source);                                                       \
+        if (!is_at_rest(k.activity, tile)) {                                                                           \
+            const unsigned seen = march<Pair>(k, tile, planes);                                                        \
+            mark(k.activity, tile, seen);                                                                              \
+            put_own_points(k, tile, source);                                                                           \
         } else {                                                                                                       \
             count_skipped(k.activity, tile);                                                                           \
         }                                                                                                              \
-        take<Dipole>(k, source, receivers, Shape<__VA_ARGS__>::THREADS);                                               \
+        take<Dipole>(k, source, receivers);                                                                            \
     }
 
-STEP(acoustic2_one_pass_4x2, float2, 4, 4, 2)
-STEP(acoustic2_one_pass_4x2_16_bit, ushort2, 4, 4, 2)
+STEP(acoustic2_one_pass_4x2, float2, 4)
+STEP(acoustic2_one_pass_4x2_16_bit, ushort2, 4)
 SOURCE(acoustic2_one_pass_source, Dipole, SecondOrder)

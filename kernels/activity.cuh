@@ -24,8 +24,8 @@ struct Parts {
     unsigned begin[3], end[3];
 };
 
-// Returns the parts of a tile of so many rows and of the cells around it.
-template <int X> __device__ __forceinline__ Parts parts_of(const Activity &activity, const Tile &tile, int margin)
+// Returns the parts of a tile and of the cells around it.
+__device__ __forceinline__ Parts parts_of(const Activity &activity, const Tile &tile, int margin)
 {
     const int begin[3] = {tile.x, tile.y, tile.z}, end[3] = {tile.x + X, tile.end, tile.z + Z};
     const unsigned size[3] = {PART_X, PART_Y, PART_Z};
@@ -55,10 +55,10 @@ __device__ __forceinline__ bool is_reached(const Activity &activity, const Parts
 }
 
 // Returns true if a step leaves the zeros of a tile as they are. All threads of a block return the same.
-template <int X> __device__ __forceinline__ bool is_at_rest(const Activity &activity, const Tile &tile)
+__device__ __forceinline__ bool is_at_rest(const Activity &activity, const Tile &tile)
 {
-    return !is_reached(activity, parts_of<X>(activity, tile, 0)) &&
-           !is_reached(activity, parts_of<X>(activity, tile, ACTIVE_MARGIN));
+    return !is_reached(activity, parts_of(activity, tile, 0)) &&
+           !is_reached(activity, parts_of(activity, tile, ACTIVE_MARGIN));
 }
 
 // Counts the cells of a tile that a step skips. Of a step's launches only the one that writes the pressures counts.
@@ -69,9 +69,9 @@ __device__ __forceinline__ void count_skipped(const Activity &activity, const Ti
 }
 
 // Marks the parts of a tile for the next step. `seen`: the bits of the pressures that a thread has computed.
-template <int X> __device__ __forceinline__ void mark(const Activity &activity, const Tile &tile, unsigned seen)
+__device__ __forceinline__ void mark(const Activity &activity, const Tile &tile, unsigned seen)
 {
-    const Parts parts = parts_of<X>(activity, tile, 0);
+    const Parts parts = parts_of(activity, tile, 0);
     if (seen == 0 && !is_reached(activity, parts))
         return;
 #pragma unroll 1

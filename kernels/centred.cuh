@@ -1,4 +1,4 @@
-// Derivatives at the cell, of the eight values around it: src/fd/centred.rs.
+// Derivatives at the cell, of the eight values around it: src/fd/centred/mod.rs.
 #pragma once
 
 #include "grid.cuh"

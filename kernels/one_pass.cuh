@@ -54,40 +54,40 @@ struct OnePass {
 static_assert(sizeof(OnePass) == 528, "layout of the parameters");
 
 // PML velocities at the places of the fluxes.
-template <class Shape> struct Velocity {
-    float x[Shape::X + 7][Z], z[Shape::X][Z + 8];
+struct Velocity {
+    float x[X + 7][Z], z[X][Z + 8];
 };
 
 // A plane of the pressures: `p`, which has the fluxes along x, from seven rows before the tile on;
 // and the one that has the fluxes along z from eight cells before the tile on.
-template <class Shape, int PRESSURES> struct Pressures {
+template <int PRESSURES> struct Pressures {
     enum { MARGIN = 8 };
-    float p[Shape::X + 14][Z + 2 * MARGIN];
+    float p[X + 14][Z + 2 * MARGIN];
     __device__ __forceinline__ float *along_z(int row) { return p[row + 7]; }
 };
-template <class Shape> struct Pressures<Shape, 2> {
+template <> struct Pressures<2> {
     enum { MARGIN = 0 };
-    float p[Shape::X + 14][Z];
-    float q[Shape::X][Z + 16];
+    float p[X + 14][Z];
+    float q[X][Z + 16];
     __device__ __forceinline__ float *along_z(int row) { return q[row]; }
 };
 
 // The data of the current plane that the threads of a block share.
-template <class Equation, class Shape, class Pair> struct __align__(16) Plane : Pressures<Shape, Equation::PRESSURES> {
-    float flux_x[Shape::X + 7][Z]; // from four rows before the tile on: 1/rho times the derivative
-    float flux_z[Shape::X][Z + 8]; // from four cells before it on
-    Velocity<Shape> velocity;
+template <class Equation> struct __align__(16) Plane : Pressures<Equation::PRESSURES> {
+    float flux_x[X + 7][Z]; // from four rows before the tile on: 1/rho times the derivative
+    float flux_z[X][Z + 8]; // from four cells before it on
+    Velocity velocity;
 };
 
 #include "one_pass_cells.cuh"
 #include "one_pass_march.cuh"
 
 // Returns true if the march of a tile has to look for the source, or for a cell of the cube.
-template <class Equation, class Shape>
+template <class Equation>
 __device__ __forceinline__ bool is_near_source(const OnePass &k, const Tile &tile, const Source &source)
 {
     const auto meets = [&](const int (&begin)[3], const int (&size)[3]) {
-        return begin[0] < tile.x + Shape::X && begin[0] + size[0] > tile.x && begin[1] < tile.end &&
+        return begin[0] < tile.x + X && begin[0] + size[0] > tile.x && begin[1] < tile.end &&
                begin[1] + size[1] > tile.y && begin[2] < tile.z + Z && begin[2] + size[2] > tile.z;
     };
     const int begin[3] = {source.x, source.y, source.z}, size[3] = {1, 1, Equation::APART + 1};
@@ -96,37 +96,37 @@ __device__ __forceinline__ bool is_near_source(const OnePass &k, const Tile &til
 }
 
 // `Pair` is two neighbours of the coefficients.
-template <class Equation, class Shape, class Pair>
+template <class Equation, class Pair>
 __device__ __forceinline__ void step(const OnePass &k, const Source &source, const Receivers &receivers,
-                                     Plane<Equation, Shape, Pair> &plane)
+                                     Plane<Equation> &plane)
 {
     const Tile tile = k.tiles[blockIdx.x];
-    if (!is_at_rest<Shape::X>(k.activity, tile)) {
+    if (!is_at_rest(k.activity, tile)) {
         unsigned seen;
         // The march through the middle has no source.
-        const int kind = is_near_source<Equation, Shape>(k, tile, source) ? tile.kind | X_PML | Z_PML : tile.kind;
+        const int kind = is_near_source<Equation>(k, tile, source) ? tile.kind | X_PML | Z_PML : tile.kind;
         switch (kind) {
-        case 0: seen = march<Equation, Shape, Pair, 0>(k, tile, source, plane); break;
-        case X_PML: seen = march<Equation, Shape, Pair, X_PML>(k, tile, source, plane); break;
-        case Y_PML: seen = march<Equation, Shape, Pair, Y_PML>(k, tile, source, plane); break;
-        case Z_PML: seen = march<Equation, Shape, Pair, Z_PML>(k, tile, source, plane); break;
-        case X_PML | Z_PML: seen = march<Equation, Shape, Pair, X_PML | Z_PML>(k, tile, source, plane); break;
-        case Y_PML | Z_PML: seen = march<Equation, Shape, Pair, Y_PML | Z_PML>(k, tile, source, plane); break;
-        default: seen = march<Equation, Shape, Pair, X_PML | Y_PML | Z_PML>(k, tile, source, plane);
+        case 0: seen = march<Equation, Pair, 0>(k, tile, source, plane); break;
+        case X_PML: seen = march<Equation, Pair, X_PML>(k, tile, source, plane); break;
+        case Y_PML: seen = march<Equation, Pair, Y_PML>(k, tile, source, plane); break;
+        case Z_PML: seen = march<Equation, Pair, Z_PML>(k, tile, source, plane); break;
+        case X_PML | Z_PML: seen = march<Equation, Pair, X_PML | Z_PML>(k, tile, source, plane); break;
+        case Y_PML | Z_PML: seen = march<Equation, Pair, Y_PML | Z_PML>(k, tile, source, plane); break;
+        default: seen = march<Equation, Pair, X_PML | Y_PML | Z_PML>(k, tile, source, plane);
         }
         // Loaded again: the march has no registers for it.
-        mark<Shape::X>(k.activity, k.tiles[blockIdx.x], seen);
+        mark(k.activity, k.tiles[blockIdx.x], seen);
     } else {
         count_skipped(k.activity, tile);
     }
-    take<Equation>(k, source, receivers, Shape::THREADS);
+    take<Equation>(k, source, receivers);
 }
 
-// A kernel of a shape, of which `blocks` blocks are to be on a multiprocessor at once.
-#define ONE_PASS(name, Equation, Pair, blocks, ...)                                                                    \
-    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
+// A kernel, of which `blocks` blocks are to be on a multiprocessor at once.
+#define ONE_PASS(name, Equation, Pair, blocks)                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS, blocks)                                                      \
         name(const OnePass k, const Source source, const Receivers receivers)                                         \
     {                                                                                                                  \
-        __shared__ Plane<Equation, Shape<__VA_ARGS__>, Pair> plane;                                                    \
-        step<Equation, Shape<__VA_ARGS__>, Pair>(k, source, receivers, plane);                                         \
+        __shared__ Plane<Equation> plane;                                                                              \
+        step<Equation, Pair>(k, source, receivers, plane);                                                             \
     }

@@ -1,11 +1,10 @@
 // The march of a block through its tile, for one_pass.cuh. Returns the bits of all pressures that a thread has computed.
 #pragma once
 
-template <class Equation, class Shape, class Pair, int KIND>
-__device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, const Source &source,
-                                          Plane<Equation, Shape, Pair> &s)
+template <class Equation, class Pair, int KIND>
+__device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, const Source &source, Plane<Equation> &s)
 {
-    enum { ROWS = Shape::ROWS, N = Equation::PRESSURES, LAST = N - 1, MARGIN = Plane<Equation, Shape, Pair>::MARGIN };
+    enum { N = Equation::PRESSURES, LAST = N - 1, MARGIN = Plane<Equation>::MARGIN };
     const bool late = KIND != 0;
     const bool pml_x = KIND & X_PML, pml_y = KIND & Y_PML, pml_z = KIND & Z_PML;
     const int lane = threadIdx.x % LANES, group = (32 * threadIdx.y + threadIdx.x) / LANES;
@@ -21,14 +20,14 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
     // Rows before the tile and after it, one a group; and cells before and after its rows, eight threads
     // a row.
     const int beside_cell = (lane & 7) < 4 ? 2 * (lane & 7) - 8 : Z + 2 * (lane & 7) - 8;
-    const auto beside_its = [&](int i) { return 2 * group + (lane >> 3) + i * (Shape::THREADS / 8); };
+    const auto beside_its = [&](int i) { return 2 * group + (lane >> 3) + i * (THREADS / 8); };
     // Returns true if a thread has so many rows of fluxes along x.
     const auto in_flux = [&](int i) {
-        return (Shape::GROUPS - 1) * Shape::FLUX + i < Shape::X + 7 || group * Shape::FLUX + i < Shape::X + 7;
+        return (GROUPS - 1) * FLUX + i < X + 7 || group * FLUX + i < X + 7;
     };
     // Fluxes along z beside the tile: the first of a pair.
     const int beside_row = 4 * group + (lane >> 2), beside = (lane & 3) < 2 ? 2 * (lane & 3) - 4 : Z + 2 * (lane & 3) - 4;
-    const bool has_beside = group < 4 * Shape::X / LANES;
+    const bool has_beside = group < 4 * X / LANES;
 
     // Places in the coefficients.
     const auto column = [&](int x) { return unsigned(pml_x ? nearest(k, 0, x) : x - k.pml); };
@@ -44,8 +43,8 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
     const int step = max(k.beside, 0);
     // Loads the coefficients of a row of fluxes along x, or of the row after the last.
     const auto load_b_x = [&](int y, int i) {
-        const bool there = (i < Shape::FLUX && in_flux(i)) || (i > 0 && in_flux(i - 1) && step);
-        return load_b(y, tile_x - HALF_WIDTH + Shape::FLUX * group + i, z, there);
+        const bool there = (i < FLUX && in_flux(i)) || (i > 0 && in_flux(i - 1) && step);
+        return load_b(y, tile_x - HALF_WIDTH + FLUX * group + i, z, there);
     };
     // The coefficient after a pair along z, which lies beside one that was loaded.
     const auto load_b_after = [&](int y, int x, int z, bool there) {
@@ -117,20 +116,17 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
     };
 
     // The data of the next plane are on their way while one is computed.
-    float2 coming[ROWS], coming_q[ROWS], rows[2][Shape::HALO], cells[Shape::BESIDE];
+    float2 coming[ROWS], coming_q[ROWS], rows[2], cells[BESIDE];
     Pair coming_b[ROWS];
     const auto load_around = [&](int y) {
 #pragma unroll
-        for (int i = 0; i < Shape::HALO; i++) {
-#pragma unroll
-            for (int side = 0; side < 2; side++) {
-                const int row = tile_x + side * (Shape::X + 7) - 7 + group + i * Shape::GROUPS;
-                const bool there = group + i * Shape::GROUPS < 7 && in_row && (!pml_x || unsigned(row) < unsigned(nx));
-                rows[side][i] = fetch(k.p[0], position(k, row, y, z), there);
-            }
+        for (int side = 0; side < 2; side++) {
+            const int row = tile_x + side * (X + 7) - 7 + group;
+            const bool there = group < 7 && in_row && (!pml_x || unsigned(row) < unsigned(nx));
+            rows[side] = fetch(k.p[0], position(k, row, y, z), there);
         }
 #pragma unroll
-        for (int i = 0; i < Shape::BESIDE; i++) {
+        for (int i = 0; i < BESIDE; i++) {
             const int row = tile_x + beside_its(i);
             const bool there = (!pml_x || row < nx) && (!pml_z || unsigned(tile_z + beside_cell) < k.pitch);
             cells[i] = fetch(k.p[LAST], position(k, row, y, tile_z + beside_cell), there);
@@ -160,7 +156,7 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
     for (int y = tile.y; y < tile.end; y++) {
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
         // `others`: the coefficients of the update.
-        Pair b[ROWS], b_x[Shape::FLUX], b_beside, others[ROWS][2 * N - 1];
+        Pair b[ROWS], b_x[FLUX], b_beside, others[ROWS][2 * N - 1];
         float2 d[ROWS][N];
         if (late)
             load_b_rows(coming_b, y + 3 + step);
@@ -171,14 +167,12 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
             if (N == 2)
                 pair(s.along_z(first_row + r)[2 * lane + 8]) = coming_q[r];
         }
+        if (group < 7) {
+            pair(s.p[group][2 * lane + MARGIN]) = rows[0];
+            pair(s.p[group + X + 7][2 * lane + MARGIN]) = rows[1];
+        }
 #pragma unroll
-        for (int i = 0; i < Shape::HALO; i++)
-            if (group + i * Shape::GROUPS < 7) {
-                pair(s.p[group + i * Shape::GROUPS][2 * lane + MARGIN]) = rows[0][i];
-                pair(s.p[group + i * Shape::GROUPS + Shape::X + 7][2 * lane + MARGIN]) = rows[1][i];
-            }
-#pragma unroll
-        for (int i = 0; i < Shape::BESIDE; i++)
+        for (int i = 0; i < BESIDE; i++)
             pair(s.along_z(beside_its(i))[beside_cell + 8]) = cells[i];
         flux_y(y + 3, coming_b);
         const bool beside_there = has_beside && (!pml_z || unsigned(tile_z + beside) < k.pitch);
@@ -189,29 +183,29 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
         if (!late)
             load_b_z();
 #pragma unroll
-        for (int i = 0; i < Shape::FLUX; i++)
+        for (int i = 0; i < FLUX; i++)
             b_x[i] = load_b_x(y, i);
         __syncthreads();
 
         // Fluxes along x, of neighbouring rows.
-        float2 line[Shape::FLUX + 7];
+        float2 line[FLUX + 7];
 #pragma unroll
-        for (int i = 0; i < Shape::FLUX + 7; i++)
+        for (int i = 0; i < FLUX + 7; i++)
             if (i < 7 || in_flux(i - 7))
-                line[i] = pair(s.p[Shape::FLUX * group + i][2 * lane + MARGIN]);
-        float2 b_here[Shape::FLUX];
+                line[i] = pair(s.p[FLUX * group + i][2 * lane + MARGIN]);
+        float2 b_here[FLUX];
 #pragma unroll
-        for (int i = 0; i < Shape::FLUX; i++)
+        for (int i = 0; i < FLUX; i++)
             b_here[i] = values(k.scales[B], b_x[i]);
         if (varies) {
 #pragma unroll
-            for (int i = 0; i < Shape::FLUX; i++)
+            for (int i = 0; i < FLUX; i++)
                 b_here[i] = halfway(b_here[i], !step                ? b_here[i]
-                                               : i + 1 < Shape::FLUX ? b_here[i + 1]
+                                               : i + 1 < FLUX ? b_here[i + 1]
                                                                      : values(k.scales[B], load_b_x(y, i + 1)));
         }
 #pragma unroll
-        for (int i = 0; i < Shape::FLUX; i++) {
+        for (int i = 0; i < FLUX; i++) {
             if (!in_flux(i))
                 continue;
             float first[8], second[8];
@@ -219,7 +213,7 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
             for (int m = 0; m < 8; m++)
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
             const float2 flux = make_float2(b_here[i].x * derivative(k, first), b_here[i].y * derivative(k, second));
-            const int row = Shape::FLUX * group + i, j = tile_x - HALF_WIDTH + row;
+            const int row = FLUX * group + i, j = tile_x - HALF_WIDTH + row;
             pair(s.flux_x[row][2 * lane]) = flux;
             if (pml_x) {
                 const int nth = slot(k, 0, j);
@@ -227,7 +221,7 @@ __device__ __forceinline__ unsigned march(const OnePass &k, const Tile &tile, co
                 if (nth >= 0 && z < nz - HALF_WIDTH) {
                     const unsigned to = (y * k.slots[0] + nth) * k.pitch + z;
                     v = moved(k.axis[0], j, fetch(k.velocity_old[0], to, true), flux);
-                    if (j >= tile_x && j < tile_x + Shape::X)
+                    if (j >= tile_x && j < tile_x + X)
                         pair(k.velocity_new[0][to]) = v;
                 }
                 pair(s.velocity.x[row][2 * lane]) = v;

@@ -58,20 +58,11 @@ struct Dipole {
     }
 };
 
-// The shape of a block: warps, and rows along x of each of their groups.
-template <int WARPS_, int ROWS_> struct Shape {
-    enum {
-        WARPS = WARPS_,
-        ROWS = ROWS_,
-        THREADS = 32 * WARPS,
-        GROUPS = THREADS / LANES,
-        X = GROUPS * ROWS,
-        FLUX = (X + 7 + GROUPS - 1) / GROUPS,    // fluxes along x of a thread: seven rows more than the tile has
-        HALO = (7 + GROUPS - 1) / GROUPS,        // rows that a group fetches before the tile, and after it
-        BESIDE = ROWS / 2                        // pairs that a thread fetches before and after the tile's rows
-    };
-    static_assert(8 * X == BESIDE * THREADS && 4 * X <= THREADS, "");
-};
+// A block has 4 warps, whose groups have two rows along x each. A thread computes FLUX fluxes along x, for seven rows more than
+// the tile has, and fetches BESIDE pairs before and after the tile's rows.
+enum { WARPS = 4, ROWS = 2, THREADS = 32 * WARPS, GROUPS = THREADS / LANES, X = GROUPS * ROWS, FLUX = 3, BESIDE = ROWS / 2 };
+static_assert(GROUPS == 2 * HALF_WIDTH, "a group fetches a row before the tile or after it");
+static_assert(GROUPS * FLUX >= X + 7 && 8 * X == BESIDE * THREADS && 4 * X <= THREADS, "");
 
 // Returns the position of a cell in a field.
 template <class Params> __device__ __forceinline__ unsigned position(const Params &k, int x, int y, int z)
@@ -126,7 +117,7 @@ __device__ __forceinline__ float2 &pair(float &first)
 
 // Takes the samples of the receivers in a tile, once its pressures are written.
 template <class Equation, class Params>
-__device__ __forceinline__ void take(const Params &k, const Source &source, const Receivers &receivers, int threads)
+__device__ __forceinline__ void take(const Params &k, const Source &source, const Receivers &receivers)
 {
     if (receivers.to == nullptr)
         return;
@@ -136,7 +127,7 @@ __device__ __forceinline__ void take(const Params &k, const Source &source, cons
         return;
     __syncthreads();
     const unsigned point = position(k, source.x, source.y, source.z);
-    for (i += 32 * threadIdx.y + threadIdx.x; i < end; i += threads) {
+    for (i += 32 * threadIdx.y + threadIdx.x; i < end; i += THREADS) {
         const unsigned at = receivers.at[i];
         const bool hidden = source.put && (at == point || at == point + Equation::APART);
         receivers.to[receivers.trace[i]] = hidden ? source.next_clean[at != point] : k.next[0][at];

@@ -14,7 +14,7 @@ struct Tti {
 };
 
 // The place of a thread in its block's tile.
-template <class Shape, bool PLAIN> struct Place {
+template <bool PLAIN> struct Place {
     int first_row, cell, x, z; // of its first row and cell, in the tile and in the grid
     int nx, nz;
     bool in_row;
@@ -24,16 +24,15 @@ template <class Shape, bool PLAIN> struct Place {
 
     template <class K> __device__ __forceinline__ Place(const K &k, const Tile &tile)
     {
-        static_assert(int(Shape::GROUPS) == 2 * HALF_WIDTH, "a group fetches a row before the tile or after it");
         const int thread = 32 * threadIdx.y + threadIdx.x, group = thread / LANES;
-        first_row = Shape::ROWS * group, cell = 2 * (thread % LANES);
+        first_row = ROWS * group, cell = 2 * (thread % LANES);
         x = tile.x + first_row, z = tile.z + cell;
         nx = k.axis[0].n, nz = k.axis[2].n;
         in_row = z < int(k.pitch);
-        side_row = group < HALF_WIDTH ? group : group + Shape::X, side_x = tile.x - HALF_WIDTH + side_row;
+        side_row = group < HALF_WIDTH ? group : group + X, side_x = tile.x - HALF_WIDTH + side_row;
         end_row = thread / 4, end_x = tile.x + end_row;
         end_cell = 2 * (thread % 4) + (thread % 4 < 2 ? 0 : Z), end_z = tile.z - HALF_WIDTH + end_cell;
-        has_end = thread < 4 * Shape::X;
+        has_end = thread < 4 * X;
         end_there = has_end && (PLAIN || (end_x < nx && end_z < int(k.pitch)));
     }
 
@@ -65,16 +64,16 @@ template <int PLANES> __device__ __forceinline__ void enter(float (&queue)[2][PL
 }
 
 // Returns true if a tile has cells with the shot's own E and S, which are around the source.
-template <class Shape> __device__ __forceinline__ bool has_cube(const Cube &cube, const Tile &tile)
+__device__ __forceinline__ bool has_cube(const Cube &cube, const Tile &tile)
 {
-    return cube.begin[0] < tile.x + Shape::X && cube.begin[0] + cube.size[0] > tile.x &&
+    return cube.begin[0] < tile.x + X && cube.begin[0] + cube.size[0] > tile.x &&
            cube.begin[1] < tile.end && cube.begin[1] + cube.size[1] > tile.y && cube.begin[2] < tile.z + Z &&
            cube.begin[2] + cube.size[2] > tile.z;
 }
 
 // Returns true if a tile has the cell of the source.
-template <class Shape> __device__ __forceinline__ bool has_source(const Source &source, const Tile &tile)
+__device__ __forceinline__ bool has_source(const Source &source, const Tile &tile)
 {
-    return source.x >= tile.x && source.x < tile.x + Shape::X && source.y >= tile.y && source.y < tile.end &&
+    return source.x >= tile.x && source.x < tile.x + X && source.y >= tile.y && source.y < tile.end &&
            source.z >= tile.z && source.z < tile.z + Z;
 }

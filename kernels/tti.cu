@@ -45,16 +45,16 @@ struct SelfAdjoint {
 static_assert(sizeof(CentredAxis) == 48 && sizeof(SelfAdjoint) == 384, "layout of the parameters");
 
 // Two planes of both pressures that take turns, from four rows and four cells before the tile on.
-template <class Shape> struct PressurePlanes {
-    float f[2][2][Shape::X + 2 * HALF_WIDTH][Z + 2 * HALF_WIDTH];
+struct PressurePlanes {
+    float f[2][2][X + 2 * HALF_WIDTH][Z + 2 * HALF_WIDTH];
 };
 
 // A plane of both fluxes along x, with four rows around the tile, and along z, with four cells around it.
-template <class Shape> struct FluxPlanes {
-    float x[2][Shape::X + 2 * HALF_WIDTH][Z];
-    float z[2][Shape::X][Z + 2 * HALF_WIDTH];
+struct FluxPlanes {
+    float x[2][X + 2 * HALF_WIDTH][Z];
+    float z[2][X][Z + 2 * HALF_WIDTH];
     // g and w of a thread's own cells in the current plane and the three after it.
-    float2 own[HALF_WIDTH][2][Shape::ROWS][Shape::THREADS];
+    float2 own[HALF_WIDTH][2][ROWS][THREADS];
 };
 
 // The factors of the sponge.
@@ -117,11 +117,10 @@ __device__ __forceinline__ float part(float2 both, int c)
 }
 
 // Computes the fluxes of a tile, and adds the Laplacian to the increments.
-template <class Shape, bool PLAIN>
-__device__ __forceinline__ void fluxes(const SelfAdjoint &k, const Tile &tile, PressurePlanes<Shape> &s)
+template <bool PLAIN>
+__device__ __forceinline__ void fluxes(const SelfAdjoint &k, const Tile &tile, PressurePlanes &s)
 {
-    enum { ROWS = Shape::ROWS };
-    const Place<Shape, PLAIN> place(k, tile);
+    const Place<PLAIN> place(k, tile);
     const int x = place.x, z = place.z;
     float queue[2][ROWS][2][QUEUE];
     float2 coming[2][ROWS], side[2], end[2];
@@ -223,12 +222,11 @@ __device__ __forceinline__ void fluxes(const SelfAdjoint &k, const Tile &tile, P
 }
 
 // Computes the pressures of a tile. Returns the bits of all that a thread has computed.
-template <class Shape, bool PLAIN>
+template <bool PLAIN>
 __device__ __forceinline__ unsigned pressures(const SelfAdjoint &k, const Tile &tile, const Source &source,
-                                              FluxPlanes<Shape> &s)
+                                              FluxPlanes &s)
 {
-    enum { ROWS = Shape::ROWS };
-    const Place<Shape, PLAIN> place(k, tile);
+    const Place<PLAIN> place(k, tile);
     const int thread = 32 * threadIdx.y + threadIdx.x, x = place.x, z = place.z, nz = place.nz;
     // Fluxes are 0 in cells that are never updated.
     const bool side_there = PLAIN || ((place.side_x >= HALF_WIDTH) & place.updates(place.side_x));
@@ -380,12 +378,11 @@ __device__ __forceinline__ bool is_inside(const SelfAdjoint &k, int axis, int be
     return begin >= k.pml && begin + cells <= k.pml + k.axis[axis].inner;
 }
 
-template <class Shape> __device__ __forceinline__ bool is_plain(const SelfAdjoint &k, const Tile &tile)
+__device__ __forceinline__ bool is_plain(const SelfAdjoint &k, const Tile &tile)
 {
-    return is_inside(k, 0, tile.x, Shape::X) && is_inside(k, 2, tile.z, Z);
+    return is_inside(k, 0, tile.x, X) && is_inside(k, 2, tile.z, Z);
 }
 
 #include "tilted_stages.cuh"
 
-typedef Shape<4, 2> Tiles;
-STAGES(tti, 4x2, Tiles, SelfAdjoint, PressurePlanes<Tiles>, 3, FluxPlanes<Tiles>, 2)
+STAGES(tti, 4x2, SelfAdjoint, PressurePlanes, 3, FluxPlanes, 2)

@@ -44,8 +44,8 @@ struct Tilted {
 static_assert(sizeof(Tilted) == 544, "layout of the parameters");
 
 // A plane of some fields, from four rows and four cells before the tile on.
-template <class Shape, int FIELDS> struct Planes {
-    float f[FIELDS][Shape::X + TAPS][Z + TAPS];
+template <int FIELDS> struct Planes {
+    float f[FIELDS][X + TAPS][Z + TAPS];
 };
 
 // Returns two neighbours of a coefficient.
@@ -109,11 +109,11 @@ __device__ __forceinline__ bool is_taken(const Zone &zone, int index)
 }
 
 // Computes the fluxes of a tile.
-template <class Shape, bool PLAIN>
-__device__ __forceinline__ void fluxes(const Tilted &k, const Tile &tile, Planes<Shape, 2> &s)
+template <bool PLAIN>
+__device__ __forceinline__ void fluxes(const Tilted &k, const Tile &tile, Planes<2> &s)
 {
-    enum { ROWS = Shape::ROWS, FIRST = 1 - HALF_WIDTH, LAST = HALF_WIDTH };
-    const Place<Shape, PLAIN> place(k, tile);
+    enum { FIRST = 1 - HALF_WIDTH, LAST = HALF_WIDTH };
+    const Place<PLAIN> place(k, tile);
     const int x = place.x, z = place.z;
     float queue[2][ROWS][2][TAPS];
     float2 coming[2][ROWS], side[2], end[2];
@@ -229,14 +229,14 @@ __device__ __forceinline__ float increment(const Axis &axis, int index, float mo
 }
 
 // Computes the pressures of a tile. Returns the bits of all that a thread has computed.
-template <class Shape, bool PLAIN>
+template <bool PLAIN>
 __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile, const Source &source,
-                                              Planes<Shape, 4> &s)
+                                              Planes<4> &s)
 {
     // Planes in shared memory; the queue has the one of U and DAMPED_U that a row takes.
     enum { U, V, W, DAMPED_U };
-    enum { ROWS = Shape::ROWS, FIRST = -HALF_WIDTH, LAST = HALF_WIDTH - 1 };
-    const Place<Shape, PLAIN> place(k, tile);
+    enum { FIRST = -HALF_WIDTH, LAST = HALF_WIDTH - 1 };
+    const Place<PLAIN> place(k, tile);
     const int x = place.x, z = place.z, nx = place.nx, nz = place.nz;
     const bool pml_x = !PLAIN && (tile.kind & X_PML) != 0, pml_y = !PLAIN && (tile.kind & Y_PML) != 0;
     const auto is_damped = [&](int row) { return pml_x && !in_middle(k, 0, row); };
@@ -406,14 +406,13 @@ __device__ __forceinline__ unsigned pressures(const Tilted &k, const Tile &tile,
 }
 
 // Returns true if no axis stores fluxes in a tile.
-template <class Shape> __device__ __forceinline__ bool is_plain(const Tilted &, const Tile &tile)
+__device__ __forceinline__ bool is_plain(const Tilted &, const Tile &tile)
 {
     return tile.kind == 0;
 }
 
 #include "tilted_stages.cuh"
 
-typedef Shape<4, 2> Tiles;
-typedef Planes<Tiles, 2> PressurePlanes;
-typedef Planes<Tiles, 4> FluxPlanes;
-STAGES(tti_old, 4x2, Tiles, Tilted, PressurePlanes, 3, FluxPlanes, 2)
+typedef Planes<2> PressurePlanes;
+typedef Planes<4> FluxPlanes;
+STAGES(tti_old, 4x2, Tilted, PressurePlanes, 3, FluxPlanes, 2)

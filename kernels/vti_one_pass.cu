@@ -22,6 +22,6 @@ struct Vti {
     }
 };
 
-ONE_PASS(vti_one_pass_4x2, Vti, float2, 3, 4, 2)
-ONE_PASS(vti_one_pass_4x2_16_bit, Vti, ushort2, 3, 4, 2)
+ONE_PASS(vti_one_pass_4x2, Vti, float2, 3)
+ONE_PASS(vti_one_pass_4x2_16_bit, Vti, ushort2, 3)
 SOURCE(vti_one_pass_source, Vti, OnePass)

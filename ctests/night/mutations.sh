@@ -191,7 +191,7 @@ kernels: a dipole has one sign; kernels/tile.cuh; s/(point ? value : -value)/(po
 kernels: one pass keeps too few planes; kernels/one_pass_march.cuh; s/if (y >= tile.keep \&\& y < tile.keep_end)/if (y >= tile.keep \&\& y + 1 < tile.keep_end)/; --test kernels shots_of_odd_sizes
 kernels: one pass has the far zone one cell aside; kernels/layer.cuh; s/zone.near_end - HALF_WIDTH + index - zone.far_begin/zone.near_end - HALF_WIDTH - 1 + index - zone.far_begin/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 multiplies by the sponge once; kernels/acoustic2_one_pass.cu; s/fmaf(-g, before, p + p)/p + p - before/; --test kernels shots_of_odd_sizes
-kernels: acoustic2 loses a source beside the first row; kernels/acoustic2_one_pass.cu; s/row < 0 || row >= Shape::ROWS/row != 0/; --test kernels shots_of_odd_sizes
+kernels: acoustic2 loses a source beside the first row; kernels/acoustic2_one_pass.cu; s/row < 0 || row >= ROWS/row != 0/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 has one plane in shared memory; kernels/acoustic2_one_pass.cu; s/s.p\[y \& 1\]/s.p[0]/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 writes beyond the updated cells; kernels/acoustic2_one_pass.cu; s/if (z + 1 < nz - HALF_WIDTH)/if (true)/; --test kernels shots_of_odd_sizes
 kernels: acoustic2 takes phi of the far layer one cell aside; kernels/acoustic2_one_pass.cu; s/: own.begin - own.end/: own.begin - own.end + 1/; --test kernels shots_of_odd_sizes
@@ -203,9 +203,9 @@ kernels: tti has one plane of pressures; kernels/tti.cu; s/s.f\[y \& 1\]/s.f[0]/
 kernels: tti takes the fluxes of the next plane; kernels/tti.cu; s/= s.own\[y % HALF_WIDTH\]/= s.own[(y + 1) % HALF_WIDTH]/; --test kernels shots_of_odd_sizes
 kernels: tti has the vector of its own row beside a tile; kernels/tti.cu; s/coefficient<false>(k, NX, place.side_x/coefficient<false>(k, NX, x/; --test kernels shots_of_odd_sizes
 kernels: tti has n_x at the ends of rows; kernels/tti.cu; s/coefficient<PLAIN>(k, NZ, place.end_x/coefficient<PLAIN>(k, NX, place.end_x/; --test kernels shots_of_odd_sizes
-kernels: tti has the medium of the model around its source; kernels/tilted_stages.cuh; s/ \&\& !has_cube<Shape>(k.cube, tile)//; --test kernels shots_of_odd_sizes
+kernels: tti has the medium of the model around its source; kernels/tilted_stages.cuh; s/ \&\& !has_cube(k.cube, tile)//; --test kernels shots_of_odd_sizes
 kernels: tti updates a pressure with its source; kernels/tti.cu; s/if (has_source \&\& source.there)/if (false)/; --test kernels shots_of_odd_sizes
-kernels: tti skips fluxes that move; kernels/tilted_stages.cuh; s/^    if (is_at_rest<Shape::X>(k.activity, tile))$/    if (!is_reached(k.activity, parts_of<Shape::X>(k.activity, tile, 0)))/; --test kernels tiles_at_rest
+kernels: tti skips fluxes that move; kernels/tilted_stages.cuh; s/^    if (is_at_rest(k.activity, tile))$/    if (!is_reached(k.activity, parts_of(k.activity, tile, 0)))/; --test kernels tiles_at_rest
 kernels: tti_old turns a rotated term over; kernels/tti_old.cu; s/fmaf(-(r\[ST\] \* r\[SP\])/fmaf((r[ST] * r[SP])/; --test kernels shots_of_odd_sizes
 kernels: tti_old loses an undamped flux beside the middle; kernels/tti_old.cu; s/index >= zone.middle - HALF_WIDTH \&\&/index >= zone.middle - HALF_WIDTH + 1 \&\&/; --test kernels shots_of_odd_sizes
 kernels: tti_old takes damped fluxes in the middle; kernels/tti_old.cu; s/put(damped ? U : DAMPED_U, row, other/put(damped ? DAMPED_U : U, row, other/; --test kernels shots_of_odd_sizes
