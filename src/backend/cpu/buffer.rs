@@ -1,10 +1,9 @@
 //! Host memory for fields: zeroed, aligned to cache lines, and shared by row between the members of
 //! a team.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
-use std::ptr::NonNull;
 
+use super::host::{shortage, zeros};
 use crate::error::Result;
 
 /// Bytes of a cache line on common processors, and of the widest vector.
@@ -15,36 +14,22 @@ pub const ALIGN: usize = 64;
 /// The system provides large buffers as untouched pages and places each page in the memory next to
 /// the thread that writes it first.
 pub struct Buffer {
-    /// Start of the allocation; the values begin at the next multiple of [`ALIGN`].
-    block: NonNull<u8>,
-    layout: Layout,
+    values: Vec<f32>,
+    /// Index of the first value that is used, at a multiple of [`ALIGN`].
+    begin: usize,
     len: usize,
 }
-
-// SAFETY: a buffer owns its block and lends it by the rules of `&` and `&mut`.
-unsafe impl Send for Buffer {}
-// SAFETY: as above; `Rows` is made from `&mut` only.
-unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// Allocates `len` zeros. `what` names the contents in the error.
     pub fn zeroed(len: usize, what: &str) -> Result<Self> {
-        let refused = |bytes: u64| super::host::shortage(what, bytes);
-        // The block is aligned here. For a larger alignment the allocator would clear the block
-        // itself, and so use every page.
-        let layout = len
-            .checked_mul(size_of::<f32>())
-            .and_then(|bytes| bytes.checked_add(ALIGN))
-            .and_then(|bytes| Layout::from_size_align(bytes, align_of::<f32>()).ok())
-            .ok_or_else(|| refused((len as u64).saturating_mul(4)))?;
-        if !super::host::can_allocate(layout.size() as u64) {
-            return Err(refused(layout.size() as u64));
-        }
-        // SAFETY: the layout is at least `ALIGN` bytes.
-        let block =
-            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| refused(layout.size() as u64))?;
-        super::host::request_huge_pages(block, layout.size());
-        Ok(Buffer { block, layout, len })
+        // Aligned here. For a larger alignment the allocator would clear the block itself, and so
+        // use every page.
+        let values = len.checked_add(ALIGN / size_of::<f32>()).and_then(zeros::<f32>);
+        let bytes = (len as u64).saturating_mul(4).saturating_add(ALIGN as u64);
+        let values = values.ok_or_else(|| shortage(what, bytes))?;
+        let begin = values.as_ptr().align_offset(ALIGN);
+        Ok(Buffer { values, begin, len })
     }
 
     /// Returns the bytes that [`Buffer::zeroed`] allocates for `len` values.
@@ -54,36 +39,23 @@ impl Buffer {
 
     /// Returns the allocated bytes.
     pub fn bytes(&self) -> u64 {
-        self.layout.size() as u64
+        Buffer::bytes_of(self.len)
     }
 
     /// Returns a view that the members of a team share by row.
     pub fn rows(&mut self) -> Rows<'_> {
-        Rows { first: self.first(), len: self.len, _buffer: PhantomData }
+        Rows::over(self)
     }
 
     /// Returns the same memory as 16-bit numbers, twice as many.
     pub fn halves(&self) -> &[u16] {
         // SAFETY: every bit pattern is a 16-bit number; borrowed as `self` is.
-        unsafe { std::slice::from_raw_parts(self.first().cast(), 2 * self.len) }
+        unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), 2 * self.len) }
     }
 
     pub fn halves_mut(&mut self) -> &mut [u16] {
         // SAFETY: every bit pattern is a 16-bit number and a float32 value; borrowed as `self` is.
-        unsafe { std::slice::from_raw_parts_mut(self.first().cast(), 2 * self.len) }
-    }
-
-    fn first(&self) -> *mut f32 {
-        let block = self.block.as_ptr();
-        // At most `ALIGN - 4` bytes further: within the block.
-        block.wrapping_add(block.align_offset(ALIGN)).cast()
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout and not freed before.
-        unsafe { dealloc(self.block.as_ptr(), self.layout) }
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), 2 * self.len) }
     }
 }
 
@@ -91,15 +63,13 @@ impl std::ops::Deref for Buffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: `len` initialised values, borrowed as `self` is.
-        unsafe { std::slice::from_raw_parts(self.first(), self.len) }
+        &self.values[self.begin..][..self.len]
     }
 }
 
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: `len` initialised values, borrowed as `self` is.
-        unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) }
+        &mut self.values[self.begin..][..self.len]
     }
 }
 

@@ -81,7 +81,7 @@ pub fn reserve<T>(len: usize) -> Option<Vec<T>> {
 }
 
 /// Requests huge pages for memory whose pages nobody has used yet, if it is large.
-pub(super) fn request_huge_pages(block: NonNull<u8>, bytes: usize) {
+fn request_huge_pages(block: NonNull<u8>, bytes: usize) {
     const PAGE: usize = 2 << 20;
     let begin = (block.as_ptr() as usize).next_multiple_of(PAGE);
     let end = (block.as_ptr() as usize + bytes) / PAGE * PAGE;
