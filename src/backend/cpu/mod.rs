@@ -16,7 +16,7 @@ pub use team::{Team, TeamMember};
 
 use super::{Backend, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The device `cpu:0`. Its slots share all threads that the process may use.
 pub struct CpuBackend {
@@ -48,10 +48,6 @@ impl CpuBackend {
             );
         }
     }
-
-    fn only(&self, ordinal: u32) -> Result<()> {
-        if ordinal == 0 { Ok(()) } else { Err(Error::argument("the CPU device's number", ordinal, "0")) }
-    }
 }
 
 impl Backend for CpuBackend {
@@ -69,17 +65,12 @@ impl Backend for CpuBackend {
         }])
     }
 
-    fn free_bytes(&self, ordinal: u32) -> Result<u64> {
-        self.only(ordinal)?;
+    fn free_bytes(&self, _ordinal: u32) -> Result<u64> {
         Ok(host::free_bytes())
     }
 
     /// Divides the threads evenly among the slots; each slot has at least one.
-    fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
-        self.only(ordinal)?;
-        if slot >= slots {
-            return Err(Error::argument("the slot", slot, format!("0 to {}", slots.saturating_sub(1))));
-        }
+    fn open(&self, _ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
         let threads = (self.threads / slots + u32::from(slot < self.threads % slots)).max(1);
         Ok(Box::new(CpuQueue { team: Team::new(threads as usize)? }))
     }
