@@ -1,6 +1,6 @@
 //! Allocations on the host that report a shortage as an error.
 
-use crate::backend::cpu::{Zero, reserve, shortage, zeros};
+use crate::backend::cpu::{PlainNumber, reserve, shortage, zeros};
 use crate::error::{Error, Result};
 
 /// Returns an empty vector with a capacity of at least `len` values.
@@ -24,7 +24,7 @@ pub fn filled<T: Clone>(len: usize, value: T, what: &str) -> Result<Vec<T>> {
 
 /// Allocates zeros on the host for a task on a GPU. The error is about the host's memory, not the
 /// GPU's.
-pub fn host_zeros<T: Zero>(len: usize, what: &str) -> Result<Vec<T>> {
+pub fn host_zeros<T: PlainNumber>(len: usize, what: &str) -> Result<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     zeros(len).ok_or_else(|| Error::NoHostMemory { what: what.into(), bytes })
 }

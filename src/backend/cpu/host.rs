@@ -91,20 +91,23 @@ fn request_huge_pages(block: NonNull<u8>, bytes: usize) {
     }
 }
 
-/// Numbers whose zero has no bit set.
+/// Numbers for which every bit pattern is valid.
 ///
 /// # Safety
-/// All bits zero are a valid value, and the type has a size.
-pub unsafe trait Zero: Copy {}
+/// Every bit pattern is a valid value, and the type has a size.
+pub unsafe trait PlainNumber: Copy + Send + Sync + 'static {}
 
-// SAFETY: numbers are valid with any bits.
-unsafe impl Zero for f32 {}
-// SAFETY: as above.
-unsafe impl Zero for u16 {}
+macro_rules! plain_numbers {
+    ($($number:ty),*) => { $(
+        // SAFETY: numbers are valid with any bits.
+        unsafe impl PlainNumber for $number {}
+    )* };
+}
+plain_numbers!(u8, u16, i32, u32, i64, u64, f32, f64);
 
 /// Returns `len` zeros; `None` if the memory is not available. A long list gets its pages, huge
 /// ones if the system has them, when they are first used.
-pub fn zeros<T: Zero>(len: usize) -> Option<Vec<T>> {
+pub fn zeros<T: PlainNumber>(len: usize) -> Option<Vec<T>> {
     let layout = Layout::array::<T>(len).ok()?;
     if len == 0 {
         return Some(Vec::new());

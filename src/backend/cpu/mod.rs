@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use buffer::{ALIGN, Buffer, Rows};
 pub use host::{
-    Zero, address_space, can_allocate, check_free, free_bytes, reserve, save_address_space, shortage,
+    PlainNumber, address_space, can_allocate, check_free, free_bytes, reserve, save_address_space, shortage,
     threads, zeros,
 };
 pub use team::{Team, TeamMember};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUevent;
 
 use super::context::Context;
-use super::pinned::{Pinned, PlainNumber};
+use super::pinned::Pinned;
+use crate::backend::cpu::PlainNumber;
 use crate::error::Result;
 
 /// A thread that waits for the event sleeps.

@@ -41,7 +41,7 @@ pub use event::{Download, Event};
 pub use graph::{Graphs, Launches};
 pub use kernel::{Kernel, Params};
 pub use module::Ptx;
-pub use pinned::{Pinned, PlainNumber};
+pub use pinned::Pinned;
 pub use shared_objects::SharedObject;
 pub use stream::Stream;
 

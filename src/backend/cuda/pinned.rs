@@ -15,22 +15,11 @@ use super::context::Context;
 use super::context_state::ContextState;
 use super::host_pool::{PAGE, PinnedBlock};
 use super::status::OUT_OF_MEMORY;
+use crate::backend::cpu::PlainNumber;
 use crate::error::{Error, Result};
 
 /// Every context of the process may copy to the memory.
 const PORTABLE: u32 = 1;
-
-/// Numbers for which every bit pattern is valid.
-pub trait PlainNumber: Copy + Send + Sync + 'static + sealed::SealedNumber {}
-
-mod sealed {
-    pub trait SealedNumber {}
-}
-
-macro_rules! numbers {
-    ($($number:ty),*) => { $( impl sealed::SealedNumber for $number {} impl PlainNumber for $number {} )* };
-}
-numbers!(u8, i32, u32, i64, u64, f32, f64);
 
 /// Values in pinned host memory.
 pub struct Pinned<T> {

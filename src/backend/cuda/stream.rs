@@ -18,9 +18,10 @@ use super::device_buffer::DeviceBuffer;
 use super::event::{Download, Event};
 use super::kernel::{Kernel, Params};
 use super::module::Ptx;
-use super::pinned::{Pinned, PlainNumber};
+use super::pinned::Pinned;
 use super::primary::PrimaryContext;
 use super::shared_objects::SharedObject;
+use crate::backend::cpu::PlainNumber;
 use crate::error::{DeviceFault, Error, RESTART, Result};
 
 /// The stream does not synchronise with the default stream.
