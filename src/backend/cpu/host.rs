@@ -67,10 +67,9 @@ pub fn shortage(what: &str, needed: u64) -> Error {
     Error::NoMemory { what, needed, place: "the host".into(), there: free_bytes() }
 }
 
-/// Returns an error if fewer than `needed` bytes are free. Linux grants more memory than it has and
-/// kills the process that uses it, so large parts check first.
+/// Returns an error unless so many bytes [can be allocated](can_allocate) now.
 pub fn check_free(what: &str, needed: u64) -> Result<()> {
-    if needed <= free_bytes() { Ok(()) } else { Err(shortage(what, needed)) }
+    if can_allocate(needed) { Ok(()) } else { Err(shortage(what, needed)) }
 }
 
 /// Returns an empty list with room for `len` elements; `None` if the memory is not available.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::instability::{self, PROBE, limit};
-use crate::backend::cpu::{Rows, Team, TeamMember, can_allocate, shortage};
+use crate::backend::cpu::{Rows, Team, TeamMember, check_free};
 use crate::error::{Error, Result};
 use crate::fd::control::{Control, State};
 use crate::fd::grid::layout::Layout;
@@ -53,7 +53,7 @@ pub trait CpuSteps: Sync {
 /// its snapshot.
 pub fn check_memory(layout: &Layout, shot: &Shot, own: u64) -> Result<()> {
     let needed = own.saturating_add(Record::bytes(layout, shot, shot.nt));
-    if can_allocate(needed) { Ok(()) } else { Err(shortage("a shot", needed)) }
+    check_free("a shot", needed)
 }
 
 /// Runs the steps of a shot that fits the layout.
