@@ -2,10 +2,10 @@
 //!
 //! Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
-use super::{atomic, floats};
+use super::floats;
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -75,41 +75,6 @@ pub fn read(path: &Path) -> Result<Array> {
         data = ordered;
     }
     Ok(Array { shape: header.shape, data })
-}
-
-/// Writes `data` as an array of `<f4` in C order: a complete file, or none. Returns an error if the
-/// number of values does not match the shape.
-pub fn write(path: &Path, shape: &[usize], data: &[f32]) -> Result<()> {
-    let count = shape.iter().try_fold(1usize, |count, &n| count.checked_mul(n));
-    if count != Some(data.len()) {
-        return Err(Error::argument(
-            "the shape of an NPY file",
-            format!("{shape:?}"),
-            format!("a shape of {} values, as many as are written", data.len()),
-        ));
-    }
-    let mut sizes = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    if shape.len() == 1 {
-        sizes.push(','); // else Python would see a number in brackets
-    }
-    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({sizes}), }}");
-    // Magic, version and length take 10 bytes, and the data begins at a multiple of 64.
-    let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
-    header.extend(std::iter::repeat_n(' ', length - header.len() - 1));
-    header.push('\n');
-    let length = u16::try_from(length)
-        .map_err(|_| Error::argument("the number of axes of an NPY file", shape.len(), "at most 64"))?;
-
-    let mut output = atomic::Output::create(path)?;
-    let mut put = || {
-        output.write_all(MAGIC)?;
-        output.write_all(&[1, 0])?;
-        output.write_all(&length.to_le_bytes())?;
-        output.write_all(header.as_bytes())?;
-        floats::write(&mut output, data)
-    };
-    put().map_err(|error| Error::io("write", path, error))?;
-    output.commit()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

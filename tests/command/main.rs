@@ -47,11 +47,3 @@ fn flip_a_bit(path: &Path) {
     bytes[middle] ^= 0x10;
     fs::write(path, bytes).unwrap();
 }
-
-/// Returns an NPY file of this shape, in Python's notation.
-fn npy(shape: &str, values: impl Iterator<Item = f32>) -> Vec<u8> {
-    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
-    let length = (header.len() as u16).to_le_bytes();
-    let bytes = values.flat_map(f32::to_le_bytes);
-    b"\x93NUMPY\x01\x00".iter().copied().chain(length).chain(header.bytes()).chain(bytes).collect()
-}

@@ -3,8 +3,7 @@
 use std::fs;
 
 use testkit::command::{Ended, SURVEY, Workspace, executable};
-
-use crate::npy;
+use testkit::npy;
 
 /// The lines of the survey from its grid to the end of its model.
 const MEDIUM: &str = "[grid]

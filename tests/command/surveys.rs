@@ -10,9 +10,10 @@ use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use serde_json::{Value, json};
 use testkit::command::{SURVEY, Workspace, brief, one_shot};
+use testkit::npy;
 use testmodels::shots::fire_with;
 
-use crate::{finished, npy, run_well};
+use crate::{finished, run_well};
 
 #[test]
 fn every_shot_is_written_with_all_that_is_needed_to_read_it() {

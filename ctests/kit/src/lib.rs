@@ -46,3 +46,11 @@ pub fn library() -> PathBuf {
     assert!(path.exists(), "{} does not exist: cargo build", path.display());
     path
 }
+
+/// Returns an NPY file of this shape, in Python's notation.
+pub fn npy(shape: &str, values: impl Iterator<Item = f32>) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let length = (header.len() as u16).to_le_bytes();
+    let bytes = values.flat_map(f32::to_le_bytes);
+    b"\x93NUMPY\x01\x00".iter().copied().chain(length).chain(header.bytes()).chain(bytes).collect()
+}

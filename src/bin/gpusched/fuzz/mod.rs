@@ -18,9 +18,9 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpusched::io::npy;
 use gpusched::sched::simulation::{self, FaultKind, Scenario};
 use testkit::fuzz::{Target, memory, run};
+use testkit::npy;
 
 use crate::job::Job;
 use crate::scenario;
@@ -69,9 +69,12 @@ fn beside(file: &Path) {
         return;
     }
     let values: Vec<f32> = (0..24 * 8 * 16).map(|at| 1500.0 + at as f32).collect();
-    npy::write(&folder.join("whole.npy"), &[8, 24, 16], &values).expect("a model");
-    npy::write(&folder.join("section.npy"), &[16, 24], &values[..384]).expect("a section");
-    npy::write(&folder.join("none.npy"), &[0, 24, 16], &[]).expect("a model of nothing");
+    for (name, shape, count) in
+        [("whole", "(8, 24, 16)", values.len()), ("section", "(16, 24)", 384), ("none", "(0, 24, 16)", 0)]
+    {
+        let file = npy(shape, values[..count].iter().copied());
+        fs::write(folder.join(name).with_extension("npy"), file).expect("a model");
+    }
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     fs::write(folder.join("whole.bin"), bytes).expect("a model");
     fs::write(folder.join("empty.bin"), []).expect("a file");
