@@ -30,24 +30,6 @@ pub struct Finding {
     pub when: u64,
 }
 
-/// An entry with a date, which becomes stale.
-pub trait Dated {
-    /// Seconds since 1970.
-    fn when(&self) -> u64;
-}
-
-impl Dated for StoredRate {
-    fn when(&self) -> u64 {
-        self.when
-    }
-}
-
-impl Dated for Finding {
-    fn when(&self) -> u64 {
-        self.when
-    }
-}
-
 /// A kind of device: devices of one name share their entries.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceKey {
@@ -122,18 +104,15 @@ impl Entries {
 
     /// Adds the entries of `other` that are missing here or older here.
     pub fn merge(&mut self, other: Entries) {
-        merge(&mut self.rates, other.rates);
-        merge(&mut self.findings, other.findings);
+        merge(&mut self.rates, other.rates, |rate| rate.when);
+        merge(&mut self.findings, other.findings, |finding| finding.when);
     }
 }
 
-fn merge<K: Ord, V: Dated>(entries: &mut BTreeMap<K, V>, other: BTreeMap<K, V>) {
+fn merge<K: Ord, V>(entries: &mut BTreeMap<K, V>, other: BTreeMap<K, V>, when: impl Fn(&V) -> u64) {
     for (key, value) in other {
-        match entries.get(&key) {
-            Some(own) if own.when() >= value.when() => {}
-            _ => {
-                entries.insert(key, value);
-            }
+        if entries.get(&key).is_none_or(|own| when(own) < when(&value)) {
+            entries.insert(key, value);
         }
     }
 }

@@ -13,11 +13,10 @@
 //! entries, which reveals a truncated text. Entries older than 90 days are ignored; a date in the
 //! future counts as today. Rates serve only as a first estimate; a finding may be any text.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::entries::{
-    Dated, DeviceKey, Entries, Finding, MAX_FINDING, MAX_SUBJECT, StoredRate, VALID_RATES, is_plain,
+    DeviceKey, Entries, Finding, MAX_FINDING, MAX_SUBJECT, StoredRate, VALID_RATES, is_plain,
 };
 
 const FORMAT: &str = concat!("gpusched rates 2 ", env!("CARGO_PKG_VERSION"));
@@ -50,18 +49,18 @@ impl Entries {
             let line = lines.next().ok_or("it is truncated")?;
             if let Some(counted) = line.strip_prefix("end ") {
                 let whole = counted.parse() == Ok(count) && rest.ends_with('\n') && lines.next().is_none();
-                return if whole {
-                    Ok(entries)
-                } else {
-                    Err("its last line does not match the others".into())
-                };
+                if !whole {
+                    return Err("its last line does not match the others".into());
+                }
+                let is_fresh = |when: u64| now.saturating_sub(when) <= MAX_AGE;
+                entries.rates.retain(|_, rate| is_fresh(rate.when));
+                entries.findings.retain(|_, finding| is_fresh(finding.when));
+                return Ok(entries);
             }
             count += 1;
             let read = match line.strip_prefix("found\t") {
-                Some(line) => {
-                    finding(line, now).map(|(key, value)| insert(&mut entries.findings, key, value, now))
-                }
-                None => rate(line, now).map(|(key, value)| insert(&mut entries.rates, key, value, now)),
+                Some(line) => finding(line, now).map(|found| entries.findings.extend([found])),
+                None => rate(line, now).map(|rate| entries.rates.extend([rate])),
             };
             read.ok_or_else(|| format!("line {} is not a valid entry", count + 1))?;
         }
@@ -88,12 +87,6 @@ impl Entries {
         }
         let _ = writeln!(text, "end {count}");
         text
-    }
-}
-
-fn insert<K: Ord, V: Dated>(entries: &mut BTreeMap<K, V>, key: K, value: V, now: u64) {
-    if now.saturating_sub(value.when()) <= MAX_AGE {
-        entries.insert(key, value);
     }
 }
 
