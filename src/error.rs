@@ -264,30 +264,20 @@ impl Error {
 
     /// Adds the elements of a range to the message. Errors that the scheduler handles keep their
     /// variant.
-    pub fn in_elements(self, chunk: std::ops::Range<u64>) -> Self {
+    pub fn in_elements(mut self, chunk: std::ops::Range<u64>) -> Self {
         let (begin, end) = (chunk.start, chunk.end);
-        let place = format!("elements {begin} to {end} (not included)");
-        match self {
-            Error::Device { device, what, fault } => {
-                Error::Device { device, what: format!("{place}: {what}"), fault }
+        match &mut self {
+            Error::Device { what, .. }
+            | Error::Resources { what, .. }
+            | Error::Busy { what, .. }
+            | Error::NoContext { what, .. }
+            | Error::NoMemory { what, .. }
+            | Error::NoHostMemory { what, .. }
+            | Error::ProcessLimit { what, .. } => {
+                *what = format!("elements {begin} to {end} (not included): {what}");
+                self
             }
-            Error::Resources { device, what } => {
-                Error::Resources { device, what: format!("{place}: {what}") }
-            }
-            Error::Busy { device, what } => Error::Busy { device, what: format!("{place}: {what}") },
-            Error::NoContext { device, what } => {
-                Error::NoContext { device, what: format!("{place}: {what}") }
-            }
-            Error::NoMemory { what, needed, place: device, there } => {
-                Error::NoMemory { what: format!("{place}: {what}"), needed, place: device, there }
-            }
-            Error::NoHostMemory { what, bytes } => {
-                Error::NoHostMemory { what: format!("{place}: {what}"), bytes }
-            }
-            Error::ProcessLimit { what, needed, left, limit } => {
-                Error::ProcessLimit { what: format!("{place}: {what}"), needed, left, limit }
-            }
-            other => Error::Elements { begin, end, why: Box::new(other) },
+            _ => Error::Elements { begin, end, why: Box::new(self) },
         }
     }
 
