@@ -161,15 +161,7 @@ impl Stream {
     /// Copies all values of a buffer to another of the same length.
     pub fn copy<T: Copy + 'static>(&self, from: &DeviceBuffer<T>, to: &DeviceBuffer<T>) -> Result<()> {
         self.check(from, &(0..to.len()))?;
-        self.check(to, &(0..from.len()))?;
-        self.context.enter()?;
-        let bytes = from.len() * size_of::<T>();
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: within the buffers.
-        let done = unsafe { self.context.driver().copy(to.address(), from.address(), bytes, self.handle) };
-        self.context.check(done, || "copying on the GPU".into())
+        self.copy_part(from, 0..from.len(), to)
     }
 
     /// Copies some values of a buffer to the beginning of another.
