@@ -6,7 +6,7 @@
 //! descriptor, because nothing can write to it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek};
+use std::io::{self, Seek};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -34,9 +34,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 
 /// Reads a text file to its end.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    open_read(path)?.read_to_string(&mut text)?;
-    Ok(text)
+    io::read_to_string(open_read(path)?)
 }
 
 /// Moves a new file to a descriptor above 2, and removes what another thread wrote to it as a

@@ -42,7 +42,7 @@ pub(super) fn read<const N: usize>(
     Ok(())
 }
 
-pub(super) fn write(into: &mut impl Write, data: &[f32]) -> io::Result<()> {
+pub fn write(into: &mut impl Write, data: &[f32]) -> io::Result<()> {
     let mut block = Vec::with_capacity(BLOCK.min(data.len() * 4));
     for values in data.chunks(BLOCK / 4) {
         block.clear();

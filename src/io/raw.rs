@@ -1,9 +1,9 @@
 //! Raw files of little-endian float32 values without a header.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
+pub use super::floats::write as write_to;
 use super::{atomic, floats};
 use crate::error::{Error, Result};
 
@@ -44,9 +44,4 @@ pub fn begin(path: &Path, data: &[f32]) -> Result<atomic::Output> {
     let mut output = atomic::Output::create(path)?;
     write_to(&mut output, data).map_err(|error| Error::io("write", path, error))?;
     Ok(output)
-}
-
-/// Writes these values to a stream.
-pub fn write_to(into: &mut impl Write, data: &[f32]) -> std::io::Result<()> {
-    floats::write(into, data)
 }

@@ -1,19 +1,19 @@
 //! Identifies the process of a run, so that a report shows whether its run was killed.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::{fs, process};
 
-use gpusched::descriptor;
+use gpusched::descriptor::read_to_string;
 use serde_json::{Value, json};
 
 /// Returns the boot id of the machine, the namespace of process ids, the id of this process, and
 /// its start time.
 pub fn name() -> Value {
-    let boot = read("/proc/sys/kernel/random/boot_id".as_ref()).unwrap_or_default();
+    let boot = read_to_string("/proc/sys/kernel/random/boot_id".as_ref()).unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let id = process::id();
-    let stat = read("/proc/self/stat".as_ref()).unwrap_or_default();
+    let stat = read_to_string("/proc/self/stat".as_ref()).unwrap_or_default();
     json!([boot.trim(), namespace.to_string_lossy(), id, state_and_start(&stat).map(|(_, start)| start)])
 }
 
@@ -30,7 +30,7 @@ pub fn has_ended(named: &Value) -> bool {
 /// Returns true if the process with this id and start time has ended, by the files of `/proc`. That
 /// folder may hide processes of other users, or only the contents of their folders.
 fn has_ended_in(proc: &Path, id: u64, start: &Value) -> bool {
-    match read(&proc.join(id.to_string()).join("stat")) {
+    match read_to_string(&proc.join(id.to_string()).join("stat")) {
         // A zombie has ended; its parent has not collected its status.
         Ok(text) => state_and_start(&text).is_some_and(|(state, found)| state == "Z" || *start != found),
         Err(why) if why.kind() == ErrorKind::NotFound || why.raw_os_error() == Some(libc::ESRCH) => {
@@ -45,10 +45,6 @@ fn state_and_start(stat: &str) -> Option<(String, u64)> {
     // The process name, in brackets, may contain any characters.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.to_owned(), fields.nth(18)?.parse().ok()?))
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    descriptor::open_read(path).and_then(io::read_to_string)
 }
 
 #[cfg(test)]
