@@ -22,9 +22,10 @@ use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Result;
 
 /// How the CPU replaces devices that a search did not find.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub enum CpuFallback {
     /// The machine has none that this process may use.
+    #[default]
     Quiet,
     /// The machine may have some, but their driver can't be used.
     Warned,
@@ -32,24 +33,22 @@ pub enum CpuFallback {
     Refused,
 }
 
+/// Result of a search for devices.
+#[derive(Debug, Default)]
+pub struct DeviceSearch {
+    pub devices: Vec<DeviceInfo>,
+    /// Messages for users: which devices are missing or unusable, why, and what to do.
+    pub notes: Vec<String>,
+    /// How the CPU may replace devices that were not found.
+    pub cpu_fallback: CpuFallback,
+}
+
 /// A kind of device. All threads share the object.
 pub trait Backend: Send + Sync {
     fn kind(&self) -> BackendKind;
 
-    /// Returns the devices of this kind. Creates no context on any of them.
-    fn devices(&self) -> Result<Vec<DeviceInfo>>;
-
-    /// Returns messages for users about the last call of [`devices`](Backend::devices): which
-    /// devices were missing or unusable, why, and what to do.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Returns how the CPU may replace devices that the last call of [`devices`](Backend::devices)
-    /// did not find.
-    fn cpu_fallback(&self) -> CpuFallback {
-        CpuFallback::Quiet
-    }
+    /// Searches for the devices of this kind. Creates no context on any of them.
+    fn search(&self) -> Result<DeviceSearch>;
 
     /// Returns the bytes that could be allocated on the device now.
     fn free_bytes(&self, ordinal: u32) -> Result<u64>;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::backend::cpu::Team;
-use gpusched::backend::{Backend, Lane, Queue};
+use gpusched::backend::{Backend, DeviceSearch, Lane, Queue};
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::DeviceFault;
 use gpusched::sched::{Builder, Exec, Policy, Scheduler, Task, TaskId, WaitResult};
@@ -115,14 +115,14 @@ impl Backend for Scripted {
         BackendKind::Cuda
     }
 
-    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+    fn search(&self) -> Result<DeviceSearch> {
         let device = |ordinal| DeviceInfo {
             // The scheduler leaves a sixteenth for the context.
             total_bytes: 1000 * 16 / 15,
             free_bytes: self.free[ordinal as usize].load(Ordering::Relaxed),
             ..DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "scripted")
         };
-        Ok((0..self.devices).map(device).collect())
+        Ok(DeviceSearch { devices: (0..self.devices).map(device).collect(), ..DeviceSearch::default() })
     }
 
     fn renew(&self, _: u32) {

@@ -14,7 +14,7 @@ pub use host::{
 };
 pub use team::{Team, TeamMember};
 
-use super::{Backend, Lane, Queue};
+use super::{Backend, DeviceSearch, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Result;
 
@@ -55,14 +55,15 @@ impl Backend for CpuBackend {
         BackendKind::Cpu
     }
 
-    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+    fn search(&self) -> Result<DeviceSearch> {
         self.warn_of_binding();
-        Ok(vec![DeviceInfo {
+        let device = DeviceInfo {
             cpu_threads: Some(self.threads),
             total_bytes: host::total_bytes(),
             free_bytes: host::free_bytes(),
             ..DeviceInfo::new("CPU-0", BackendKind::Cpu, 0, host::name())
-        }])
+        };
+        Ok(DeviceSearch { devices: vec![device], ..DeviceSearch::default() })
     }
 
     fn free_bytes(&self, _ordinal: u32) -> Result<u64> {

@@ -31,7 +31,7 @@ mod shared_objects;
 mod status;
 mod stream;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use cuda_device::CudaDevice;
@@ -46,8 +46,8 @@ pub use shared_objects::SharedObject;
 pub use stream::Stream;
 
 use self::primary::PrimaryContext;
-use self::probe::DriverState;
-use super::{Backend, CpuFallback, Lane, Queue};
+use self::probe::ProbeResult;
+use super::{Backend, CpuFallback, DeviceSearch, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 
@@ -55,32 +55,16 @@ use crate::error::{Error, Result};
 pub struct CudaBackend {
     /// Times after which a driver that is not ready is initialised again.
     backoff: [Duration; 3],
-    last_probe: Mutex<LastProbe>,
-}
-
-#[derive(Default)]
-struct LastProbe {
-    primaries: Vec<Arc<PrimaryContext>>,
-    notes: Vec<String>,
-    driver: DriverState,
 }
 
 impl CudaBackend {
     pub fn new(backoff: [Duration; 3]) -> Self {
-        CudaBackend { backoff, last_probe: Mutex::default() }
+        CudaBackend { backoff }
     }
 
     fn primary(&self, ordinal: u32) -> Result<Arc<PrimaryContext>> {
-        let last_probe = self.last_probe();
-        let primary = last_probe.primaries.iter().find(|primary| primary.device().info().ordinal == ordinal);
-        primary.cloned().ok_or_else(|| {
-            let accepted = format!("one of the {} that were found", last_probe.primaries.len());
-            Error::argument("the GPU's ordinal", ordinal, accepted)
-        })
-    }
-
-    fn last_probe(&self) -> std::sync::MutexGuard<'_, LastProbe> {
-        self.last_probe.lock().unwrap_or_else(PoisonError::into_inner)
+        let unknown = || Error::argument("the GPU's ordinal", ordinal, "that of a GPU that was found");
+        PrimaryContext::find(ordinal).ok_or_else(unknown)
     }
 }
 
@@ -89,33 +73,18 @@ impl Backend for CudaBackend {
         BackendKind::Cuda
     }
 
-    fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        let found = probe::probe(&self.backoff)?;
-        let mut infos: Vec<_> = found.devices.iter().map(|device| device.info.clone()).collect();
-        let primaries: Vec<_> = match driver::Driver::get() {
-            Ok(driver) => {
-                found.devices.into_iter().map(|device| PrimaryContext::of(driver, device)).collect()
+    fn search(&self) -> Result<DeviceSearch> {
+        let ProbeResult { devices: probed, notes, cpu_fallback } = probe::probe(&self.backoff)?;
+        let mut devices = Vec::new();
+        if let Ok(driver) = driver::Driver::get() {
+            for device in probed {
+                let info = device.info.clone();
+                let context_bytes = PrimaryContext::of(driver, device).device().context_bytes();
+                devices.push(DeviceInfo { context_bytes, ..info });
             }
-            Err(_) => Vec::new(),
-        };
-        for (info, primary) in infos.iter_mut().zip(&primaries) {
-            info.context_bytes = primary.device().context_bytes();
         }
-        *self.last_probe() = LastProbe { primaries, notes: found.notes, driver: found.driver };
-        Ok(infos)
-    }
-
-    fn cpu_fallback(&self) -> CpuFallback {
-        match self.last_probe().driver {
-            _ if parent_uses_gpus() => CpuFallback::Refused,
-            DriverState::Usable => CpuFallback::Quiet,
-            DriverState::Unusable => CpuFallback::Warned,
-            DriverState::NotReady => CpuFallback::Refused,
-        }
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.last_probe().notes.clone()
+        let cpu_fallback = if parent_uses_gpus() { CpuFallback::Refused } else { cpu_fallback };
+        Ok(DeviceSearch { devices, notes, cpu_fallback })
     }
 
     fn free_bytes(&self, ordinal: u32) -> Result<u64> {

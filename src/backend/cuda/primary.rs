@@ -14,6 +14,9 @@ use crate::error::Result;
 /// Maximum time for which a new queue waits for the tasks that still use a stale context.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// By ordinal: the process has one primary context for each.
+static ALL: Mutex<BTreeMap<u32, Arc<PrimaryContext>>> = Mutex::new(BTreeMap::new());
+
 pub(super) struct PrimaryContext {
     device: Arc<CudaDevice>,
     context: Mutex<Weak<Context>>,
@@ -28,9 +31,13 @@ enum ContextLookup {
 }
 
 impl PrimaryContext {
-    /// Returns the primary context of a device. The process has one per ordinal.
+    /// Returns the primary context of a GPU that was found. Does not block.
+    pub fn find(ordinal: u32) -> Option<Arc<PrimaryContext>> {
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).get(&ordinal).cloned()
+    }
+
+    /// Returns the primary context of a device.
     pub fn of(driver: &'static Driver, found: probe::ProbedDevice) -> Arc<PrimaryContext> {
-        static ALL: Mutex<BTreeMap<u32, Arc<PrimaryContext>>> = Mutex::new(BTreeMap::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(found.info.ordinal)
             .or_insert_with(|| {

@@ -13,6 +13,7 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUuuid};
 use super::driver::{self, Driver, DriverFailure, DriverResult, LIBRARY, NoDriver};
 use super::nvml::{self, DeviceExtent, NvmlDevice};
 use super::status::{self, StatusClass};
+use crate::backend::CpuFallback;
 use crate::backend::cpu::free_bytes;
 use crate::descriptor::{self, OccupiedStreams};
 use crate::device::{BackendKind, DeviceInfo, Health};
@@ -32,18 +33,7 @@ pub struct ProbeResult {
     pub devices: Vec<ProbedDevice>,
     /// Messages for users: what is missing or unusable, why, and what to do.
     pub notes: Vec<String>,
-    pub driver: DriverState,
-}
-
-/// Whether this process can use the installed driver.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub enum DriverState {
-    /// It can, or no driver is installed.
-    #[default]
-    Usable,
-    Unusable,
-    /// It can't yet.
-    NotReady,
+    pub cpu_fallback: CpuFallback,
 }
 
 #[derive(Debug, Clone)]
@@ -71,11 +61,11 @@ pub fn probe(backoff: &[Duration]) -> Result<ProbeResult> {
                 return Err(Error::io("search for GPUs with", LIBRARY.as_ref(), why));
             }
             // Without a driver, NVML is useless, too.
-            let (why, driver) = match none {
-                NoDriver::Missing(why) => (why, DriverState::Usable),
-                NoDriver::Unusable(why) => (why, DriverState::Unusable),
+            let (why, cpu_fallback) = match none {
+                NoDriver::Missing(why) => (why, CpuFallback::Quiet),
+                NoDriver::Unusable(why) => (why, CpuFallback::Warned),
             };
-            return Ok(ProbeResult { notes: vec![why], driver, ..found });
+            return Ok(ProbeResult { notes: vec![why], cpu_fallback, ..found });
         }
     };
     driver::begin_search();
@@ -96,7 +86,7 @@ pub fn probe(backoff: &[Duration]) -> Result<ProbeResult> {
     if let Err(why) = probe_devices(driver, initialised, &listed, &mut found) {
         found.notes.push(why);
     }
-    driver::end_search(!found.devices.is_empty() || found.driver == DriverState::NotReady);
+    driver::end_search(!found.devices.is_empty() || found.cpu_fallback == CpuFallback::Refused);
     Ok(found)
 }
 
@@ -130,7 +120,7 @@ fn probe_devices(
 ) -> std::result::Result<(), String> {
     let mut unusable = |failure: DriverFailure| {
         let is_busy = status::class_of(failure.code) == StatusClass::Busy;
-        found.driver = if is_busy { DriverState::NotReady } else { DriverState::Unusable };
+        found.cpu_fallback = if is_busy { CpuFallback::Refused } else { CpuFallback::Warned };
         format!("NVIDIA's driver can't be used: {}; nvidia-smi may report more", failure.message())
     };
     match initialised {

@@ -126,8 +126,9 @@ pub fn discover(selection: Option<&str>) -> Result<Vec<DeviceInfo>> {
 pub fn discover_all() -> Result<(Vec<DeviceInfo>, Vec<String>)> {
     let (mut devices, mut notes) = (Vec::new(), Vec::new());
     for backend in compiled_in(None, &Policy::default()) {
-        devices.extend(backend.devices()?);
-        notes.extend(backend.notes());
+        let found = backend.search()?;
+        devices.extend(found.devices);
+        notes.extend(found.notes);
     }
     Ok((devices, notes))
 }
@@ -154,9 +155,10 @@ fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Resul
         backend.kind() == BackendKind::Cpu || selection.may_name(backend.kind())
     };
     for backend in backends.iter().filter(selected) {
-        found.extend(backend.devices()?.into_iter().map(|device| (device, backend.clone())));
-        notes.extend(backend.notes());
-        match backend.cpu_fallback() {
+        let search = backend.search()?;
+        found.extend(search.devices.into_iter().map(|device| (device, backend.clone())));
+        notes.extend(search.notes);
+        match search.cpu_fallback {
             CpuFallback::Refused if falls_back() => {
                 let what = "the selection 'all'".into();
                 return Err(Error::NoDevice { what, why: notes.join("; ") });
