@@ -22,14 +22,6 @@ pub(super) struct PrimaryContext {
     context: Mutex<Weak<Context>>,
 }
 
-/// State of the context when a new queue requests it.
-enum ContextLookup {
-    Usable(Arc<Context>),
-    /// Stale, and tasks still use it. The caller waits for them without the lock, because other
-    /// threads may wait too.
-    Draining(Arc<Context>),
-}
-
 impl PrimaryContext {
     /// Returns the primary context of a GPU that was found. Does not block.
     pub fn find(ordinal: u32) -> Option<Arc<PrimaryContext>> {
@@ -62,25 +54,21 @@ impl PrimaryContext {
     /// all tasks have left it.
     pub fn context(&self) -> Result<Arc<Context>> {
         let until = Instant::now() + DRAIN_TIMEOUT;
-        loop {
-            match self.find()? {
-                ContextLookup::Usable(context) => return Ok(context),
-                ContextLookup::Draining(context) => context.wait_until_idle(until)?,
-            }
-        }
-    }
-
-    fn find(&self) -> Result<ContextLookup> {
         // Declared before the lock and so dropped after it: it may be the last reference to a
         // context.
-        let mut existing;
-        let mut retained = self.device.retained.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut existing: Option<Arc<Context>>;
+        let mut retained = self.retained();
         loop {
             existing = self.lock().upgrade();
             match &existing {
-                Some(context) if !context.is_stale() => return Ok(ContextLookup::Usable(context.clone())),
+                Some(context) if !context.is_stale() => return Ok(context.clone()),
                 Some(context) if !context.destroy_if_idle(&mut retained)? => {
-                    return Ok(ContextLookup::Draining(context.clone()));
+                    // Without the lock, because other threads may wait, too.
+                    drop(retained);
+                    context.wait_until_idle(until)?;
+                    drop(existing.take());
+                    retained = self.retained();
+                    continue;
                 }
                 Some(_) => {}
                 // The last reference is gone, and the context is about to be released.
@@ -93,8 +81,12 @@ impl PrimaryContext {
             let context = Context::retain(&self.device)?;
             *retained = true;
             *self.lock() = Arc::downgrade(&context);
-            return Ok(ContextLookup::Usable(context));
+            return Ok(context);
         }
+    }
+
+    fn retained(&self) -> MutexGuard<'_, bool> {
+        self.device.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Retires the context: no more queues are opened in it.
@@ -110,7 +102,7 @@ impl PrimaryContext {
     pub fn end_if_idle(&self) {
         // Declared before the lock and so dropped after it: it may be the last reference.
         let Some(context) = self.lock().upgrade() else { return };
-        let mut retained = self.device.retained.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retained = self.retained();
         if !context.is_stale() && context.destroy_if_idle(&mut retained).is_ok_and(|ended| ended) {
             context.retire();
         }
