@@ -78,14 +78,9 @@ impl Store for Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use testkit::Folder;
 
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("gpusched-kept-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
+    use super::*;
 
     /// More than any disk needs.
     const LONG: Duration = Duration::from_secs(600);
@@ -102,20 +97,19 @@ mod tests {
 
     #[test]
     fn first_write_creates_folders_and_later_ones_replace() {
-        let folder = folder("plain");
-        let kept = Kept::new(folder.join("a/b/rates"));
+        let folder = Folder::new();
+        let kept = Kept::new(folder.at("a/b/rates"));
         assert_eq!(kept.load(), Ok(None));
         append(&kept, "one ").unwrap();
         append(&kept, "two").unwrap();
         assert_eq!(kept.load().unwrap().unwrap(), b"one two");
-        assert_eq!(fs::read_dir(folder.join("a/b")).unwrap().count(), 1);
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(fs::read_dir(folder.at("a/b")).unwrap().count(), 1);
     }
 
     #[test]
     fn simultaneous_updates_lose_nothing() {
-        let folder = folder("many");
-        let path = folder.join("rates");
+        let folder = Folder::new();
+        let path = folder.at("rates");
         let has_locks = Kept::new(path.clone()).lock(LONG).is_some();
         assert!(has_locks, "the folder for temporary files has to be on a file system with locks");
         std::thread::scope(|scope| {
@@ -125,49 +119,44 @@ mod tests {
             }
         });
         assert_eq!(fs::read(&path).unwrap(), b"xxxx");
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn wait_for_a_held_lock_times_out() {
-        let folder = folder("held");
-        let kept = Kept::new(folder.join("rates"));
+        let folder = Folder::new();
+        let kept = Kept::new(folder.at("rates"));
         let held = kept.lock(LONG).unwrap();
         append_within(Duration::from_millis(1), &kept, "x").unwrap();
         drop(held);
-        assert_eq!(fs::read(folder.join("rates")).unwrap(), b"x");
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(fs::read(folder.at("rates")).unwrap(), b"x");
     }
 
     #[test]
     fn special_files_are_neither_read_nor_replaced() {
-        let folder = folder("odd");
-        fs::create_dir(folder.join("rates")).unwrap();
+        let folder = Folder::new();
+        fs::create_dir(folder.at("rates")).unwrap();
         // `/dev/zero` has no end, and in `/dev/null` no folder can be created.
         let odd = ["/dev/zero", "/dev/null/rates", ""].map(PathBuf::from);
-        for path in [folder.join("rates"), folder.join("rates/")].into_iter().chain(odd) {
+        for path in [folder.at("rates"), folder.at("rates/")].into_iter().chain(odd) {
             let kept = Kept::new(path.clone());
             assert!(kept.load().is_err() || path.as_os_str().is_empty(), "{path:?}");
             assert!(append(&kept, "x").is_err(), "{path:?}");
         }
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn pipe_without_a_writer_does_not_block() {
-        let folder = folder("pipe");
-        let path = folder.join("rates");
+        let folder = Folder::new();
+        let path = folder.at("rates");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         assert!(Kept::new(path).load().is_err());
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn huge_file_is_not_read_to_its_end() {
-        let folder = folder("huge");
-        let path = folder.join("rates");
+        let folder = Folder::new();
+        let path = folder.at("rates");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(Kept::new(path).load().unwrap().unwrap().len(), STORE_MAX_BYTES + 1);
-        fs::remove_dir_all(folder).unwrap();
     }
 }

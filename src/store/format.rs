@@ -260,12 +260,8 @@ mod tests {
         for end in 0..text.len() {
             assert!(Entries::parse(&text[..end], NOW).is_err(), "{end} bytes");
         }
-        let mut state = 1_u64;
-        let mut random = |below: usize| {
-            // Knuth's linear congruential generator; its upper bits.
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut random = testkit::Random::new(1);
+        let mut random = |below: usize| random.below(below);
         let mut accepted = 0;
         for _ in 0..20_000 {
             let mut bytes = text.clone();
