@@ -190,6 +190,7 @@ impl Schedule {
         lanes.extend(device.peer_load.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
         let held = device.reserved_for.is_some() && device.waiting_slots == 0;
         let closed = device.poisoned || held || device.runs_exclusive();
+        // Nothing begins on a closed device before all running attempts have ended.
         let open = if closed { lanes[begin..].iter().copied().fold(0.0, f64::max) } else { 0.0 };
         let open = device
             .backoff
@@ -197,7 +198,6 @@ impl Schedule {
             .map_or(open, |backoff| open.max(backoff.until.saturating_sub(now).as_secs_f64()));
         let capacity = device.capacity(now);
         lanes.resize(lanes.len().max(begin + capacity), 0.0);
-        // Nothing begins before all running attempts have ended.
         lanes[begin..].iter_mut().for_each(|lane| *lane = lane.max(open));
         // With more attempts than may run at a time, the first to end make no room.
         lanes[begin..].sort_by(f64::total_cmp);
