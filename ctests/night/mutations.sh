@@ -91,7 +91,7 @@ copies: more than three;                    src/sched/base/policy.rs; s/copies: 
 retire: queued tasks are left behind;       src/sched/plan/device_health.rs; s/self.ready.confined_to(self.retired)/Vec::new()/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/planner.rs;  s/None if behind.insert(before) =>/None if false =>/; --test it random_worlds::
 poison: the guilty is not found;            src/sched/base/policy.rs;   s/poisoned_contexts: u32 = 2/poisoned_contexts: u32 = 9/; --lib plan::tests
-poison: both are retried in one context;    src/sched/plan/schedule.rs; s/if !may_poison(record)/if true/;          --lib simulation::tests::
+poison: both are retried in one context;    src/sched/plan/schedule.rs; s/if !may_poison(record)/if true/;          --lib plan::tests
 poison: a GPU that poisons is kept;        src/sched/base/policy.rs;   s/suspects: usize = 2/suspects: usize = 999/;    --lib simulation::tests::
 poison: all are found guilty;               src/sched/base/policy.rs;   s/faulty_tasks: u32 = 3/faulty_tasks: u32 = 999/; --lib plan::tests
 lost: a task may lose every GPU;           src/sched/base/policy.rs;   s/lost_devices: u32 = 3/lost_devices: u32 = 9/; --lib plan::tests

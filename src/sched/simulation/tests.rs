@@ -45,16 +45,6 @@ fn poisoned_context_is_renewed_once() {
 }
 
 #[test]
-fn task_costs_two_contexts_though_others_report_first() {
-    let mut world = world(&[100.0, 10.0, 1.0], vec![SimTask::new(20.0), SimTask::new(10.0)]);
-    world.devices.iter_mut().for_each(|device| device.slots = 2);
-    world.tasks[1].poison = true;
-    let report = run(&world);
-    let failed = [0, 1].map(|task| report.outcomes[task].0 == TaskStatus::Failed);
-    assert_eq!((failed, begins(&report, 1).len()), ([false, true], 2), "{report:?}");
-}
-
-#[test]
 fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
     let mut world = world(&[1.0, 1.0], equal(40, 10.0));
     fault(&mut world, 0, 55.0, FaultKind::Slow { factor: 0.05 });
