@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `float_mode`, `callback_mode` | floating-point modes of the library and of its callers |
 //! | `thread` | the library's threads: signal mask, floating-point mode, cancellation, forks |
+//! | `search` | result of a search for devices |
 //! | `cpu`, `cuda`, `lane` | the host as a device; NVIDIA GPUs; the queue of a slot, by kind |
 
 pub mod callback_mode;
@@ -12,36 +13,16 @@ pub mod cpu;
 pub mod cuda;
 pub mod float_mode;
 mod lane;
+mod search;
 pub mod thread;
 
 pub use lane::Lane;
+pub use search::{CpuFallback, DeviceSearch};
 
 use std::time::Duration;
 
-use crate::device::{BackendKind, DeviceInfo};
+use crate::device::BackendKind;
 use crate::error::Result;
-
-/// How the CPU replaces devices that a search did not find.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub enum CpuFallback {
-    /// The machine has none that this process may use.
-    #[default]
-    Quiet,
-    /// The machine may have some, but their driver can't be used.
-    Warned,
-    /// The machine has some, but not for this process, or not yet.
-    Refused,
-}
-
-/// Result of a search for devices.
-#[derive(Debug, Default)]
-pub struct DeviceSearch {
-    pub devices: Vec<DeviceInfo>,
-    /// Messages for users: which devices are missing or unusable, why, and what to do.
-    pub notes: Vec<String>,
-    /// How the CPU may replace devices that were not found.
-    pub cpu_fallback: CpuFallback,
-}
 
 /// A kind of device. All threads share the object.
 pub trait Backend: Send + Sync {
@@ -78,10 +59,12 @@ pub trait Backend: Send + Sync {
 
     /// Ends the context of a device, unless a task uses it, for other processes that wait for
     /// memory. Idle queues can't be entered afterwards; queues that are opened use a new context.
+    /// Must not panic.
     fn end_context_if_idle(&self, _ordinal: u32) {}
 }
 
-/// The queue of one slot of one device. Created, used and dropped on its worker's thread.
+/// The queue of one slot of one device. Created, used and dropped on its worker's thread. Only
+/// [`enter`](Queue::enter) and [`finish`](Queue::finish) may panic.
 pub trait Queue {
     /// Makes the device current on this thread. Called before every task, also before a nested one,
     /// because the previous task may have made another device current.
