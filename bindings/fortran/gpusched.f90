@@ -968,7 +968,8 @@ contains
   end subroutine
 
   !> Commits this attempt. A callback calls this before it publishes its results. Returns false if
-  !> another attempt or a cancel came first: discard the results and return SCHED_CANCELLED.
+  !> another attempt or a cancel came first, or this attempt was given up after its deadline:
+  !> discard the results and return SCHED_CANCELLED.
   logical function exec_commit(exec)
     type(sched_exec_t), intent(in), target :: exec
     exec_commit = c_exec_commit(c_loc(exec)) == SCHED_OK

@@ -285,8 +285,9 @@ pub unsafe extern "C" fn sched_exec_report(exec: *const sched_exec_t, fraction: 
 
 /// Commits this attempt. A callback calls this before it publishes its results. Returns 0 if this
 /// attempt counts; the task can't be cancelled from then on. Returns SCHED_CANCELLED if another
-/// attempt or a cancel came first: discard the results and return. If a second attempt may run
-/// (SCHED_TASK_IDEMPOTENT), only the attempt that got 0 may publish. `exec` as above.
+/// attempt or a cancel came first, or if this attempt was given up after its deadline: discard the
+/// results and return. If a second attempt may run (SCHED_TASK_IDEMPOTENT), only the attempt that
+/// got 0 may publish. `exec` as above.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

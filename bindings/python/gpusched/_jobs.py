@@ -148,8 +148,8 @@ class Exec(Handle):
         Raises
         ------
         Cancelled
-            If a cancel or another attempt came first. Discard the results and let it leave the
-            callable.
+            If a cancel or another attempt came first, or this attempt was given up after its
+            deadline. Discard the results and let it leave the callable.
         """
         if check(lib.sched_exec_commit(self._live)) == _abi.SCHED_CANCELLED:
             raise Cancelled()

@@ -104,9 +104,8 @@ impl Exec<'_> {
     }
 
     /// Commits this attempt. Jobs call it before they publish a result: from then on the task can't
-    /// be cancelled and no other copy of it counts. Returns
-    /// [`Error::Cancelled`] if the task was cancelled before, or
-    /// another copy has committed.
+    /// be cancelled and no other copy of it counts. Returns [`Error::Cancelled`] if the task was
+    /// cancelled before, another copy has committed, or this attempt was abandoned.
     pub fn commit(&self) -> Result<()> {
         self.cancel_if_stopping();
         self.signal.commit(self.attempt)
