@@ -16,7 +16,7 @@ pub struct Range {
     pub begin: u64,
     /// Not included.
     pub end: u64,
-    /// Elements of a call, at least 1; fewer at the end of a share and where memory is short.
+    /// Elements of a call, at least 1; fewer at the end and where memory is short.
     /// `None`: tuned automatically for each device, so that a call takes about 0.75 ms.
     pub grain: Option<u64>,
     /// Dropped once, after the last chunk.

@@ -47,12 +47,15 @@ impl Partitioner {
         }
     }
 
-    /// Takes a chunk from the front. `size` gets the number of elements there and that of the
-    /// participants, and returns how many to take.
-    pub fn take(&mut self, size: impl FnOnce(u64, usize) -> u64) -> Option<Range<u64>> {
+    /// Returns the most elements that a chunk can have now: those in a row.
+    pub fn available(&self) -> u64 {
+        self.unassigned.last().map_or(0, length)
+    }
+
+    /// Takes a chunk of at most so many elements, at least 1.
+    pub fn take(&mut self, size: u64) -> Option<Range<u64>> {
         let part = self.unassigned.pop()?;
-        let available = length(&part);
-        let end = part.start + size(available, self.participants.len()).clamp(1, available);
+        let end = part.start + size.clamp(1, length(&part));
         self.give_back(end..part.end);
         Some(part.start..end)
     }
@@ -119,12 +122,12 @@ impl ChunkSizer {
         ChunkSizer { policy, grain, devices: (0..devices).map(|_| unmeasured()).collect() }
     }
 
-    /// Returns the number of elements of the next call. `available`: elements in a row.
-    pub fn size(&self, device: usize, available: u64, participants: usize) -> u64 {
+    /// Returns the number of elements of the next call. `rest`: elements that are not begun.
+    pub fn size(&self, device: usize, rest: u64, participants: usize) -> u64 {
         let device = &self.devices[device];
         let wanted = self.grain.unwrap_or_else(|| {
             let chunks = self.policy.chunks_of_part * participants as u64;
-            device.size.load(Ordering::Relaxed).min((available / chunks).max(1))
+            device.size.load(Ordering::Relaxed).min((rest / chunks).max(1))
         });
         wanted.min(device.most.load(Ordering::Relaxed))
     }
@@ -176,13 +179,10 @@ mod tests {
     fn elements_that_are_given_back_are_taken_next() {
         let mut partitioner = Partitioner::new(0..100);
         partitioner.join(Participant { device: 0, task: TaskId(1) });
-        assert_eq!(
-            partitioner.take(|available, participants| available / 10 + participants as u64),
-            Some(0..11)
-        );
+        assert_eq!(partitioner.take(11), Some(0..11));
         partitioner.give_back(0..8);
-        assert_eq!(partitioner.remaining(), 97);
-        let rest = std::iter::from_fn(|| partitioner.take(|_, _| 50));
+        assert_eq!((partitioner.available(), partitioner.remaining()), (8, 97));
+        let rest = std::iter::from_fn(|| partitioner.take(50));
         assert_eq!(rest.collect::<Vec<_>>(), [0..8, 11..61, 61..100]);
     }
 

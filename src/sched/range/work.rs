@@ -158,7 +158,6 @@ impl RangeRun {
             if self.sizer.is_slow(device) && self.should_decline(own.who) {
                 return StopReason::Declined;
             }
-            let mut lease = None;
             let frugal = ledger.is_some() && runtime.memory_wanted.load(Ordering::Relaxed) >> device & 1 == 1;
             if frugal {
                 // A task waits for memory of the device, and that of the chunk before may be
@@ -166,12 +165,11 @@ impl RangeRun {
                 runtime.step(|_, _| ());
             }
             let mut state = self.state();
-            let taken = state.partitioner.take(|available, participants| {
-                let wanted = self.sizer.size(device, available, participants).min(available);
-                let (size, more) = self.lease_memory(ledger.as_ref(), if frugal { 1 } else { wanted });
-                lease = more;
-                size
-            });
+            let parts = &mut state.partitioner;
+            let wanted = self.sizer.size(device, parts.remaining(), parts.participants());
+            let wanted = if frugal { 1 } else { wanted.min(parts.available()) };
+            let (size, lease) = self.lease_memory(ledger.as_ref(), wanted);
+            let taken = parts.take(size);
             let needs_helper = state.partitioner.has_unassigned() && !self.is_full(&state);
             drop(state);
             let Some(chunk) = taken else { return StopReason::Empty };
