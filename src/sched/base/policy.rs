@@ -138,7 +138,7 @@ Policy {
 
     // Estimates.
 
-    /// Classes whose rates are kept. Beyond that, the classes unused for longest are forgotten. A
+    /// Classes whose rates are kept. Beyond that, those are forgotten whose tasks have all ended. A
     /// class takes some 400 bytes, and 100 for each device.
     classes: usize = 4096,
     /// Average tasks that a prior weighs: after two samples, the measured rate counts as much.

@@ -12,6 +12,8 @@ pub struct ClassTable {
     devices: usize,
     /// Before it gets one more class than this, the table forgets those whose tasks have all ended.
     most: usize,
+    /// The same number while more classes than `most` stay: searches that find little are rare.
+    search_at: usize,
     classes: BTreeMap<u32, ClassRecord>,
     /// The stated work of all tasks, and of those that have ended.
     pub work: (f64, f64),
@@ -148,10 +150,9 @@ impl ClassTable {
     }
 
     pub fn class_mut(&mut self, number: u32) -> &mut ClassRecord {
-        if self.classes.len() >= self.most && !self.classes.contains_key(&number) {
+        if self.classes.len() >= self.search_at.max(self.most) && !self.classes.contains_key(&number) {
             self.classes.retain(|_, class| class.unended() > 0);
-            // The next search comes after as many new classes as stay, so searches are rare.
-            self.most = self.most.max(2 * self.classes.len());
+            self.search_at = 2 * self.classes.len();
         }
         let devices = self.devices;
         self.classes.entry(number).or_insert_with(|| ClassRecord {
@@ -202,9 +203,9 @@ mod tests {
         let mut table = ClassTable::new(0, CLASSES);
         let mut searches = 0;
         for class in 0..20 * CLASSES as u32 {
-            let before = table.most;
+            let before = table.search_at;
             table.task_submitted(class, None);
-            searches += u32::from(table.most != before);
+            searches += u32::from(table.search_at != before);
         }
         assert_eq!(table.classes.len(), 20 * CLASSES);
         // From 4,096 to 20 times as many by doubling: log2 20 = 4.3.
