@@ -16,9 +16,9 @@ use crate::sched::runtime::PlannerGuarded;
 /// Upper bound of the bytes of a task in small allocations: the completion of a planned one, a place
 /// of a light one, and nodes of queues.
 const SMALL_BYTES: usize = 256;
-/// Predecessors of tasks that take as much at most: a place in a set and in a map, and the first
-/// successors each.
-const PREDECESSORS: usize = 2;
+/// Predecessors of a task that take as much at most: a place in a set and in a map, and the first
+/// successors.
+const PREDECESSORS: usize = 1;
 
 impl Scheduler {
     /// Submits a task. Fails at once, with the numbers, if no device could ever run it.

@@ -112,11 +112,12 @@ impl LightSlab {
                 return Err(Error::argument("tasks kept", first, "release those that have ended"));
             }
             if first.is_multiple_of(CHUNK) {
-                // `at` aborts the process where an allocation fails, so the largest is tried.
-                let mut chunk: Vec<LightTask> = Vec::new();
-                let tried = black_box(&mut chunk).try_reserve_exact(CHUNK);
-                tried.map_err(|_| no_memory::<LightTask>("the table of tasks", CHUNK))?;
-                drop(chunk);
+                // `at` aborts the process where an allocation fails: of a chunk, and at times of the
+                // smaller list of the next chunks.
+                let mut tried: Vec<LightTask> = Vec::new();
+                let reserved = black_box(&mut tried).try_reserve_exact(2 * CHUNK);
+                reserved.map_err(|_| no_memory::<LightTask>("the table of tasks", 2 * CHUNK))?;
+                drop(tried);
                 self.at(first as u32);
             }
             if self.grown.compare_exchange(first, end, Ordering::AcqRel, Ordering::Acquire).is_ok() {
