@@ -256,6 +256,8 @@ impl Planner {
                 // All attempts here end, and none begins, before this task does.
                 self.devices[index].reserved_for = Some(id);
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
+                // The new one ends last, so it covers those that allow more.
+                self.devices[index].throttles.retain(|throttle| throttle.0 < fewer);
                 self.devices[index].throttles.push((fewer, now.saturating_add(self.policy.throttle)));
             }
             // Nothing that ends makes room.
