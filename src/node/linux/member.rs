@@ -263,19 +263,35 @@ impl LocalMember {
         }
         let mut shared = self.shared();
         change(&mut shared.own);
+        self.write_changes(&mut shared, timeout);
+    }
+
+    /// As [`LocalMember::update`], but without any wait. Returns false if another thread of the
+    /// member has its mutex: then the record has not changed.
+    pub fn try_update(&self, change: impl FnOnce(&mut OwnRecord)) -> bool {
+        if !self.is_here() {
+            return true;
+        }
+        let Ok(mut shared) = self.shared.try_lock() else { return false };
+        change(&mut shared.own);
+        self.write_changes(&mut shared, Duration::ZERO);
+        true
+    }
+
+    fn write_changes(&self, shared: &mut TableState, timeout: Duration) {
         if self.leave_if_idle(&shared.own) || !shared.own.dirty {
             return;
         }
-        match self.lock_file(&mut shared, timeout) {
-            Ok(()) => self.unlock(&mut shared),
+        match self.lock_file(shared, timeout) {
+            Ok(()) => self.unlock(shared),
             Err(error) if !timeout.is_zero() => log::warn!("leases: {error}; retrying"),
             Err(_) => {}
         }
     }
 
-    /// Returns true if a change of the record is not written yet, and no thread is about to.
+    /// Returns true if a change of the record may not be written yet.
     pub fn is_behind(&self) -> bool {
-        self.is_here() && self.shared.try_lock().is_ok_and(|shared| shared.own.dirty)
+        self.is_here() && self.shared.try_lock().map_or(true, |shared| shared.own.dirty)
     }
 }
 
