@@ -594,6 +594,7 @@ impl SurveyRun<'_> {
     fn fail(&mut self, number: usize, why: &str) {
         self.failed.insert(number);
         self.complete.remove(&number);
+        self.kept.remove(&number);
         self.manifest.failed(number, why);
         let event = json!({ "event": "shot", "shot": number, "state": "failed", "error": why });
         say::report_problem(&format!("error: shot {number} failed: {why}"), &event);
