@@ -82,11 +82,11 @@ pub fn run<S: CpuSteps>(
     let begin = OnceLock::new();
     let ended = team.run(control, |member, control| {
         let mut own = steps.own()?;
-        if begun == 0 {
-            for field in steps.fields() {
-                // SAFETY: no step has begun, and shares are disjoint.
-                unsafe { field.populate(member.share(field.values())) };
-            }
+        let loaded = if begun > 0 { steps.state(begun) } else { Vec::new() };
+        let is_zero = |field: &Rows<'_>| loaded.iter().all(|other| other.as_ptr() != field.as_ptr());
+        for field in steps.fields().into_iter().filter(is_zero) {
+            // SAFETY: the field is zero, no step has begun, and shares are disjoint.
+            unsafe { field.populate(member.share(field.values())) };
         }
         member.barrier_then(|| _ = begin.set(Instant::now()))?;
         let traces = member.share(samples.traces());
