@@ -71,7 +71,7 @@ fn defined_type(line: &str) -> Option<&str> {
     (defines && !name.is_empty()).then_some(name)
 }
 
-/// Counts unit tests and models out, and a system's stand-in for another's types.
+/// Counts unit tests and models out.
 #[test]
 fn no_two_types_of_the_library_share_a_name() {
     const LEFT_OUT: [&str; 4] = ["bin/", "tests.rs", "tests/", "models.rs"];
