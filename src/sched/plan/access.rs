@@ -126,7 +126,7 @@ impl Planner {
     /// Returns the request for the first ready task of each device, if other processes keep a ready
     /// task from a device.
     pub fn slot_request(&self, now: Duration) -> Option<SlotRequest> {
-        let is_kept = |index: usize| {
+        let waits_for_peers = |index: usize| {
             !self.devices[index].peer_load.ends.is_empty() && self.first_for(index, now, |_| true).is_some()
         };
         // Peers would wait for a task that does not begin on a device that backs off.
@@ -139,7 +139,7 @@ impl Planner {
             Some(RequestedTask { number, priority: record.own_priority(), cost })
         };
         let devices = 0..self.devices.len();
-        devices.clone().any(is_kept).then(|| SlotRequest(devices.map(task).collect()))
+        devices.clone().any(waits_for_peers).then(|| SlotRequest(devices.map(task).collect()))
     }
 
     /// Returns true if the task that a slot request names by this number is ready.

@@ -393,9 +393,9 @@ impl Planner {
         if runs.len() < 2 || !runs.iter().all(is_odd) {
             return Some(self.policy.copy_gain * runs.iter().map(rest).fold(f64::INFINITY, f64::min) - here);
         }
-        let excess = runs.iter().map(|run| (run.1 + rest(run)) / run.0).fold(1.0, f64::max);
-        let left = runs.iter().map(|(expected, elapsed)| expected * excess - elapsed);
-        Some(left.fold(f64::INFINITY, f64::min) - here * excess)
+        let slowdown = runs.iter().map(|run| (run.1 + rest(run)) / run.0).fold(1.0, f64::max);
+        let left = runs.iter().map(|(expected, elapsed)| expected * slowdown - elapsed);
+        Some(left.fold(f64::INFINITY, f64::min) - here * slowdown)
     }
 }
 

@@ -161,14 +161,14 @@ impl Runtime {
     /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin
     /// again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded, now: Duration) -> bool {
-        let (mut quiet, mut retired) = (0, 0);
+        let (mut reserved, mut retired) = (0, 0);
         for (index, device) in guard.planner.devices().iter().enumerate() {
             self.light.gate.set_context(index, device.context);
             self.pool.set_slots(index, device.slots);
-            quiet |= u64::from(guard.planner.is_reserved(now, index)) << index;
+            reserved |= u64::from(guard.planner.is_reserved(now, index)) << index;
             retired |= u64::from(device.retired.is_some()) << index;
         }
-        let opened = self.light.gate.publish(quiet, guard.planner.has_exclusive_tasks());
+        let opened = self.light.gate.publish(reserved, guard.planner.has_exclusive_tasks());
         let freed = self.publish_free_slots(guard);
         if opened && self.pool.event_count.asleep() > 0 {
             self.pool.event_count.wake_all();
@@ -185,9 +185,9 @@ impl Runtime {
 
     /// Starts the timer thread, or wakes it for an earlier deadline.
     pub fn ensure_timer(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
-        let Some(alarm) = guard.planner.next_deadline(now) else { return };
-        if guard.timer_until.is_some_and(|until| alarm < until) {
-            guard.timer_until = Some(alarm);
+        let Some(deadline) = guard.planner.next_deadline(now) else { return };
+        if guard.timer_until.is_some_and(|until| deadline < until) {
+            guard.timer_until = Some(deadline);
             self.timer_wakeup.notify_all();
         }
         if guard.timer_until.is_some() {
@@ -235,11 +235,11 @@ fn run_timer(shared: &Arc<Runtime>) {
     // Until another thread is the timer.
     while !guard.planner.is_stopping() || shared.pool.has_worker() {
         let now = shared.now();
-        let alarm = guard.planner.next_deadline(now).unwrap_or(Duration::MAX);
-        guard.timer_until = Some(alarm);
+        let deadline = guard.planner.next_deadline(now).unwrap_or(Duration::MAX);
+        guard.timer_until = Some(deadline);
         shared.no_timer.store(false, Ordering::Relaxed);
-        if alarm > now {
-            let waited = shared.timer_wakeup.wait_timeout(guard, alarm - now);
+        if deadline > now {
+            let waited = shared.timer_wakeup.wait_timeout(guard, deadline - now);
             let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             guard = held;
             // A reconsideration that is due would be put off if it were computed again.

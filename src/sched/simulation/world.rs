@@ -24,7 +24,7 @@ pub(super) enum PendingKind {
     /// Number of the attempt, and the version of its plan; an older plan is void.
     Return(usize, u32),
     /// The planner's deadline, which the time of the event may round down.
-    Alarm(Duration),
+    Deadline(Duration),
 }
 
 /// An attempt that runs on a simulated device.
@@ -130,10 +130,10 @@ impl<'a> Simulation<'a> {
     }
 
     pub fn run(&mut self) {
-        let mut alarm = None;
+        let mut deadline = None;
         while let Some(Reverse((time, kind))) = self.due.pop() {
-            let due = if let PendingKind::Alarm(at) = kind { Some(at) } else { None };
-            if due.is_some() && due != alarm {
+            let due = if let PendingKind::Deadline(at) = kind { Some(at) } else { None };
+            if due.is_some() && due != deadline {
                 continue;
             }
             self.now = f64::from_bits(time);
@@ -151,10 +151,10 @@ impl<'a> Simulation<'a> {
             self.planner.check_step();
             let next = self.planner.next_deadline(self.effects.now).filter(|_| self.unended > 0);
             if let Some(at) = next
-                && (next != alarm || due.is_some())
+                && (next != deadline || due.is_some())
             {
-                alarm = next;
-                self.plan(at.as_secs_f64().max(self.now), PendingKind::Alarm(at));
+                deadline = next;
+                self.plan(at.as_secs_f64().max(self.now), PendingKind::Deadline(at));
             }
         }
     }
@@ -179,7 +179,7 @@ impl<'a> Simulation<'a> {
                     None => {}
                 }
             }
-            PendingKind::Alarm(_) => self.planner.advance(&mut self.effects),
+            PendingKind::Deadline(_) => self.planner.advance(&mut self.effects),
         }
     }
 

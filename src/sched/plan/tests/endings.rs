@@ -16,7 +16,7 @@ fn committed_attempt_that_does_not_return_is_abandoned() {
         assert!(matches!(driver.error(id), Some(Error::Deadline { .. })), "{:?}", driver.state(id));
         assert_eq!(driver.planner.info(S(130), id).unwrap().running_ns, 120_000_000_000);
         assert!(driver.is_retired(0));
-        assert!(driver.deadline(120).is_none_or(|alarm| alarm > S(120)), "nothing is left to watch");
+        assert!(driver.deadline(120).is_none_or(|deadline| deadline > S(120)), "nothing is left to watch");
         assert_eq!((driver.effects.abandoned.len(), driver.take(121, 1).is_none()), (1, true));
         // The abandoned attempt returns after all.
         driver.ends(200, 0, &run, Ok(()));
