@@ -432,6 +432,7 @@ impl SurveyRun<'_> {
         }
         self.complete.remove(&number);
         self.kept.remove(&number);
+        self.undrawn.retain(|kept| *kept != number);
         if self.resume
             && let Ok(Some(state)) = resume::saved_state(&self.job.folder, &about)
         {
@@ -595,6 +596,7 @@ impl SurveyRun<'_> {
         self.failed.insert(number);
         self.complete.remove(&number);
         self.kept.remove(&number);
+        self.undrawn.retain(|kept| *kept != number);
         self.manifest.failed(number, why);
         let event = json!({ "event": "shot", "shot": number, "state": "failed", "error": why });
         say::report_problem(&format!("error: shot {number} failed: {why}"), &event);
