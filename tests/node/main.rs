@@ -53,6 +53,7 @@ fn main() -> std::process::ExitCode {
         case!(forks::a_child_may_have_one_while_a_thread_of_its_parent_makes_one),
         case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
         case!(one_process::lease_is_returned_beside_a_thread_that_does_not_wait_for_the_table),
+        case!(one_process::used_bytes_are_set_beside_a_thread_that_has_the_table),
         case!(one_process::living_waiter_is_waited_for_again_after_it_was_passed),
         case!(one_process::waiter_that_was_blocked_meanwhile_is_not_skipped),
         case!(one_process::waiter_of_a_new_table_is_not_taken_for_one_of_the_old),

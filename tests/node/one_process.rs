@@ -138,6 +138,20 @@ pub fn lease_is_returned_beside_a_thread_that_does_not_wait_for_the_table() {
     }
 }
 
+/// A task reports once; the thread with the table may wait for a stopped member.
+pub fn used_bytes_are_set_beside_a_thread_that_has_the_table() {
+    let (_folder, a, b) = two_members(1);
+    let hold = lease(&a, 0).expect("a free slot");
+    std::thread::scope(|scope| {
+        let table = a.lock().unwrap();
+        let sets = scope.spawn(|| hold.set_used_bytes(7));
+        assert!(soon(|| sets.is_finished()), "the report does not wait");
+        assert!(a.is_behind(), "a worker that goes to sleep writes them");
+        drop(table);
+    });
+    assert_eq!(b.lock().unwrap().availability()[0].pending_bytes, 3);
+}
+
 /// A thread may use the object of a scheduler that has ended.
 pub fn member_that_has_left_is_no_member_and_has_no_file_open() {
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();

@@ -90,7 +90,7 @@ impl Membership {
 
     /// Writes such changes, unless another member has the table locked.
     pub fn catch_up(&self) {
-        self.member.try_update(|_| ());
+        self.member.catch_up();
     }
 
     /// Returns the folder of the table at the time of joining.
@@ -257,9 +257,9 @@ pub struct SlotLease {
 impl SlotLease {
     /// Sets how many of the reserved bytes are allocated, so that others count them once: as used,
     /// not also as reserved. Others see it at once, or when a thread of this member next locks the
-    /// table. Returns false if another thread of the member has the table: then nothing is set.
-    pub fn set_used_bytes(&self, bytes: u64) -> bool {
-        self.member.try_update(|own| own.set_used_bytes(self.key, bytes))
+    /// table. The calling thread must not have it locked.
+    pub fn set_used_bytes(&self, bytes: u64) {
+        self.member.set_used_bytes(self.key, bytes);
     }
 }
 

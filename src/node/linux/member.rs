@@ -2,11 +2,11 @@
 //!
 //! The thread that holds the lock of the table file, or is about to take it, holds `shared`.
 //!
-//! Lock order: `shared`, the table file, `session`.
+//! Lock order: `shared`, the table file, `session`; `used_bytes` last.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::layout::TableHeader;
@@ -51,6 +51,8 @@ pub(super) struct LocalMember {
     /// By the scheduler's device index: index of the device's entry in the record.
     pub entries: Vec<Option<usize>>,
     shared: Mutex<TableState>,
+    /// Leases and their used bytes that no thread has put into the record yet.
+    used_bytes: Mutex<Vec<(u64, u64)>>,
     process: ProcessMark,
     /// The member has left, and its file is closed.
     has_left: AtomicBool,
@@ -99,6 +101,7 @@ impl LocalMember {
             uuids: devices.iter().map(|device| device.map(|device| device.uuid.to_owned())).collect(),
             entries,
             shared: Mutex::new(shared),
+            used_bytes: Mutex::default(),
             process,
             has_left: AtomicBool::new(false),
             boot_id,
@@ -242,6 +245,7 @@ impl LocalMember {
 
     /// Writes the record if it is dirty. The caller has locked the table.
     pub fn write(&self, shared: &mut TableState) -> std::io::Result<()> {
+        self.take_used_bytes(&mut shared.own);
         if !shared.own.dirty {
             return Ok(());
         }
@@ -266,19 +270,25 @@ impl LocalMember {
         self.write_changes(&mut shared, timeout);
     }
 
-    /// As [`LocalMember::update`], but without any wait. Returns false if another thread of the
-    /// member has its mutex: then the record has not changed.
-    pub fn try_update(&self, change: impl FnOnce(&mut OwnRecord)) -> bool {
-        if !self.is_here() {
-            return true;
+    /// Sets the used bytes of a lease, without any wait for other threads.
+    pub fn set_used_bytes(&self, key: u64, bytes: u64) {
+        if self.is_here() {
+            self.locked_used_bytes().push((key, bytes));
+            self.catch_up();
         }
-        let Ok(mut shared) = self.shared.try_lock() else { return false };
-        change(&mut shared.own);
-        self.write_changes(&mut shared, Duration::ZERO);
-        true
+    }
+
+    /// Writes the changes of the record, unless another thread or member has the table.
+    pub fn catch_up(&self) {
+        if self.is_here()
+            && let Some(mut shared) = self.try_shared()
+        {
+            self.write_changes(&mut shared, Duration::ZERO);
+        }
     }
 
     fn write_changes(&self, shared: &mut TableState, timeout: Duration) {
+        self.take_used_bytes(&mut shared.own);
         if self.leave_if_idle(&shared.own) || !shared.own.dirty {
             return;
         }
@@ -291,7 +301,27 @@ impl LocalMember {
 
     /// Returns true if a change of the record may not be written yet.
     pub fn is_behind(&self) -> bool {
-        self.is_here() && self.shared.try_lock().map_or(true, |shared| shared.own.dirty)
+        let is_pending = || !self.locked_used_bytes().is_empty();
+        self.is_here() && (is_pending() || self.try_shared().is_none_or(|shared| shared.own.dirty))
+    }
+
+    fn take_used_bytes(&self, own: &mut OwnRecord) {
+        for (key, bytes) in self.locked_used_bytes().drain(..) {
+            own.set_used_bytes(key, bytes);
+        }
+    }
+
+    fn locked_used_bytes(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+        self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns `None` if another thread has the mutex.
+    fn try_shared(&self) -> Option<MutexGuard<'_, TableState>> {
+        match self.shared.try_lock() {
+            Ok(shared) => Some(shared),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

@@ -142,9 +142,8 @@ impl DeviceLease {
     fn count_allocated(&self, more: u64) {
         let mut allocated = lock(&self.allocated);
         let sum = allocated.saturating_add(more).min(self.bytes);
-        // Without it, the next report tries again.
-        if sum > *allocated && self.lease.set_used_bytes(sum) {
-            *allocated = sum;
+        if sum > std::mem::replace(&mut allocated, sum) {
+            self.lease.set_used_bytes(sum);
         }
     }
 }
