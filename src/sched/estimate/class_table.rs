@@ -12,7 +12,8 @@ pub struct ClassTable {
     devices: usize,
     /// Before it gets one more class than this, the table forgets those whose tasks have all ended.
     most: usize,
-    /// The same number while more classes than `most` stay: searches that find little are rare.
+    /// The same number if it is larger: twice the classes that stayed at the last search, so that
+    /// searches that find little are rare.
     search_at: usize,
     classes: BTreeMap<u32, ClassRecord>,
     /// The stated work of all tasks, and of those that have ended.
