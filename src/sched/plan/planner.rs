@@ -362,7 +362,7 @@ impl Planner {
         let mut failure = None;
         let mut behind = BTreeSet::new();
         for before in after {
-            // Of a light task the planner has no record: it reports its end later.
+            // The planner has no record of a light task, which reports its end later.
             let record = self.tasks.get(before).ok();
             let ended = record.and_then(|record| Some((record, record.signal.outcome.get()?)));
             match ended {
